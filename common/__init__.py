@@ -1,0 +1,1 @@
+"""What every other package stands on: records, files, errors, weights. Imports nothing of ours."""
