@@ -1,21 +1,21 @@
 """Raw rows with their place in a file, and what happens to bad ones: nothing is lost in silence.
 
-Every reader yields `Row`s that know their file and line. A dataset file takes values from a row by name; a value that is
-missing or wrong raises `BadRow`, which stops the run with file, line, field and mend, or, with `on_bad_row=skip`, is
-counted and kept in the report's rejects.
+Every reader yields `Row`s that know their file and line. A dataset file takes values from a row by name; a value that
+is missing or wrong raises `BadRow`, which stops the run with file, line, field and mend, or, with `on_bad_row=skip`,
+is counted and kept in the report's rejects.
 """
 
-import csv
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from common.errors import UserError, shorten
+from data_modules.formats import Broken, parse_csv, parse_json, parse_tsv
 
-csv.field_size_limit(2**31 - 1)  # a field of 100,000 characters is legal: the default limit of 131,072 is not ours
+READERS = {".jsonl": parse_json, ".json": parse_json, ".tsv": parse_tsv, ".txt": parse_tsv, ".csv": parse_csv}
 
 
 class BadRow(ValueError):
@@ -25,6 +25,10 @@ class BadRow(ValueError):
         super().__init__(problem)
         self.mend = mend
 
+    def within(self, part: str) -> "BadRow":
+        """The same problem, told of a part of the row, for example `utterance 3`."""
+        return BadRow(f"{part}: {self}", mend=self.mend)
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -32,7 +36,7 @@ class Row:
 
     Args:
         values: The row as its file has it.
-        file: Path of the file, or `hub:NAME`.
+        file: Path of the file, or `hub:NAME:SPLIT`.
         number: Position among the data rows, from 0: the same for everyone who reads the file.
         line: Line in the file, from 1.
     """
@@ -51,18 +55,39 @@ class Row:
     def place(self) -> str:
         return f"{self.file}, line {self.line}"
 
+    def layout(self, layouts: Mapping[str, Sequence[str]]) -> str:
+        """The name of the first layout whose fields the row has, all of them."""
+        for name, fields in layouts.items():
+            if all(wanted in self.values for wanted in fields):
+                return name
+        wanted = "; or ".join(", ".join(fields) for fields in layouts.values())
+        found = shorten(", ".join(list(self.values)[:12]), 160)
+        mend = "check that the path leads to this dataset's official files"
+        raise BadRow(f"not a row of this dataset: looked for {wanted}; found {found}", mend=mend)
+
+    def inside(self, values: object) -> "Row":
+        """An object within this row (an utterance, say) as a row of its own, at the same place."""
+        if not isinstance(values, Mapping):
+            raise BadRow(f"must be a JSON object, got {shorten(values)}")
+        return replace(self, values=values)
+
+    def items(self, name: str) -> list[Any]:
+        """The list under `name`."""
+        value = self.values.get(name)
+        if not isinstance(value, list):
+            raise BadRow(f"field {name!r} must be a list, got {shorten(value)}")
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        """The list of texts under `name`."""
+        return [_text(value, f"{name}[{index}]", True, ()) for index, value in enumerate(self.items(name))]
+
     def text(self, name: str, *, empty_ok: bool = False) -> str:
         """The text under `name`; it must be there, be text and, unless `empty_ok`, hold a visible character."""
         value = self.values.get(name)
         if value is None and empty_ok:
             return ""
-        if not isinstance(value, str):
-            have = ", ".join(list(self.values)[:8])
-            problem = f"field {name!r} must be text, got {shorten(value)} (the row has: {have})"
-            raise BadRow(problem)
-        if not empty_ok and not value.strip():
-            raise BadRow(f"field {name!r} is empty")
-        return value
+        return _text(value, name, empty_ok, self.values)
 
     def choice(self, name: str, choices: Mapping[str, Any]) -> Any:
         """The value that `choices` gives for the text under `name` (spaces around it and case do not matter)."""
@@ -71,6 +96,22 @@ class Row:
             known = ", ".join(repr(choice) for choice in choices)
             raise BadRow(f"field {name!r} is {shorten(self.values.get(name))}; known: {known}")
         return choices[key]
+
+
+def _text(value: object, name: str, empty_ok: bool, have: Mapping[str, Any] | Sequence[str]) -> str:
+    if not isinstance(value, str):
+        names = shorten(", ".join(list(have)[:8]), 160)
+        raise BadRow(
+            f"field {name!r} must be text, got {shorten(value)}" + (f" (the row has: {names})" if have else "")
+        )
+    if not empty_ok and not value.strip():
+        raise BadRow(f"field {name!r} is empty")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:  # a lone "\ud83d" escape: no tokenizer and no file would take it
+            raise BadRow(f"field {name!r} is not valid text: half a surrogate pair at {error.start}") from error
+    return value
 
 
 @dataclass(slots=True)
@@ -100,106 +141,46 @@ class ReadReport:
         self.count("rejected: bad row")
         self.rejects.append({"file": file, "line": line, "problem": str(error), "row": shorten(values, 2000)})
 
+    def write_rejects(self, path: Path) -> None:
+        """Writes the rejects as JSON lines: file, line, problem, row."""
+        # Escaped to ASCII: a reject may hold the half surrogate pair that it was rejected for.
+        path.write_text("".join(f"{json.dumps(reject)}\n" for reject in self.rejects), encoding="utf-8")
+
 
 def read_rows(path: Path, report: ReadReport) -> Iterator[Row]:
-    """Rows of a file by its suffix: .jsonl, .json (a list, or JSON lines), .tsv (unquoted) and .csv (quoted).
+    """Rows of a file by its suffix: .jsonl or .json (a list, or JSON lines), .tsv (unquoted) and .csv (quoted).
 
     Raises:
         UserError: The file is missing, empty, not UTF-8 or of another layout.
     """
-    readers = {".jsonl": _jsonl, ".json": _json, ".tsv": _tsv, ".csv": _csv, ".txt": _tsv}
-    if path.suffix not in readers:
-        raise UserError(f"cannot read files of kind {path.suffix!r}", place=str(path), mend="use " + ", ".join(readers))
+    if path.suffix not in READERS:
+        raise UserError(f"cannot read files of kind {path.suffix!r}", place=str(path), mend="use " + ", ".join(READERS))
     number = -1
     try:
-        for number, (line, values) in enumerate(readers[path.suffix](path, report)):
-            yield Row(values, str(path), number, line)
-    except FileNotFoundError as error:
-        raise UserError("the file does not exist", place=str(path), mend="check data.path") from error
+        for number, (line, values) in enumerate(READERS[path.suffix](path)):
+            if isinstance(values, Broken):
+                report.reject(str(path), line, BadRow(values.problem), values.raw)
+            else:
+                yield Row(values, str(path), number, line)
     except UnicodeDecodeError as error:
-        problem = f"not UTF-8 text: byte {error.object[error.start]:#x} at offset {error.start}"
-        raise UserError(problem, place=str(path), mend="convert the file to UTF-8") from error
-    if number < 0 and not report.rejects:
+        raise _not_utf8(path) from error
+    except OSError as error:
+        problem = (
+            "the file does not exist" if isinstance(error, FileNotFoundError) else f"cannot read: {error.strerror}"
+        )
+        raise UserError(problem, place=str(path), mend="check data.path") from error
+    if number < 0:
         raise UserError("the file has no data rows", place=str(path), mend="check that the download is complete")
 
 
-def _jsonl(path: Path, report: ReadReport) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    with path.open(encoding="utf-8-sig") as file:
-        for line, text in enumerate(file, start=1):
-            if not text.strip():
-                continue
-            try:
-                values = json.loads(text)
-            except json.JSONDecodeError as error:
-                broken = BadRow(f"broken JSON at column {error.colno}: {error.msg}")
-                report.reject(str(path), line, broken, text)
-                continue
-            yield from _mapping(path, report, line, values)
-
-
-def _json(path: Path, report: ReadReport) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    text = path.read_text(encoding="utf-8-sig")
-    if not text.strip():
-        return
-    if text.lstrip()[0] != "[":  # several corpora give JSON lines the suffix .json
-        yield from _jsonl(path, report)
-        return
-    decoder, position, line = json.JSONDecoder(), text.index("[") + 1, 1
-    counted = 0
-    while True:  # item by item, so that each knows its line
-        while position < len(text) and text[position] in " \t\r\n,":
-            position += 1
-        line += text.count("\n", counted, position)
-        counted = position
-        if position >= len(text):
-            raise UserError("the JSON list is cut short", place=f"{path}, line {line}", mend="fetch the file again")
-        if text[position] == "]":
-            return
-        try:
-            values, position = decoder.raw_decode(text, position)
-        except json.JSONDecodeError as error:
-            # What follows a broken item cannot be told apart from it, so skipping is not offered here.
-            raise UserError(
-                f"broken JSON: {error.msg}", place=f"{path}, line {error.lineno}", mend="fetch the file again"
-            ) from error
-        yield from _mapping(path, report, line, values)
-
-
-def _mapping(path: Path, report: ReadReport, line: int, values: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    if isinstance(values, dict):
-        yield line, values
-    else:
-        report.reject(str(path), line, BadRow(f"a row must be a JSON object, got {shorten(values)}"), values)
-
-
-def _tsv(path: Path, report: ReadReport) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    with path.open(encoding="utf-8-sig", newline="\n") as file:
-        header = file.readline().rstrip("\r\n").split("\t")
-        for line, text in enumerate(file, start=2):
-            if not text.strip():
-                continue
-            cells = text.rstrip("\r\n").split("\t")
-            if len(cells) != len(header):
-                problem = f"{len(cells)} tab-separated fields where the header has {len(header)}"
-                report.reject(str(path), line, BadRow(problem), text)
-                continue
-            yield line, dict(zip(header, cells, strict=True))
-
-
-def _csv(path: Path, report: ReadReport) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, strict=True)
-        header = next(reader, [])
-        start = reader.line_num + 1
-        try:
-            for cells in reader:
-                line, start = start, reader.line_num + 1
-                if not cells:
-                    continue
-                if len(cells) != len(header):
-                    problem = f"{len(cells)} comma-separated fields where the header has {len(header)}"
-                    report.reject(str(path), line, BadRow(problem), cells)
-                    continue
-                yield line, dict(zip(header, cells, strict=True))
-        except csv.Error as error:
-            raise UserError(f"broken CSV: {error}", place=f"{path}, line {start}", mend="fetch the file again") from error
+def _not_utf8(path: Path) -> UserError:
+    data = path.read_bytes()  # the decoder that failed saw one block, and knows no offset in the file
+    try:
+        data.decode()
+        start = 0
+    except UnicodeDecodeError as error:
+        start = error.start
+    place = f"{path}, line {data.count(10, 0, start) + 1}"
+    return UserError(
+        f"not UTF-8 text: byte {data[start]:#x} at offset {start}", place=place, mend="convert it to UTF-8"
+    )

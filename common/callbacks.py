@@ -1,0 +1,122 @@
+"""Callbacks of every training run: checkpoints that survive any end, and the check for a loss that is no number."""
+
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Checkpoint, TQDMProgressBar
+from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
+
+from common.cli import Interrupted
+from common.errors import UserError
+
+
+class LastCheckpoint(Checkpoint):
+    """Keeps `last.ckpt` fresh, and turns Ctrl-C and SIGTERM into a checkpoint and an orderly end.
+
+    It is written after a training step, where the state is whole, at most `every_seconds` apart, and after each
+    validation; always under another name first, so that a kill at any moment leaves a whole file. A second signal ends
+    the process at once: the file of before is still there.
+
+    Args:
+        path: The file.
+        every_seconds: Time between two checkpoints.
+    """
+
+    def __init__(self, path: Path, every_seconds: float):
+        self.path, self.every_seconds = path, every_seconds
+        self._saved_at = time.monotonic()
+        self._signal: int | None = None
+        self._old: dict[int, Any] = {}
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self._saved_at = time.monotonic()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._old[number] = signal.signal(number, self._note)
+
+    def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        self._old.clear()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self._signal is not None:
+            raise Interrupted("at once, without a new checkpoint")
+        self._signal = number
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        wanted = 2 if self._signal is not None else int(time.monotonic() - self._saved_at > self.every_seconds)
+        wanted = self._agree(trainer, wanted)
+        if not wanted or self._validation_is_due(trainer):
+            return  # a checkpoint before a validation would leave it out on resume: the one behind it is the right one
+        self._save(trainer)
+        self._stop_if(wanted == 2)
+
+    @staticmethod
+    def _validation_is_due(trainer: pl.Trainer) -> bool:
+        return trainer.fit_loop.epoch_loop._should_check_val_fx(trainer.fit_loop._data_fetcher)
+
+    def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if trainer.state.fn == "fit":
+            self._save(trainer)
+            self._stop_if(self._agree(trainer, int(self._signal is not None)) == 1)
+
+    def _stop_if(self, stop: bool) -> None:
+        if stop:
+            raise Interrupted(f"go on with resume={self.path.parent.parent}")
+
+    @staticmethod
+    def _agree(trainer: pl.Trainer, wanted: int) -> int:
+        """The most that any process wants: clocks and signals differ between them, and all must decide alike."""
+        if trainer.world_size == 1:
+            return wanted
+        decision = torch.tensor(wanted, device=trainer.strategy.root_device)
+        torch.distributed.all_reduce(decision, torch.distributed.ReduceOp.MAX)
+        return int(decision)
+
+    def _save(self, trainer: pl.Trainer) -> None:
+        temporary = self.path.with_suffix(".writing")
+        trainer.save_checkpoint(temporary)
+        if trainer.is_global_zero:
+            temporary.replace(self.path)
+        self._saved_at = time.monotonic()
+
+
+class FiniteLoss(pl.Callback):
+    """Stops with an explanation at a loss that is not finite, before it has ruined the best checkpoint."""
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, *_: Any) -> None:
+        # Reading a number off a GPU makes it wait: there the check comes with the logging.
+        if trainer.strategy.root_device.type != "cpu" and trainer.global_step % trainer.log_every_n_steps:
+            return
+        loss = outputs["loss"] if isinstance(outputs, dict) else outputs
+        if loss is not None and not bool(torch.isfinite(loss)):
+            mend = "lower optimizer.lr, or set trainer.precision=32-true; the last checkpoint is still good"
+            raise UserError(f"the loss became {float(loss)} at step {trainer.global_step}", mend=mend)
+
+
+class ProgressBar(TQDMProgressBar):
+    """One bar over all training steps; a line now and then where the output is not a terminal."""
+
+    def __init__(self) -> None:
+        super().__init__(refresh_rate=1, leave=True)
+
+    def init_train_tqdm(self) -> Tqdm:
+        bar = super().init_train_tqdm()
+        bar.set_description("training")
+        if not bar.fp.isatty() if hasattr(bar.fp, "isatty") else True:
+            bar.mininterval = bar.maxinterval = 10.0
+        return bar
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        super().on_train_epoch_start(trainer, *_)
+        self.train_progress_bar.set_description("training")
+
+    def get_metrics(self, trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Any]:
+        metrics = super().get_metrics(trainer, module)
+        metrics.pop("v_num", None)
+        return metrics

@@ -1,0 +1,123 @@
+"""What every script shares: a quick `--help`, Hydra, and errors that a user can act on.
+
+Nothing heavy is imported here: `--help` must answer before torch could load.
+"""
+
+import difflib
+import errno
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from common.errors import UserError, shorten
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+DONE, FAILED, USER_ERROR, INTERRUPTED = 0, 1, 2, 130
+
+HELP_END = """
+Any value of the configuration can be set: key=value, for a list key=[a,b]; `--cfg job` prints the whole of it.
+  seed=1 run_dir=PATH resume=RUN debug=true      mean the same in every script
+Exit codes: 0 done, 2 a mistake to mend (debug=true shows the traceback), 130 interrupted and resumable.
+"""
+
+
+class Interrupted(BaseException):
+    """Training stopped at a signal, with its checkpoint written."""
+
+
+def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: tuple[str, ...]) -> None:
+    """Runs a script's `main` on its composed configuration, and ends the process with the documented exit code.
+
+    Args:
+        main: Gets the configuration; imports what is heavy inside.
+        config_name: The script's entry file in configs/.
+        doc: The script's docstring, shown by `--help`.
+        groups: The configuration groups whose choices `--help` lists.
+    """
+    if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
+        print(help_text(doc, groups))
+        sys.exit(DONE)
+    debug = any(re.fullmatch(r"\+*debug=(true|1|yes)", argument, re.IGNORECASE) for argument in sys.argv[1:])
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # the error itself, instead of Hydra's own way of ending
+    import hydra
+
+    try:
+        hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(main)()
+    except (KeyboardInterrupt, Interrupted) as error:
+        print(f"\ninterrupted{f': {error}' if str(error) else ''}", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    except Exception as error:
+        message = explain(error)
+        if message is None or debug:
+            traceback.print_exc()
+        if message is None:
+            sys.exit(FAILED)
+        print(f"error: {message}", file=sys.stderr)
+        sys.exit(USER_ERROR)
+
+
+def help_text(doc: str, groups: tuple[str, ...]) -> str:
+    """One screen: what the script does, its commands, and the choices of each group as the folders have them."""
+    lines = [doc.strip(), "", "Choices:"]
+    for group in groups:
+        choices = sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
+        lines.append(_wrap(f"  {group:<10} ", choices))
+    return "\n".join(lines) + HELP_END.rstrip()
+
+
+def _wrap(head: str, words: list[str], width: int = 100) -> str:
+    lines, line = [], head
+    for word in words:
+        if len(line) + len(word) > width:
+            lines.append(line.rstrip())
+            line = " " * len(head)
+        line += word + " "
+    return "\n".join([*lines, line.rstrip()])
+
+
+def explain(error: BaseException) -> str | None:
+    """What to tell the user, in at most five lines; None where the mistake is not the user's."""
+    kind = type(error).__name__
+    if isinstance(error, UserError):
+        return _at_most_five_lines(str(error))
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"no space left on the device\n  at: {error.filename}\n  mend: free some space; what is written stays valid"
+    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EROFS):
+        return f"no permission to write\n  at: {error.filename}\n  mend: set run_dir (or FAITHKIT_HOME) to another folder"
+    if kind == "OutOfMemoryError" or isinstance(error, MemoryError):
+        return "out of memory\n  mend: lower data.batch_size or data.max_tokens, or model.max_length"
+    if type(error).__module__.split(".")[0] in ("hydra", "omegaconf"):
+        return _at_most_five_lines(_explain_override(error))
+    return None
+
+
+def _explain_override(error: BaseException) -> str:
+    # Hydra wraps: the innermost cause says what is wrong, the outermost which override it was.
+    text = str(error).splitlines()[0]
+    cause = error.__cause__
+    while cause is not None:
+        text = f"{text} ({str(cause).splitlines()[0]})"
+        cause = cause.__cause__
+    key = re.search(r"[Kk]ey '([\w.]+)' is not in struct", text) or re.search(r"Could not override '([\w.]+)'", text)
+    mend = "see the choices with --help, and every key with --cfg job"
+    if key:
+        close = difflib.get_close_matches(key[1].split(".")[-1], _known_keys(), n=3)
+        if close:
+            mend = f"did you mean {' or '.join(close)}? (--cfg job prints every key)"
+    return f"{shorten(text, 300)[1:-1]}\n  mend: {mend}"
+
+
+def _known_keys() -> list[str]:
+    keys: set[str] = set()
+    for path in CONFIGS.rglob("*.yaml"):
+        keys.update(re.findall(r"^\s*([a-z_]+):", path.read_text(), re.MULTILINE))
+    return sorted(keys)
+
+
+def _at_most_five_lines(text: str) -> str:
+    lines = text.splitlines()
+    return "\n".join(lines[:5])

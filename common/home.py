@@ -1,0 +1,21 @@
+"""Where faithkit keeps what can be made again: converted weights, encodings, answers of models.
+
+`FAITHKIT_HOME` moves it, for instance to a disk that every node of a cluster sees.
+"""
+
+import os
+from pathlib import Path
+
+
+def cache_dir(*parts: str) -> Path:
+    """A folder of the cache, made where it is missing.
+
+    The environment is read at each call and not at import, so that a test or a notebook can move the cache.
+
+    Args:
+        parts: The path below the cache's root, such as `"weights", "minilm"`; none for the root itself.
+    """
+    root = os.environ.get("FAITHKIT_HOME") or Path.home() / ".cache" / "faithkit"
+    folder = Path(root).expanduser().joinpath(*parts)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

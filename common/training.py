@@ -1,0 +1,182 @@
+"""The Lightning Trainer that a configuration asks for."""
+
+import logging
+import pickle
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
+from pytorch_lightning.loggers import Logger
+
+from common.callbacks import FiniteLoss, LastCheckpoint, ProgressBar
+from common.errors import UserError
+from common.run_folder import RunFolder, environment
+
+
+def best_precision(accelerator: str) -> str:
+    """bf16-mixed where the hardware computes in it, else fp32: emulated bf16 is many times slower than fp32."""
+    if accelerator in ("gpu", "cuda") or (accelerator == "auto" and torch.cuda.is_available()):
+        return "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
+    native = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+    return "bf16-mixed" if native else "32-true"
+
+
+def settle(*, seed: int, num_threads: int | None) -> None:
+    """What must stand before anything random or parallel happens."""
+    quiet()
+    if num_threads is not None:
+        torch.set_num_threads(num_threads)
+    pl.seed_everything(seed, workers=True, verbose=False)
+
+
+def build_trainer(
+    run: RunFolder,
+    loggers: Sequence[Logger],
+    *,
+    hardware: Mapping[str, Any],
+    callbacks: Mapping[str, Any],
+    accumulate_grad_batches: int,
+    gradient_clip_val: float | None,
+    validation_interval: int,
+) -> pl.Trainer:
+    """A Trainer whose single Lightning epoch is the whole training: see `data_modules.batching`.
+
+    Args:
+        hardware: The `trainer` block: accelerator, devices, strategy, num_nodes, precision (`auto` asks the hardware).
+        callbacks: The `callbacks` block: what chooses the best checkpoint, when to stop, how often to save.
+        validation_interval: Batches between two validations.
+    """
+    accelerator, precision = hardware["accelerator"], hardware["precision"]
+    if accelerator == "gpu" and not torch.cuda.is_available():
+        raise UserError("no CUDA device is here", place="trainer.accelerator", mend="use trainer=cpu")
+    if precision == "auto":
+        precision = best_precision(accelerator)
+    return pl.Trainer(
+        accelerator=accelerator,
+        devices=hardware["devices"],
+        num_nodes=hardware["num_nodes"],
+        strategy=_strategy(hardware["strategy"]),
+        precision=precision,
+        max_epochs=1,
+        check_val_every_n_epoch=None,
+        val_check_interval=validation_interval,
+        accumulate_grad_batches=accumulate_grad_batches,
+        gradient_clip_val=gradient_clip_val,
+        num_sanity_val_steps=0,  # a run resumed and a run in one go must take the same steps
+        log_every_n_steps=callbacks["log_every_num_steps"],
+        use_distributed_sampler=False,
+        enable_model_summary=False,
+        enable_progress_bar=callbacks["progress_bar"],
+        callbacks=_callbacks(run, callbacks, bool(loggers)),
+        logger=list(loggers) or False,
+        default_root_dir=run.path,
+    )
+
+
+def _callbacks(run: RunFolder, options: Mapping[str, Any], logged: bool) -> list[pl.Callback]:
+    monitor, mode = options["monitor"], options["mode"]
+    callbacks: list[pl.Callback] = [FiniteLoss()]
+    if options["patience"] is not None:
+        callbacks.append(EarlyStopping(monitor=monitor, mode=mode, patience=options["patience"], check_finite=False))
+    if logged:
+        callbacks.append(LearningRateMonitor(logging_interval="step"))
+    if options["progress_bar"]:
+        callbacks.append(ProgressBar())
+    best = ModelCheckpoint(
+        dirpath=run.checkpoints,
+        filename="best",
+        monitor=monitor,
+        mode=mode,
+        save_top_k=1,
+        save_weights_only=True,
+        enable_version_counter=False,
+    )
+    # Behind `best`, whose state it must hold.
+    return [*callbacks, best, LastCheckpoint(run.last, options["save_every_seconds"])]
+
+
+def check_checkpoint(run: RunFolder, resume: str | None) -> Path | None:
+    """The checkpoint to go on from; None at the beginning.
+
+    Raises:
+        UserError: The file is cut short.
+    """
+    if not resume or not run.last.exists():
+        return None
+    try:
+        torch.load(run.last, map_location="meta", weights_only=True, mmap=True)
+    except (RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        problem = f"the checkpoint is cut short or damaged: {str(error).splitlines()[0]}"
+        raise UserError(problem, place=str(run.last), mend="delete it to start this run again from its beginning") from error
+    return run.last
+
+
+def _strategy(name: str) -> Any:
+    if name != "fsdp":
+        return name
+    from pytorch_lightning.strategies import ModelParallelStrategy
+
+    # A whole file instead of a sharded folder: best.ckpt and last.ckpt are the same thing under every strategy.
+    return ModelParallelStrategy(save_distributed_checkpoint=False)
+
+
+def quiet() -> None:
+    """Silences what Lightning says of itself; its warnings about mistakes remain."""
+    for name in ("pytorch_lightning", "lightning", "lightning.pytorch", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for message in (
+        ".*does not have many workers.*",
+        ".*exists and is not empty.*",
+        ".*in eval mode at the start of training.*",
+        ".*dataloader is not resumable.*",
+        ".*resuming from a checkpoint that ended before.*",
+        ".*treespec.*LeafSpec.*",
+        ".*isinstance.treespec.*",
+        ".*smaller than the logging interval.*",
+        ".*torch.cpu.amp.*",
+        ".*lightning.*litlogger.*",
+    ):
+        warnings.filterwarnings("ignore", message=message)
+
+
+def build_loggers(options: Mapping[str, Any], run: RunFolder, config: Mapping[str, Any]) -> list[Logger]:
+    """The loggers of the `logger` block: csv, tensorboard, wandb, or several. The last two need their package."""
+    made: list[Logger] = []
+    for name, settings in options.items():
+        if name not in LOGGERS:
+            raise UserError(f"unknown logger {name!r}", mend=f"use {', '.join(LOGGERS)}, or several: logger=[csv,wandb]")
+        try:
+            made.append(LOGGERS[name](run, settings or {}))
+        except ModuleNotFoundError as error:
+            raise UserError(f"logger={name} needs the package {name}", mend=f"pip install '.[{name}]'") from error
+        made[-1].log_hyperparams({**config, "environment": environment()})
+    return made
+
+
+def _csv(run: RunFolder, settings: Mapping[str, Any]) -> Logger:
+    from pytorch_lightning.loggers import CSVLogger
+
+    return CSVLogger(save_dir=run.path, name="", version="csv", **settings)
+
+
+def _tensorboard(run: RunFolder, settings: Mapping[str, Any]) -> Logger:
+    from pytorch_lightning.loggers import TensorBoardLogger
+
+    return TensorBoardLogger(save_dir=run.path, name="", version="tensorboard", **settings)
+
+
+def _wandb(run: RunFolder, settings: Mapping[str, Any]) -> Logger:
+    from pytorch_lightning.loggers import WandbLogger
+
+    return WandbLogger(save_dir=run.path, name=run.path.name, **settings)
+
+
+LOGGERS: dict[str, Callable[[RunFolder, Mapping[str, Any]], Logger]] = {
+    "csv": _csv,
+    "tensorboard": _tensorboard,
+    "wandb": _wandb,
+}

@@ -1,0 +1,195 @@
+"""Where models come from: a folder, a local name, or a model hub's name; resolved here and nowhere else.
+
+    python -m common.weights list
+    python -m common.weights fetch minilm flan-t5-small
+
+Anything that loads a model does it under `loading`.
+"""
+
+import argparse
+import difflib
+import logging
+import re
+import socket
+import sys
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from common.errors import UserError, shorten
+from common.local_weights import LOCAL, LocalWeights, cached_folder, fetch
+
+__all__ = ["LOCAL", "LocalWeights", "explain", "loading", "resolve"]
+
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+CONFIGS = ("config.json", "adapter_config.json", "meta.json")  # of a model, of an adapter, of spaCy
+PATH_STARTS = (".", "~", "/")
+
+
+def resolve(name_or_path: str) -> str:
+    """What to hand to `from_pretrained`: a folder's path, or a hub's name as it is.
+
+    A local name comes first, and is downloaded and converted once; `./minilm` means a folder of that name.
+    A hub's name is not looked up here: load it under `loading`, which explains what goes wrong.
+
+    Raises:
+        UserError: It is neither a folder nor a possible name, or the local weights cannot be fetched.
+    """
+    if name_or_path in LOCAL:
+        return str(fetch(LOCAL[name_or_path]))
+    path = Path(name_or_path).expanduser()
+    if name_or_path and path.is_dir():
+        return str(path)
+    if name_or_path and path.exists():
+        raise UserError(
+            f"{shorten(name_or_path)} is a file: a model is a folder, with config.json and its weights",
+            mend="name the folder; a run's model is in its hf/ folder",
+        )
+    if name_or_path.startswith(PATH_STARTS) or not HUB_NAME.fullmatch(name_or_path):
+        raise UserError(
+            f"{shorten(name_or_path)} is no folder, no local name and no hub's name",
+            mend=f"name a folder that exists, one of {', '.join(LOCAL)}, or a model such as roberta-large",
+        )
+    return name_or_path
+
+
+@contextmanager
+def loading(name_or_path: str) -> Iterator[str]:
+    """Resolve a name, and turn what goes wrong while it is loaded into a `UserError`.
+
+        with loading("roberta-large") as source:
+            model = AutoModel.from_pretrained(source)
+
+    A hub that is out of reach is noticed first, in place of the minute of retries that its client takes.
+    """
+    from safetensors import SafetensorError
+
+    source = resolve(name_or_path)
+    folder = Path(source)
+    if not folder.is_dir():
+        if not _in_hub_cache(source) and not _hub_in_reach():
+            raise _out_of_reach(name_or_path)
+    elif not any((folder / name).exists() for name in CONFIGS):
+        raise UserError(
+            f"{shorten(name_or_path)} is a folder, but holds no model: it has no config.json",
+            mend="name the folder that has one; a run's model is in its hf/ folder",
+        )
+    try:
+        yield source
+    except (OSError, SafetensorError) as error:
+        if getattr(error, "errno", None) is not None:  # a full disk or a permission says best what it is
+            raise
+        raise explain(name_or_path, error) from error
+
+
+def explain(name_or_path: str, error: BaseException) -> UserError:
+    """What transformers' error about a model that it could not load means, and what mends it."""
+    from huggingface_hub import errors
+
+    causes = list(_chain(error))
+    if any(isinstance(cause, errors.GatedRepoError) for cause in causes):
+        return UserError(
+            f"{name_or_path} is gated: the hub gives it only to accounts that accepted its terms",
+            mend="accept them on its page and set HF_TOKEN, or use another model",
+        )
+    if any(isinstance(cause, errors.RepositoryNotFoundError) for cause in causes):
+        guess = _guess(name_or_path)
+        return UserError(
+            f"{shorten(name_or_path)} is not a folder here, and the hub knows no such model{guess}",
+            mend=f"check the name; a private model needs HF_TOKEN; local names are {', '.join(LOCAL)}",
+        )
+    unreached = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError)
+    if any(isinstance(cause, unreached) for cause in causes):
+        return _out_of_reach(name_or_path)
+    return UserError(f"{name_or_path} cannot be loaded: {str(error).splitlines()[0]}")
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _out_of_reach(name: str) -> UserError:
+    same = [weights.name for weights in LOCAL.values() if weights.hub_equivalent == name]
+    local = f"the local name {same[0]}" if same else f"a local name ({', '.join(LOCAL)})"
+    return UserError(
+        f"{shorten(name)} is not a folder here, and the model hub was not reached{_guess(name)}",
+        mend=f"use {local}, a folder, or set HF_HOME to a cache that holds it",
+    )
+
+
+def _guess(name: str) -> str:
+    close = difflib.get_close_matches(name, LOCAL, n=1, cutoff=0.7)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _in_hub_cache(name: str) -> bool:
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(name, "config.json"), str)
+
+
+def _hub_in_reach() -> bool:
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    if urllib.request.getproxies():
+        return True  # a direct connection would say nothing; the client finds out
+    address = urllib.parse.urlsplit(constants.ENDPOINT)
+    try:
+        port = address.port or (443 if address.scheme == "https" else 80)
+        socket.create_connection((address.hostname or "", port), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+def _list() -> None:
+    for weights in LOCAL.values():
+        folder = cached_folder(weights)
+        state = f"not cached, {weights.megabytes} MB to download"
+        if folder:
+            size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+            state = f"cached, {size / 1e6:.0f} MB in {folder}"
+        print(f"{weights.name:<16} {weights.kind:<8} {weights.description}")
+        print(f"{'':<16} {state}")
+        print(f"{'':<16} hub: {weights.hub_equivalent}; licence: {weights.licence}")
+
+
+def _fetch(names: Sequence[str]) -> None:
+    unknown = ", ".join(name for name in names if name not in LOCAL)
+    if unknown:
+        raise UserError(f"there are no local weights named {unknown}", mend=f"choose from {', '.join(LOCAL)}")
+    for name in names:
+        print(fetch(LOCAL[name], show_progress=True), flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    summary = (__doc__ or "").splitlines()[0]
+    parser = argparse.ArgumentParser(prog="python -m common.weights", description=summary)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("list", help="what there is, and what is in the cache")
+    fetching = commands.add_parser("fetch", help="download and convert; prints each folder")
+    fetching.add_argument("names", nargs="+", metavar="NAME")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        if options.command == "list":
+            _list()
+        else:
+            _fetch(options.names)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

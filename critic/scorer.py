@@ -1,0 +1,163 @@
+"""Scoring with a trained critic: one pair or many, equal in any batch.
+
+Pairs are ordered by length and batched by tokens, so almost nothing is padding. Knowledge longer than the model's
+length is read through overlapping windows; a response is as hallucinated as its best window leaves it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from common.errors import UserError, shorten
+from common.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from common.weights import HUB_NAME, loading
+from critic.folder import Settings, find_folder, read_settings, whole_weights
+from critic.precision import apply_precision
+from critic.verdict import Verdict
+from data_modules.batching import plan_batches
+from data_modules.encode import PairEncoder
+from data_modules.ragged import Ragged
+from data_modules.tokens import load_tokenizer, tokenize
+
+CHUNK = 8192  # pairs tokenised and ordered at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A verdict on one response.
+
+    Args:
+        label: hallucinated or faithful, by the stored threshold.
+        probability: Calibrated P(hallucinated).
+    """
+
+    label: str
+    probability: float
+
+
+class Critic:
+    """A trained critic, ready to score.
+
+    Args:
+        batch_tokens: Tokens of a batch; changes the speed, not the scores.
+    """
+
+    def __init__(self, model: Any, encoder: PairEncoder, verdict: Verdict, *, batch_tokens: int = 8192):
+        self.model, self.encoder, self.verdict, self.batch_tokens = model, encoder, verdict, batch_tokens
+
+    @classmethod
+    def load(
+        cls, path: str, *, device: str | None = None, precision: str = "32-true", batch_tokens: int = 8192
+    ) -> "Critic":
+        """A critic from a run, an hf/ folder or a hub name; a classifier of another's making is read by its labels.
+
+        Args:
+            device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
+            precision: 32-true, bf16, int8 (CPU), or auto: what the hardware is fastest in.
+        """
+        from transformers import AutoModelForSequenceClassification
+
+        folder = find_folder(path) if Path(path).expanduser().exists() or not HUB_NAME.fullmatch(path) else None
+        settings = read_settings(folder) if folder else None
+        with loading(str(folder or path)) as source, whole_weights(source):
+            model = AutoModelForSequenceClassification.from_pretrained(
+                source, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
+            )
+            tokenizer = load_tokenizer(source)
+        if settings is None:
+            _check_labels(model.config, path)
+            longest = min(512, getattr(model.config, "max_position_embeddings", 512) - 2)
+            settings = Settings(max_length=longest, order="knowledge_response", verdict=Verdict(), origin={})
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        model = apply_precision(model.eval().to(device), precision, device)
+        encoder = PairEncoder(tokenizer=tokenizer, max_length=settings.max_length, order=settings.order)
+        return cls(model, encoder, settings.verdict, batch_tokens=batch_tokens)
+
+    @overload
+    def score(self, knowledge: str, response: str) -> Score: ...
+    @overload
+    def score(self, knowledge: Sequence[str], response: Sequence[str]) -> list[Score]: ...
+    def score(self, knowledge: str | Sequence[str], response: str | Sequence[str]) -> Score | list[Score]:
+        """Judges one pair, or many at once.
+
+        Raises:
+            UserError: Lists of different lengths, something that is no text, or an empty text.
+        """
+        single = isinstance(knowledge, str)
+        if single != isinstance(response, str):
+            raise UserError("knowledge and response must both be a text, or both be lists")
+        first = [knowledge] if isinstance(knowledge, str) else list(knowledge)
+        second = [response] if isinstance(response, str) else list(response)
+        if len(first) != len(second):
+            raise UserError(f"{len(first)} knowledge texts but {len(second)} responses")
+        for name, texts in (("knowledge", first), ("response", second)):
+            for place, text in enumerate(texts):
+                if not isinstance(text, str) or not text.strip():
+                    raise UserError(f"{name} must be text that is not empty, got {shorten(text)}", place=f"item {place}")
+        scores = [Score(self.verdict.label(p), float(p)) for p in self.probabilities(first, second)]
+        return scores[0] if single else scores
+
+    def predict(self, examples: Sequence[Example]) -> Iterator[Prediction]:
+        """Predictions of the examples, in their order."""
+        for begin in range(0, len(examples), CHUNK):
+            chunk = examples[begin : begin + CHUNK]
+            scores = self.probabilities([e.knowledge for e in chunk], [e.response for e in chunk])
+            yield from self.verdict.predictions([e.id for e in chunk], scores)
+
+    def probabilities(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
+        """Calibrated P(hallucinated) of each pair."""
+        parts = [
+            self._chunk(knowledge[begin : begin + CHUNK], response[begin : begin + CHUNK])
+            for begin in range(0, len(knowledge), CHUNK)
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def _chunk(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
+        ids, second_start, owner = encode_windows(self.encoder, knowledge, response)
+        scores = np.empty(len(ids))
+        lengths = ids.lengths.astype(np.int32)
+        for rows in plan_batches(lengths, None, self.batch_tokens, None):
+            batch = self.encoder.collate({"input_ids": ids.take(rows), "second_start": second_start[rows]})
+            scores[rows] = self.verdict.scores(self._logits(batch))
+        best = np.full(len(knowledge), np.inf)
+        np.minimum.at(best, owner, scores)
+        return best
+
+    @torch.inference_mode()
+    def _logits(self, batch: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
+        device = next(self.model.parameters()).device
+        inputs = {name: torch.from_numpy(array).to(device) for name, array in batch.items()}
+        if bool(inputs["attention_mask"].all()):
+            del inputs["attention_mask"]  # nothing is masked: attention takes its faster way
+        return self.model(**inputs).logits.float().cpu().numpy()
+
+
+def encode_windows(
+    encoder: PairEncoder, knowledge: Sequence[str], response: Sequence[str]
+) -> tuple[Ragged, NDArray[np.int64], NDArray[np.int64]]:
+    """Sequences, where their second text begins, and which pair each belongs to; windows overlap by half."""
+    first, second = tokenize(encoder.tokenizer, knowledge), tokenize(encoder.tokenizer, response)
+    room = encoder.room(second.lengths)
+    step = np.maximum(1, room.knowledge // 2)
+    extra = np.maximum(0, first.lengths - room.knowledge)
+    count = 1 + -(-extra // step)
+    owner = np.repeat(np.arange(len(count)), count)
+    place = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+    start = np.minimum(place * step[owner], extra[owner])  # the last window ends with the text
+    length = np.minimum(first.lengths, room.knowledge)[owner]
+    cut = second.slice_rows(owner, np.zeros(len(owner), np.int64), room.response[owner])
+    ids, second_start = encoder.assemble(first.slice_rows(owner, start, length), cut)
+    return ids, second_start, owner
+
+
+def _check_labels(config: Any, folder: str) -> None:
+    labels = {str(label).lower(): index for index, label in config.id2label.items()}
+    if labels != {FAITHFUL: 0, HALLUCINATED: 1}:
+        have = ", ".join(labels)
+        mend = f"give a critic of ours: labels {FAITHFUL} and {HALLUCINATED}"
+        raise UserError(f"a checkpoint of another kind: its labels are {have}", place=folder, mend=mend)

@@ -1,0 +1,117 @@
+"""FaithDial's data audit (Dziri et al. 2022, "On the Origin of Hallucinations"): gold and model responses, judged.
+
+Official files: https://github.com/McGill-NLP/FaithDial, folder `data-audit`: `gold` with evidence, history, response,
+BEGIN, VRM; `CTRL`, `DoHA`, `GPT2` with knowledge, history, the model's response under its name, begin_label, vrm_label.
+One response may have several labels.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from common.errors import UserError, shorten
+from common.records import FAITHFUL, HALLUCINATED, Example, Turn
+from data_modules.begin import GENERIC, check_generic, settle_generic
+from data_modules.rows import BadRow, ReadReport, Row
+from data_modules.source import SEEKER, File, find_files, text_group
+
+ADDRESS = "https://github.com/McGill-NLP/FaithDial, folder data-audit"
+NAMES = {
+    "gold": ("wow.csv", "cmu.csv", "topical.csv"),
+    "CTRL": ("ctrl_processed_*.csv",),
+    "DoHA": ("doha_processed_*.csv",),
+    "GPT2": ("gpt2_processed_*.csv",),
+}
+FOLDERS = tuple(NAMES)
+LAYOUTS = {"gold": ("evidence", "history", "response", "BEGIN", "VRM")} | {
+    model: ("knowledge", "history", model, "begin_label", "vrm_label") for model in ("ctrl", "doha", "gpt2")
+}
+# As the files spell them (case aside), to the label that is meant.
+TAGS = {
+    "entailment": "entailment",
+    "entailmentt": "entailment",
+    "hallucination": "hallucination",
+    "partial hallucination": "partial hallucination",
+    "generic": "generic",
+    "uncooperative": "uncooperative",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """Gold and model responses with BEGIN labels; speech acts (VRM) stand in `meta`.
+
+    Any hallucination makes a response hallucinated; entailment, uncooperative or not, makes it faithful (the gold files
+    write Uncooperative alone for entailed but uncooperative). The group is the knowledge.
+
+    Args:
+        path: Folder `data-audit`, one of its folders, or one file.
+        responses: Folder to read: gold, CTRL, DoHA, GPT2, or all.
+        generic: What becomes of generic responses: drop, hallucinated or faithful.
+    """
+
+    name: ClassVar[str] = "audit"
+    path: str
+    responses: str = "all"
+    generic: str = "drop"
+
+    def __post_init__(self) -> None:
+        check_generic(self.generic)
+        if self.responses not in ("all", *FOLDERS):
+            raise UserError(f"responses is {self.responses!r}", mend=f"use all, {', '.join(FOLDERS)}")
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        folders = FOLDERS if self.responses == "all" else (self.responses,)
+        inside = [name for folder in folders for name in NAMES[folder]]
+        above = [f"{folder}/{name}" for folder in folders for name in NAMES[folder]]
+        return find_files(self.path, {"all": above}, {"all": inside}, address=ADDRESS)
+
+    def layout(self) -> Mapping[str, Any]:
+        return {"responses": self.responses, "generic": self.generic}
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        model = row.layout(LAYOUTS)
+        knowledge_name, _, response_name, begin_name, vrm_name = LAYOUTS[model]
+        tags = _tags(row, begin_name, report)
+        response = row.text(response_name, empty_ok=True)
+        if not response.strip():  # DoHA answered nothing to one message
+            report.count("dropped: empty response")
+            return
+        label = settle_generic(_label(tags), self.generic, report)
+        if label is None:
+            return
+        said = row.text("history", empty_ok=True)  # empty where the response opens the dialogue
+        knowledge = row.text(knowledge_name)
+        yield Example(
+            id=row.default_id,
+            source=self.name,
+            split=split,
+            group=text_group(knowledge),
+            knowledge=knowledge,
+            history=(Turn(speaker=SEEKER, text=said),) if said.strip() else (),
+            response=response,
+            label=label,
+            tags=tags,
+            meta={"model": model, "vrm": _parts(row.text(vrm_name, empty_ok=True), ",")},
+        )
+
+
+def _parts(text: str, separators: str) -> list[str]:
+    return [part for part in (" ".join(piece.split()) for piece in re.split(f"[{separators}]", text)) if part]
+
+
+def _tags(row: Row, name: str, report: ReadReport) -> tuple[str, ...]:
+    parts = _parts(row.text(name), ",.")  # "entailment. uncooperative" stands for a comma
+    unknown = [part for part in parts if part.lower() not in TAGS]
+    if unknown or not parts:
+        raise BadRow(f"field {name!r} is {shorten(row.values[name])}; known: {', '.join(TAGS)}")
+    if "." in row.text(name) or any(part.lower() == "entailmentt" for part in parts):
+        report.count("misspelt labels, read by the table")
+    return tuple(TAGS[part.lower()] for part in parts)
+
+
+def _label(tags: Sequence[str]) -> str:
+    if any("hallucination" in tag for tag in tags):
+        return HALLUCINATED
+    return GENERIC if GENERIC in tags else FAITHFUL

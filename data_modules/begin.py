@@ -1,0 +1,103 @@
+"""BEGIN (Dziri et al. 2022): model responses judged for whether the knowledge supports them.
+
+Official files: https://github.com/google/BEGIN-dataset. The release of 2022 (wow, cmu-dog, topicalchat) labels Fully
+attributable, Not fully attributable, Generic; the release of 2021 (dev_05_24_21.tsv, test_05_24_21.tsv) entailment,
+hallucination, off-topic, contradiction, generic. The header tells them apart; the report counts which it was.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from common.errors import UserError
+from common.records import FAITHFUL, HALLUCINATED, Example, Turn
+from data_modules.rows import ReadReport, Row
+from data_modules.source import SEEKER, File, find_files, text_group
+
+ADDRESS = "https://github.com/google/BEGIN-dataset"
+FILES_2022 = {
+    "validation": [f"**/begin_dev_{domain}.tsv" for domain in ("wow", "cmu", "tc")],
+    "test": [f"**/begin_test_{domain}.tsv" for domain in ("wow", "cmu", "tc")],
+}
+FILES_2021 = {"validation": ["**/dev_05_24_21.tsv"], "test": ["**/test_05_24_21.tsv"]}
+LAYOUTS = {
+    "2022": ("model_name", "data_source", "knowledge", "message", "response", "begin_label"),
+    "2021": ("evidence", "previous turn", "response", "gold label"),
+}
+META = ("model_name", "data_source", "full label set")
+GENERIC = "generic"
+LABELS_2022 = {"fully attributable": FAITHFUL, "not fully attributable": HALLUCINATED, "generic": GENERIC}
+LABELS_2021 = {
+    "entailment": FAITHFUL,
+    "hallucination": HALLUCINATED,
+    "contradiction": HALLUCINATED,
+    "off-topic": HALLUCINATED,
+    "off_topic": HALLUCINATED,
+    "generic": GENERIC,
+}
+
+
+def check_generic(value: str) -> None:
+    """Generic responses say nothing that the knowledge could support or not: the user chooses what becomes of them."""
+    if value not in ("drop", FAITHFUL, HALLUCINATED):
+        raise UserError(f"generic is {value!r}", mend=f"use drop, {HALLUCINATED} or {FAITHFUL}")
+
+
+def settle_generic(label: str, generic: str, report: ReadReport) -> str | None:
+    """The label with generic decided, None where it is dropped; counted either way."""
+    if label != GENERIC:
+        return label
+    if generic == "drop":
+        report.count("dropped: generic")
+        return None
+    report.count(f"generic, taken as {generic}")
+    return generic
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begin:
+    """Responses of GPT-2, T5, CTRL and DoHA with the message that they answer.
+
+    The group is the knowledge: what several models said of one text stays together.
+
+    Args:
+        path: A file, or any folder above the files.
+        generic: What becomes of generic responses: drop, hallucinated or faithful.
+    """
+
+    name: ClassVar[str] = "begin"
+    path: str
+    generic: str = "drop"
+
+    def __post_init__(self) -> None:
+        check_generic(self.generic)
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        return find_files(self.path, FILES_2022, FILES_2021, address=ADDRESS)
+
+    def layout(self) -> Mapping[str, Any]:
+        return {"generic": self.generic}
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        layout = row.layout(LAYOUTS)
+        report.count(f"layout: BEGIN {layout}")
+        if layout == "2022":
+            knowledge, message, tag, labels = "knowledge", "message", "begin_label", LABELS_2022
+        else:
+            knowledge, message, tag, labels = "evidence", "previous turn", "gold label", LABELS_2021
+        label = settle_generic(row.choice(tag, labels), self.generic, report)
+        if label is None:
+            return
+        said = row.text(message, empty_ok=True)  # empty where the response opens the dialogue
+        yield Example(
+            id=row.default_id,
+            source=self.name,
+            split=split,
+            group=text_group(row.text(knowledge)),
+            knowledge=row.text(knowledge),
+            history=(Turn(speaker=SEEKER, text=said),) if said.strip() else (),
+            response=row.text("response"),
+            label=label,
+            tags=(row.text(tag),),
+            meta={name: row.values[name] for name in META if name in row.values},
+        )

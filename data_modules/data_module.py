@@ -1,0 +1,252 @@
+"""The DataModule of every task: sources in, batches out.
+
+Sources are encoded once (`cache`), divided by group where the corpus has no official split, mixed by weight, and
+batched by length (`batching`). What was kept, dropped and cut is logged.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader, Dataset
+
+from common.errors import UserError
+from common.records import Example
+from data_modules.batching import BatchSampler, Part
+from data_modules.cache import EncodedSplit, load_encoded
+from data_modules.encode import Encoder
+from data_modules.ragged import Ragged
+from data_modules.source import Source
+
+log = logging.getLogger("faithkit")
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Rows of an encoded split."""
+
+    encoded: EncodedSplit
+    indices: NDArray[np.int64]
+    weight: float = 1.0
+
+    @property
+    def name(self) -> str:
+        return self.encoded.name
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def examples(self) -> list[Example]:
+        return list(self.encoded.examples(self.indices))
+
+
+class Batches(Dataset):
+    """Builds whole batches: an item is asked for by all of its rows at once."""
+
+    def __init__(self, subsets: Sequence[Subset], encoder: Encoder):
+        self.subsets, self.encoder = list(subsets), encoder
+        self.starts = np.cumsum([0] + [len(subset) for subset in self.subsets])
+
+    def lengths(self) -> NDArray[np.int32]:
+        return np.concatenate([np.asarray(s.encoded.columns["length"])[s.indices] for s in self.subsets])
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def __getitem__(self, request: tuple[NDArray[np.int64], int]) -> dict[str, torch.Tensor]:
+        rows, num_rows = request
+        present = np.maximum(rows, 0)  # a padding row repeats the first example; its index tells it apart
+        owners = np.searchsorted(self.starts, present, side="right") - 1
+        merged = _merge([self._take(int(o), present[owners == o]) for o in np.unique(owners)])
+        # Rows arrive grouped by owner: the indices are put in that same order.
+        order = np.argsort(owners, kind="stable")
+        batch = {name: torch.from_numpy(array) for name, array in self.encoder.collate(merged).items()}
+        batch["index"] = torch.from_numpy(rows[order])
+        batch["num_rows"] = torch.tensor(num_rows)
+        return batch
+
+    def _take(self, owner: int, rows: NDArray[np.int64]) -> dict[str, Any]:
+        subset = self.subsets[owner]
+        indices = subset.indices[rows - self.starts[owner]]
+        columns = subset.encoded.columns
+        return {n: c.take(indices) if isinstance(c, Ragged) else c[indices] for n, c in columns.items()}
+
+
+def _merge(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    if len(parts) == 1:
+        return parts[0]
+    merged: dict[str, Any] = {}
+    for name, first in parts[0].items():
+        columns = [part[name] for part in parts]
+        if isinstance(first, Ragged):
+            rows = [column.row(i) for column in columns for i in range(len(column))]
+            merged[name] = Ragged.from_lists(rows)
+        else:
+            merged[name] = np.concatenate(columns)
+    return merged
+
+
+def split_by_group(encoded: EncodedSplit, fractions: Mapping[str, float], seed: int) -> dict[str, NDArray[np.int64]]:
+    """Divides rows so that no group is cut, the same way wherever and in whatever order the rows stand."""
+    mixed = encoded.groups ^ np.uint64(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
+    # Multiplying by an odd constant spreads the bits; the upper 53 make a uniform number in 0..1.
+    place = (((mixed * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(11)).astype(np.float64)) / 2**53
+    result, low = {}, 0.0
+    for name, fraction in fractions.items():
+        high = low + fraction
+        result[name] = np.flatnonzero((place >= low) & (place < high))
+        low = high
+    result["train"] = np.flatnonzero(place >= low)
+    return result
+
+
+class DataModule(pl.LightningDataModule):
+    """Batches for training, validation and test from one or several sources.
+
+    Args:
+        sources: Each with its weight in training.
+        batch_size: Examples of a step over all processes, so that results do not depend on how many there are.
+        max_tokens: Most tokens of a step over all processes, padding counted.
+        num_epochs: Training passes, one behind the other as a single sequence of steps.
+        validation_fraction: Share of the groups, where a source has no validation split of its own.
+        test_fraction: The same for the test split.
+        split: Reads this official split alone and divides it by group; None uses the official splits.
+        num_rows: The first N examples of each split, after filtering.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[tuple[Source, float]],
+        encoder: Encoder,
+        *,
+        batch_size: int | None = 32,
+        max_tokens: int | None = None,
+        eval_max_tokens: int = 16_384,
+        num_epochs: int = 1,
+        num_workers: int = 0,
+        validation_fraction: float = 0.1,
+        test_fraction: float = 0.1,
+        split: str | None = None,
+        num_rows: int | None = None,
+        on_bad_row: str = "stop",
+        seed: int = 0,
+    ):
+        super().__init__()
+        self.sources, self.encoder = list(sources), encoder
+        self.batch_size, self.max_tokens, self.eval_max_tokens = batch_size, max_tokens, eval_max_tokens
+        self.num_epochs, self.num_workers, self.seed = num_epochs, num_workers, seed
+        self.fractions = {"validation": validation_fraction, "test": test_fraction}
+        self.split, self.num_rows, self.on_bad_row = split, num_rows, on_bad_row
+        self.subsets: dict[str, list[Subset]] = {}
+        self.counts: dict[str, dict[str, int]] = {}
+        self.rejects: list[dict[str, Any]] = []
+        self._resume_step = 0
+
+    def setup(self, stage: str | None = None) -> None:
+        if self.subsets:
+            return
+        self.subsets = {"train": [], "validation": [], "test": []}
+        for source, weight in self.sources:
+            for split, subset in self._divide(source, weight).items():
+                self.subsets[split].append(subset)
+        if not sum(len(subset) for subset in self.subsets["train"]):
+            raise UserError("no training examples", mend="check data.path and data.split")
+        if not sum(len(subset) for subset in self.subsets["validation"]):
+            raise UserError("no validation examples", mend="raise data.validation_fraction")
+
+    def _divide(self, source: Source, weight: float) -> dict[str, Subset]:
+        if self.split is not None:
+            encoded = self._load(source, self.split)
+            rows = split_by_group(encoded, self.fractions, self.seed)
+            return {name: Subset(encoded, indices, weight) for name, indices in rows.items()}
+        official = source.files() or {"train": (), "validation": (), "test": ()}
+        loaded = {s: self._load(source, s) for s in ("train", "validation", "test") if s in official}
+        base = "train" if "train" in loaded else next((s for s in ("all", "validation", "test") if s in official), None)
+        if base is None:
+            raise UserError(f"{source.name} has no split to train on", mend=f"set data.split to one of {list(official)}")
+        loaded.setdefault(base, self._load(source, base))
+        missing = {s: f for s, f in self.fractions.items() if s not in loaded or s == base}
+        rows = split_by_group(loaded[base], missing, self.seed)
+        result = {s: Subset(loaded[base], indices, weight) for s, indices in rows.items()}
+        for name in ("validation", "test"):
+            if name not in result:
+                result[name] = Subset(loaded[name], np.arange(len(loaded[name])), weight)
+        return result
+
+    def _load(self, source: Source, split: str) -> EncodedSplit:
+        encoded = load_encoded(source, split, self.encoder, on_bad_row=self.on_bad_row, num_rows=self.num_rows)
+        self.counts[f"{source.name}/{split}"] = dict(encoded.counts)
+        self.rejects += encoded.rejects
+        log.info("%s/%s: %s", source.name, split, ", ".join(f"{n} {c:,}" for n, c in encoded.counts.items()))
+        return encoded
+
+    def fingerprint(self) -> dict[str, str]:
+        """Which data this is: a hash of the records of every split that was read."""
+        every = (subset.encoded for subsets in self.subsets.values() for subset in subsets)
+        return {encoded.name: encoded.fingerprint for encoded in every}
+
+    @property
+    def num_batches(self) -> int:
+        """Training batches over all epochs, the same for any number of processes."""
+        return len(self._train_sampler())
+
+    def validation_interval(self, per_epoch: float) -> int:
+        """Batches between two validations, so that the last one comes at (or a few batches before) the end."""
+        validations = max(1, round(self.num_epochs * per_epoch))
+        return max(1, self.num_batches // validations)
+
+    def _train_sampler(self) -> BatchSampler:
+        return self._sampler(Batches(self.subsets["train"], self.encoder), shuffle=True)
+
+    def _sampler(self, batches: Batches, *, shuffle: bool) -> BatchSampler:
+        weights = [subset.weight if shuffle else 1.0 for subset in batches.subsets]
+        rows = [np.arange(low, high) for low, high in zip(batches.starts[:-1], batches.starts[1:], strict=True)]
+        world_size = self.trainer.world_size if self.trainer else 1
+        return BatchSampler(
+            batches.lengths(),
+            [Part(r, w) for r, w in zip(rows, weights, strict=True)],
+            batch_size=self.batch_size if shuffle else None,
+            max_tokens=self.max_tokens if shuffle else self.eval_max_tokens * world_size,
+            shuffle=shuffle,
+            num_epochs=self.num_epochs if shuffle else 1,
+            seed=self.seed,
+            rank=self.trainer.global_rank if self.trainer else 0,
+            world_size=world_size,
+        )
+
+    def _loader(self, batches: Batches, sampler: BatchSampler) -> DataLoader:
+        return DataLoader(
+            batches,
+            sampler=sampler,
+            batch_size=None,  # the sampler's items are whole batches already
+            num_workers=self.num_workers,
+            persistent_workers=False,
+            # A generator of its own: starting an iterator draws a number, and must not draw the model's.
+            generator=torch.Generator().manual_seed(self.seed),
+        )
+
+    def train_dataloader(self) -> DataLoader:
+        sampler = self._train_sampler()
+        sampler.start, self._resume_step = self._resume_step, 0
+        return self._loader(Batches(self.subsets["train"], self.encoder), sampler)
+
+    def val_dataloader(self) -> DataLoader:
+        batches = Batches(self.subsets["validation"], self.encoder)
+        return self._loader(batches, self._sampler(batches, shuffle=False))
+
+    def test_dataloader(self) -> list[DataLoader]:
+        every = [Batches([subset], self.encoder) for subset in self.subsets["test"]]
+        return [self._loader(batches, self._sampler(batches, shuffle=False)) for batches in every]
+
+    def state_dict(self) -> dict[str, int]:
+        """Where training stands: the batches that the model has learnt from."""
+        assert self.trainer is not None
+        return {"step": self.trainer.fit_loop.epoch_loop.batch_progress.current.processed}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._resume_step = state["step"]

@@ -1,0 +1,240 @@
+"""One invented dialogue: a seeker asks about one thing, a wizard answers from a knowledge that changes with every turn."""
+
+from dataclasses import dataclass, field
+from functools import cache
+from random import Random
+from typing import Any
+
+from common.records import Turn
+from data_modules.embedded import hallucinate as h
+from data_modules.embedded.facts import Domain, draw
+from data_modules.embedded.hallucinate import Fact
+from data_modules.embedded.lexicon import Random01, pick, word
+from data_modules.embedded.more_domains import DOMAINS
+from data_modules.embedded.phrasing import (
+    GENERIC,
+    GREETINGS,
+    PERSONAL,
+    REACTIONS,
+    Clause,
+    draw_plan,
+    put_together,
+)
+
+REMARK_RATE = 0.28  # of replies with a first-person remark, in both classes
+
+
+@dataclass(slots=True)
+class Reply:
+    """One reply with all that is known of it."""
+
+    text: str
+    kind: str  # a key of hallucinate.RATES, or faithful, uncooperative, generic
+    severity: str  # evident, subtle, or none
+    marks: list[tuple[int, int]]
+    tags: tuple[str, ...]
+    vrm: list[str]
+    target: str
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One turn: the knowledge, what was said before, a faithful reply and its hallucinated partner."""
+
+    domain: str
+    topic: str
+    sentences: list[str]
+    history: tuple[Turn, ...]
+    faithful: Reply
+    hallucinated: Reply
+    generic: Reply
+    hallucinates: bool  # which of the two the example shows
+    edited: bool  # whether the faithful one was made from the other
+
+
+@dataclass(slots=True)
+class _State:
+    domain: Domain
+    full: str
+    split: str
+    values: dict[int, Any] = field(default_factory=dict)
+    history: list[Turn] = field(default_factory=list)
+
+
+def exchanges(split: str, seed: int, number: int, num_turns: int) -> list[Exchange]:
+    """The turns of dialogue `number`: the same for the same arguments, whatever was made before."""
+    random = Random(f"{seed}:{split}:{number}").random
+    domain = pick(random, DOMAINS)
+    state = _State(domain, domain.full.format(word(random, split)), split)
+    return [_exchange(random, state) for _ in range(num_turns)]
+
+
+@cache
+def _by_category(domain: Domain) -> dict[str, tuple[int, ...]]:
+    kinds = [h.category(relation) for relation in domain.relations]
+    return {kind: tuple(i for i, k in enumerate(kinds) if k == kind) for kind in kinds}
+
+
+@cache
+def _contrastable(domain: Domain) -> tuple[bool, ...]:
+    return tuple(h.can_contrast(relation) for relation in domain.relations)
+
+
+def _exchange(random: Random01, state: _State) -> Exchange:
+    domain, relations = state.domain, state.domain.relations
+    # Everything but the label is drawn before the label: neither the knowledge nor the words around can hint at it.
+    kind = h.draw_kind(random)
+    options = _by_category(domain).get(kind, range(len(relations)))
+    if kind in (h.ENTITY_SWAP, h.NUMBER_SWAP) and kind not in _by_category(domain):
+        kind, options = h.CONTRADICTION, _by_category(domain)[h.CONTRADICTION]
+    focus = pick(random, options)
+    facts = _know(random, state, focus)
+    unknown = [i for i in range(len(relations)) if all(fact.index != i for fact in facts)]
+    sentences = _sentences(random, state, [fact.clause for fact in facts])
+    extra = pick(random, unknown)
+    asks_unknown = random() < 0.25
+    admits = asks_unknown and random() < 0.6
+    said = [fact for fact in facts if fact.index == focus]
+    rest = [fact for fact in facts if fact.index != focus]
+    if rest and random() < 0.6:
+        said.insert(0 if random() < 0.5 else 1, pick(random, rest))
+    if asks_unknown:
+        asked = extra
+    else:
+        asked = pick(random, said if random() < 0.85 else facts).index
+    hallucinates = random() < 0.5
+    seeker = _seeker(random, state, relations[asked].question)
+    history = (*state.history, seeker)
+    topic = relations[asked].topic if admits else None
+    plan = draw_plan(random, domain.name, state.full, topic)
+    remark = _draw_remark(random, kind, hallucinates)
+
+    clauses = [_true_clause(random, state, fact) for fact in said]
+    text, _ = put_together(plan, clauses, Clause(PERSONAL[remark][1]) if remark is not None else None)
+    answered = admits or any(fact.index == asked for fact in said)
+    truth = " and ".join(fact.clause for fact in said)
+    vrm = [*(["Acknowledgment"] if plan.opener else []), "Edification", *(["Question"] if "?" in text else [])]
+    faithful = Reply(
+        text, "faithful" if answered else "uncooperative", "none", [],
+        ("Entailment",) if answered else ("Entailment", "Uncooperative"), vrm, h.judgement("faithful", (), truth),
+    )  # fmt: skip
+
+    place = said.index(next(fact for fact in said if fact.index == focus))
+    wrong_clauses, severity = list(clauses), "evident"
+    wrong_remark = Clause(PERSONAL[remark][1]) if remark is not None else None
+    if kind == h.SUBJECTIVE:
+        claim = PERSONAL[remark if remark is not None else int(random() * len(PERSONAL))][0]
+        wrong_remark = Clause(claim, 0, len(claim))
+    elif kind == h.ADDITION:
+        index = extra if not admits else pick(random, unknown)
+        value = draw(random, relations[index].values, state.split)
+        added = h.say_clause(random, relations[index], value)
+        wrong_clauses[place] = Clause(added.text, 0, len(added.text))
+        severity = "subtle" if any(fact.index in domain.twins[index] for fact in facts) else "evident"
+    else:
+        wrong_clauses[place], severity = _wrong_clause(random, state, said[place], facts)
+    wrong_text, marks = put_together(plan, wrong_clauses, wrong_remark)
+    partial = len(wrong_clauses) > len(marks) or kind == h.SUBJECTIVE
+    if kind in (h.ADDITION, h.SUBJECTIVE):
+        truth = " and ".join(fact.clause for fact in facts)
+    else:
+        truth = said[place].clause
+    hallucinated = Reply(
+        wrong_text, kind, severity, marks, ("Hallucination", "Entailment") if partial else ("Hallucination",),
+        ["Disclosure", *vrm] if kind == h.SUBJECTIVE else vrm,
+        h.judgement(kind, [wrong_text[start:end] for start, end in marks], truth),
+    )  # fmt: skip
+    generic = Reply(pick(random, GENERIC), "generic", "none", [], ("Generic",), ["Acknowledgment"], _GENERIC_TARGET)
+    state.history += (seeker, Turn(speaker="wizard", text=text))
+    return Exchange(
+        domain.name, state.full, sentences, history, faithful, hallucinated, generic, hallucinates, random() < 0.75
+    )
+
+
+_GENERIC_TARGET = "No, the response is generic: it says nothing that the knowledge could support or deny."
+
+
+def _know(random: Random01, state: _State, focus: int) -> list[Fact]:
+    """The facts that a turn's knowledge holds: the focus, often one it can be mixed up with, and others."""
+    domain = state.domain
+    chosen = [focus]
+    if domain.twins[focus] and random() < 0.5:
+        chosen.append(pick(random, domain.twins[focus]))
+    roll = random()
+    wanted = 1 if roll < 0.12 else 2 if roll < 0.62 else 3 if roll < 0.92 else 4
+    while len(chosen) < wanted:
+        index = int(random() * len(domain.relations))
+        if index not in chosen:
+            chosen.append(index)
+    for i in range(len(chosen) - 1, 0, -1):
+        j = int(random() * (i + 1))
+        chosen[i], chosen[j] = chosen[j], chosen[i]
+    return [Fact(i, (v := _value(random, state, i)), h.know_clause(random, domain.relations[i], v)) for i in chosen]
+
+
+def _value(random: Random01, state: _State, index: int) -> Any:
+    if index not in state.values:
+        taken = [state.values[twin] for twin in state.domain.twins[index] if twin in state.values]
+        state.values[index] = draw(
+            random, state.domain.relations[index].values, state.split, unlike=taken[0] if taken else None
+        )
+    return state.values[index]
+
+
+def _sentences(random: Random01, state: _State, clauses: list[str]) -> list[str]:
+    """The knowledge: every sentence names the thing, so that no sentence stands in two splits."""
+    full, intro = state.full, state.domain.intro
+    name = full[0].upper() + full[1:]
+    roll = random()
+    if roll < 0.4 or len(clauses) == 1:
+        first, rest = f"{name} is {intro} that {clauses[0]}", clauses[1:]
+    elif roll < 0.7:
+        first, rest = f"{name}, {intro}, {clauses[0]}", clauses[1:]
+    else:
+        first, rest = f"{name} {clauses[0]} and {clauses[1]}", clauses[2:]
+    sentences = [first + "."]
+    while rest:
+        if len(rest) > 1 and random() < 0.5:
+            sentences.append(f"{name} {rest[0]} and {rest[1]}.")
+            rest = rest[2:]
+        else:
+            sentences.append(f"{name} {rest[0]}.")
+            rest = rest[1:]
+    return sentences
+
+
+def _seeker(random: Random01, state: _State, question: str) -> Turn:
+    if state.history:
+        text = f"{pick(random, REACTIONS)} {question}" if random() < 0.7 else question
+    else:
+        text = f"{pick(random, GREETINGS).format(state.full)} {question}"
+    return Turn(speaker="seeker", text=text)
+
+
+def _draw_remark(random: Random01, kind: str, hallucinates: bool) -> int | None:
+    """A first-person remark, as often beside hallucinated replies as beside faithful ones."""
+    share = h.RATES[h.SUBJECTIVE]
+    rate = REMARK_RATE if not hallucinates else 1.0 if kind == h.SUBJECTIVE else (REMARK_RATE - share) / (1 - share)
+    return int(random() * len(PERSONAL)) if random() < rate else None
+
+
+def _true_clause(random: Random01, state: _State, fact: Fact) -> Clause:
+    relation = state.domain.relations[fact.index]
+    if random() < _CONTRAST and _contrastable(state.domain)[fact.index]:
+        other = draw(random, relation.values, state.split, unlike=fact.value)
+        return h.contrast(random, relation, fact.value, other, wrong=False)
+    return h.say_clause(random, relation, fact.value)
+
+
+def _wrong_clause(random: Random01, state: _State, fact: Fact, facts: list[Fact]) -> tuple[Clause, str]:
+    relation = state.domain.relations[fact.index]
+    other, severity = h.wrong_value(random, state.domain, fact, facts, state.split)
+    if random() < _CONTRAST and _contrastable(state.domain)[fact.index]:
+        return h.contrast(random, relation, fact.value, other, wrong=True), "subtle"
+    clause = h.say_clause(random, relation, other, wrong=True)
+    if not relation.say[0].before and not relation.say[0].after:
+        clause = Clause(clause.text, 0, len(clause.text))
+    return clause, severity
+
+
+_CONTRAST = 0.06  # of clauses with `not`

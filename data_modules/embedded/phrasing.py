@@ -1,0 +1,116 @@
+"""How speakers put things: openers, closings, first-person remarks, and the putting together of a reply.
+
+Nothing here may tell a faithful reply from another. First-person remarks come in pairs that share their words: one claims
+an experience or an opinion, its partner asks for the seeker's or declines to have one.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from data_modules.embedded.lexicon import Random01, pick
+
+OPENERS = (
+    "Good question!", "Sure.", "Happy to help.", "I love it when people ask me that.", "Oh, nice topic!", "Let me see.",
+    "Thanks for asking!", "I was hoping you would ask.", "Yes, I have something on that.", "No problem.",
+)  # fmt: skip
+LEADS = (
+    "Well,", "As far as I know,", "From what I read,", "According to my notes,", "In fact,", "Actually,", "I believe",
+    "If I am not mistaken,", "My source says that", "People say that", "I think", "You may like to hear that",
+)  # fmt: skip
+JOINTS = ("Besides, it", "On top of that, it", "What is more, it", "I also found that it", "It", "And it")
+TAILS = (
+    "Would you like to know more?", "Does that help?", "What else can I tell you?", "Have you heard of it before?",
+    "Isn't that something?", "I hope that helps.", "I find that worth knowing.", "That is all I can say on it.",
+)  # fmt: skip
+IGNORANCE = (
+    "I don't know {}, but", "I can't tell you {}, but", "My source does not say {}, but", "I found nothing on {}, but",
+    "I am not sure {}, but", "Nobody told me {}, but",
+)  # fmt: skip
+GENERIC = (
+    "That sounds great, tell me more!", "Oh, that is interesting.", "I see what you mean.", "Good question, isn't it?",
+    "That is a fun topic to talk about.", "Yes, I agree with you.", "Wow, I did not think of it that way.",
+    "It depends, I guess.", "I am not sure what to say to that.", "Thanks, I enjoy talking about this.",
+)  # fmt: skip
+PERSONAL = (
+    ("My sister has one, and she adores it.", "Does your sister have one, and does she adore it?"),
+    ("I think it is the best of its kind.", "I can't say if it is the best of its kind."),
+    ("I saw it last summer and was amazed.", "Is it true that you saw it last summer and were amazed?"),
+    ("I find it rather dull, to be honest.", "Do you find it rather dull, to be honest?"),
+    ("I grew up with it, so it means a lot to me.", "It seems to mean a lot to you, as if you grew up with it."),
+    ("My whole family is fond of it.", "Would your whole family be fond of it?"),
+    ("I would choose it over anything else.", "I can't tell you to choose it over anything else."),
+    ("For my taste, there is far too much talk of it.", "Is there far too much talk of it for your taste?"),
+    ("I went to see it with my friends.", "Did you go to see it with your friends?"),
+    ("It always makes me happy.", "Does it always make you happy?"),
+    ("I have loved it since I was a child.", "I was never a child, but you may have loved it since you were one."),
+    ("My favourite thing is the story behind it.", "I know no more of the story behind it, my favourite source is short."),
+    ("I never cared for it much.", "I can't tell how much you or I should care for it."),
+    ("I once spent a whole week on it.", "I could not spend a whole week on it, could you?"),
+    ("It reminds me of my grandmother.", "Does it remind you of your grandmother?"),
+    ("I cried when I first heard of it.", "Did you cry when you first heard of it?"),
+)  # fmt: skip
+GREETINGS = (
+    "Hi! I would like to talk about {}.", "Hello, have you heard of {}?", "My sister told me about {}.",
+    "I saw {} last summer and loved it.", "Today I want to learn about {}.", "I have been fond of {} since I was a child.",
+    "Can you tell me about {}?", "I am curious about {}.",
+)  # fmt: skip
+REACTIONS = (
+    "Interesting!", "I did not know that.", "My friends never told me.", "Oh, I see.", "That is amazing.", "Really?",
+    "I love that.", "Hm, I would not have guessed.", "It reminds me of home.", "Thanks!",
+)  # fmt: skip
+
+
+class Clause(NamedTuple):
+    """A verb phrase of a reply; `start:end` marks what the knowledge does not support (both 0: nothing)."""
+
+    text: str
+    start: int = 0
+    end: int = 0
+
+
+class Plan(NamedTuple):
+    """What surrounds the clauses of a reply; a faithful reply and its hallucinated partner share it."""
+
+    opener: str
+    lead: str
+    subject: str
+    tail: str
+    glue: float
+    joint: str
+
+
+def draw_plan(random: Random01, noun: str, full: str, topic: str | None) -> Plan:
+    """A plan; `topic` is what the speaker admits not to know."""
+    opener = pick(random, OPENERS) if random() < 0.25 else ""
+    if topic:
+        lead = pick(random, IGNORANCE).format(topic)
+    else:
+        lead = pick(random, LEADS) if random() < 0.4 else ""
+    roll = random()
+    subject = "it" if roll < 0.5 else f"the {noun}" if roll < 0.75 else full
+    tail = pick(random, TAILS) if random() < 0.3 else ""
+    return Plan(opener, lead, subject, tail, random(), pick(random, JOINTS))
+
+
+def put_together(plan: Plan, clauses: Sequence[Clause], remark: Clause | None) -> tuple[str, list[tuple[int, int]]]:
+    """The reply and its marked stretches."""
+    head = f"{plan.opener} " if plan.opener else ""
+    subject = plan.subject
+    head += f"{plan.lead} {subject} " if plan.lead else f"{subject[0].upper()}{subject[1:]} "
+    parts, marks, length = [head], [], len(head)
+    last = len(clauses) - 1
+    for i, (text, start, end) in enumerate(clauses):
+        if end:
+            marks.append((length + start, length + end))
+        after = "."
+        if i < last:
+            after = " and " if plan.glue < 0.5 else ", and it " if plan.glue < 0.7 else f". {plan.joint} "
+        parts += (text, after)
+        length += len(text) + len(after)
+    if remark:
+        if remark.end:
+            marks.append((length + 1 + remark.start, length + 1 + remark.end))
+        parts += (" ", remark.text)
+    if plan.tail:
+        parts += (" ", plan.tail)
+    return "".join(parts), marks

@@ -1,0 +1,26 @@
+"""Every dataset by its name: the one place that knows them all."""
+
+from data_modules.audit import Audit
+from data_modules.begin import Begin
+from data_modules.conjnli import ConjNli
+from data_modules.decode import Decode
+from data_modules.dnli import DialogueNli
+from data_modules.faithcritic import FaithCritic
+from data_modules.faithdial import FaithDial
+from data_modules.mnli import Mnli
+from data_modules.snli import Snli
+from data_modules.source import Source
+from data_modules.wow import WizardOfWikipedia
+
+SOURCES: dict[str, type[Source]] = {
+    "faithdial": FaithDial,
+    "faithcritic": FaithCritic,
+    "wow": WizardOfWikipedia,
+    "begin": Begin,
+    "audit": Audit,
+    "mnli": Mnli,
+    "snli": Snli,
+    "conjnli": ConjNli,
+    "dnli": DialogueNli,
+    "decode": Decode,
+}

@@ -1,0 +1,1 @@
+"""Metrics, intervals, calibration and tables: pure functions from records to named numbers."""

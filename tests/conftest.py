@@ -1,0 +1,30 @@
+"""Fixtures for all tests: a cache of their own, and tiny models made once."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: more threads each would be slower
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["WANDB_MODE"] = "offline"
+
+
+@pytest.fixture(scope="session")
+def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache for tests that may share one."""
+    return tmp_path_factory.mktemp("faithkit-home")
+
+
+@pytest.fixture(autouse=True)
+def own_home(monkeypatch: pytest.MonkeyPatch, session_home: Path) -> None:
+    """No test reads or writes the user's cache."""
+    monkeypatch.setenv("FAITHKIT_HOME", str(session_home))
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Hugging Face folder with a random BERT of 32 dimensions."""
+    from tests.tiny import write_bert
+
+    return write_bert(tmp_path_factory.mktemp("tiny-bert"))

@@ -1,0 +1,66 @@
+"""Tiny models of random weights with real tokenizers, in the forms that the hub has them."""
+
+from pathlib import Path
+
+WORDS = """the a of in is was it he she they and or not no yes river city king music food year people water stone 
+book plays wrote born lives long high old new great small red blue green one two three four five hundred thousand
+i you we my your love like think know called made from to with by for on at as but film game dog cat tree""".split()
+
+
+def write_tokenizer(folder: Path, kind: str = "wordpiece") -> None:
+    """A fast tokenizer: `wordpiece` as BERT's, `bpe` as RoBERTa's, `unigram` as DeBERTa's and T5's."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    corpus = [" ".join(WORDS[i:] + WORDS[:i]) for i in range(len(WORDS))]
+    if kind == "wordpiece":
+        special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+        tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        trainer = trainers.WordPieceTrainer(vocab_size=400, special_tokens=special)
+        pair = "[CLS] $A [SEP] $B:1 [SEP]:1"
+        cls, sep, pad, names = "[CLS]", "[SEP]", "[PAD]", ["input_ids", "token_type_ids", "attention_mask"]
+    else:
+        special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+        if kind == "bpe":
+            tokenizer = Tokenizer(models.BPE())
+            tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+            alphabet = pre_tokenizers.ByteLevel.alphabet()
+            trainer = trainers.BpeTrainer(vocab_size=500, special_tokens=special, initial_alphabet=alphabet)
+        else:
+            tokenizer = Tokenizer(models.Unigram())
+            tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+            trainer = trainers.UnigramTrainer(vocab_size=300, special_tokens=special, unk_token="<unk>")
+        pair = "<s> $A </s> </s> $B </s>"
+        cls, sep, pad, names = "<s>", "</s>", "<pad>", ["input_ids", "attention_mask"]
+    tokenizer.train_from_iterator(corpus + ["abcdefghijklmnopqrstuvwxyz 0123456789 .,!?'"], trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{cls} $A {sep}",
+        pair=pair,
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in (cls, sep)],
+    )
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, cls_token=cls, sep_token=sep, pad_token=pad, model_input_names=names
+    )
+    fast.save_pretrained(folder)
+
+
+def write_bert(folder: Path, *, seed: int = 0, hidden_size: int = 32, num_layers: int = 2) -> Path:
+    """A tiny BERT encoder with its tokenizer, as a Hugging Face folder."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tokenizer(folder)
+    torch.manual_seed(seed)
+    config = BertConfig(
+        vocab_size=400,
+        hidden_size=hidden_size,
+        num_hidden_layers=num_layers,
+        num_attention_heads=2,
+        intermediate_size=2 * hidden_size,
+        max_position_embeddings=128,
+    )
+    BertModel(config).save_pretrained(folder)
+    return folder

@@ -1,0 +1,53 @@
+"""Train a model, then test its best checkpoint.
+
+  python train.py model=critic                                        the embedded corpus, a CPU, minutes
+  python train.py model=critic data=faithcritic data.path=DIR         official files as they are
+  python train.py resume=runs/...                                     go on after any interruption
+  python train.py -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4   a sweep
+"""
+
+from typing import Any
+
+from common.cli import run_script
+
+GROUPS = ("model", "data", "scale", "trainer", "logger", "experiment")
+
+
+def main(cfg: Any) -> None:
+    """Data, fit, test, report: the whole sequence."""
+    from hydra.utils import instantiate
+    from omegaconf import OmegaConf
+
+    from common.run_folder import log_to, open_run
+    from common.training import build_loggers, build_trainer, check_checkpoint, settle
+    from data_modules.build import build_data
+    from evaluation.conclude import conclude, origin_of
+
+    run, cfg = open_run(cfg, f"{cfg.model.name}-{cfg.data.name}")
+    log_to(run.log)
+    config = OmegaConf.to_container(cfg, resolve=True)
+    model = config["model"]
+    settle(seed=cfg.seed, num_threads=cfg.trainer.num_threads)
+    task = instantiate(model["task"], _convert_="all")
+    data = build_data(config["data"], task.encoder, num_epochs=model["num_epochs"], seed=cfg.seed)
+    data.setup()
+    trainer = build_trainer(
+        run,
+        build_loggers(config["logger"], run, config),
+        hardware=config["trainer"],
+        callbacks=config["callbacks"],
+        accumulate_grad_batches=model["accumulate_grad_batches"],
+        gradient_clip_val=model["gradient_clip_val"],
+        validation_interval=data.validation_interval(model["validations_per_epoch"]),
+    )
+    num_steps = -(-data.num_batches // model["accumulate_grad_batches"])
+    module = task.module(num_steps=num_steps, dataset=cfg.data.name, seed=cfg.seed)
+    trainer.fit(module, datamodule=data, ckpt_path=check_checkpoint(run, cfg.resume), weights_only=True)
+    origin = origin_of(config, data)
+    sets, calibration = task.finish(trainer, module, data, run, origin)
+    if trainer.is_global_zero:
+        conclude(run, sets, data, meta={**origin, "calibration": calibration}, options=config["callbacks"])
+
+
+if __name__ == "__main__":
+    run_script(main, "train", __doc__ or "", GROUPS)
