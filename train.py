@@ -1,9 +1,9 @@
 """Train a model, then test its best checkpoint.
 
-  python train.py model=critic                                        the embedded corpus, a CPU, minutes
-  python train.py model=critic data=faithcritic data.path=DIR         official files as they are
-  python train.py resume=runs/...                                     go on after any interruption
-  python train.py -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4   a sweep
+python train.py model=critic                                        the embedded corpus, a CPU, minutes
+python train.py model=critic data=faithcritic data.path=DIR         official files as they are
+python train.py resume=runs/...                                     go on after any interruption
+python train.py -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4   a sweep
 """
 
 from typing import Any
@@ -18,10 +18,11 @@ def main(cfg: Any) -> None:
     from hydra.utils import instantiate
     from omegaconf import OmegaConf
 
-    from common.run_folder import log_to, open_run
+    from common.jsonl import write_jsonl
+    from common.run_folder import environment, log_to, open_run
     from common.training import build_loggers, build_trainer, check_checkpoint, settle
     from data_modules.build import build_data
-    from evaluation.conclude import conclude, origin_of
+    from evaluation.conclude import conclude
 
     run, cfg = open_run(cfg, f"{cfg.model.name}-{cfg.data.name}")
     log_to(run.log)
@@ -43,10 +44,18 @@ def main(cfg: Any) -> None:
     num_steps = -(-data.num_batches // model["accumulate_grad_batches"])
     module = task.module(num_steps=num_steps, dataset=cfg.data.name, seed=cfg.seed)
     trainer.fit(module, datamodule=data, ckpt_path=check_checkpoint(run, cfg.resume), weights_only=True)
-    origin = origin_of(config, data)
+    origin = {"config": config, "data": data.summary()}
     sets, calibration = task.finish(trainer, module, data, run, origin)
     if trainer.is_global_zero:
-        conclude(run, sets, data, meta={**origin, "calibration": calibration}, options=config["callbacks"])
+        write_jsonl(run.path / "rejects.jsonl", data.rejects)
+        conclude(
+            run,
+            sets,
+            meta={**origin, "calibration": calibration, "environment": environment()},
+            fitted_on=[example for subset in data.subsets["validation"] for example in subset.examples()],
+            num_resamples=cfg.callbacks.num_resamples,
+            num_examples=cfg.callbacks.num_examples,
+        )
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def help_text(doc: str, groups: tuple[str, ...]) -> str:
     """One screen: what the script does, its commands, and the choices of each group as the folders have them."""
     lines = [doc.strip(), "", "Choices:"]
     for group in groups:
-        choices = sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
+        choices = sorted(path.stem for path in (CONFIGS / group).glob("[!_]*.yaml"))
         lines.append(_wrap(f"  {group:<10} ", choices))
     return "\n".join(lines) + HELP_END.rstrip()
 
@@ -85,9 +85,13 @@ def explain(error: BaseException) -> str | None:
     if isinstance(error, UserError):
         return _at_most_five_lines(str(error))
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return f"no space left on the device\n  at: {error.filename}\n  mend: free some space; what is written stays valid"
+        return (
+            f"no space left on the device\n  at: {error.filename}\n  mend: free some space; what is written stays valid"
+        )
     if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EROFS):
-        return f"no permission to write\n  at: {error.filename}\n  mend: set run_dir (or FAITHKIT_HOME) to another folder"
+        return (
+            f"no permission to write\n  at: {error.filename}\n  mend: set run_dir (or FAITHKIT_HOME) to another folder"
+        )
     if kind == "OutOfMemoryError" or isinstance(error, MemoryError):
         return "out of memory\n  mend: lower data.batch_size or data.max_tokens, or model.max_length"
     if type(error).__module__.split(".")[0] in ("hydra", "omegaconf"):

@@ -68,12 +68,16 @@ def open_run(cfg: Any, kind: str) -> tuple["RunFolder", Any]:
     if cfg.get("resume"):
         run = RunFolder(cfg.resume)
         if not run.config.exists():
-            raise UserError("nothing to resume: no config.yaml", place=str(run.path), mend="set resume to a run's folder")
+            raise UserError(
+                "nothing to resume: no config.yaml", place=str(run.path), mend="set resume to a run's folder"
+            )
         cfg = _resumed(run, cfg)
     elif process_rank() > 0:
         chosen = os.environ.get(RUN_DIR_VARIABLE) or cfg.get("run_dir")
         if not chosen:
-            raise UserError("several processes, but no common run folder", mend="under torchrun or srun set run_dir=PATH")
+            raise UserError(
+                "several processes, but no common run folder", mend="under torchrun or srun set run_dir=PATH"
+            )
         run = RunFolder(chosen)
     else:
         run = RunFolder(cfg.get("run_dir") or _new_name(kind))
@@ -175,6 +179,8 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UserError("the file does not exist", place=str(path), mend="give a run's folder or its hf/ folder") from error
+        raise UserError(
+            "the file does not exist", place=str(path), mend="give a run's folder or its hf/ folder"
+        ) from error
     except json.JSONDecodeError as error:
         raise UserError(f"broken JSON: {error.msg}", place=f"{path}, line {error.lineno}") from error

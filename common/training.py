@@ -111,7 +111,9 @@ def check_checkpoint(run: RunFolder, resume: str | None) -> Path | None:
         torch.load(run.last, map_location="meta", weights_only=True, mmap=True)
     except (RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
         problem = f"the checkpoint is cut short or damaged: {str(error).splitlines()[0]}"
-        raise UserError(problem, place=str(run.last), mend="delete it to start this run again from its beginning") from error
+        raise UserError(
+            problem, place=str(run.last), mend="delete it to start this run again from its beginning"
+        ) from error
     return run.last
 
 
@@ -148,7 +150,9 @@ def build_loggers(options: Mapping[str, Any], run: RunFolder, config: Mapping[st
     made: list[Logger] = []
     for name, settings in options.items():
         if name not in LOGGERS:
-            raise UserError(f"unknown logger {name!r}", mend=f"use {', '.join(LOGGERS)}, or several: logger=[csv,wandb]")
+            raise UserError(
+                f"unknown logger {name!r}", mend=f"use {', '.join(LOGGERS)}, or several: logger=[csv,wandb]"
+            )
         try:
             made.append(LOGGERS[name](run, settings or {}))
         except ModuleNotFoundError as error:

@@ -1,8 +1,8 @@
 """The sequence critic: P(hallucinated) of a response, given its knowledge.
 
-    from critic import Critic
-    critic = Critic.load("runs/...")
-    critic.score(knowledge="...", response="...")
+from critic import Critic
+critic = Critic.load("runs/...")
+critic.score(knowledge="...", response="...")
 """
 
 from typing import Any

@@ -70,7 +70,9 @@ def read_settings(folder: Path) -> Settings | None:
     stored = read_json(path)
     if stored.get("kind") != KIND:
         mend = "give the folder of a run of model=critic"
-        raise UserError(f"a checkpoint of another kind: {stored.get('kind')!r}, wanted {KIND!r}", place=str(path), mend=mend)
+        raise UserError(
+            f"a checkpoint of another kind: {stored.get('kind')!r}, wanted {KIND!r}", place=str(path), mend=mend
+        )
     try:
         return Settings(
             max_length=int(stored["layout"]["max_length"]),

@@ -12,6 +12,7 @@ from typing import Any, overload
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from tqdm.auto import tqdm
 
 from common.errors import UserError, shorten
 from common.records import FAITHFUL, HALLUCINATED, Example, Prediction
@@ -24,7 +25,7 @@ from data_modules.encode import PairEncoder
 from data_modules.ragged import Ragged
 from data_modules.tokens import load_tokenizer, tokenize
 
-CHUNK = 8192  # pairs tokenised and ordered at a time
+CHUNK = 2048  # pairs tokenised and ordered at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +99,15 @@ class Critic:
         for name, texts in (("knowledge", first), ("response", second)):
             for place, text in enumerate(texts):
                 if not isinstance(text, str) or not text.strip():
-                    raise UserError(f"{name} must be text that is not empty, got {shorten(text)}", place=f"item {place}")
+                    raise UserError(
+                        f"{name} must be text that is not empty, got {shorten(text)}", place=f"item {place}"
+                    )
         scores = [Score(self.verdict.label(p), float(p)) for p in self.probabilities(first, second)]
         return scores[0] if single else scores
 
-    def predict(self, examples: Sequence[Example]) -> Iterator[Prediction]:
+    def predict(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Predictions of the examples, in their order."""
-        for begin in range(0, len(examples), CHUNK):
+        for begin in tqdm(range(0, len(examples), CHUNK), "scoring", disable=not progress, unit="chunk"):
             chunk = examples[begin : begin + CHUNK]
             scores = self.probabilities([e.knowledge for e in chunk], [e.response for e in chunk])
             yield from self.verdict.predictions([e.id for e in chunk], scores)
@@ -161,3 +164,15 @@ def _check_labels(config: Any, folder: str) -> None:
         have = ", ".join(labels)
         mend = f"give a critic of ours: labels {FAITHFUL} and {HALLUCINATED}"
         raise UserError(f"a checkpoint of another kind: its labels are {have}", place=folder, mend=mend)
+
+
+def load_for_evaluation(checkpoint: str | None, *, precision: str, batch_tokens: int) -> Critic:
+    """The critic that a configuration names.
+
+    Raises:
+        UserError: It names none.
+    """
+    if not checkpoint:
+        mend = "checkpoint=PATH of a run, an hf/ folder or a hub name; or predictions=FILE"
+        raise UserError("nothing to evaluate: neither checkpoint nor predictions is given", mend=mend)
+    return Critic.load(checkpoint, precision=precision, batch_tokens=batch_tokens)

@@ -2,13 +2,16 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 from common.errors import UserError
 from common.home import cache_dir
+from common.records import Example
 from data_modules.data_module import DataModule
 from data_modules.encode import Encoder
-from data_modules.source import EMBEDDED, Source
+from data_modules.rows import ReadReport
+from data_modules.source import EMBEDDED, Source, read_examples
 from data_modules.sources import SOURCES
 
 log = logging.getLogger("faithkit")
@@ -30,7 +33,7 @@ def build_source(dataset: str, path: str | None = None, **options: Any) -> Sourc
     try:
         return SOURCES[dataset](**options)
     except TypeError as error:
-        known = ", ".join(SOURCES[dataset].__dataclass_fields__)
+        known = ", ".join(field.name for field in fields(SOURCES[dataset]))  # type: ignore[arg-type]
         raise UserError(f"dataset {dataset}: {error}", mend=f"its options are {known}") from error
 
 
@@ -79,3 +82,30 @@ def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, se
         on_bad_row=data["on_bad_row"],
         seed=seed,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A test set: its labelled examples, and what reading did with the rows."""
+
+    name: str
+    examples: list[Example]
+    summary: dict[str, Any]
+
+
+def read_benchmark(block: Mapping[str, Any]) -> Benchmark:
+    """The test set of a `benchmark` block; rows without a label are left out and counted."""
+    report = ReadReport(block["on_bad_row"])
+    source = build_source(block["name"], block["path"], **block["options"])
+    examples = list(read_examples(source, block["split"], report, block["num_rows"]))
+    labelled = [example for example in examples if example.label is not None]
+    if len(labelled) < len(examples):
+        report.count("unlabelled, not scored", len(examples) - len(labelled))
+    counts = dict(report.counts)
+    log.info("%s: %s", block["name"], ", ".join(f"{name} {count:,}" for name, count in counts.items()))
+    if not labelled:
+        raise UserError(
+            f"{block['name']}: no example has a label", place=source.path, mend="choose another benchmark.split"
+        )
+    path = "embedded" if block["path"] == EMBEDDED else source.path
+    return Benchmark(block["name"], labelled, {"counts": counts, "path": path, "rejects": report.rejects})

@@ -39,6 +39,7 @@ class EncodedSplit:
     """One split of one source, encoded. Columns of numbers are views of the memory map; records are built on demand."""
 
     name: str
+    split: str
     columns: Columns
     groups: NDArray[np.uint64]
     records: pa.ChunkedArray
@@ -69,7 +70,14 @@ def load_encoded(
     columns = {name: _to_numpy(table[name]) for name in table.column_names if name not in ("record", "group")}
     groups = _to_numpy(table["group"])
     return EncodedSplit(
-        source.name, columns, groups, table["record"], Counter(meta["counts"]), meta["rejects"], meta["fingerprint"]
+        source.name,
+        split,
+        columns,
+        groups,
+        table["record"],
+        Counter(meta["counts"]),
+        meta["rejects"],
+        meta["fingerprint"],
     )
 
 

@@ -28,6 +28,7 @@ class ConjNli:
     """
 
     name: ClassVar[str] = "conjnli"
+    default_split: ClassVar[str] = "validation"  # the test set has no labels
     path: str
     neutral: str = HALLUCINATED
 

@@ -168,7 +168,9 @@ class DataModule(pl.LightningDataModule):
         loaded = {s: self._load(source, s) for s in ("train", "validation", "test") if s in official}
         base = "train" if "train" in loaded else next((s for s in ("all", "validation", "test") if s in official), None)
         if base is None:
-            raise UserError(f"{source.name} has no split to train on", mend=f"set data.split to one of {list(official)}")
+            raise UserError(
+                f"{source.name} has no split to train on", mend=f"set data.split to one of {list(official)}"
+            )
         loaded.setdefault(base, self._load(source, base))
         missing = {s: f for s, f in self.fractions.items() if s not in loaded or s == base}
         rows = split_by_group(loaded[base], missing, self.seed)
@@ -185,10 +187,14 @@ class DataModule(pl.LightningDataModule):
         log.info("%s/%s: %s", source.name, split, ", ".join(f"{n} {c:,}" for n, c in encoded.counts.items()))
         return encoded
 
-    def fingerprint(self) -> dict[str, str]:
-        """Which data this is: a hash of the records of every split that was read."""
-        every = (subset.encoded for subsets in self.subsets.values() for subset in subsets)
-        return {encoded.name: encoded.fingerprint for encoded in every}
+    def summary(self) -> dict[str, Any]:
+        """Which data this is: sizes, a hash of the records of each source, and what reading did with the rows."""
+        every = [subset.encoded for subsets in self.subsets.values() for subset in subsets]
+        return {
+            "sizes": {split: {s.name: len(s) for s in subsets} for split, subsets in self.subsets.items()},
+            "fingerprints": {f"{e.name}/{e.split}": e.fingerprint for e in every},
+            "counts": self.counts,
+        }
 
     @property
     def num_batches(self) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from common.errors import shorten
 from common.records import FAITHFUL, HALLUCINATED, Example, Turn
 from data_modules.hub import HubSplit
 from data_modules.rows import BadRow, ReadReport, Row
@@ -54,7 +55,7 @@ class WizardTurn:
     @property
     def kind(self) -> str:
         """What the tags say of WoW's own text."""
-        tags = {tag.lower() for tag in self.tags or ()}
+        tags = {tag.strip().lower() for tag in self.tags or ()}
         if not tags:
             return "untagged"
         if tags & {"hallucination", "partial hallucination"}:
@@ -73,7 +74,7 @@ def wizard_turns(row: Row, report: ReadReport) -> Iterator[WizardTurn]:
     row.layout(LAYOUT)
     index = row.values.get("dialog_idx", row.number)  # FaithDial's README lets data of one's own leave it out
     if not isinstance(index, int | str) or isinstance(index, bool) or index == "":
-        raise BadRow(f"field 'dialog_idx' must be a number, got {index!r}")
+        raise BadRow(f"field 'dialog_idx' must be a number, got {shorten(index)}")
     for position, values in enumerate(row.items("utterances")):
         try:
             turn = _turn(row.inside(values), str(index), position)
@@ -87,7 +88,7 @@ def _turn(row: Row, dialogue: str, index: int) -> WizardTurn:
     tags = None if row.values.get("BEGIN") is None else tuple(row.texts("BEGIN"))
     unknown = [tag for tag in tags or () if tag.strip().lower() not in TAGS]
     if unknown:
-        raise BadRow(f"field 'BEGIN' has {unknown[0]!r}; known: {', '.join(TAGS)}")
+        raise BadRow(f"field 'BEGIN' has {shorten(unknown[0])}; known: {', '.join(TAGS)}")
     return WizardTurn(
         dialogue=dialogue,
         index=index,

@@ -36,7 +36,8 @@ def parse_json(path: Path) -> Iterator[Parsed]:
     The suffix says nothing here: several corpora name JSON lines `.json`, and DNLI names a list `.jsonl`.
     """
     with path.open(encoding="utf-8-sig", newline="\n") as file:
-        first = next((character for line in file for character in line.strip(SPACE)[:1]), "")
+        while (first := file.read(1)) and first in SPACE:
+            pass
     return _json_list(path) if first == "[" else _json_lines(path)
 
 

@@ -35,6 +35,7 @@ class Mnli:
     """
 
     name: ClassVar[str] = "mnli"
+    default_split: ClassVar[str] = "validation"  # the test set has no labels
     ids_repeat: ClassVar[bool] = True
     path: str
     neutral: str = HALLUCINATED

@@ -61,9 +61,8 @@ class Row:
             if all(wanted in self.values for wanted in fields):
                 return name
         wanted = "; or ".join(", ".join(fields) for fields in layouts.values())
-        found = shorten(", ".join(list(self.values)[:12]), 160)
         mend = "check that the path leads to this dataset's official files"
-        raise BadRow(f"not a row of this dataset: looked for {wanted}; found {found}", mend=mend)
+        raise BadRow(f"not a row of this dataset: looked for {wanted}; found {_names(self.values)}", mend=mend)
 
     def inside(self, values: object) -> "Row":
         """An object within this row (an utterance, say) as a row of its own, at the same place."""
@@ -80,7 +79,7 @@ class Row:
 
     def texts(self, name: str) -> list[str]:
         """The list of texts under `name`."""
-        return [_text(value, f"{name}[{index}]", True, ()) for index, value in enumerate(self.items(name))]
+        return [_text(value, f"{name}[{index}]", True, {}) for index, value in enumerate(self.items(name))]
 
     def text(self, name: str, *, empty_ok: bool = False) -> str:
         """The text under `name`; it must be there, be text and, unless `empty_ok`, hold a visible character."""
@@ -98,12 +97,14 @@ class Row:
         return choices[key]
 
 
-def _text(value: object, name: str, empty_ok: bool, have: Mapping[str, Any] | Sequence[str]) -> str:
+def _names(values: Mapping[str, Any]) -> str:
+    return " ".join(", ".join(values).split())[:160] or "nothing"  # a file that is no table may "name" its whole text
+
+
+def _text(value: object, name: str, empty_ok: bool, have: Mapping[str, Any]) -> str:
     if not isinstance(value, str):
-        names = shorten(", ".join(list(have)[:8]), 160)
-        raise BadRow(
-            f"field {name!r} must be text, got {shorten(value)}" + (f" (the row has: {names})" if have else "")
-        )
+        row_has = f" (the row has: {_names(have)})" if have else ""
+        raise BadRow(f"field {name!r} must be text, got {shorten(value)}{row_has}")
     if not empty_ok and not value.strip():
         raise BadRow(f"field {name!r} is empty")
     if not value.isascii():

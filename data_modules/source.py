@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from common.errors import UserError
+from common.errors import UserError, shorten
 from common.records import Example, Turn
 from data_modules.hub import HubSplit
 from data_modules.rows import BadRow, ReadReport, Row, read_rows
@@ -23,8 +23,11 @@ class Source(Protocol):
     """One dataset: where its rows lie and what records one row gives.
 
     `path` is a file, a folder, `hub` or `embedded`. `layout()` names the settings that change the records: it is part
-    of the cache's key. `examples` yields the records of one raw row and counts what it drops. A source whose corpus
-    repeats its own ids sets `ids_repeat = True`: the repeated ones are then made unique by their row, and counted.
+    of the cache's key. `examples` yields the records of one raw row and counts what it drops.
+
+    Three things are optional. `ids_repeat = True`: the corpus repeats ids of its own; the repeated ones are made unique
+    by their row, and counted. `default_split`: the split to test on where it is not `test`. A method `generate(split,
+    start, stop)`: the dataset has no files, and makes its records.
     """
 
     @property
@@ -95,10 +98,11 @@ def _mend(what: str, address: str) -> str:
 
 
 def resolve_split(source: Source, split: str | None) -> str:
-    """The split to read: the one asked for; without one, test, or the only split there is."""
+    """The split to read: the one asked for; without one, the source's default, or the only split there is."""
     files = source.files()
     if split is None:
-        split = next(iter(files)) if len(files) == 1 else "test"
+        default = getattr(source, "default_split", "test")
+        split = next(iter(files)) if len(files) == 1 else default
     if split not in files:
         have = ", ".join(files)
         raise UserError(f"{source.name} has no split {split!r} here", place=source.path, mend=f"choose from: {have}")
@@ -111,13 +115,18 @@ def read_examples(
     """The records of one split (the first `num_rows` after filtering), checked: built rightly, ids unique.
 
     Args:
-        split: None for test, or for the only split that is there.
+        split: None for the source's default (test, for most), or for the only split that is there.
 
     Raises:
         UserError: A bad row under `on_bad_row=stop`, a missing split, or nothing left.
     """
     if num_rows is not None and num_rows < 1:
         raise UserError(f"num_rows is {num_rows}", mend="give 1 or more, or null for all")
+    if generate := getattr(source, "generate", None):
+        for example in generate(split or "test", 0, num_rows):
+            report.count("kept")
+            yield example
+        return
     split = resolve_split(source, split)
     seen: dict[bytes, str] = {}
     kept = 0
@@ -129,7 +138,7 @@ def read_examples(
                     example = replace(example, id=f"{example.id}@{row.default_id}")
                 digest = _digest(example.id)
                 if digest in seen:
-                    duplicate = BadRow(f"id {example.id!r} was already given by {seen[digest]}")
+                    duplicate = BadRow(f"id {shorten(example.id)} was already given by {seen[digest]}")
                     report.reject(row.file, row.line, duplicate, row.values)
                     continue
                 seen[digest] = row.place

@@ -5,6 +5,7 @@ from data_modules.begin import Begin
 from data_modules.conjnli import ConjNli
 from data_modules.decode import Decode
 from data_modules.dnli import DialogueNli
+from data_modules.embedded.corpus import Embedded
 from data_modules.faithcritic import FaithCritic
 from data_modules.faithdial import FaithDial
 from data_modules.mnli import Mnli
@@ -13,6 +14,7 @@ from data_modules.source import Source
 from data_modules.wow import WizardOfWikipedia
 
 SOURCES: dict[str, type[Source]] = {
+    "embedded": Embedded,
     "faithdial": FaithDial,
     "faithcritic": FaithCritic,
     "wow": WizardOfWikipedia,

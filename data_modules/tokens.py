@@ -17,7 +17,9 @@ import numpy as np
 
 from data_modules.ragged import Ragged
 
-Tokenizer = Any  # transformers.PreTrainedTokenizerFast; not imported here, because scripts start before transformers loads
+Tokenizer = (
+    Any  # transformers.PreTrainedTokenizerFast; not imported here, because scripts start before transformers loads
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from common.errors import shorten
 from common.records import Example, Turn
 from data_modules.faithdial import wizard_turns
 from data_modules.rows import BadRow, ReadReport, Row
@@ -96,6 +97,6 @@ class WizardOfWikipedia:
 def _checked_sentence(turn: Row) -> str:
     checked = turn.values.get("checked_sentence") or {}
     if not isinstance(checked, Mapping):
-        raise BadRow(f"field 'checked_sentence' must be an object, got {checked!r:.80}")
+        raise BadRow(f"field 'checked_sentence' must be an object, got {shorten(checked)}")
     sentences = [text for text in checked.values() if text != NO_KNOWLEDGE]
     return turn.inside({"checked_sentence": sentences[0]}).text("checked_sentence") if sentences else ""

@@ -55,6 +55,7 @@ def format_metric(metric: Metric | None, *, digits: int = 2, scale: float = 1.0)
 def metrics_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str = "", digits: int = 2) -> Table:
     """One column a system (`{"critic": metrics, "majority": metrics}`), one row a metric."""
     table = new_table(title)
+    table.show_edge = False  # three systems fit 80 columns so
     table.add_column(Text("metric"), overflow="fold")
     for system in systems:
         table.add_column(Text(harmless(system)), justify="right", overflow="fold")

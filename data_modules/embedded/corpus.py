@@ -30,7 +30,9 @@ def dialogue_of(index: int) -> tuple[int, int, int]:
     raise AssertionError("the lengths of a block add up to _BLOCK")
 
 
-def generate(split: str, num_examples: int, seed: int = 0, start: int = 0, *, generic: str = "drop") -> Iterator[Example]:
+def generate(
+    split: str, num_examples: int, seed: int = 0, start: int = 0, *, generic: str = "drop"
+) -> Iterator[Example]:
     """Examples `start` to `start + num_examples` of a split, in constant memory.
 
     Args:

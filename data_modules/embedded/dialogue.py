@@ -7,7 +7,7 @@ from typing import Any
 
 from common.records import Turn
 from data_modules.embedded import hallucinate as h
-from data_modules.embedded.facts import Domain, draw
+from data_modules.embedded.facts import Domain, Year, draw
 from data_modules.embedded.hallucinate import Fact
 from data_modules.embedded.lexicon import Random01, pick, word
 from data_modules.embedded.more_domains import DOMAINS
@@ -34,7 +34,12 @@ class Reply:
     marks: list[tuple[int, int]]
     tags: tuple[str, ...]
     vrm: list[str]
-    target: str
+    truth: str  # what the knowledge says on the matter
+
+    @property
+    def target(self) -> str:
+        """The judgement that this reply deserves."""
+        return h.judgement(self.kind, [self.text[start:end] for start, end in self.marks], self.truth)
 
 
 @dataclass(slots=True)
@@ -47,9 +52,16 @@ class Exchange:
     history: tuple[Turn, ...]
     faithful: Reply
     hallucinated: Reply
-    generic: Reply
+    empty: str  # a reply that says nothing
+    true_clause: str  # what the faithful reply says of its main fact
+    wrong_clause: str  # what the hallucinated one says instead; the same where it only adds a remark
     hallucinates: bool  # which of the two the example shows
     edited: bool  # whether the faithful one was made from the other
+
+    @property
+    def generic(self) -> Reply:
+        """The reply that says nothing."""
+        return Reply(self.empty, "generic", "none", [], ("Generic",), ["Acknowledgment"], "")
 
 
 @dataclass(slots=True)
@@ -84,20 +96,19 @@ def _exchange(random: Random01, state: _State) -> Exchange:
     domain, relations = state.domain, state.domain.relations
     # Everything but the label is drawn before the label: neither the knowledge nor the words around can hint at it.
     kind = h.draw_kind(random)
-    options = _by_category(domain).get(kind, range(len(relations)))
-    if kind in (h.ENTITY_SWAP, h.NUMBER_SWAP) and kind not in _by_category(domain):
-        kind, options = h.CONTRADICTION, _by_category(domain)[h.CONTRADICTION]
-    focus = pick(random, options)
+    categories = _by_category(domain)
+    if kind in (h.ENTITY_SWAP, h.NUMBER_SWAP) and kind not in categories:
+        kind = h.CONTRADICTION
+    focus = pick(random, categories[kind]) if kind in categories else int(random() * len(relations))
     facts = _know(random, state, focus)
-    unknown = [i for i in range(len(relations)) if all(fact.index != i for fact in facts)]
     sentences = _sentences(random, state, [fact.clause for fact in facts])
-    extra = pick(random, unknown)
+    extra = _unknown(random, domain, facts)
     asks_unknown = random() < 0.25
     admits = asks_unknown and random() < 0.6
-    said = [fact for fact in facts if fact.index == focus]
-    rest = [fact for fact in facts if fact.index != focus]
-    if rest and random() < 0.6:
-        said.insert(0 if random() < 0.5 else 1, pick(random, rest))
+    focal = next(fact for fact in facts if fact.index == focus)
+    said = [focal]
+    if len(facts) > 1 and random() < 0.6:
+        said.insert(0 if random() < 0.5 else 1, pick(random, [fact for fact in facts if fact is not focal]))
     if asks_unknown:
         asked = extra
     else:
@@ -116,17 +127,17 @@ def _exchange(random: Random01, state: _State) -> Exchange:
     vrm = [*(["Acknowledgment"] if plan.opener else []), "Edification", *(["Question"] if "?" in text else [])]
     faithful = Reply(
         text, "faithful" if answered else "uncooperative", "none", [],
-        ("Entailment",) if answered else ("Entailment", "Uncooperative"), vrm, h.judgement("faithful", (), truth),
+        ("Entailment",) if answered else ("Entailment", "Uncooperative"), vrm, truth,
     )  # fmt: skip
 
-    place = said.index(next(fact for fact in said if fact.index == focus))
+    place = said.index(focal)
     wrong_clauses, severity = list(clauses), "evident"
     wrong_remark = Clause(PERSONAL[remark][1]) if remark is not None else None
     if kind == h.SUBJECTIVE:
         claim = PERSONAL[remark if remark is not None else int(random() * len(PERSONAL))][0]
         wrong_remark = Clause(claim, 0, len(claim))
     elif kind == h.ADDITION:
-        index = extra if not admits else pick(random, unknown)
+        index = _unknown(random, domain, facts) if admits else extra
         value = draw(random, relations[index].values, state.split)
         added = h.say_clause(random, relations[index], value)
         wrong_clauses[place] = Clause(added.text, 0, len(added.text))
@@ -142,16 +153,22 @@ def _exchange(random: Random01, state: _State) -> Exchange:
     hallucinated = Reply(
         wrong_text, kind, severity, marks, ("Hallucination", "Entailment") if partial else ("Hallucination",),
         ["Disclosure", *vrm] if kind == h.SUBJECTIVE else vrm,
-        h.judgement(kind, [wrong_text[start:end] for start, end in marks], truth),
+        truth,
     )  # fmt: skip
-    generic = Reply(pick(random, GENERIC), "generic", "none", [], ("Generic",), ["Acknowledgment"], _GENERIC_TARGET)
     state.history += (seeker, Turn(speaker="wizard", text=text))
+    empty, edited = pick(random, GENERIC), random() < 0.75
     return Exchange(
-        domain.name, state.full, sentences, history, faithful, hallucinated, generic, hallucinates, random() < 0.75
-    )
+        domain.name, state.full, sentences, history, faithful, hallucinated, empty,
+        clauses[place].text, wrong_clauses[place].text, hallucinates, edited,
+    )  # fmt: skip
 
 
-_GENERIC_TARGET = "No, the response is generic: it says nothing that the knowledge could support or deny."
+def _unknown(random: Random01, domain: Domain, facts: list[Fact]) -> int:
+    """A relation of which the knowledge says nothing."""
+    known = [fact.index for fact in facts]
+    while (index := int(random() * len(domain.relations))) in known:
+        pass
+    return index
 
 
 def _know(random: Random01, state: _State, focus: int) -> list[Fact]:
@@ -173,12 +190,20 @@ def _know(random: Random01, state: _State, focus: int) -> list[Fact]:
 
 
 def _value(random: Random01, state: _State, index: int) -> Any:
-    if index not in state.values:
-        taken = [state.values[twin] for twin in state.domain.twins[index] if twin in state.values]
-        state.values[index] = draw(
-            random, state.domain.relations[index].values, state.split, unlike=taken[0] if taken else None
-        )
-    return state.values[index]
+    values = state.values
+    if index not in values and not state.domain.twins[index]:
+        values[index] = draw(random, state.domain.relations[index].values, state.split)
+    elif index not in values:
+        # Relations that share their values get them together, all different; years in the order of the relations.
+        drawn: list[Any] = []
+        group = sorted((index, *state.domain.twins[index]))
+        for one in group:
+            value = draw(random, state.domain.relations[one].values, state.split, unlike=drawn[0] if drawn else None)
+            drawn.append(value)
+        if isinstance(drawn[0], Year):
+            drawn.sort()
+        values.update(zip(group, drawn, strict=True))
+    return values[index]
 
 
 def _sentences(random: Random01, state: _State, clauses: list[str]) -> list[str]:

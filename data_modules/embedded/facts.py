@@ -45,7 +45,7 @@ class Relation(NamedTuple):
     values: tuple[Value, ...] | Slot
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Domain:
     """A kind of thing: how it is called and what is known of it.
 

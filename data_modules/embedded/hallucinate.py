@@ -90,11 +90,13 @@ def judgement(kind: str, marked: Sequence[str], truth: str) -> str:
     """What a judge should say of the reply: yes or no, the part, and why.
 
     Args:
-        kind: A key of `RATES`, or `faithful`.
+        kind: A key of `RATES`, or faithful, uncooperative, generic.
         marked: The unsupported stretches.
         truth: What the knowledge says on the matter; of a faithful reply, what it took from the knowledge.
     """
-    if kind == "faithful":
+    if kind == "generic":
+        return "No, the response is generic: it says nothing that the knowledge could support or deny."
+    if kind in ("faithful", "uncooperative"):
         return f"No, the response is faithful: the knowledge says that it {truth}."
     part = " and ".join(f'"{text}"' for text in marked)
     if kind == SUBJECTIVE:

@@ -10,27 +10,183 @@ from typing import TypeVar
 T = TypeVar("T")
 Random01 = Callable[[], float]  # draws from [0, 1)
 
-_ONSETS = (
-    "Bel Cor Dar El Fen Gal Har Il Jor Kel Lor Mar Nor Or Pel Quin Ros Sel Tor Ul Var Wen Yar Zel Bran Cal Dun Est Fal "
-    "Gren Hol Ing Kar Lin Mor Nal Os Pran Rav Sten Tal Ves Wil Ash Bor Cas Del Em"
-).split()
-_VOWELS = "a e i o u ia io ea".split()
-_CONSONANTS = "b d g k l m n r s t v z nd lt rn sk lm rt st ng".split()
-_ENDS = "a o e i an en in on ar er or al el is os us ina ora eta ilo ade une age ent ima ena osa ula ane ire".split()
-_FIRST = (
-    "Ada Anton Bela Bruno Clara Carl Dora David Elsa Emil Flora Felix Greta Gustav Hanna Hugo Ida Ivan Julia Jonas Karin "
-    "Klaus Lena Leo Marta Max Nina Noel Olga Oscar Paula Peter Rosa Ralph Sonja Simon Tessa Theo Vera Victor Wanda Walter"
-).split()
+_ONSETS = [
+    "Bel",
+    "Cor",
+    "Dar",
+    "El",
+    "Fen",
+    "Gal",
+    "Har",
+    "Il",
+    "Jor",
+    "Kel",
+    "Lor",
+    "Mar",
+    "Nor",
+    "Or",
+    "Pel",
+    "Quin",
+    "Ros",
+    "Sel",
+    "Tor",
+    "Ul",
+    "Var",
+    "Wen",
+    "Yar",
+    "Zel",
+    "Bran",
+    "Cal",
+    "Dun",
+    "Est",
+    "Fal",
+    "Gren",
+    "Hol",
+    "Ing",
+    "Kar",
+    "Lin",
+    "Mor",
+    "Nal",
+    "Os",
+    "Pran",
+    "Rav",
+    "Sten",
+    "Tal",
+    "Ves",
+    "Wil",
+    "Ash",
+    "Bor",
+    "Cas",
+    "Del",
+    "Em",
+]
+_VOWELS = ["a", "e", "i", "o", "u", "ia", "io", "ea"]
+_CONSONANTS = [
+    "b",
+    "d",
+    "g",
+    "k",
+    "l",
+    "m",
+    "n",
+    "r",
+    "s",
+    "t",
+    "v",
+    "z",
+    "nd",
+    "lt",
+    "rn",
+    "sk",
+    "lm",
+    "rt",
+    "st",
+    "ng",
+]
+_ENDS = [
+    "a",
+    "o",
+    "e",
+    "i",
+    "an",
+    "en",
+    "in",
+    "on",
+    "ar",
+    "er",
+    "or",
+    "al",
+    "el",
+    "is",
+    "os",
+    "us",
+    "ina",
+    "ora",
+    "eta",
+    "ilo",
+    "ade",
+    "une",
+    "age",
+    "ent",
+    "ima",
+    "ena",
+    "osa",
+    "ula",
+    "ane",
+    "ire",
+]
+_FIRST = [
+    "Ada",
+    "Anton",
+    "Bela",
+    "Bruno",
+    "Clara",
+    "Carl",
+    "Dora",
+    "David",
+    "Elsa",
+    "Emil",
+    "Flora",
+    "Felix",
+    "Greta",
+    "Gustav",
+    "Hanna",
+    "Hugo",
+    "Ida",
+    "Ivan",
+    "Julia",
+    "Jonas",
+    "Karin",
+    "Klaus",
+    "Lena",
+    "Leo",
+    "Marta",
+    "Max",
+    "Nina",
+    "Noel",
+    "Olga",
+    "Oscar",
+    "Paula",
+    "Peter",
+    "Rosa",
+    "Ralph",
+    "Sonja",
+    "Simon",
+    "Tessa",
+    "Theo",
+    "Vera",
+    "Victor",
+    "Wanda",
+    "Walter",
+]
 NUM_NAMES = len(_ONSETS) * len(_VOWELS) * len(_CONSONANTS) * len(_ENDS)
 _STRIDE = 7919  # prime to NUM_NAMES: neighbours in number are strangers in spelling
 _CYCLE = 20
 _RESIDUES = {"train": range(16), "validation": range(16, 18), "test": range(18, 20)}
 
-_SMALL = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen"
-).split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_SMALL = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 
 
 def pick(random: Random01, options: Sequence[T]) -> T:
@@ -69,4 +225,3 @@ def in_words(number: int) -> str:
     unit, name = (1000, "thousand") if number % 1000 == 0 else (100, "hundred")
     head, rest = divmod(number, unit)
     return f"{in_words(head)} {name}" + (f" and {in_words(rest)}" if rest else "")
-

@@ -58,13 +58,13 @@ a soldier | a former soldier > someone who had served in the army | a military m
 a lawyer | a young lawyer > someone who worked in court | an attorney
 """)
 CAUSE = value_set("""
-a flood | rising water > the river burst its banks | everything was under water
-a fire | a great blaze > flames destroyed it | it burned
-a lack of money | unpaid debts > the funds ran out | nobody could pay for it
-a strike | a dispute over wages > the workers refused to work | the staff walked out over pay
-an earthquake | a strong earth tremor > the ground shook | the earth moved
-an outbreak of disease | a deadly illness > many people fell ill | a sickness spread
-a war | the outbreak of war > armies were fighting | there was armed conflict
+a flood | rising water > the river bursting its banks | too much rain and overflowing streams
+a fire | a great blaze > flames | something that burned
+a lack of money | unpaid debts > empty pockets | a shortage of funds
+a strike | a dispute over wages > workers who refused to work | staff who wanted better pay
+an earthquake | a strong earth tremor > the ground shaking | a shock deep in the earth
+an outbreak of disease | a deadly illness > many people falling ill | a spreading sickness
+a war | the outbreak of war > fighting between armies | armed conflict
 """)
 INDUSTRY = value_set("""
 fishing | the fishing trade > catching fish | its fleet of fishing boats

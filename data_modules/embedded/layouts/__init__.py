@@ -1,0 +1,27 @@
+"""Writers of the embedded corpus in the official layout of every dataset, so that each loader is exercised end to end."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from data_modules.embedded.layouts.audit import write_audit
+from data_modules.embedded.layouts.begin import write_begin, write_begin_2021
+from data_modules.embedded.layouts.contradiction import write_decode, write_dnli
+from data_modules.embedded.layouts.faithdial import write_faithdial, write_wow
+from data_modules.embedded.layouts.nli import write_conjnli, write_mnli, write_snli
+from data_modules.embedded.layouts.wow import write_wow_parlai
+
+# Dataset to writer(folder, num_rows, seed), which returns the folder. Names with a second part are second layouts.
+WRITERS: dict[str, Callable[..., Path]] = {
+    "faithdial": write_faithdial,
+    "faithcritic": write_faithdial,
+    "wow": write_wow_parlai,
+    "wow_faithdial": write_wow,
+    "begin": write_begin,
+    "begin_2021": write_begin_2021,
+    "audit": write_audit,
+    "mnli": write_mnli,
+    "snli": write_snli,
+    "conjnli": write_conjnli,
+    "dnli": write_dnli,
+    "decode": write_decode,
+}

@@ -1,0 +1,110 @@
+"""What the writers share: how many rows each file gets, walks over the corpus, and files that are whole or absent."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.errors import UserError
+from data_modules.embedded.corpus import dialogue_of
+from data_modules.embedded.dialogue import Exchange, exchanges
+
+NumRows = Mapping[str, int] | int
+SPLITS = ("train", "validation", "test")
+
+
+def sizes(num_rows: NumRows, splits: Sequence[str] = SPLITS) -> dict[str, int]:
+    """Rows for each split: the same number for all, or those of a mapping; splits without rows are left out."""
+    if isinstance(num_rows, int):
+        return dict.fromkeys(splits, num_rows)
+    unknown = set(num_rows) - set(SPLITS)
+    if unknown:
+        raise UserError(f"unknown splits {sorted(unknown)}", mend="choose from: " + ", ".join(SPLITS))
+    return {split: num_rows[split] for split in splits if num_rows.get(split)}
+
+
+def dialogues(split: str, num_turns: int, seed: int, start: int = 0) -> Iterator[tuple[int, list[Exchange]]]:
+    """Whole dialogues with their numbers until they have `num_turns` turns; the last one may be cut short.
+
+    Args:
+        start: The first turn's position in the split, at the start of a block: a multiple of 12.
+    """
+    index, end = start, start + num_turns
+    while index < end:
+        number, length, _ = dialogue_of(index)
+        turns = exchanges(split, seed, number, min(length, end - index))
+        yield number, turns
+        index += len(turns)
+
+
+def turns(split: str, num_turns: int, seed: int, start: int = 0) -> Iterator[tuple[int, Exchange]]:
+    """Single turns with their positions."""
+    walk = (turn for _, dialogue in dialogues(split, num_turns, seed, start) for turn in dialogue)
+    yield from enumerate(walk, start)
+
+
+def claim(exchange: Exchange, clause: str) -> str:
+    """A plain sentence that says the clause of the exchange's thing."""
+    topic = exchange.topic
+    return f"{topic[0].upper()}{topic[1:]} {clause}."
+
+
+def nli_pair(exchange: Exchange) -> tuple[str, str, str]:
+    """Premise, hypothesis and label, with the labels of NLI."""
+    premise = " ".join(exchange.sentences)
+    reply = exchange.hallucinated
+    if not exchange.hallucinates:
+        return premise, claim(exchange, exchange.true_clause), "entailment"
+    if reply.kind == "subjective":
+        return premise, reply.text[slice(*reply.marks[0])], "neutral"
+    return premise, claim(exchange, exchange.wrong_clause), "neutral" if reply.kind == "addition" else "contradiction"
+
+
+def write_text(path: Path, pieces: Iterable[str], encoding: str = "utf-8") -> None:
+    """Writes a file so that it appears whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    with part.open("w", encoding=encoding, newline="") as file:
+        file.writelines(pieces)
+    part.replace(path)
+
+
+def write_json(path: Path, items: Iterable[Any]) -> None:
+    """One JSON list, item by item."""
+
+    def pieces() -> Iterator[str]:
+        yield "["
+        for i, item in enumerate(items):
+            yield (",\n" if i else "\n") + json.dumps(item, ensure_ascii=False)
+        yield "\n]\n"
+
+    write_text(path, pieces())
+
+
+def write_jsonl(path: Path, items: Iterable[Any]) -> None:
+    """One JSON object a line."""
+    write_text(path, (json.dumps(item, ensure_ascii=False) + "\n" for item in items))
+
+
+def write_tsv(
+    path: Path, header: Sequence[str], rows: Iterable[Sequence[str]], end: str = "\n", bom: bool = False
+) -> None:
+    """Unquoted tab-separated values."""
+
+    def pieces() -> Iterator[str]:
+        yield "\t".join(header) + end
+        for row in rows:
+            yield "\t".join(" ".join(cell.split()) for cell in row) + end
+
+    write_text(path, pieces(), encoding="utf-8-sig" if bom else "utf-8")
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Quoted comma-separated values."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_text(path, [buffer.getvalue()])

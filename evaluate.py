@@ -1,0 +1,51 @@
+"""Score a benchmark, with a model or from a predictions file.
+
+python evaluate.py benchmark=begin benchmark.path=FILE checkpoint=runs/...    predict, then score
+python evaluate.py benchmark=begin benchmark.path=FILE predictions=FILE       score only: no model is loaded
+python evaluate.py benchmark=transfer                                         FaithDial's table of critics across datasets
+"""
+
+from typing import Any
+
+from common.cli import run_script
+
+GROUPS = ("benchmark", "scale")
+
+
+def main(cfg: Any) -> None:
+    """Examples, predictions, metrics: the whole sequence."""
+    from omegaconf import OmegaConf
+
+    from common.jsonl import read_predictions, write_jsonl
+    from common.run_folder import environment, log_to, open_run
+    from data_modules.build import read_benchmark
+    from evaluation.conclude import conclude
+
+    run, cfg = open_run(cfg, f"evaluate-{cfg.benchmark.name}")
+    log_to(run.log)
+    config = OmegaConf.to_container(cfg, resolve=True)
+    if cfg.benchmark.name == "transfer":
+        from critic.transfer import run_transfer
+
+        run_transfer(run, config)
+        return
+    benchmark = read_benchmark(config["benchmark"])
+    if cfg.predictions:
+        predictions = read_predictions(cfg.predictions)
+    else:
+        from critic.scorer import load_for_evaluation
+
+        critic = load_for_evaluation(cfg.checkpoint, precision=cfg.precision, batch_tokens=cfg.batch_tokens)
+        predictions = {prediction.id: prediction for prediction in critic.predict(benchmark.examples, progress=True)}
+        write_jsonl(run.predictions / f"{benchmark.name}.jsonl", (p.to_dict() for p in predictions.values()))
+    conclude(
+        run,
+        {benchmark.name: (benchmark.examples, list(predictions.values()))},
+        meta={"config": config, "data": benchmark.summary, "environment": environment()},
+        num_resamples=cfg.num_resamples,
+        num_examples=cfg.num_examples,
+    )
+
+
+if __name__ == "__main__":
+    run_script(main, "evaluate", __doc__ or "", GROUPS)

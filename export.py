@@ -1,0 +1,25 @@
+"""Write a run's best model as a Hugging Face folder that needs no code of ours, and prove it.
+
+python export.py checkpoint=runs/... output_dir=DIR     weights, tokenizer, model card, faithkit.json
+python export.py checkpoint=runs/... output_dir=DIR && huggingface-cli upload NAME DIR
+python -c "from transformers import pipeline; print(pipeline('text-classification', 'DIR'))"
+"""
+
+from typing import Any
+
+from common.cli import run_script
+
+
+def main(cfg: Any) -> None:
+    """Copies, describes, reloads in plain transformers and compares."""
+    from critic.export import export
+
+    report = export(cfg.checkpoint, cfg.output_dir)
+    print(
+        f"reloaded in plain transformers: largest difference of {report.num_pairs} x 2 logits {report.difference:.1e}"
+    )
+    print(report.folder)
+
+
+if __name__ == "__main__":
+    run_script(main, "export", __doc__ or "", ())

@@ -1,0 +1,233 @@
+"""Rows of our own invention in every dataset's official layout, and helpers to write and read them.
+
+Each dataset: the official name of a file, and rows that give at least one example each.
+"""
+
+import csv
+import io
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from common.records import Example
+from data_modules.rows import ReadReport
+from data_modules.source import Source, read_examples
+from data_modules.sources import SOURCES
+
+Rows = list[dict[str, Any]]
+LAKE = "Lake Orvel is the deepest lake of the northern plateau."
+
+
+def utterance(
+    history: list[str], response: str, original: str | None, tags: list[str] | None, knowledge: str = LAKE
+) -> dict[str, Any]:
+    return {
+        "history": history,
+        "knowledge": knowledge,
+        "response": response,
+        "original_response": original,
+        "BEGIN": tags,
+        "VRM": ["Edification"] if tags else None,
+    }
+
+
+SAID = ["Do you know any lakes?"]
+FAITHDIAL: Rows = [
+    {
+        "dialog_idx": 4,
+        "utterances": [
+            utterance(SAID, "Lake Orvel is very deep.", "I swam in Lake Orvel once.", ["Hallucination"]),
+            utterance([*SAID, "It is.", "How deep?"], "The deepest up there.", "Deepest, I think!", ["Entailment"]),
+            utterance(SAID, "It is the deepest lake.", None, ["Entailment", "Uncooperative"]),
+            utterance(SAID, "My uncle fishes there.", None, ["Hallucination"]),
+        ],
+    },
+    {
+        "dialog_idx": 7,
+        "utterances": [
+            utterance(SAID, "It is deep.", "It is deep, and cold.", ["Hallucination", "Entailment"]),
+            utterance(SAID, "A deep lake!", "Oh, nice!", ["Generic"]),
+            utterance(SAID, "Sure thing.", "Sure thing. ", ["Generic"]),
+            utterance(SAID, "Orvel is on a plateau.", "On a plateau.", ["Uncooperative"]),
+        ],
+    },
+]
+WOW: Rows = [
+    {"dialog_idx": 0, "utterances": [utterance(SAID, "Lake Orvel, of course.", None, None)]},
+    {"dialog_idx": 1, "utterances": [utterance(["Hi", *SAID], "Orvel is deep.", None, None)]},
+]
+WOW_PARLAI: Rows = [
+    {
+        "chosen_topic": "Lake Orvel",
+        "persona": "i like water",
+        "wizard_eval": 4,
+        "chosen_topic_passage": [LAKE],
+        "dialog": [
+            {
+                "speaker": "0_Wizard",
+                "text": "Lakes are fine.",
+                "checked_sentence": {"no_passages_used": "no_passages_used"},
+            },
+            {"speaker": "1_Apprentice", "text": "Which one is deep?", "retrieved_passages": []},
+            {"speaker": "0_Wizard", "text": "Orvel is.", "checked_sentence": {"self_Lake_Orvel_0": LAKE}},
+            {"speaker": "1_Apprentice", "text": "Thanks"},
+            {"speaker": "0_Wizard", "text": "Welcome.", "checked_sentence": {}},
+        ],
+    },
+]
+BEGIN: Rows = [
+    {
+        "model_name": model,
+        "data_source": "wow",
+        "knowledge": knowledge,
+        "message": message,
+        "response": response,
+        "begin_label": label,
+    }
+    for model, knowledge, message, response, label in [
+        ("gpt2", LAKE, 'what is "deep"?', "lake orvel is", "Fully attributable"),
+        (
+            "t5",
+            "lake orvel is the deepest lake of the northern plateau .",
+            "and?",
+            "i love it",
+            "Not fully attributable",
+        ),
+        ("ctrl", "Mount Sel has two peaks.", "", "it has two peaks", "Fully attributable"),
+        ("doha", "Mount Sel has two peaks.", "really?", "yes", "Generic"),
+    ]
+]
+BEGIN_2021: Rows = [
+    {
+        "evidence": LAKE,
+        "previous turn": "tell me",
+        "response": f"reply {number}",
+        "gold label": label,
+        "coarse label": "neutral",
+        "full label set": "not-generic;on-topic;cooperative;faithful",
+    }
+    for number, label in enumerate(["entailment", "hallucination", "off-topic", "contradiction", "generic"])
+]
+AUDIT_GOLD: Rows = [
+    {"evidence": LAKE, "history": "a lake?", "response": f"reply {n}", "BEGIN": label, "VRM": "disclosure,\nquestion"}
+    for n, label in enumerate(["Entailment", "Hallucination", "Partial Hallucination", "Uncooperative", "Generic"])
+]
+AUDIT_DOHA: Rows = [
+    {"knowledge": LAKE, "history": said, "doha": response, "begin_label": label, "vrm_label": "edification,ack."}
+    for said, response, label in [
+        ("", " Deep", "entailment"),
+        ("so?", "deep and blue", "entailment,hallucination"),
+        ("so?", "deep", "entailmentt,uncooperative"),
+        ("so?", "", "generic"),
+        ("so?", "ok", "generic"),
+    ]
+]
+AUDIT_GPT2: Rows = [
+    {"knowledge": LAKE, "history": "x", "gpt2": "deep", "begin_label": "entailment. uncooperative", "vrm_label": ""}
+]
+MNLI: Rows = [
+    {
+        "annotator_labels": [label],
+        "genre": "travel",
+        "gold_label": label,
+        "pairID": f"{prompt}{suffix}",
+        "promptID": str(prompt),
+        "sentence1": premise,
+        "sentence2": f"hypothesis {prompt}{suffix}",
+    }
+    for prompt, premise, label, suffix in [
+        (10, LAKE, "entailment", "e"),
+        (10, LAKE, "neutral", "n"),
+        (10, LAKE, "contradiction", "c"),
+        (11, "Mount Sel has two peaks.", "-", "n"),
+    ]
+]
+SNLI: Rows = [{k: v for k, v in row.items() if k not in ("genre", "promptID")} for row in MNLI]
+CONJNLI: Rows = [
+    {"Premise": "Orvel and Tarn are lakes.", "Hypothesis": "Orvel is a lake.", "Label": "entailment"},
+    {"Premise": "Orvel and Tarn are lakes.", "Hypothesis": "Orvel or Sel is a lake.", "Label": "neutral"},
+    {"Premise": 'Orvel is "deep" and cold.', "Hypothesis": "Orvel is not cold.", "Label": "contradiction"},
+]
+DNLI: Rows = [
+    {
+        "label": label,
+        "sentence1": "i fish at lake orvel .",
+        "sentence2": f"i like lakes {number} .",
+        "triple1": ["i", "like", "fish"],
+        "triple2": ["<none>", "<none>", "<none>"],
+        "dtype": "matchingtriple_up",
+        "id": f"dialogue_nli_test_{number}",
+    }
+    for number, label in enumerate(["positive", "negative", "neutral"])
+]
+DECODE: Rows = [
+    {
+        "conversation_id": "c1#truncated#2",
+        "record_id": record,
+        "turns": [
+            {"turn_id": 0, "agent_id": 1, "text": "i live by the sea"},
+            {"turn_id": 1, "agent_id": 0, "text": "i live by lake orvel"},
+            {"turn_id": 2, "agent_id": 1, "text": "nice"},
+            {"turn_id": 3, "agent_id": 0, "text": last},
+        ],
+        "is_contradiction": contradiction,
+        "aggregated_contradiction_indices": [1, 3] if contradiction else [],
+    }
+    for record, last, contradiction in [("r1", "i never saw a lake", True), ("r2", "it is deep", False)]
+]
+# Name: the official file, its rows, and the fields of knowledge, response and label (None: not a flat field).
+CASES: dict[str, tuple[str, Rows, tuple[str, str, str] | None]] = {
+    "faithdial": ("test.json", FAITHDIAL, None),
+    "faithcritic": ("test.json", FAITHDIAL, None),
+    "wow": ("wow_test.json", WOW, None),
+    "begin": ("begin_test_wow.tsv", BEGIN[:3], ("knowledge", "response", "begin_label")),
+    "audit": ("wow.csv", AUDIT_GOLD[:4], ("evidence", "response", "BEGIN")),
+    "mnli": ("multinli_1.0_dev_matched.jsonl", MNLI[:3], ("sentence1", "sentence2", "gold_label")),
+    "snli": ("snli_1.0_test.jsonl", SNLI[:3], ("sentence1", "sentence2", "gold_label")),
+    "conjnli": ("conj_dev.tsv", CONJNLI, ("Premise", "Hypothesis", "Label")),
+    "dnli": ("dialogue_nli_test.jsonl", DNLI, ("sentence1", "sentence2", "label")),
+    "decode": ("test.jsonl", DECODE, None),
+}
+FLAT = [name for name, case in CASES.items() if case[2]]
+
+
+def encode(rows: Rows, suffix: str, *, as_list: bool = False) -> str:
+    """Rows as a file of that suffix holds them."""
+    if suffix == ".tsv":
+        lines = [list(rows[0]), *(list(row.values()) for row in rows)]
+        return "".join("\t".join(cells) + "\r\n" for cells in lines)
+    if suffix == ".csv":
+        buffer = io.StringIO(newline="")
+        writer = csv.DictWriter(buffer, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+        return buffer.getvalue()
+    if suffix == ".json" or as_list:
+        return json.dumps(rows, indent=1)
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+def write(path: Path, rows: Rows, *, as_list: bool = False) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(encode(rows, path.suffix, as_list=as_list).encode())
+    return path
+
+
+def write_case(folder: Path, name: str) -> Path:
+    file, rows, _ = CASES[name]
+    return write(folder / file, rows, as_list=name == "dnli")
+
+
+def make(name: str, path: Path | str, **options: Any) -> Source:
+    return SOURCES[name](path=str(path), **options)
+
+
+def read(source: Source, split: str | None = None, **options: Any) -> tuple[list[Example], Counter[str]]:
+    """Examples and counts."""
+    report = ReadReport(**options)
+    return list(read_examples(source, split, report)), report.counts
+
+
+def labels(examples: list[Example]) -> Counter[str | None]:
+    return Counter(example.label for example in examples)

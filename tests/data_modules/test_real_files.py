@@ -1,0 +1,87 @@
+"""The public corpora themselves, where FAITHKIT_TEST_DATA names a folder that holds them: exact counts."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.data_modules.official_rows import labels, make, read
+
+ROOT = os.environ.get("FAITHKIT_TEST_DATA")
+pytestmark = pytest.mark.skipif(ROOT is None, reason="set FAITHKIT_TEST_DATA to a folder with the public corpora")
+
+WANTED: list[tuple[str, str, str, dict[str, Any], dict[str | None, int], dict[str, int]]] = [
+    ("wow", "wow", "validation", {}, {None: 3686}, {"layout: FaithDial": 981}),
+    ("wow", "wow", "test", {}, {None: 1744}, {"layout: FaithDial": 471}),
+    ("faithdial", "wow/wow_valid.json", "all", {}, {None: 3686}, {"case: unedited, untagged": 3686}),
+    (
+        "begin",
+        "begin",
+        "validation",
+        {},
+        {"faithful": 239, "hallucinated": 528},
+        {"layout: BEGIN 2022": 846, "dropped: generic": 79},
+    ),
+    ("begin", "begin/wow", "validation", {}, {"faithful": 180, "hallucinated": 250}, {"layout: BEGIN 2022": 430}),
+    (
+        "begin",
+        "begin/cmu-dog",
+        "validation",
+        {},
+        {"faithful": 59, "hallucinated": 278},
+        {"dropped: generic": 79, "layout: BEGIN 2022": 416},
+    ),
+    ("begin", "begin", "test", {}, {"faithful": 757, "hallucinated": 1107}, {"layout: BEGIN 2022": 1864}),
+    (
+        "begin",
+        "begin",
+        "validation",
+        {"generic": "hallucinated"},
+        {"faithful": 239, "hallucinated": 607},
+        {"layout: BEGIN 2022": 846, "generic, taken as hallucinated": 79},
+    ),
+    (
+        "audit",
+        "faithdial_audit",
+        "all",
+        {},
+        {"faithful": 408, "hallucinated": 1068},
+        {"dropped: generic": 124, "dropped: empty response": 1, "misspelt labels, read by the table": 4},
+    ),
+    (
+        "audit",
+        "faithdial_audit",
+        "all",
+        {"responses": "gold"},
+        {"faithful": 109, "hallucinated": 253},
+        {"dropped: generic": 39},
+    ),
+    ("snli", "snli", "validation", {}, {"faithful": 3329, "hallucinated": 6513}, {"dropped: no gold label": 158}),
+    (
+        "snli",
+        "snli",
+        "validation",
+        {"neutral": "drop"},
+        {"faithful": 3329, "hallucinated": 3278},
+        {"dropped: no gold label": 158, "dropped: neutral": 3235},
+    ),
+    ("conjnli", "conjnli", "train", {}, {"faithful": 5820, "hallucinated": 9180}, {}),
+    ("conjnli", "conjnli", "validation", {}, {"faithful": 204, "hallucinated": 419}, {}),
+]
+
+
+@pytest.mark.parametrize(("name", "path", "split", "options", "wanted", "counts"), WANTED)
+def test_counts(
+    name: str, path: str, split: str, options: dict[str, Any], wanted: dict[str | None, int], counts: dict[str, int]
+) -> None:
+    assert ROOT is not None
+    examples, found = read(make(name, Path(ROOT) / path, **options), split)
+    assert labels(examples) == wanted
+    assert found == counts | {"kept": sum(wanted.values())}
+
+
+@pytest.mark.parametrize("name", ["wow", "begin", "audit", "snli", "conjnli"])
+def test_the_folder_of_all_corpora_will_do(name: str) -> None:
+    assert ROOT is not None
+    assert read(make(name, ROOT))[0]
