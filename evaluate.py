@@ -29,10 +29,9 @@ def main(cfg: Any) -> None:
 
         run_transfer(run, config)
         return
+    predictions = read_predictions(cfg.predictions) if cfg.predictions else None
     benchmark = read_benchmark(config["benchmark"])
-    if cfg.predictions:
-        predictions = read_predictions(cfg.predictions)
-    else:
+    if predictions is None:
         from critic.scorer import load_for_evaluation
 
         critic = load_for_evaluation(cfg.checkpoint, precision=cfg.precision, batch_tokens=cfg.batch_tokens)

@@ -64,9 +64,13 @@ def help_text(doc: str, groups: tuple[str, ...]) -> str:
     """One screen: what the script does, its commands, and the choices of each group as the folders have them."""
     lines = [doc.strip(), "", "Choices:"]
     for group in groups:
-        choices = sorted(path.stem for path in (CONFIGS / group).glob("[!_]*.yaml"))
-        lines.append(_wrap(f"  {group:<10} ", choices))
+        lines.append(_wrap(f"  {group:<10} ", choices_of(group)))
     return "\n".join(lines) + HELP_END.rstrip()
+
+
+def choices_of(group: str) -> list[str]:
+    """The choices of a configuration group, as its folder has them."""
+    return sorted(path.stem for path in (CONFIGS / group).glob("[!_]*.yaml"))
 
 
 def _wrap(head: str, words: list[str], width: int = 100) -> str:
@@ -108,6 +112,8 @@ def _explain_override(error: BaseException) -> str:
         cause = cause.__cause__
     key = re.search(r"[Kk]ey '([\w.]+)' is not in struct", text) or re.search(r"Could not override '([\w.]+)'", text)
     mend = "see the choices with --help, and every key with --cfg job"
+    if choice := re.search(r"Could not find '(\w+)/(\w+)'", text):
+        return f"{choice[1]} has no choice {choice[2]!r}\n  mend: use one of {', '.join(choices_of(choice[1]))}"
     if key:
         close = difflib.get_close_matches(key[1].split(".")[-1], _known_keys(), n=3)
         if close:

@@ -143,7 +143,7 @@ def fetch(weights: LocalWeights, *, show_progress: bool = False) -> Path:
             return folder
         prefix = f".{weights.name}.building-"
         for leftover in root.glob(prefix + "*"):  # of killed processes: whoever holds the lock is alone
-            pass
+            shutil.rmtree(leftover, ignore_errors=True)
         workplace = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
         try:
             return _build(weights, workplace, root / weights.name, show_progress)

@@ -59,7 +59,7 @@ def build_trainer(
         accelerator=accelerator,
         devices=hardware["devices"],
         num_nodes=hardware["num_nodes"],
-        strategy=_strategy(hardware["strategy"]),
+        strategy=_strategy(hardware),
         precision=precision,
         max_epochs=1,
         check_val_every_n_epoch=None,
@@ -117,13 +117,19 @@ def check_checkpoint(run: RunFolder, resume: str | None) -> Path | None:
     return run.last
 
 
-def _strategy(name: str) -> Any:
-    if name != "fsdp":
-        return name
+def _strategy(hardware: Mapping[str, Any]) -> Any:
+    if hardware["strategy"] != "fsdp":
+        return hardware["strategy"]
     from pytorch_lightning.strategies import ModelParallelStrategy
 
+    devices = hardware["devices"]
+    if not isinstance(devices, int):
+        devices = max(1, torch.cuda.device_count())
+    # Left to itself the strategy takes a node's devices for tensor parallelism, and would shard nothing.
     # A whole file instead of a sharded folder: best.ckpt and last.ckpt are the same thing under every strategy.
-    return ModelParallelStrategy(save_distributed_checkpoint=False)
+    return ModelParallelStrategy(
+        data_parallel_size=devices * hardware["num_nodes"], tensor_parallel_size=1, save_distributed_checkpoint=False
+    )
 
 
 def quiet() -> None:
@@ -139,6 +145,7 @@ def quiet() -> None:
         ".*treespec.*LeafSpec.*",
         ".*isinstance.treespec.*",
         ".*smaller than the logging interval.*",
+        ".*recommended to use `self.log.*sync_dist=True.*",  # what we log is the same on every process already
         ".*torch.cpu.amp.*",
         ".*lightning.*litlogger.*",
     ):

@@ -16,7 +16,7 @@ def download(wheel: str, version: str, sha256: str, folder: Path, *, show_progre
     Args:
         wheel: The distribution's name on the index.
         sha256: The pinned hash; a file with another one is deleted.
-        folder: Where the wheel is put; it must be empty.
+        folder: Where the wheel is put; it holds no other.
         show_progress: Let pip draw its progress on stderr.
     """
     requirement = f"{wheel}=={version}"

@@ -6,9 +6,11 @@ from torch import nn
 
 
 def shard(model: nn.Module, device_mesh: Any) -> None:
-    """Shards every encoder layer, then what is around them, over the data-parallel processes."""
-    from torch.distributed.fsdp import fully_shard
+    """Shards every encoder layer, then what is around them, over the data-parallel processes; once."""
+    from torch.distributed.fsdp import FSDPModule, fully_shard
 
+    if isinstance(model, FSDPModule):
+        return  # Lightning asks again before testing
     mesh = device_mesh["data_parallel"]
     for module in model.modules():
         if isinstance(module, nn.ModuleList):

@@ -73,7 +73,7 @@ class CriticTask:
         Returns:
             For each test set its examples and predictions; and the report of the calibration.
         """
-        load_best(module, run)
+        best = load_best(module, run)
         trainer.test(module, [data.val_dataloader(), *data.test_dataloader()], verbose=False)
         _, validation = module.logits[0]
         labelled = validation[:, 2] >= 0
@@ -95,12 +95,20 @@ class CriticTask:
             settings = Settings(
                 max_length=self.encoder.max_length, order=self.encoder.order, verdict=verdict, origin=dict(origin)
             )
-            write_folder(run.hf, module.model, self.tokenizer, settings)
+            write_folder(run.hf, best, self.tokenizer, settings)
         return sets, fit
 
 
-def load_best(module: pl.LightningModule, run: RunFolder) -> None:
-    """Puts the best checkpoint's weights into the module; nothing in the file is executed."""
+def load_best(module: CriticModule, run: RunFolder) -> Any:
+    """Puts the best checkpoint's weights into the module; nothing in the file is executed.
+
+    Returns:
+        The model with these weights, whole on this process even where training has sharded it.
+    """
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+    from torch.distributed.tensor import DTensor
+    from transformers import AutoModelForSequenceClassification
+
     try:
         state = torch.load(run.best, map_location="cpu", weights_only=True)["state_dict"]
     except FileNotFoundError as error:
@@ -108,4 +116,10 @@ def load_best(module: pl.LightningModule, run: RunFolder) -> None:
         raise UserError("no best checkpoint was written", place=str(run.best), mend=mend) from error
     except (RuntimeError, EOFError, KeyError, ValueError) as error:
         raise UserError(f"the checkpoint is cut short: {error}", place=str(run.best), mend="train again") from error
-    module.load_state_dict(state)
+    if not any(isinstance(parameter, DTensor) for parameter in module.parameters()):
+        module.load_state_dict(state)
+        return module.model
+    whole = AutoModelForSequenceClassification.from_config(module.model.config)
+    whole.load_state_dict({name.removeprefix("model."): value for name, value in state.items()})
+    set_model_state_dict(module, state, options=StateDictOptions(full_state_dict=True))  # replaces what `state` holds
+    return whole

@@ -81,6 +81,7 @@ def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, se
         num_rows=data["num_rows"],
         on_bad_row=data["on_bad_row"],
         seed=seed,
+        streaming=data["streaming"],
     )
 
 

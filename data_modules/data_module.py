@@ -18,10 +18,12 @@ from torch.utils.data import DataLoader, Dataset
 from common.errors import UserError
 from common.records import Example
 from data_modules.batching import BatchSampler, Part
-from data_modules.cache import EncodedSplit, load_encoded
+from data_modules.cache import EncodedSplit, content_hash, load_encoded
 from data_modules.encode import Encoder
 from data_modules.ragged import Ragged
+from data_modules.rows import ReadReport
 from data_modules.source import Source
+from data_modules.streaming import Stream, divide_groups, stream_parts
 
 log = logging.getLogger("faithkit")
 
@@ -93,16 +95,7 @@ def _merge(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def split_by_group(encoded: EncodedSplit, fractions: Mapping[str, float], seed: int) -> dict[str, NDArray[np.int64]]:
     """Divides rows so that no group is cut, the same way wherever and in whatever order the rows stand."""
-    mixed = encoded.groups ^ np.uint64(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
-    # Multiplying by an odd constant spreads the bits; the upper 53 make a uniform number in 0..1.
-    place = (((mixed * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(11)).astype(np.float64)) / 2**53
-    result, low = {}, 0.0
-    for name, fraction in fractions.items():
-        high = low + fraction
-        result[name] = np.flatnonzero((place >= low) & (place < high))
-        low = high
-    result["train"] = np.flatnonzero(place >= low)
-    return result
+    return divide_groups(encoded.groups, fractions, seed)
 
 
 class DataModule(pl.LightningDataModule):
@@ -117,6 +110,7 @@ class DataModule(pl.LightningDataModule):
         test_fraction: The same for the test split.
         split: Reads this official split alone and divides it by group; None uses the official splits.
         num_rows: The first N examples of each split, after filtering.
+        streaming: Training never holds its one source; validation and test are cached as ever.
     """
 
     def __init__(
@@ -135,8 +129,14 @@ class DataModule(pl.LightningDataModule):
         num_rows: int | None = None,
         on_bad_row: str = "stop",
         seed: int = 0,
+        streaming: bool = False,
     ):
         super().__init__()
+        if streaming and (batch_size is None or max_tokens is not None):
+            problem = f"data.streaming with data.batch_size={batch_size} and data.max_tokens={max_tokens}"
+            raise UserError(problem, mend="set data.batch_size alone: a token budget would leave the steps uncounted")
+        if streaming and (len(sources) != 1 or sources[0][1] != 1):
+            raise UserError("data.streaming takes one dataset, of weight 1", mend="leave one part in data.parts")
         self.sources, self.encoder = list(sources), encoder
         self.batch_size, self.max_tokens, self.eval_max_tokens = batch_size, max_tokens, eval_max_tokens
         self.num_epochs, self.num_workers, self.seed = num_epochs, num_workers, seed
@@ -146,15 +146,20 @@ class DataModule(pl.LightningDataModule):
         self.counts: dict[str, dict[str, int]] = {}
         self.rejects: list[dict[str, Any]] = []
         self._resume_step = 0
+        self.streaming = streaming
+        self._stream: Stream | None = None
 
     def setup(self, stage: str | None = None) -> None:
         if self.subsets:
             return
         self.subsets = {"train": [], "validation": [], "test": []}
         for source, weight in self.sources:
+            if self.streaming:
+                self._set_up_stream(source)
+                continue
             for split, subset in self._divide(source, weight).items():
                 self.subsets[split].append(subset)
-        if not sum(len(subset) for subset in self.subsets["train"]):
+        if not self._stream and not sum(len(subset) for subset in self.subsets["train"]):
             raise UserError("no training examples", mend="check data.path and data.split")
         if not sum(len(subset) for subset in self.subsets["validation"]):
             raise UserError("no validation examples", mend="raise data.validation_fraction")
@@ -171,7 +176,8 @@ class DataModule(pl.LightningDataModule):
             raise UserError(
                 f"{source.name} has no split to train on", mend=f"set data.split to one of {list(official)}"
             )
-        loaded.setdefault(base, self._load(source, base))
+        if base not in loaded:
+            loaded[base] = self._load(source, base)
         missing = {s: f for s, f in self.fractions.items() if s not in loaded or s == base}
         rows = split_by_group(loaded[base], missing, self.seed)
         result = {s: Subset(loaded[base], indices, weight) for s, indices in rows.items()}
@@ -180,26 +186,48 @@ class DataModule(pl.LightningDataModule):
                 result[name] = Subset(loaded[name], np.arange(len(loaded[name])), weight)
         return result
 
+    def _set_up_stream(self, source: Source) -> None:
+        parts = stream_parts(source, self.split, self.fractions, self.seed)
+        for name in self.fractions:
+            encoded = self._load(*parts[name])
+            self.subsets[name].append(Subset(encoded, np.arange(len(encoded))))
+        assert self.batch_size is not None
+        self._stream = Stream(
+            *parts["train"],
+            self.encoder,
+            batch_size=self.batch_size,
+            num_epochs=self.num_epochs,
+            seed=self.seed,
+            num_rows=self.num_rows,
+            on_bad_row=self.on_bad_row,
+        )
+        self._note(f"{source.name}/{parts['train'][1]}, streamed", self._stream.report)
+
     def _load(self, source: Source, split: str) -> EncodedSplit:
         encoded = load_encoded(source, split, self.encoder, on_bad_row=self.on_bad_row, num_rows=self.num_rows)
-        self.counts[f"{source.name}/{split}"] = dict(encoded.counts)
-        self.rejects += encoded.rejects
-        log.info("%s/%s: %s", source.name, split, ", ".join(f"{n} {c:,}" for n, c in encoded.counts.items()))
+        self._note(f"{source.name}/{split}", encoded)
         return encoded
+
+    def _note(self, name: str, read: EncodedSplit | ReadReport) -> None:
+        self.counts[name] = dict(read.counts)
+        self.rejects += read.rejects
+        log.info("%s: %s", name, ", ".join(f"{n} {c:,}" for n, c in read.counts.items()))
 
     def summary(self) -> dict[str, Any]:
         """Which data this is: sizes, a hash of the records of each source, and what reading did with the rows."""
         every = [subset.encoded for subsets in self.subsets.values() for subset in subsets]
-        return {
-            "sizes": {split: {s.name: len(s) for s in subsets} for split, subsets in self.subsets.items()},
-            "fingerprints": {f"{e.name}/{e.split}": e.fingerprint for e in every},
-            "counts": self.counts,
-        }
+        sizes = {split: {s.name: len(s) for s in subsets} for split, subsets in self.subsets.items()}
+        fingerprints = {f"{e.name}/{e.split}": e.fingerprint for e in every}
+        if stream := self._stream:
+            sizes["train"] = {stream.source.name: stream.num_rows}
+            # Of the files, not of the records: those are never all there.
+            fingerprints[f"{stream.source.name}/{stream.split}"] = content_hash(stream.source, stream.split)
+        return {"sizes": sizes, "fingerprints": fingerprints, "counts": self.counts}
 
     @property
     def num_batches(self) -> int:
         """Training batches over all epochs, the same for any number of processes."""
-        return len(self._train_sampler())
+        return len(self._stream or self._train_sampler())
 
     def validation_interval(self, per_epoch: float) -> int:
         """Batches between two validations, so that the last one comes at (or a few batches before) the end."""
@@ -225,7 +253,7 @@ class DataModule(pl.LightningDataModule):
             world_size=world_size,
         )
 
-    def _loader(self, batches: Batches, sampler: BatchSampler) -> DataLoader:
+    def _loader(self, batches: Batches | Stream, sampler: BatchSampler | None) -> DataLoader:
         return DataLoader(
             batches,
             sampler=sampler,
@@ -237,6 +265,11 @@ class DataModule(pl.LightningDataModule):
         )
 
     def train_dataloader(self) -> DataLoader:
+        if stream := self._stream:
+            stream.start, self._resume_step = self._resume_step, 0
+            if self.trainer:
+                stream.rank, stream.world_size = self.trainer.global_rank, self.trainer.world_size
+            return self._loader(stream, None)
         sampler = self._train_sampler()
         sampler.start, self._resume_step = self._resume_step, 0
         return self._loader(Batches(self.subsets["train"], self.encoder), sampler)

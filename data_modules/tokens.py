@@ -1,21 +1,26 @@
-"""Text to token ids, every distinct text once.
+"""Text to token ids, every distinct text once, and of the distinct texts every distinct word once.
 
 Dialogue corpora repeat themselves: a turn stands in the history of every later turn, a knowledge sentence under several
 responses. Segments are therefore tokenised on their own, each distinct one a single time, and sequences are put
 together from their ids. For every fast tokenizer this equals tokenising the pair, because it treats the two texts
 separately and then adds its special tokens (tested against the tokenizer's own pair encoding).
+
+The tokenizers of BERT and of GPT-2 (RoBERTa's too) cut at every space before they look for pieces, so a word's ids
+do not depend on its neighbours: there the same is done with words, which repeat far more often than texts do.
 """
 
 import hashlib
 import json
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
 
-from data_modules.ragged import Ragged
+from data_modules.ragged import Ragged, offsets_of
 
 Tokenizer = (
     Any  # transformers.PreTrainedTokenizerFast; not imported here, because scripts start before transformers loads
@@ -67,8 +72,42 @@ def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> Ragged:
     backend.no_padding()
     # A lone surrogate cannot reach the Rust side: the model sees a question mark in its place.
     unique = [text.encode(errors="replace").decode() if _has_surrogate(text) else text for text in position]
-    encoded = backend.encode_batch_fast(unique, add_special_tokens=False)
-    return Ragged.from_lists(encoding.ids for encoding in encoded).take(rows)
+    mark = _space_mark(backend)
+    ids = _encode(backend, unique) if mark is None else _encode_by_words(backend, unique, mark)
+    return ids.take(rows)
+
+
+def _encode(backend: Any, texts: Sequence[str]) -> Ragged:
+    return Ragged.from_lists([e.ids for e in backend.encode_batch_fast(texts, add_special_tokens=False)])
+
+
+def _encode_by_words(backend: Any, texts: Sequence[str], mark: str) -> Ragged:
+    position: defaultdict[str, int] = defaultdict(count().__next__)
+    words: list[int] = []
+    ends = np.empty(len(texts), np.int64)
+    for row, text in enumerate(texts):
+        words += map(position.__getitem__, _words(text, mark))
+        ends[row] = len(words)
+    flat = _encode(backend, list(position)).take(np.array(words, np.int64))
+    return Ragged(flat.values, flat.offsets[offsets_of(np.diff(ends, prepend=0))])
+
+
+def _words(text: str, mark: str) -> list[str]:
+    if mark and " ".join(text.split()) != text:
+        return [text]  # a run of white space is cut by rules of its own
+    return text.replace(" ", "\n" + mark).split("\n") if mark else text.split(" ")
+
+
+def _space_mark(backend: Any) -> str | None:
+    """What a word keeps of the space before it; None for a tokenizer that may look beyond a space."""
+    from tokenizers import normalizers, pre_tokenizers
+
+    before, cut = backend.normalizer, backend.pre_tokenizer
+    if any(token.rstrip or " " in token.content for token in backend.get_added_tokens_decoder().values()):
+        return None
+    if isinstance(cut, pre_tokenizers.BertPreTokenizer):
+        return "" if before is None or isinstance(before, normalizers.BertNormalizer) else None
+    return " " if before is None and isinstance(cut, pre_tokenizers.ByteLevel) and cut.use_regex else None
 
 
 def _has_surrogate(text: str) -> bool:

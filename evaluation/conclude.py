@@ -12,6 +12,7 @@ from evaluation.results import full_names, write_results
 from evaluation.tables import choose_examples, metrics_table, predictions_table, show
 
 OVERLAP = "overlap_"  # the baseline's metrics stand beside the detector's, under names of their own
+SHOWN = ("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "ece")  # the others stand in metrics.json
 SHOWN_OF_BASELINE = ("macro_f1", "f1", "accuracy", "auroc")
 TestSets = Mapping[str, tuple[Sequence[Example], Sequence[Prediction]]]
 
@@ -46,7 +47,12 @@ def conclude(
         baseline = {n: m for n, m in overlap.metrics.items() if n in SHOWN_OF_BASELINE}
         metrics |= full_names(split, name, scored.metrics)
         metrics |= full_names(split, name, {OVERLAP + n: m for n, m in baseline.items()})
-        show(metrics_table({"model": scored.metrics, "word overlap": baseline}, title=f"{split}/{name}"))
+        columns = {
+            "model": {n: m for n, m in scored.metrics.items() if n in SHOWN},
+            "majority": {n: scored.metrics[f"majority_{n}"] for n in ("macro_f1", "accuracy")},
+            "word overlap": baseline,
+        }
+        show(metrics_table(columns, title=f"{split}/{name}"))
         for note in scored.notes:
             print(f"note: {note}")
         if num_examples:

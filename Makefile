@@ -1,0 +1,44 @@
+# make help lists the targets. Each sets up what it needs.
+PYTHON ?= python3.11
+VENV := .venv
+PY := $(VENV)/bin/python
+WORKERS ?= auto
+export TOKENIZERS_PARALLELISM ?= true
+
+.PHONY: help demo test test-all check bench bench-gpu clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
+
+$(VENV)/.installed: pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) is not here; set PYTHON=... to Python 3.11 or newer" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --progress-bar off --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(PY) -m pip install --quiet --progress-bar off --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.installed ## train the local critic on the embedded corpus: minutes on a CPU
+	$(PY) train.py model=critic
+
+test: $(VENV)/.installed-dev ## the fast tests, without a network
+	$(PY) -m pytest -n $(WORKERS) --dist loadgroup
+
+test-all: $(VENV)/.installed-dev ## also the slow ones and those that fetch real weights
+	$(PY) -m pytest -n $(WORKERS) --dist loadgroup -m 'not gpu'
+
+check: $(VENV)/.installed-dev ## ruff and mypy
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+bench: $(VENV)/.installed-dev ## the speed figures of benchmarks/RESULTS.md: about 15 minutes on one core
+	OMP_NUM_THREADS=1 $(PY) -m benchmarks
+
+bench-gpu: $(VENV)/.installed ## RoBERTa-large training on a CUDA GPU
+	$(PY) -m benchmarks.gpu_train
+
+clean: ## removes the environment; runs and caches stay
+	rm -rf $(VENV)

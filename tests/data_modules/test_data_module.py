@@ -1,0 +1,146 @@
+"""Sources in, batches out: cached once, divided by group, mixed by weight, counted."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from common.errors import UserError
+from data_modules import cache
+from data_modules.build import build_source, build_sources
+from data_modules.data_module import DataModule
+from data_modules.encode import PairEncoder
+from data_modules.tokens import load_tokenizer
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_bert: Path) -> PairEncoder:
+    return PairEncoder(tokenizer=load_tokenizer(str(tiny_bert)), max_length=64)
+
+
+@pytest.fixture
+def snli(tmp_path: Path) -> Path:
+    rows = [
+        {"gold_label": label, "sentence1": f"river {i // 3} is long", "sentence2": f"it is {label} {i}", "pairID": f"p{i}"}
+        for i, label in enumerate(["entailment", "neutral", "contradiction"] * 40)
+    ]
+    file = tmp_path / "snli_1.0_train.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    return file
+
+
+def module(path: Path, encoder: PairEncoder, **options: Any) -> DataModule:
+    data = DataModule([(build_source("snli", str(path)), 1.0)], encoder, **{"batch_size": 8, **options})
+    data.setup()
+    return data
+
+
+def test_groups_are_never_cut_and_nothing_is_lost(snli: Path, encoder: PairEncoder) -> None:
+    data = module(snli, encoder, validation_fraction=0.2, test_fraction=0.2)
+    groups = {name: {e.group for e in subsets[0].examples()} for name, subsets in data.subsets.items()}
+    assert not groups["train"] & groups["validation"] and not groups["train"] & groups["test"]
+    assert not groups["validation"] & groups["test"]
+    assert sum(len(subsets[0]) for subsets in data.subsets.values()) == 120
+    assert all(groups.values())
+
+
+def test_the_division_depends_on_the_seed_alone(snli: Path, encoder: PairEncoder) -> None:
+    first, again, other = (module(snli, encoder, seed=seed).subsets["validation"][0].indices for seed in (0, 0, 1))
+    assert first.tolist() == again.tolist() != other.tolist()
+
+
+def test_a_second_launch_reads_the_cache(
+    snli: Path, encoder: PairEncoder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
+    counts = module(snli, encoder).counts
+    monkeypatch.setattr(cache, "_build", lambda *_: pytest.fail("encoded again"))
+    assert module(snli, encoder).counts == counts
+
+
+def test_another_content_another_layout_or_another_length_is_encoded_anew(snli: Path, tiny_bert: Path) -> None:
+    tokenizer = load_tokenizer(str(tiny_bert))
+    keys = set()
+    for max_length, neutral in ((64, "hallucinated"), (32, "hallucinated"), (64, "drop")):
+        source = build_source("snli", str(snli), neutral=neutral)
+        encoder = PairEncoder(tokenizer=tokenizer, max_length=max_length)
+        keys.add(cache._key(source, "train", encoder, "stop", None))
+    snli.write_text(snli.read_text() + "\n")
+    keys.add(cache._key(build_source("snli", str(snli)), "train", PairEncoder(tokenizer=tokenizer, max_length=64), "stop", None))
+    assert len(keys) == 4
+
+
+def test_a_build_that_dies_leaves_no_half_cache(
+    snli: Path, encoder: PairEncoder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
+    with monkeypatch.context() as patch:
+        patch.setattr(PairEncoder, "encode", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            module(snli, encoder)
+    assert list((tmp_path / "home" / "encodings").iterdir()) == []
+    assert len(module(snli, encoder).subsets["train"][0])
+
+
+def test_batches_hold_the_texts_of_their_examples(snli: Path, encoder: PairEncoder) -> None:
+    data = module(snli, encoder)
+    subset = data.subsets["train"][0]
+    for batch in data.train_dataloader():
+        for row, place in enumerate(batch["index"].tolist()):
+            example = subset.encoded.example(int(subset.indices[place]))
+            theirs = encoder.tokenizer(example.knowledge, example.response)["input_ids"]
+            assert batch["input_ids"][row][: len(theirs)].tolist() == theirs
+            assert batch["label"][row].item() == (example.label == "hallucinated")
+
+
+def test_a_mix_takes_its_parts_by_weight(snli: Path, encoder: PairEncoder) -> None:
+    parts = [
+        {"dataset": "snli", "path": str(snli), "weight": 2},
+        {"dataset": "embedded", "num_train": 40, "num_validation": 10, "num_test": 10, "weight": 0.5},
+    ]
+    data = DataModule(build_sources(parts), encoder, batch_size=8)
+    data.setup()
+    index = np.concatenate([batch["index"].numpy() for batch in data.train_dataloader()])
+    num_snli = len(data.subsets["train"][0])
+    assert (index < num_snli).sum() == 2 * num_snli and (index >= num_snli).sum() == 20
+
+
+def test_rows_of_a_mixed_batch_keep_their_own_label_and_index(snli: Path, encoder: PairEncoder) -> None:
+    parts = [{"dataset": "snli", "path": str(snli)}, {"dataset": "embedded", "num_train": 60}]
+    data = DataModule(build_sources(parts), encoder, batch_size=16)
+    data.setup()
+    first, second = data.subsets["train"]
+    for batch in data.train_dataloader():
+        for label, place in zip(batch["label"].tolist(), batch["index"].tolist(), strict=True):
+            subset, row = (first, place) if place < len(first) else (second, place - len(first))
+            assert label == (subset.encoded.example(int(subset.indices[row])).label == "hallucinated")
+
+
+def test_num_rows_takes_the_first(snli: Path, encoder: PairEncoder) -> None:
+    data = module(snli, encoder, num_rows=30)
+    assert sum(len(subsets[0]) for subsets in data.subsets.values()) == 30
+
+
+@pytest.mark.parametrize(
+    "parts", [[{"dataset": "nope"}], [{"dataset": "snli", "weight": 0}], [{"path": "x"}], [{"dataset": "snli", "sead": 1}]]
+)
+def test_a_wrong_part_is_explained(parts: list[dict[str, Any]]) -> None:
+    with pytest.raises(UserError):
+        build_sources(parts)
+
+
+def test_every_dataset_can_stand_on_the_embedded_corpus_in_its_own_layout(
+    encoder: PairEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from data_modules import build
+    from data_modules.rows import ReadReport
+    from data_modules.source import read_examples
+    from data_modules.sources import SOURCES
+
+    monkeypatch.setattr(build, "EMBEDDED_ROWS", {"train": 60, "validation": 30, "test": 30})
+    for name in sorted(set(SOURCES) - {"embedded"}):
+        examples = list(read_examples(build_source(name, "embedded"), None, ReadReport()))
+        assert examples, name
+        assert name in ("wow", "faithdial") or {e.label for e in examples} == {"faithful", "hallucinated"}, name

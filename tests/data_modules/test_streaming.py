@@ -1,0 +1,246 @@
+"""Streamed training batches: deterministic, resumable at any step, shared by the processes, in constant memory."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader
+
+from common.errors import UserError
+from common.jsonl import write_jsonl
+from common.records import Example
+from data_modules.data_module import DataModule
+from data_modules.embedded.corpus import Embedded
+from data_modules.encode import Columns, PairEncoder
+from data_modules.mnli import Mnli
+from data_modules.rows import ReadReport, Row
+from data_modules.source import Source
+from data_modules.streaming import Stream, stream_parts
+from data_modules.tokens import load_tokenizer
+
+WINDOW, BATCH, ROWS = 24, 5, 61  # windows of 20 rows: three whole ones and one of a single row
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_bert: Path) -> PairEncoder:
+    return PairEncoder(tokenizer=load_tokenizer(str(tiny_bert)), max_length=48)
+
+
+class Lines:
+    """A dataset with a file: a number and a group to a row, one row of two without a label."""
+
+    name = "lines"
+
+    def __init__(self, path: Path):
+        self.path = str(path)
+
+    def files(self) -> Mapping[str, Sequence[Path]]:
+        return {"train": [Path(self.path)]}
+
+    def layout(self) -> Mapping[str, Any]:
+        return {}
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        number = row.values["number"]
+        if number % 2:
+            report.count("dropped: odd")
+            return
+        yield Example(
+            id="same", source="lines", split=split, group=str(number // 6), knowledge=f"year {number}", response="yes"
+        )
+
+
+def write_lines(folder: Path, count: int) -> Lines:
+    path = folder / "train.jsonl"
+    write_jsonl(path, ({"number": number} for number in range(count)))
+    return Lines(path)
+
+
+def stream(source: Source, encoder: PairEncoder, **options: Any) -> Stream:
+    return Stream(source, "train", encoder, **{"batch_size": BATCH, "window": WINDOW, "seed": 3, **options})
+
+
+def indices(made: Stream, start: int = 0) -> list[list[int]]:
+    made.start = start
+    return [batch["index"].tolist() for batch in made]
+
+
+def corpus() -> Embedded:
+    return Embedded(num_train=ROWS, num_validation=8, num_test=8)
+
+
+def same(a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("num_epochs", [1, 3])
+def test_every_row_comes_once_an_epoch_and_the_length_is_exact(encoder: PairEncoder, num_epochs: int) -> None:
+    made = stream(corpus(), encoder, num_epochs=num_epochs)
+    batches = indices(made)
+    assert len(batches) == len(made) == num_epochs * 13  # 61 rows by 5
+    assert Counter(row for batch in batches for row in batch) == dict.fromkeys(range(ROWS), num_epochs)
+    epochs = [batches[i : i + 13] for i in range(0, len(batches), 13)]
+    assert len({str(epoch) for epoch in epochs}) == num_epochs, "every epoch has its own batches"
+
+
+def test_the_same_seed_gives_the_same_batches_and_another_does_not(encoder: PairEncoder) -> None:
+    first, second = list(stream(corpus(), encoder)), list(stream(corpus(), encoder))
+    assert all(same(a, b) for a, b in zip(first, second, strict=True))
+    assert indices(stream(corpus(), encoder, seed=4)) != indices(stream(corpus(), encoder))
+
+
+@pytest.mark.parametrize("files", [False, True])
+def test_it_begins_at_any_step(encoder: PairEncoder, tmp_path: Path, files: bool) -> None:
+    made = stream(write_lines(tmp_path, 2 * ROWS) if files else corpus(), encoder, num_epochs=2)
+    whole = indices(made)
+    for step in range(len(whole) + 1):
+        assert indices(made, step) == whole[step:]
+
+
+def test_windows_before_the_first_step_are_not_encoded(encoder: PairEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    encode = PairEncoder.encode
+
+    def counting(self: PairEncoder, examples: Sequence[Example], counts: Counter[str]) -> Columns:
+        seen.append(len(examples))
+        return encode(self, examples, counts)
+
+    monkeypatch.setattr(PairEncoder, "encode", counting)
+    indices(stream(corpus(), encoder), start=9)  # the second batch of the third window
+    assert seen == [20, 1]
+
+
+def test_no_more_than_a_window_is_held(encoder: PairEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    alive = peak = 0
+
+    class Counted(Example):
+        def __init__(self, **values: Any):
+            nonlocal alive, peak
+            super().__init__(**values)
+            alive += 1
+            peak = max(peak, alive)
+
+        def __del__(self) -> None:
+            nonlocal alive
+            alive -= 1
+
+    monkeypatch.setattr("data_modules.embedded.corpus.Example", Counted)
+    indices(stream(Embedded(num_train=400), encoder))
+    assert 20 <= peak <= 2 * 20 + 2, "the old window may wait for the new one"
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_processes_share_each_batch_and_lose_nothing(encoder: PairEncoder, world_size: int) -> None:
+    alone = list(stream(corpus(), encoder))
+    shares = [list(stream(corpus(), encoder, rank=rank, world_size=world_size)) for rank in range(world_size)]
+    for whole, *parts in zip(alone, *shares, strict=True):
+        rows = [row for part in parts for row in part["index"].tolist()]
+        assert Counter(row for row in rows if row >= 0) == Counter(whole["index"].tolist())
+        assert all(part["num_rows"] == whole["num_rows"] == len(whole["index"]) for part in parts)
+        assert all(len(part["input_ids"]) == len(part["index"]) >= 1 for part in parts), "an empty share has padding"
+
+
+def test_a_batch_is_what_the_record_encodes_to(encoder: PairEncoder) -> None:
+    batch = next(iter(stream(corpus(), encoder)))
+    examples = list(corpus().generate("train"))
+    columns = encoder.encode([examples[i] for i in batch["index"].tolist()], Counter())
+    assert all(np.array_equal(batch[name].numpy(), array) for name, array in encoder.collate(columns).items())
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_workers_change_nothing(encoder: PairEncoder, num_workers: int) -> None:
+    made = stream(corpus(), encoder)
+    loader = DataLoader(made, batch_size=None, num_workers=num_workers)
+    assert [batch["index"].tolist() for batch in loader] == indices(made)
+
+
+def test_files_stream_with_counts_and_limits(encoder: PairEncoder, tmp_path: Path) -> None:
+    source = write_lines(tmp_path, 100)
+    made = stream(source, encoder)
+    assert made.report.counts == {"kept": 50, "dropped: odd": 50}
+    assert len(indices(made)) == 10
+    assert sorted(row for batch in indices(stream(source, encoder, num_rows=7)) for row in batch) == list(range(7))
+
+
+def test_a_bad_row_stops_the_run_before_it_begins(encoder: PairEncoder, tmp_path: Path) -> None:
+    path = tmp_path / "multinli_1.0_train.jsonl"
+    path.write_text('{"sentence1": "a"\n')
+    with pytest.raises(UserError, match="broken JSON"):
+        stream(Mnli(path=str(path)), encoder)
+
+
+def test_division_by_group_is_that_of_the_cache(encoder: PairEncoder, tmp_path: Path) -> None:
+    source = write_lines(tmp_path, 600)
+    cached = DataModule([(source, 1.0)], encoder, batch_size=BATCH)
+    streamed = DataModule([(source, 1.0)], encoder, batch_size=BATCH, streaming=True)
+    sizes = []
+    for data in (cached, streamed):
+        # The ids repeat, which the cache would refuse.
+        source.ids_repeat = True  # type: ignore[attr-defined]
+        data.setup()
+        sizes.append({split: counts["lines"] for split, counts in data.summary()["sizes"].items()})
+    assert sizes[0] == sizes[1]
+    assert sum(sizes[0].values()) == 300
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": None, "max_tokens": 512}, "batch_size"),
+        ({"max_tokens": 512}, "max_tokens"),
+        ({"split": "train"}, "cannot divide"),
+    ],
+)
+def test_what_cannot_be_streamed_is_said(encoder: PairEncoder, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        DataModule([(corpus(), 1.0)], encoder, streaming=True, **options).setup()
+
+
+def test_a_mix_cannot_be_streamed(encoder: PairEncoder) -> None:
+    with pytest.raises(UserError, match="one dataset"):
+        DataModule([(corpus(), 1.0), (corpus(), 1.0)], encoder, streaming=True)
+
+
+def test_an_unknown_split_is_named() -> None:
+    with pytest.raises(UserError, match="no split 'dev'"):
+        stream_parts(corpus(), "dev", {"validation": 0.1, "test": 0.1}, 0)
+
+
+class Recorder(pl.LightningModule):
+    """Remembers which rows it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+        self.seen: list[list[int]] = []
+
+    def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor:
+        self.seen.append(batch["index"].tolist())
+        return self.weight.sum()
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def test_lightning_resumes_within_an_epoch(encoder: PairEncoder, tmp_path: Path) -> None:
+    def fit(max_steps: int, checkpoint: str | None = None) -> tuple[pl.Trainer, Recorder]:
+        data = DataModule([(corpus(), 1.0)], encoder, batch_size=BATCH, num_epochs=2, streaming=True)
+        module = Recorder()
+        trainer = pl.Trainer(
+            max_epochs=1, max_steps=max_steps, accelerator="cpu", logger=False, enable_progress_bar=False,
+            enable_model_summary=False, enable_checkpointing=False, limit_val_batches=0, default_root_dir=tmp_path,
+        )  # fmt: skip
+        trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
+        return trainer, module
+
+    _, whole = fit(-1)
+    assert len(whole.seen) == 26
+    trainer, begun = fit(17)
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    _, resumed = fit(-1, str(tmp_path / "last.ckpt"))
+    assert begun.seen + resumed.seen == whole.seen

@@ -1,0 +1,57 @@
+"""Running the scripts as a user does: in this process where that is enough, as a command where it is not."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+SMALL = (
+    "data.num_train=160",
+    "data.num_validation=60",
+    "data.num_test=60",
+    "model.max_length=64",
+    "optimizer.lr=1e-3",
+    "callbacks.num_resamples=20",
+    "callbacks.progress_bar=false",
+    "trainer=cpu",
+)
+
+
+def compose(config_name: str, *overrides: str) -> Any:
+    """The configuration that a command line gives."""
+    from hydra import compose, initialize_config_dir
+
+    with initialize_config_dir(config_dir=str(ROOT / "configs"), version_base="1.3"):
+        return compose(config_name, overrides=list(overrides))
+
+
+def train_here(*overrides: str) -> None:
+    """`python train.py ...` in this process."""
+    import train
+
+    train.main(compose("train", *overrides))
+
+
+def evaluate_here(*overrides: str) -> None:
+    """`python evaluate.py ...` in this process."""
+    import evaluate
+
+    evaluate.main(compose("evaluate", "num_resamples=20", *overrides))
+
+
+def command(script: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-W", "ignore", str(ROOT / script), *arguments]
+
+
+def run(script: str, *arguments: str, timeout: float = 240, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A script as a process of its own, with its output."""
+    return subprocess.run(
+        command(script, *arguments),
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )

@@ -1,0 +1,78 @@
+"""The first minute: help that is quick, mistakes that are explained, exit codes that hold."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from common.cli import explain, help_text
+from common.errors import UserError
+from tests.running import ROOT, run
+
+SCRIPTS = ("train.py", "evaluate.py", "export.py")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_help_fits_one_screen_and_loads_nothing_heavy(script: str) -> None:
+    probe = f"import sys, runpy; sys.argv = ['{script}', '--help']\n"
+    probe += f"try: runpy.run_path('{script}', run_name='__main__')\nexcept SystemExit: pass\n"
+    probe += "print(sorted({'torch', 'transformers', 'hydra', 'omegaconf'} & set(sys.modules)), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True)
+    assert done.stderr.strip() == "[]"
+    assert 8 <= len(done.stdout.splitlines()) <= 40
+    assert done.stdout.count(f"python {script}") >= 2
+
+
+def test_help_lists_the_choices_that_the_folders_have() -> None:
+    text = help_text("What it does.", ("data", "trainer"))
+    assert "faithcritic" in text and "fsdp" in text and "_base" not in text
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "words"),
+    [
+        ("train.py", ["modle=critic"], ["modle"]),
+        ("train.py", ["model=critik"], ["critik", "critic"]),
+        ("train.py", ["optimizer.lrr=1"], ["lrr", "did you mean lr"]),
+        ("train.py", ["data=begin", "data.path=/nowhere/begin.tsv"], ["/nowhere/begin.tsv", "data.path"]),
+        ("train.py", ["resume=/nowhere"], ["nothing to resume", "/nowhere"]),
+        ("train.py", ["trainer=gpu"], ["no CUDA device", "trainer=cpu"]),
+        ("evaluate.py", ["benchmark=embedded"], ["checkpoint"]),
+        ("evaluate.py", ["predictions=/nowhere.jsonl"], ["/nowhere.jsonl"]),
+        ("export.py", ["checkpoint=/nowhere", "output_dir=/tmp/never-made"], ["no such run", "/nowhere"]),
+        ("export.py", [], ["checkpoint"]),
+    ],
+)
+def test_a_mistake_is_explained_in_five_lines_with_exit_code_2(
+    script: str, arguments: list[str], words: list[str], tmp_path: Path, tiny_bert: Path
+) -> None:
+    if script != "export.py" and not any(argument.startswith(("resume", "run_dir")) for argument in arguments):
+        arguments = [*arguments, f"run_dir={tmp_path / 'run'}"]
+    if script == "train.py":
+        arguments = [*arguments, f"model.weights={tiny_bert}"]
+    done = run(script, *arguments)
+    errors = [line for line in done.stderr.splitlines() if line]
+    assert done.returncode == 2, done.stderr
+    message = errors[next(i for i, line in enumerate(errors) if line.startswith("error:")) :]
+    assert len(message) <= 5 and "Traceback" not in done.stderr
+    for word in words:
+        assert word in "\n".join(message)
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    done = run("train.py", "debug=true", "data=begin", "data.path=/nowhere", f"run_dir={tmp_path / 'run'}")
+    assert done.returncode == 2 and "Traceback" in done.stderr and "error:" in done.stderr
+
+
+def test_a_full_disk_and_no_permission_are_explained() -> None:
+    full, forbidden = OSError(28, "No space left on device"), PermissionError(13, "Permission denied")
+    full.filename = forbidden.filename = "runs/x/last.ckpt"
+    assert "no space" in (explain(full) or "") and "last.ckpt" in (explain(full) or "")
+    assert "permission" in (explain(forbidden) or "")
+
+
+def test_a_mistake_of_ours_is_not_dressed_up_as_the_users() -> None:
+    assert explain(ValueError("ours")) is None
+    assert explain(AssertionError("ours")) is None
+    assert len((explain(UserError("a\nb\nc\nd\ne\nf")) or "").splitlines()) == 5

@@ -1,0 +1,45 @@
+"""Imports run one way, and every module loads without the optional packages."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.running import ROOT
+
+# A package may import those named here, and itself.
+ALLOWED = {
+    "common": set(),
+    "data_modules": {"common"},
+    "evaluation": {"common"},
+    "inference": {"common"},
+    "critic": {"common", "data_modules", "evaluation", "inference"},
+    "generation": {"common", "data_modules", "evaluation", "inference"},
+    "judge": {"common", "data_modules", "evaluation", "inference"},
+    "construction": {"common", "data_modules", "evaluation", "inference"},
+}
+MODULES = sorted(path for package in ALLOWED for path in (ROOT / package).rglob("*.py"))
+OPTIONAL = ("wandb", "tensorboard", "spacy", "gguf", "vllm", "ray", "peft")
+
+
+def imported(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text())
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    return {name.split(".")[0] for name in names}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_run_one_way(path: Path) -> None:
+    package = path.relative_to(ROOT).parts[0]
+    assert imported(path) & set(ALLOWED) <= ALLOWED[package] | {package}
+
+
+def test_every_module_loads_without_the_optional_packages() -> None:
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in MODULES if path.stem != "__main__"]
+    block = "\n".join(f"sys.modules[{name!r}] = None" for name in OPTIONAL)
+    code = f"import sys, importlib\n{block}\nfor name in {names!r}: importlib.import_module(name.removesuffix('.__init__'))"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
