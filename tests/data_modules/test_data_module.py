@@ -23,7 +23,12 @@ def encoder(tiny_bert: Path) -> PairEncoder:
 @pytest.fixture
 def snli(tmp_path: Path) -> Path:
     rows = [
-        {"gold_label": label, "sentence1": f"river {i // 3} is long", "sentence2": f"it is {label} {i}", "pairID": f"p{i}"}
+        {
+            "gold_label": label,
+            "sentence1": f"river {i // 3} is long",
+            "sentence2": f"it is {label} {i}",
+            "pairID": f"p{i}",
+        }
         for i, label in enumerate(["entailment", "neutral", "contradiction"] * 40)
     ]
     file = tmp_path / "snli_1.0_train.jsonl"
@@ -68,7 +73,11 @@ def test_another_content_another_layout_or_another_length_is_encoded_anew(snli: 
         encoder = PairEncoder(tokenizer=tokenizer, max_length=max_length)
         keys.add(cache._key(source, "train", encoder, "stop", None))
     snli.write_text(snli.read_text() + "\n")
-    keys.add(cache._key(build_source("snli", str(snli)), "train", PairEncoder(tokenizer=tokenizer, max_length=64), "stop", None))
+    keys.add(
+        cache._key(
+            build_source("snli", str(snli)), "train", PairEncoder(tokenizer=tokenizer, max_length=64), "stop", None
+        )
+    )
     assert len(keys) == 4
 
 
@@ -124,7 +133,8 @@ def test_num_rows_takes_the_first(snli: Path, encoder: PairEncoder) -> None:
 
 
 @pytest.mark.parametrize(
-    "parts", [[{"dataset": "nope"}], [{"dataset": "snli", "weight": 0}], [{"path": "x"}], [{"dataset": "snli", "sead": 1}]]
+    "parts",
+    [[{"dataset": "nope"}], [{"dataset": "snli", "weight": 0}], [{"path": "x"}], [{"dataset": "snli", "sead": 1}]],
 )
 def test_a_wrong_part_is_explained(parts: list[dict[str, Any]]) -> None:
     with pytest.raises(UserError):

@@ -46,7 +46,7 @@ def test_long_knowledge_is_cut_at_its_end_and_counted(tokenizer: Any) -> None:
     ids = encoder.encode([example(knowledge=long, response="king")], counts)["input_ids"]
     theirs = tokenizer(long, "king", truncation="only_first", max_length=24)["input_ids"]
     assert ids.row(0).tolist() == theirs
-    assert counts == {"truncated: knowledge": 1}
+    assert +counts == {"truncated: knowledge": 1}
 
 
 def test_a_response_keeps_at_least_half_of_the_room(tokenizer: Any) -> None:
@@ -55,7 +55,7 @@ def test_a_response_keeps_at_least_half_of_the_room(tokenizer: Any) -> None:
     encoder, counts = PairEncoder(tokenizer=tokenizer, max_length=24), Counter[str]()
     columns = encoder.encode([example(knowledge="stone " * 50, response="river " * 50)], counts)
     assert int(columns["length"][0]) == 24
-    assert counts == {"truncated: knowledge": 1, "truncated: response": 1}
+    assert +counts == {"truncated: knowledge": 1, "truncated: response": 1}
 
 
 def test_equal_texts_are_tokenised_once_and_in_order(tokenizer: Any) -> None:

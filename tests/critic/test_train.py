@@ -1,0 +1,201 @@
+"""A run from its command to its folder: what it leaves, what it can be resumed from, and that nothing is lost."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.running import ROOT, SMALL, command, evaluate_here, run, train_here
+
+
+def losses(folder: Path) -> dict[int, str]:
+    with (folder / "csv" / "metrics.csv").open() as file:
+        return {int(row["step"]): row["train/loss"] for row in csv.DictReader(file) if row.get("train/loss")}
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+
+
+def assert_same_weights(first: Path, second: Path) -> None:
+    ours, theirs = weights(first), weights(second)
+    assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_run_leaves_the_folder_that_outside_programs_rely_on(trained: Path) -> None:
+    for name in ("config.yaml", "checkpoints/best.ckpt", "checkpoints/last.ckpt", "train.log", "rejects.jsonl"):
+        assert (trained / name).is_file(), name
+    sidecar = json.loads((trained / "hf" / "faithkit.json").read_text())
+    assert sidecar["kind"] == "critic" and sidecar["labels"] == ["faithful", "hallucinated"]
+    assert {"order", "max_length"} <= sidecar["layout"].keys()
+    assert {"threshold", "temperature", "aim"} <= sidecar["thresholds"].keys()
+    assert sidecar["origin"]["data"]["fingerprints"] and sidecar["versions"]["torch"]
+    results = json.loads((trained / "metrics.json").read_text())
+    metric = results["metrics"]["test/embedded/macro_f1"]
+    assert metric["low"] <= metric["value"] <= metric["high"] and metric["n"] == 60
+    assert "ece_after" in results["meta"]["calibration"]
+    rows = [json.loads(line) for line in (trained / "predictions" / "embedded.jsonl").read_text().splitlines()]
+    assert len(rows) == 60 and all({"id", "label", "score", "spans", "text"} == row.keys() for row in rows)
+
+
+def test_evaluating_the_run_repeats_its_own_test_figures(trained: Path, tmp_path: Path) -> None:
+    evaluate_here(
+        "benchmark=embedded", "benchmark.options.num_test=60", f"checkpoint={trained}", f"run_dir={tmp_path / 'a'}"
+    )
+    ours = json.loads((trained / "metrics.json").read_text())["metrics"]["test/embedded/macro_f1"]
+    again = json.loads((tmp_path / "a" / "metrics.json").read_text())["metrics"]["test/embedded/macro_f1"]
+    assert again["value"] == pytest.approx(ours["value"], abs=0.02)  # the run cut long knowledge, scoring reads windows
+    file = tmp_path / "a" / "predictions" / "embedded.jsonl"
+    evaluate_here(
+        "benchmark=embedded", "benchmark.options.num_test=60", f"predictions={file}", f"run_dir={tmp_path / 'b'}"
+    )
+    scored = json.loads((tmp_path / "b" / "metrics.json").read_text())["metrics"]["test/embedded/macro_f1"]
+    assert scored["value"] == again["value"]
+
+
+@pytest.fixture(scope="module")
+def options(tiny_bert: Path) -> list[str]:
+    return [f"model.weights={tiny_bert}", "model.num_epochs=3", "callbacks.log_every_num_steps=1", *SMALL]
+
+
+@pytest.fixture(scope="module")
+def whole(options: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    train_here(f"run_dir={folder}", *options)
+    return folder
+
+
+def start(folder: Path, options: list[str], slow_steps: bool = True) -> subprocess.Popen[str]:
+    """A training whose steps take long enough to be interrupted between them."""
+    code = (
+        "import runpy, sys, time\nsys.argv = sys.argv[1:]\nfrom critic.module import CriticModule as M\nstep = M.training_step\n"
+        "def slow(self, batch, batch_idx):\n    time.sleep(0.25)\n    return step(self, batch, batch_idx)\n"
+        "M.training_step = slow\nrunpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    arguments = [
+        command("train.py")[0],
+        "-W",
+        "ignore",
+        "-c",
+        code,
+        str(ROOT / "train.py"),
+        f"run_dir={folder}",
+        *options,
+    ]
+    return subprocess.Popen(
+        arguments, cwd=ROOT, env=dict(os.environ), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def wait_for(condition: Path, process: subprocess.Popen[str], seconds: float = 120) -> None:
+    for _ in range(int(seconds * 20)):
+        if condition.exists():
+            return
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    raise AssertionError(f"{condition} did not appear")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_with_130_and_a_resume_takes_the_same_steps(
+    number: signal.Signals, whole: Path, options: list[str], tmp_path: Path
+) -> None:
+    process = start(tmp_path / "run", options)
+    wait_for(tmp_path / "run" / "checkpoints" / "best.ckpt", process)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130 and "resume=" in errors, errors
+    done = run("train.py", f"resume={tmp_path / 'run'}")
+    assert done.returncode == 0, done.stderr
+    assert losses(tmp_path / "run").items() <= losses(whole).items()
+    assert_same_weights(tmp_path / "run", whole)
+
+
+def test_a_kill_at_any_moment_is_survived(whole: Path, options: list[str], tmp_path: Path) -> None:
+    process = start(tmp_path / "run", [*options, "callbacks.save_every_seconds=0.3"])
+    wait_for(tmp_path / "run" / "checkpoints" / "last.ckpt", process)
+    time.sleep(1.1)
+    process.kill()
+    process.communicate(timeout=60)
+    done = run("train.py", f"resume={tmp_path / 'run'}")
+    assert done.returncode == 0, done.stderr
+    assert_same_weights(tmp_path / "run", whole)
+    reported = json.loads((tmp_path / "run" / "metrics.json").read_text())["metrics"]
+    assert reported == json.loads((whole / "metrics.json").read_text())["metrics"]
+
+
+def test_a_checkpoint_cut_short_is_refused_with_its_mend(whole: Path, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(whole, tmp_path / "run")
+    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    last.write_bytes(last.read_bytes()[:5000])
+    done = run("train.py", f"resume={tmp_path / 'run'}")
+    assert done.returncode == 2 and "cut short" in done.stderr and "mend" in done.stderr
+
+
+def test_a_used_folder_is_not_overwritten(whole: Path, options: list[str]) -> None:
+    done = run("train.py", f"run_dir={whole}", *options)
+    assert done.returncode == 2 and "already holds a run" in done.stderr
+
+
+def test_a_loss_that_is_no_number_stops_the_run(options: list[str], tmp_path: Path) -> None:
+    done = run("train.py", f"run_dir={tmp_path / 'run'}", *options, "optimizer.lr=1e30", "model.gradient_clip_val=null")
+    assert done.returncode == 2 and "the loss became" in done.stderr and "optimizer.lr" in done.stderr
+
+
+@pytest.mark.parametrize("trainer", ["ddp", "fsdp"])
+def test_two_processes_take_the_steps_of_one(
+    trainer: str, options: list[str], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    plain = [option for option in options if not option.startswith("trainer")]
+    plain += ["model.dropout=0", "model.num_epochs=1", "logger=csv"]
+    train_here(f"run_dir={tmp_path / 'one'}", *plain, "trainer=cpu")
+    two = [f"trainer={trainer}", "trainer.accelerator=cpu", "trainer.devices=2"]
+    done = run("train.py", f"run_dir={tmp_path / 'two'}", *plain, *two)
+    assert done.returncode == 0, done.stderr
+    scores = [
+        [json.loads(line) for line in (tmp_path / name / "predictions" / "embedded.jsonl").read_text().splitlines()]
+        for name in ("one", "two")
+    ]
+    assert [row["id"] for row in scores[0]] == [row["id"] for row in scores[1]], "no example lost or doubled"
+    for one, both in zip(*scores, strict=True):
+        assert both["score"] == pytest.approx(one["score"], abs=1e-4)
+
+
+def test_a_sweep_makes_a_folder_a_run(options: list[str], tmp_path: Path) -> None:
+    arguments = [option for option in options if "num_epochs" not in option]
+    script = str(ROOT / "train.py")
+    done = subprocess.run(
+        [*command("train.py")[:-1], script, "-m", "model=critic", "seed=1,2", "model.num_epochs=1", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    seeds = sorted(path.read_text().count("seed: 1") for path in tmp_path.glob("runs/*/config.yaml"))
+    assert len(seeds) == 2 and len(list(tmp_path.glob("runs/*/metrics.json"))) == 2
+
+
+def test_rejected_rows_are_written_beside_the_run(options: list[str], tmp_path: Path) -> None:
+    rows = [
+        {"gold_label": label, "sentence1": f"river {i}", "sentence2": "it is long", "pairID": f"p{i}"}
+        for i, label in enumerate(["entailment", "contradiction"] * 40)
+    ]
+    rows[7]["gold_label"] = "perhaps"
+    file = tmp_path / "snli_1.0_train.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    plain = [option for option in options if not option.startswith("data.")]
+    arguments = ["data=snli", f"data.path={file}", "data.validation_fraction=0.3", "data.test_fraction=0.3", *plain]
+    done = run("train.py", f"run_dir={tmp_path / 'stops'}", *arguments)
+    assert done.returncode == 2 and "line 8" in done.stderr and "gold_label" in done.stderr
+    train_here(f"run_dir={tmp_path / 'skips'}", "data.on_bad_row=skip", *arguments)
+    (reject,) = [json.loads(line) for line in (tmp_path / "skips" / "rejects.jsonl").read_text().splitlines()]
+    assert reject["line"] == 8 and "perhaps" in reject["problem"]
