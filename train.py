@@ -28,6 +28,7 @@ def main(cfg: Any) -> None:
     log_to(run.log)
     config = OmegaConf.to_container(cfg, resolve=True)
     model = config["model"]
+    checkpoint = check_checkpoint(run)
     settle(seed=cfg.seed, num_threads=cfg.trainer.num_threads)
     task = instantiate(model["task"], _convert_="all")
     data = build_data(config["data"], task.encoder, num_epochs=model["num_epochs"], seed=cfg.seed)
@@ -43,7 +44,7 @@ def main(cfg: Any) -> None:
     )
     num_steps = -(-data.num_batches // model["accumulate_grad_batches"])
     module = task.module(num_steps=num_steps, dataset=cfg.data.name, seed=cfg.seed)
-    trainer.fit(module, datamodule=data, ckpt_path=check_checkpoint(run, cfg.resume), weights_only=True)
+    trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     origin = {"config": config, "data": data.summary()}
     sets, calibration = task.finish(trainer, module, data, run, origin)
     if trainer.is_global_zero:

@@ -88,19 +88,20 @@ def explain(error: BaseException) -> str | None:
     kind = type(error).__name__
     if isinstance(error, UserError):
         return _at_most_five_lines(str(error))
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return (
-            f"no space left on the device\n  at: {error.filename}\n  mend: free some space; what is written stays valid"
-        )
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return _file_problem(f"no space left to write: {error.strerror}", error, "free some space; what is written is whole")
     if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EROFS):
-        return (
-            f"no permission to write\n  at: {error.filename}\n  mend: set run_dir (or FAITHKIT_HOME) to another folder"
-        )
+        return _file_problem("no permission to write", error, "set run_dir (or FAITHKIT_HOME) to another folder")
     if kind == "OutOfMemoryError" or isinstance(error, MemoryError):
         return "out of memory\n  mend: lower data.batch_size or data.max_tokens, or model.max_length"
     if type(error).__module__.split(".")[0] in ("hydra", "omegaconf"):
         return _at_most_five_lines(_explain_override(error))
     return None
+
+
+def _file_problem(problem: str, error: OSError, mend: str) -> str:
+    place = f"\n  at: {error.filename}" if error.filename else ""
+    return f"{problem}{place}\n  mend: {mend}"
 
 
 def _explain_override(error: BaseException) -> str:

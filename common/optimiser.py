@@ -56,9 +56,9 @@ def build_optimizer(groups: Iterable[dict], lr: float, betas: tuple[float, float
 
 
 def build_schedule(
-    optimizer: torch.optim.Optimizer, kind: str, num_steps: int, warmup: float
+    optimizer: torch.optim.Optimizer, kind: str, num_steps: int, warmup: float, floor: float = 0.0
 ) -> torch.optim.lr_scheduler.LambdaLR:
-    """Warm-up over a share of the steps, then `linear` or `cosine` decay to zero, or `constant`."""
+    """Warm-up over a share of the steps, then `linear` or `cosine` decay to `floor` of the peak, or `constant`."""
     decays = {
         "linear": lambda progress: 1.0 - progress,
         "cosine": lambda progress: 0.5 * (1.0 + math.cos(math.pi * progress)),
@@ -66,11 +66,14 @@ def build_schedule(
     }
     if kind not in decays:
         raise UserError(f"optimizer.schedule is {kind!r}", mend=f"use one of {', '.join(decays)}")
+    if not 0 <= floor <= 1:
+        raise UserError(f"optimizer.floor is {floor}", mend="use a share of the peak, from 0 to 1")
     num_warmup = math.ceil(warmup * num_steps)
 
     def factor(step: int) -> float:
         if step < num_warmup:
             return (step + 1) / num_warmup
-        return decays[kind](min(1.0, (step - num_warmup) / max(1, num_steps - num_warmup)))
+        decay = decays[kind](min(1.0, (step - num_warmup) / max(1, num_steps - num_warmup)))
+        return floor + (1.0 - floor) * decay
 
     return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)

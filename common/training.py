@@ -1,5 +1,6 @@
 """The Lightning Trainer that a configuration asks for."""
 
+import csv
 import logging
 import pickle
 import warnings
@@ -99,21 +100,21 @@ def _callbacks(run: RunFolder, options: Mapping[str, Any], logged: bool) -> list
     return [*callbacks, best, LastCheckpoint(run.last, options["save_every_seconds"])]
 
 
-def check_checkpoint(run: RunFolder, resume: str | None) -> Path | None:
+def check_checkpoint(run: RunFolder) -> Path | None:
     """The checkpoint to go on from; None at the beginning.
 
     Raises:
         UserError: The file is cut short.
     """
-    if not resume or not run.last.exists():
+    if not run.last.exists():
         return None
     try:
-        torch.load(run.last, map_location="meta", weights_only=True, mmap=True)
-    except (RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
-        problem = f"the checkpoint is cut short or damaged: {str(error).splitlines()[0]}"
-        raise UserError(
-            problem, place=str(run.last), mend="delete it to start this run again from its beginning"
-        ) from error
+        step = torch.load(run.last, map_location="meta", weights_only=True, mmap=True)["global_step"]
+    except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        problem = f"the checkpoint is cut short or damaged: {str(error).splitlines()[0][:200]}"
+        mend = "delete it to start this run again from its beginning"
+        raise UserError(problem, place=str(run.last), mend=mend) from error
+    log.info("going on at step %d", step)
     return run.last
 
 
@@ -171,7 +172,21 @@ def build_loggers(options: Mapping[str, Any], run: RunFolder, config: Mapping[st
 def _csv(run: RunFolder, settings: Mapping[str, Any]) -> Logger:
     from pytorch_lightning.loggers import CSVLogger
 
-    return CSVLogger(save_dir=run.path, name="", version="csv", **settings)
+    file = run.path / "csv" / "metrics.csv"
+    rows = list(csv.DictReader(file.read_text().splitlines())) if file.exists() else []
+    logger = CSVLogger(save_dir=run.path, name="", version="csv", **settings)
+    # A new logger deletes the file. A resumed run hands it the rows up to its checkpoint, so the curve stays whole.
+    step = _step_of(run) if rows else 0
+    logger.experiment.metrics = [
+        {name: value for name, value in row.items() if value} for row in rows if int(row["step"]) < step
+    ]
+    return logger
+
+
+def _step_of(run: RunFolder) -> int:
+    if not run.last.exists():
+        return 0
+    return int(torch.load(run.last, map_location="meta", weights_only=True, mmap=True)["global_step"])
 
 
 def _tensorboard(run: RunFolder, settings: Mapping[str, Any]) -> Logger:
@@ -183,9 +198,11 @@ def _tensorboard(run: RunFolder, settings: Mapping[str, Any]) -> Logger:
 def _wandb(run: RunFolder, settings: Mapping[str, Any]) -> Logger:
     from pytorch_lightning.loggers import WandbLogger
 
-    return WandbLogger(save_dir=run.path, name=run.path.name, **settings)
+    # The folder's name as id: a resumed run goes on in the same place.
+    return WandbLogger(save_dir=run.path, name=run.path.name, id=run.path.name, resume="allow", **settings)
 
 
+log = logging.getLogger("faithkit")
 LOGGERS: dict[str, Callable[[RunFolder, Mapping[str, Any]], Logger]] = {
     "csv": _csv,
     "tensorboard": _tensorboard,

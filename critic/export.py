@@ -13,6 +13,7 @@ from common.export import model_card
 from common.records import LABELS
 from common.run_folder import RunFolder, read_json
 from critic.folder import SIDECAR, find_folder, read_settings, whole_weights
+from critic.weights import model_state
 
 TOLERANCE = 1e-5
 PURPOSE = (
@@ -112,7 +113,7 @@ def _largest_difference(run: RunFolder, folder: Path) -> float:
     reference = AutoModelForSequenceClassification.from_config(AutoConfig.from_pretrained(folder)).eval()
     if run.best.exists():
         state = torch.load(run.best, map_location="cpu", weights_only=True)["state_dict"]
-        reference.load_state_dict({name.removeprefix("model."): value for name, value in state.items()})
+        reference.load_state_dict(model_state(state))
     else:
         reference.load_state_dict(reloaded.state_dict())
     tokenizer = AutoTokenizer.from_pretrained(folder)

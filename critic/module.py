@@ -1,4 +1,7 @@
-"""The critic as a LightningModule: an encoder with two classes, cross-entropy, and macro-F1 on validation."""
+"""The critic as a LightningModule: an encoder with two classes, cross-entropy, and macro-F1 on validation.
+
+Beside it, in training only, may stand the head of the support loss: see `critic.support`.
+"""
 
 from typing import Any
 
@@ -11,7 +14,8 @@ from torch import Tensor
 
 from common.distributed import gather_rows
 from common.optimiser import build_optimizer, build_schedule, parameter_groups
-from critic.verdict import Verdict
+from critic.support import SupportHead, response_tokens, support_loss, support_targets, unit_vectors
+from critic.verdict import Verdict, log_odds
 from critic.weights import load_classifier
 from evaluation.classification import statistic
 from evaluation.intervals import Groups
@@ -28,6 +32,9 @@ class CriticModule(pl.LightningModule):
         num_steps: Optimiser steps of the whole training, for the schedule.
         dataset: Names the validation metrics: `validation/<dataset>/macro_f1`.
         label_smoothing: Share of the probability that the target gives to both classes alike.
+        support_weight: Weight of the support loss beside the label's; 0 does without it.
+        floor: Share of the peak rate that the schedule ends at.
+        freeze_embeddings: Word embeddings stay as they are.
         dropout: Overrides the encoder's own; None keeps it.
         seed: Dropout of a step depends on this, the step and the process alone, so a resumed run repeats it exactly.
     """
@@ -41,9 +48,12 @@ class CriticModule(pl.LightningModule):
         weight_decay: float,
         warmup: float,
         schedule: str,
+        floor: float = 0.0,
         layer_decay: float = 1.0,
         head_lr: float | None = None,
         label_smoothing: float = 0.0,
+        support_weight: float = 0.0,
+        freeze_embeddings: bool = False,
         dropout: float | None = None,
         gradient_checkpointing: bool = False,
         dataset: str = "validation",
@@ -54,65 +64,78 @@ class CriticModule(pl.LightningModule):
         self.model = load_classifier(weights, dropout=dropout, seed=seed)
         if gradient_checkpointing:
             self.model.gradient_checkpointing_enable()
-        self._seen: dict[int, list[tuple[NDArray, NDArray, NDArray]]] = {}
-        self.logits: dict[int, tuple[NDArray, NDArray]] = {}  # by dataloader: indices and logits of the last evaluation
+        self.model.get_input_embeddings().requires_grad_(not freeze_embeddings)
+        self.support: SupportHead | None = None
+        if support_weight:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                self.support = SupportHead(self.model.config.hidden_size)
+            # No buffer: it would be sent to all processes at every step, and saved with every checkpoint.
+            self._word_vectors = unit_vectors(self.model.get_input_embeddings().weight)
+        self._seen: list[tuple[NDArray, NDArray]] = []  # of a validation: indices; logits and labels
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
-        return self.model(**{name: batch[name] for name in MODEL_INPUTS if name in batch}).logits
+        return self._run(batch).logits
+
+    def _run(self, batch: dict[str, Tensor], **options: Any) -> Any:
+        return self.model(**{name: batch[name] for name in MODEL_INPUTS if name in batch}, **options)
 
     def configure_model(self) -> None:
         if isinstance(self.trainer.strategy, pl.strategies.ModelParallelStrategy):
             from critic.sharding import shard
 
             shard(self.model, self.device_mesh)
+            if self.support is not None:
+                shard(self.support, self.device_mesh)
 
     def on_fit_start(self) -> None:
         self.model.train()  # from_pretrained leaves dropout off, and Lightning does not switch it on
+        if self.support is not None:
+            self._word_vectors = self._word_vectors.to(self.device)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         mixed = np.random.SeedSequence([self.hparams["seed"], batch_idx, self.global_rank]).generate_state(1)
         torch.manual_seed(int(mixed[0]))
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
-        loss = self._loss(self(batch), batch)
+        output = self._run(batch, output_hidden_states=self.support is not None)
+        loss = self._loss(output.logits, batch)
         self.log("train/loss", loss.detach(), prog_bar=True)
-        return loss
+        if self.support is None:
+            return loss
+        support = self._support_loss(self.support(output.hidden_states[-1]), batch)
+        self.log("train/support_loss", support.detach())
+        return loss + self.hparams["support_weight"] * support
 
     def _loss(self, logits: Tensor, batch: dict[str, Tensor]) -> Tensor:
         return batch_loss(
             logits,
-            batch["label"].masked_fill(batch["index"] < 0, -1),
+            batch["target"].masked_fill(batch["index"] < 0, torch.nan),
             num_rows=int(batch["num_rows"]),
             world_size=self.trainer.world_size,
             label_smoothing=self.hparams["label_smoothing"],
         )
 
-    def validation_step(self, batch: dict[str, Tensor], batch_idx: int, dataloader_idx: int = 0) -> None:
-        self._collect(batch, dataloader_idx)
+    def _support_loss(self, logits: Tensor, batch: dict[str, Tensor]) -> Tensor:
+        counted = response_tokens(batch["segment"], batch["index"])
+        return support_loss(
+            logits,
+            support_targets(self._word_vectors[batch["input_ids"]], batch["segment"]),
+            counted,
+            num_tokens=self.trainer.strategy.reduce(counted.sum(), reduce_op="sum"),
+            world_size=self.trainer.world_size,
+        )
 
-    def test_step(self, batch: dict[str, Tensor], batch_idx: int, dataloader_idx: int = 0) -> None:
-        self._collect(batch, dataloader_idx)
-
-    def _collect(self, batch: dict[str, Tensor], dataloader_idx: int) -> None:
-        logits = self(batch).float().cpu().numpy()
-        row = (batch["index"].cpu().numpy(), logits, batch["label"].cpu().numpy())
-        self._seen.setdefault(dataloader_idx, []).append(row)
+    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
+        columns = [self(batch).float().cpu().numpy(), batch["label"].cpu().numpy()]
+        self._seen.append((batch["index"].cpu().numpy(), np.column_stack(columns)))
 
     def on_validation_epoch_end(self) -> None:
-        self._gather()
-        _, values = self.logits[0]
+        _, values = gather_rows(*zip(*self._seen, strict=True))
+        self._seen.clear()
         labelled = values[values[:, 2] >= 0]
         for name, value in validation_metrics(labelled[:, :2], labelled[:, 2].astype(np.int8)).items():
             self.log(f"validation/{self.hparams['dataset']}/{name}", value, prog_bar=name == "macro_f1")
-
-    def on_test_epoch_end(self) -> None:
-        self._gather()
-
-    def _gather(self) -> None:
-        for dataloader, rows in sorted(self._seen.items()):
-            columns = [np.column_stack([logits, labels]) for _, logits, labels in rows]
-            self.logits[dataloader] = gather_rows([index for index, *_ in rows], columns)
-        self._seen.clear()
 
     def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val: Any = None, **_: Any) -> None:
         # torch's own clipping knows sharded gradients; Lightning's refuses them.
@@ -121,32 +144,34 @@ class CriticModule(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         h = self.hparams
-        groups = parameter_groups(
-            self.model, h["lr"], h["weight_decay"], layer_decay=h["layer_decay"], head_lr=h["head_lr"]
-        )
+        groups = parameter_groups(self, h["lr"], h["weight_decay"], layer_decay=h["layer_decay"], head_lr=h["head_lr"])
         optimizer = build_optimizer(groups, h["lr"])
-        schedule = build_schedule(optimizer, h["schedule"], h["num_steps"], h["warmup"])
+        schedule = build_schedule(optimizer, h["schedule"], h["num_steps"], h["warmup"], h["floor"])
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
-def batch_loss(logits: Tensor, labels: Tensor, *, num_rows: int, world_size: int, label_smoothing: float) -> Tensor:
+def batch_loss(logits: Tensor, targets: Tensor, *, num_rows: int, world_size: int, label_smoothing: float) -> Tensor:
     """Cross-entropy averaged over the whole batch, of which this process has a share.
 
+    A target between 0 and 1 is a weak label's probability: the loss is then least where the model says just that.
     Processes average their gradients, so each share's sum is scaled by `world_size / num_rows`: the gradient is that of
-    one process with all rows. Rows with label -1 (padding, no gold label) count for nothing.
+    one process with all rows. Rows without a target (padding, no label) count for nothing.
 
     Args:
         logits: (rows, classes).
-        labels: (rows,), -1 where there is none.
+        targets: P(hallucinated) (rows,); NaN, or anything below 0, where there is none.
         num_rows: Rows of the whole batch, over all processes.
     """
-    total = F.cross_entropy(logits.float(), labels, ignore_index=-1, reduction="sum", label_smoothing=label_smoothing)
+    counted = targets >= 0  # false of NaN
+    hallucinated = targets[counted].float()
+    wanted = torch.stack([1 - hallucinated, hallucinated], dim=1)
+    total = F.cross_entropy(logits.float()[counted], wanted, reduction="sum", label_smoothing=label_smoothing)
     return total * (world_size / num_rows)
 
 
 def validation_metrics(logits: NDArray, labels: NDArray) -> dict[str, float]:
     """The classification metrics at threshold 0.5, and the loss."""
-    scores = Verdict().scores(logits)
+    scores = Verdict().scores(log_odds(logits))
     groups = Groups.of(range(len(labels)))
     outcomes = Outcomes(gold=labels, called=(scores >= 0.5).astype(np.int8), scores=scores, groups=groups)
     metrics = {name: float(value[0]) for name, value in statistic(outcomes)(np.ones((1, len(labels)))).items()}

@@ -19,7 +19,7 @@ from common.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from common.weights import HUB_NAME, loading
 from critic.folder import Settings, find_folder, read_settings, whole_weights
 from critic.precision import apply_precision
-from critic.verdict import Verdict
+from critic.verdict import Verdict, log_odds
 from data_modules.batching import plan_batches
 from data_modules.encode import PairEncoder
 from data_modules.ragged import Ragged
@@ -114,6 +114,10 @@ class Critic:
 
     def probabilities(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
         """Calibrated P(hallucinated) of each pair."""
+        return self.verdict.scores(self.odds(knowledge, response))
+
+    def odds(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
+        """Log-odds of hallucinated of each pair, not calibrated."""
         parts = [
             self._chunk(knowledge[begin : begin + CHUNK], response[begin : begin + CHUNK])
             for begin in range(0, len(knowledge), CHUNK)
@@ -122,13 +126,13 @@ class Critic:
 
     def _chunk(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
         ids, second_start, owner = encode_windows(self.encoder, knowledge, response)
-        scores = np.empty(len(ids))
+        odds = np.empty(len(ids))
         lengths = ids.lengths.astype(np.int32)
         for rows in plan_batches(lengths, None, self.batch_tokens, None):
             batch = self.encoder.collate({"input_ids": ids.take(rows), "second_start": second_start[rows]})
-            scores[rows] = self.verdict.scores(self._logits(batch))
+            odds[rows] = log_odds(self._logits(batch))
         best = np.full(len(knowledge), np.inf)
-        np.minimum.at(best, owner, scores)
+        np.minimum.at(best, owner, odds)
         return best
 
     @torch.inference_mode()

@@ -1,21 +1,25 @@
 """The critic's part of training: its encoder, its module, and what is made of the best checkpoint."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from numpy.typing import NDArray
 
+from common.distributed import gather_rows
 from common.errors import UserError
 from common.jsonl import write_jsonl
-from common.records import Example, Prediction
+from common.records import HALLUCINATED, Example, Prediction
 from common.run_folder import RunFolder
 from common.weights import resolve
 from critic.folder import Settings, write_folder
 from critic.module import CriticModule
+from critic.scorer import Critic
 from critic.verdict import Verdict
+from critic.weights import model_state
 from data_modules.data_module import DataModule
 from data_modules.encode import PairEncoder
 from data_modules.tokens import load_tokenizer
@@ -32,7 +36,9 @@ class CriticTask:
         max_length: Tokens of a sequence.
         order: Which text stands first.
         threshold_aim: What the decision threshold is chosen for on validation.
-        optimizer: lr, weight_decay, warmup, schedule, layer_decay, head_lr.
+        support_weight: Weight of the support loss (`critic.support`); 0 does without it.
+        freeze_embeddings: Word embeddings stay as they are.
+        optimizer: lr, weight_decay, warmup, schedule, floor, layer_decay, head_lr.
     """
 
     def __init__(
@@ -46,12 +52,18 @@ class CriticTask:
         gradient_checkpointing: bool,
         threshold_aim: str,
         optimizer: Mapping[str, Any],
+        support_weight: float = 0.0,
+        freeze_embeddings: bool = False,
     ):
         if not 0 <= label_smoothing < 1:
             raise UserError(f"model.label_smoothing is {label_smoothing}", mend="use a share from 0 to below 1")
+        if not support_weight >= 0:
+            raise UserError(f"model.support_weight is {support_weight}", mend="use 0 (off) or more")
         self.weights, self.threshold_aim = weights, threshold_aim
         self.module_options = {
             "label_smoothing": label_smoothing,
+            "support_weight": support_weight,
+            "freeze_embeddings": freeze_embeddings,
             "dropout": dropout,
             "gradient_checkpointing": gradient_checkpointing,
             **optimizer,
@@ -70,26 +82,24 @@ class CriticTask:
     ) -> tuple[TestSets, dict[str, Any]]:
         """Calibrates the best checkpoint on validation, predicts the test sets, writes predictions and hf/.
 
+        Both go the way of every later use of the model, windows over long knowledge included.
+
         Returns:
-            For each test set its examples and predictions; and the report of the calibration.
+            For each test set its labelled examples and their predictions; and the report of the calibration.
         """
-        best = load_best(module, run)
-        trainer.test(module, [data.val_dataloader(), *data.test_dataloader()], verbose=False)
-        _, validation = module.logits[0]
-        labelled = validation[:, 2] >= 0
-        verdict, fit = Verdict.fit(validation[labelled, :2], validation[labelled, 2], self.threshold_aim)
+        best = load_best(module, run).to(trainer.strategy.root_device).eval()
+        critic = Critic(best, self.encoder, Verdict())
+        validation = [e for subset in data.subsets["validation"] for e in subset.examples() if e.label is not None]
+        gold = np.array([e.label == HALLUCINATED for e in validation], np.int8)
+        verdict, fit = Verdict.fit(shared_odds(critic, validation, trainer), gold, self.threshold_aim)
         sets: TestSets = {}
-        for number, subset in enumerate(data.subsets["test"], start=1):
+        for subset in data.subsets["test"]:
             examples = subset.examples()
-            index, values = module.logits.get(number, (np.zeros(0, np.int64), np.zeros((0, 3))))
-            assert len(index) == len(examples), "every test example is predicted exactly once"
-            predictions = verdict.predictions([e.id for e in examples], verdict.scores(values[:, :2]))
-            labelled_ids = {e.id for e in examples if e.label is not None}
-            sets[subset.name] = (
-                [e for e in examples if e.id in labelled_ids],
-                [p for p in predictions if p.id in labelled_ids],
-            )
-            if trainer.is_global_zero:
+            scores = verdict.scores(shared_odds(critic, examples, trainer))
+            predictions = verdict.predictions([e.id for e in examples], scores)
+            pairs = [(e, p) for e, p in zip(examples, predictions, strict=True) if e.label is not None]
+            sets[subset.name] = ([e for e, _ in pairs], [p for _, p in pairs])
+            if trainer.is_global_zero and examples:
                 write_jsonl(run.predictions / f"{subset.name}.jsonl", (p.to_dict() for p in predictions))
         if trainer.is_global_zero:
             settings = Settings(
@@ -99,13 +109,21 @@ class CriticTask:
         return sets, fit
 
 
-def load_best(module: CriticModule, run: RunFolder) -> Any:
-    """Puts the best checkpoint's weights into the module; nothing in the file is executed.
+def shared_odds(critic: Critic, examples: Sequence[Example], trainer: pl.Trainer) -> NDArray[np.float64]:
+    """Log-odds of the examples, in their order; each process scores its share."""
+    share = np.arange(len(examples))[trainer.global_rank :: trainer.world_size]
+    mine = [examples[index] for index in share]
+    odds = critic.odds([e.knowledge for e in mine], [e.response for e in mine])
+    index, odds = gather_rows([share], [odds])
+    assert len(index) == len(examples), "every example is scored once"
+    return odds
 
-    Returns:
-        The model with these weights, whole on this process even where training has sharded it.
+
+def load_best(module: CriticModule, run: RunFolder) -> Any:
+    """The model with the best checkpoint's weights; nothing in the file is executed.
+
+    It is the module's own, or, where training has sharded that one, a whole one of its own.
     """
-    from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
     from torch.distributed.tensor import DTensor
     from transformers import AutoModelForSequenceClassification
 
@@ -120,6 +138,5 @@ def load_best(module: CriticModule, run: RunFolder) -> Any:
         module.load_state_dict(state)
         return module.model
     whole = AutoModelForSequenceClassification.from_config(module.model.config)
-    whole.load_state_dict({name.removeprefix("model."): value for name, value in state.items()})
-    set_model_state_dict(module, state, options=StateDictOptions(full_state_dict=True))  # replaces what `state` holds
+    whole.load_state_dict(model_state(state))
     return whole

@@ -26,9 +26,8 @@ class Verdict:
     aim: str = "none: nothing was fitted"
 
     @classmethod
-    def fit(cls, logits: NDArray[Any], labels: NDArray[Any], aim: str) -> tuple["Verdict", dict[str, Any]]:
-        """Fits both on labelled validation logits; also gives what to report of the fit."""
-        odds = log_odds(logits)
+    def fit(cls, odds: NDArray[Any], labels: NDArray[Any], aim: str) -> tuple["Verdict", dict[str, Any]]:
+        """Fits both on the log-odds of labelled validation rows; also gives what to report of the fit."""
         temperature = fit_temperature(odds, labels)
         scores = apply_temperature(odds, temperature.value)
         threshold = choose_threshold(scores, labels, aim)
@@ -41,9 +40,9 @@ class Verdict:
         }
         return cls(temperature=temperature.value, threshold=threshold.value, aim=aim), report
 
-    def scores(self, logits: NDArray[Any]) -> NDArray[np.float64]:
-        """P(hallucinated) of each row."""
-        return apply_temperature(log_odds(logits), self.temperature)
+    def scores(self, odds: NDArray[Any]) -> NDArray[np.float64]:
+        """P(hallucinated) of each row, from its log-odds."""
+        return apply_temperature(odds, self.temperature)
 
     def label(self, score: float) -> str:
         return HALLUCINATED if score >= self.threshold else FAITHFUL

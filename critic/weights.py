@@ -1,5 +1,6 @@
 """An encoder with a classification head, from wherever its weights come."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -36,6 +37,11 @@ def load_classifier(weights: str, *, dropout: float | None = None, seed: int = 0
             )
     finally:
         logging.set_verbosity(verbosity)
+
+
+def model_state(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a checkpoint of `CriticModule` the classifier's own weights: what helped in training stays behind."""
+    return {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}
 
 
 def _check_labels(config: Any, weights: str) -> None:

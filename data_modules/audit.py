@@ -12,18 +12,19 @@ from typing import Any, ClassVar
 
 from common.errors import UserError, shorten
 from common.records import FAITHFUL, HALLUCINATED, Example, Turn
-from data_modules.begin import GENERIC, check_generic, settle_generic
+from data_modules.begin import GENERIC, check_generic, check_max_words, cut_knowledge, settle_generic
 from data_modules.rows import BadRow, ReadReport, Row
 from data_modules.source import SEEKER, File, find_files, text_group
 
 ADDRESS = "https://github.com/McGill-NLP/FaithDial, folder data-audit"
-NAMES = {
-    "gold": ("wow.csv", "cmu.csv", "topical.csv"),
-    "CTRL": ("ctrl_processed_*.csv",),
-    "DoHA": ("doha_processed_*.csv",),
-    "GPT2": ("gpt2_processed_*.csv",),
+PATTERNS = {
+    "gold": "{}.csv",
+    "CTRL": "ctrl_processed_{}.csv",
+    "DoHA": "doha_processed_{}.csv",
+    "GPT2": "gpt2_processed_{}.csv",
 }
-FOLDERS = tuple(NAMES)
+FOLDERS = tuple(PATTERNS)
+CORPORA = ("wow", "cmu", "topical")  # what the responses answer to; the files' names end with it
 LAYOUTS = {"gold": ("evidence", "history", "response", "BEGIN", "VRM")} | {
     model: ("knowledge", "history", model, "begin_label", "vrm_label") for model in ("ctrl", "doha", "gpt2")
 }
@@ -48,27 +49,41 @@ class Audit:
     Args:
         path: Folder `data-audit`, one of its folders, or one file.
         responses: Folder to read: gold, CTRL, DoHA, GPT2, or all.
+        corpora: Corpus to read: wow, cmu, topical, or all.
         generic: What becomes of generic responses: drop, hallucinated or faithful.
+        max_knowledge_words: Longer knowledge (CMU-DoG's sections) is cut to the sentences that share most with the
+            response; None leaves it whole.
     """
 
     name: ClassVar[str] = "audit"
     path: str
     responses: str = "all"
+    corpora: str = "all"
     generic: str = "drop"
+    max_knowledge_words: int | None = None
 
     def __post_init__(self) -> None:
         check_generic(self.generic)
+        check_max_words(self.max_knowledge_words)
+        if self.corpora not in ("all", *CORPORA):
+            raise UserError(f"corpora is {self.corpora!r}", mend=f"use all, {', '.join(CORPORA)}")
         if self.responses not in ("all", *FOLDERS):
             raise UserError(f"responses is {self.responses!r}", mend=f"use all, {', '.join(FOLDERS)}")
 
     def files(self) -> Mapping[str, Sequence[File]]:
         folders = FOLDERS if self.responses == "all" else (self.responses,)
-        inside = [name for folder in folders for name in NAMES[folder]]
-        above = [f"{folder}/{name}" for folder in folders for name in NAMES[folder]]
+        corpora = CORPORA if self.corpora == "all" else (self.corpora,)
+        names = [(folder, PATTERNS[folder].format(corpus)) for folder in folders for corpus in corpora]
+        above, inside = [f"{folder}/{name}" for folder, name in names], [name for _, name in names]
         return find_files(self.path, {"all": above}, {"all": inside}, address=ADDRESS)
 
     def layout(self) -> Mapping[str, Any]:
-        return {"responses": self.responses, "generic": self.generic}
+        return {
+            "responses": self.responses,
+            "corpora": self.corpora,
+            "generic": self.generic,
+            "max_knowledge_words": self.max_knowledge_words,
+        }
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         model = row.layout(LAYOUTS)
@@ -83,17 +98,18 @@ class Audit:
             return
         said = row.text("history", empty_ok=True)  # empty where the response opens the dialogue
         knowledge = row.text(knowledge_name)
+        shown, cut = cut_knowledge(knowledge, response, self.max_knowledge_words, report)
         yield Example(
             id=row.default_id,
             source=self.name,
             split=split,
             group=text_group(knowledge),
-            knowledge=knowledge,
+            knowledge=shown,
             history=(Turn(speaker=SEEKER, text=said),) if said.strip() else (),
             response=response,
             label=label,
             tags=tags,
-            meta={"model": model, "vrm": _parts(row.text(vrm_name, empty_ok=True), ",")},
+            meta={"model": model, "vrm": _parts(row.text(vrm_name, empty_ok=True), ","), **cut},
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from common.errors import UserError
 from common.records import FAITHFUL, HALLUCINATED, Example, Turn
+from data_modules.content import best_sentences
 from data_modules.rows import ReadReport, Row
 from data_modules.source import SEEKER, File, find_files, text_group
 
@@ -24,6 +25,7 @@ LAYOUTS = {
     "2022": ("model_name", "data_source", "knowledge", "message", "response", "begin_label"),
     "2021": ("evidence", "previous turn", "response", "gold label"),
 }
+WHOLE_KNOWLEDGE = "whole_knowledge"  # in `meta`: the knowledge before it was cut
 META = ("model_name", "data_source", "full label set")
 GENERIC = "generic"
 LABELS_2022 = {"fully attributable": FAITHFUL, "not fully attributable": HALLUCINATED, "generic": GENERIC}
@@ -54,6 +56,22 @@ def settle_generic(label: str, generic: str, report: ReadReport) -> str | None:
     return generic
 
 
+def check_max_words(value: int | None) -> None:
+    if value is not None and value < 1:
+        raise UserError(f"max_knowledge_words is {value}", mend="give 1 or more, or null to leave knowledge whole")
+
+
+def cut_knowledge(
+    knowledge: str, response: str, max_words: int | None, report: ReadReport
+) -> tuple[str, dict[str, str]]:
+    """Knowledge of at most about `max_words`, and for `meta` what it was before, where it was cut; counted."""
+    shown = knowledge if max_words is None else best_sentences(knowledge, response, max_words)
+    if shown == knowledge:
+        return knowledge, {}
+    report.count("cut: knowledge, to the sentences nearest to the response")
+    return shown, {WHOLE_KNOWLEDGE: knowledge}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Begin:
     """Responses of GPT-2, T5, CTRL and DoHA with the message that they answer.
@@ -63,20 +81,24 @@ class Begin:
     Args:
         path: A file, or any folder above the files.
         generic: What becomes of generic responses: drop, hallucinated or faithful.
+        max_knowledge_words: Longer knowledge is cut to the sentences that share most with the response; None leaves it
+            whole.
     """
 
     name: ClassVar[str] = "begin"
     path: str
     generic: str = "drop"
+    max_knowledge_words: int | None = None
 
     def __post_init__(self) -> None:
         check_generic(self.generic)
+        check_max_words(self.max_knowledge_words)
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, FILES_2022, FILES_2021, address=ADDRESS)
 
     def layout(self) -> Mapping[str, Any]:
-        return {"generic": self.generic}
+        return {"generic": self.generic, "max_knowledge_words": self.max_knowledge_words}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         layout = row.layout(LAYOUTS)
@@ -89,15 +111,17 @@ class Begin:
         if label is None:
             return
         said = row.text(message, empty_ok=True)  # empty where the response opens the dialogue
+        whole, response = row.text(knowledge), row.text("response")
+        shown, cut = cut_knowledge(whole, response, self.max_knowledge_words, report)
         yield Example(
             id=row.default_id,
             source=self.name,
             split=split,
-            group=text_group(row.text(knowledge)),
-            knowledge=row.text(knowledge),
+            group=text_group(whole),
+            knowledge=shown,
             history=(Turn(speaker=SEEKER, text=said),) if said.strip() else (),
-            response=row.text("response"),
+            response=response,
             label=label,
             tags=(row.text(tag),),
-            meta={name: row.values[name] for name in META if name in row.values},
+            meta={name: row.values[name] for name in META if name in row.values} | cut,
         )

@@ -278,10 +278,6 @@ class DataModule(pl.LightningDataModule):
         batches = Batches(self.subsets["validation"], self.encoder)
         return self._loader(batches, self._sampler(batches, shuffle=False))
 
-    def test_dataloader(self) -> list[DataLoader]:
-        every = [Batches([subset], self.encoder) for subset in self.subsets["test"]]
-        return [self._loader(batches, self._sampler(batches, shuffle=False)) for batches in every]
-
     def state_dict(self) -> dict[str, int]:
         """Where training stands: the batches that the model has learnt from."""
         assert self.trainer is not None

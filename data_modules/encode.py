@@ -4,6 +4,7 @@ An `Encoder` belongs to a task; the cache and the DataModule know nothing of wha
 encoder of (knowledge, response) pairs; a new task adds its own beside it.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +18,9 @@ from common.records import HALLUCINATED, LABELS, Example
 from data_modules.ragged import Ragged, constant_rows, join_rows, pad_rows
 from data_modules.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize
 
-ENCODING_VERSION = 1  # part of every cache key: raise it when the same records would encode differently
+ENCODING_VERSION = 2  # part of every cache key: raise it when the same records would encode differently
 NO_LABEL = -1
+KNOWLEDGE, RESPONSE = 1, 2  # values of `segment`; 0 is special tokens and padding
 
 Columns = dict[str, NDArray[Any] | Ragged]  # one entry a row in each; `length` orders the batches
 
@@ -60,7 +62,7 @@ class PairEncoder:
         return f"pair:{ENCODING_VERSION}:{self.max_length}:{self.order}:{fingerprint_of(self.tokenizer)}"
 
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
-        """Columns of the examples: input_ids, second_start, length, label."""
+        """Columns of the examples: input_ids, second_start, length, label, target (what training aims at)."""
         knowledge = tokenize(self.tokenizer, [example.knowledge for example in examples])
         response = tokenize(self.tokenizer, [example.response for example in examples])
         room = self.room(response.lengths)
@@ -77,6 +79,7 @@ class PairEncoder:
             "second_start": second_start.astype(np.int32),
             "length": ids.lengths.astype(np.int32),
             "label": np.array(labels, np.int8),
+            "target": np.array([target_of(example) for example in examples], np.float32),
         }
 
     def room(self, response_lengths: NDArray[np.int64]) -> "Room":
@@ -111,13 +114,31 @@ class PairEncoder:
             batch["token_type_ids"] = ((place >= second_start[:, None]) & inside).astype(np.int64)
         if "label" in columns:
             batch["label"] = np.asarray(columns["label"], np.int64)
+            batch["target"] = np.asarray(columns["target"], np.float32)
+            batch["segment"] = self._segment(place, ids.lengths[:, None], second_start[:, None])
         return batch
+
+    def _segment(self, place: NDArray[Any], length: NDArray[Any], second_start: NDArray[Any]) -> NDArray[np.int8]:
+        """Which text each place belongs to: KNOWLEDGE, RESPONSE or neither."""
+        first = (place >= len(self.template.prefix)) & (place < second_start - len(self.template.middle))
+        second = (place >= second_start) & (place < length - len(self.template.suffix))
+        knowledge, response = (first, second) if self.order == "knowledge_response" else (second, first)
+        return (knowledge * KNOWLEDGE + response * RESPONSE).astype(np.int8)
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
     knowledge: NDArray[np.int64]
     response: NDArray[np.int64]
+
+
+def target_of(example: Example) -> float:
+    """What training aims at: `meta["probability"]` of a weak label, else 0 or 1 by the label, NaN without one."""
+    probability = example.meta.get("probability")
+    if probability is None:
+        return math.nan if example.label is None else float(LABELS.index(example.label))
+    assert 0 <= probability <= 1, f"{example.id}: probability {probability}"
+    return float(probability)
 
 
 def hallucinated_index() -> int:

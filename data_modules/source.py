@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,9 +26,11 @@ class Source(Protocol):
     `path` is a file, a folder, `hub` or `embedded`. `layout()` names the settings that change the records: it is part
     of the cache's key. `examples` yields the records of one raw row and counts what it drops.
 
-    Three things are optional. `ids_repeat = True`: the corpus repeats ids of its own; the repeated ones are made unique
+    Some things are optional. `ids_repeat = True`: the corpus repeats ids of its own; the repeated ones are made unique
     by their row, and counted. `default_split`: the split to test on where it is not `test`. A method `generate(split,
-    start, stop)`: the dataset has no files, and makes its records.
+    start, stop)`: the dataset has no files, and makes its records. A method `together(split, report)`: its records come
+    of all its files at once, not row by row. `train_only = True`: weak labels, on which nothing may be validated or
+    tested. A field `excluded`: it leaves out what `data.exclude` names by itself.
     """
 
     @property
@@ -128,6 +131,13 @@ def read_examples(
             yield example
         return
     split = resolve_split(source, split)
+    if together := getattr(source, "together", None):
+        for example in islice(together(split, report), num_rows):
+            report.count("kept")
+            yield example
+        if not report.counts["kept"]:
+            raise _nothing_left(source, split, report)
+        return
     seen: dict[bytes, str] = {}
     kept = 0
     for file in source.files()[split]:

@@ -132,7 +132,7 @@ def _example(
         reference=exchange.faithful.text,
         original=exchange.hallucinated.text if suffix == "f" and exchange.edited else None,
         label=label,
-        spans=tuple(Span(start=start, end=end, label=reply.kind) for start, end in reply.marks),
+        spans=tuple(Span(start=start, end=end, label=kind) for start, end, kind in reply.marks),
         tags=reply.tags,
         negatives=(exchange.hallucinated.text,),
         target=reply.target,

@@ -21,6 +21,7 @@ from data_modules.embedded.phrasing import (
     put_together,
 )
 
+BOTH_RATE = 0.6  # of hallucinated replies with two clauses that are wrong in both
 REMARK_RATE = 0.2  # of replies with a harmless first-person remark
 
 
@@ -31,7 +32,7 @@ class Reply:
     text: str
     kind: str  # a key of hallucinate.RATES, or faithful, uncooperative, generic
     severity: str  # evident, subtle, or none
-    marks: list[tuple[int, int]]
+    marks: list[tuple[int, int, str]]  # start, end, kind
     tags: tuple[str, ...]
     vrm: list[str]
     truth: str  # what the knowledge says on the matter
@@ -39,7 +40,7 @@ class Reply:
     @property
     def target(self) -> str:
         """The judgement that this reply deserves."""
-        return h.judgement(self.kind, [self.text[start:end] for start, end in self.marks], self.truth)
+        return h.judgement(self.kind, [self.text[start:end] for start, end, _ in self.marks], self.truth)
 
 
 @dataclass(slots=True)
@@ -133,17 +134,24 @@ def _exchange(random: Random01, state: _State) -> Exchange:
     place = said.index(focal)
     wrong_clauses, severity = list(clauses), "evident"
     wrong_remark = Clause(PERSONAL[remark][1]) if remark is not None else None
+    both = random() < BOTH_RATE
     if kind == h.SUBJECTIVE:
         claim = PERSONAL[remark if remark is not None else int(random() * len(PERSONAL))][0]
-        wrong_remark = Clause(claim, 0, len(claim))
-    elif kind == h.ADDITION:
-        index = _unknown(random, domain, facts) if admits else extra
-        value = draw(random, relations[index].values, state.split)
-        added = h.say_clause(random, relations[index], value)
-        wrong_clauses[place] = Clause(added.text, 0, len(added.text))
-        severity = "subtle" if any(fact.index in domain.twins[index] for fact in facts) else "evident"
+        wrong_remark = Clause(claim, 0, len(claim), kind)
     else:
-        wrong_clauses[place], severity = _wrong_clause(random, state, said[place], facts)
+        index = _unknown(random, domain, facts) if admits else extra
+        for i, fact in enumerate(said):
+            if i != place and not both:
+                continue
+            if kind == h.ADDITION:
+                added = h.say_clause(random, relations[index], draw(random, relations[index].values, state.split))
+                wrong_clauses[i] = Clause(added.text, 0, len(added.text), kind)
+                index = _unknown(random, domain, [*facts, Fact(index, None, "")])
+            else:
+                wrong_clauses[i], one = _wrong_clause(random, state, fact, facts)
+                severity = one if i == place else severity
+        if len(said) == 2 and not both:
+            severity = "subtle"
     wrong_text, marks = put_together(plan, wrong_clauses, wrong_remark)
     partial = len(wrong_clauses) > len(marks) or kind == h.SUBJECTIVE
     if kind in (h.ADDITION, h.SUBJECTIVE):
@@ -178,7 +186,7 @@ def _know(random: Random01, state: _State, focus: int) -> list[Fact]:
     if domain.twins[focus] and random() < float(os.environ.get("E_TWIN","0.5")):
         chosen.append(pick(random, domain.twins[focus]))
     roll = random()
-    a,b,c=[float(x) for x in os.environ.get("E_WANT","0.12,0.62,0.92").split(",")]
+    a,b,c=[float(x) for x in os.environ.get("E_WANT","0.35,0.9,1.1").split(",")]
     wanted = 1 if roll < a else 2 if roll < b else 3 if roll < c else 4
     while len(chosen) < wanted:
         index = int(random() * len(domain.relations))
@@ -212,20 +220,19 @@ def _sentences(random: Random01, state: _State, clauses: list[str]) -> list[str]
     full, intro = state.full, state.domain.intro
     name = full[0].upper() + full[1:]
     roll = random()
-    if roll < 0.4 or len(clauses) == 1:
-        first, rest = f"{name} is {intro} that {clauses[0]}", clauses[1:]
-    elif roll < 0.7:
-        first, rest = f"{name}, {intro}, {clauses[0]}", clauses[1:]
+    taken = 2 if len(clauses) > 1 and random() < 0.7 else 1
+    said, rest = " and ".join(clauses[:taken]), clauses[taken:]
+    if roll < 0.2:
+        first = f"{name} is {intro} that {said}"
+    elif roll < 0.4:
+        first = f"{name}, {intro}, {said}"
     else:
-        first, rest = f"{name} {clauses[0]} and {clauses[1]}", clauses[2:]
+        first = f"{name} {said}"
     sentences = [first + "."]
     while rest:
-        if len(rest) > 1 and random() < 0.5:
-            sentences.append(f"{name} {rest[0]} and {rest[1]}.")
-            rest = rest[2:]
-        else:
-            sentences.append(f"{name} {rest[0]}.")
-            rest = rest[1:]
+        taken = 2 if len(rest) > 1 and random() < 0.5 else 1
+        sentences.append(f"{name} {' and '.join(rest[:taken])}.")
+        rest = rest[taken:]
     return sentences
 
 
@@ -252,9 +259,10 @@ def _wrong_clause(random: Random01, state: _State, fact: Fact, facts: list[Fact]
         return h.contrast(random, relation, fact.value, other, wrong=True), "subtle"
     clause = h.say_clause(random, relation, other, wrong=True)
     if not relation.say[0].before and not relation.say[0].after:
-        clause = Clause(clause.text, 0, len(clause.text))
+        clause = Clause(clause.text, 0, len(clause.text), clause.kind)
     return clause, severity
 
 
 import os
+
 _CONTRAST = float(os.environ.get('E_CONTRAST','0.06'))  # of clauses with `not`

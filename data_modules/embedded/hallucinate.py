@@ -11,6 +11,7 @@ CONTRADICTION, ADDITION, SUBJECTIVE = "contradiction", "addition", "subjective"
 ENTITY_SWAP, NUMBER_SWAP = "entity_swap", "number_swap"
 RATES = {CONTRADICTION: 0.36, ADDITION: 0.27, SUBJECTIVE: 0.13, ENTITY_SWAP: 0.14, NUMBER_SWAP: 0.10}
 import os
+
 PLAIN = float(os.environ.get('E_PLAIN','0.3'))  # how often a reply keeps the knowledge's own wording of a value
 
 
@@ -50,8 +51,8 @@ def say_clause(random: Random01, relation: Relation, value: Any, *, wrong: bool 
     """The fact as a verb phrase of a reply; a wrong one has its value marked."""
     before, after = pick(random, relation.say)
     text = say_value(random, value, PLAIN)
-    start = len(before)
-    return Clause(f"{before}{text}{after}", start if wrong else 0, start + len(text) if wrong else 0)
+    whole = f"{before}{text}{after}"
+    return Clause(whole, len(before), len(before) + len(text), category(relation)) if wrong else Clause(whole)
 
 
 def wrong_value(random: Random01, domain: Domain, fact: Fact, facts: Sequence[Fact], split: str) -> tuple[Any, str]:
@@ -77,9 +78,9 @@ def contrast(random: Random01, relation: Relation, truth: Any, other: Any, wrong
     if random() < 0.5 and before.startswith(("is ", "was ")):
         verb, _, rest = before.partition(" ")
         text = f"{verb} not {rest}{denial}"
-        return Clause(text, 0, len(text)) if wrong else Clause(text)
+        return Clause(text, 0, len(text), CONTRADICTION) if wrong else Clause(text)
     text = f"{before}{say_value(random, said, PLAIN)}, not {denial}"
-    return Clause(text, len(before), len(text)) if wrong else Clause(text)
+    return Clause(text, len(before), len(text), CONTRADICTION) if wrong else Clause(text)
 
 
 def can_contrast(relation: Relation) -> bool:

@@ -61,6 +61,7 @@ REACTIONS = (
 
 
 import os
+
 Q=float(os.environ.get('E_Q','1'))
 class Clause(NamedTuple):
     """A verb phrase of a reply; `start:end` marks what the knowledge does not support (both 0: nothing)."""
@@ -68,6 +69,7 @@ class Clause(NamedTuple):
     text: str
     start: int = 0
     end: int = 0
+    kind: str = ""  # of the hallucination that is marked
 
 
 class Plan(NamedTuple):
@@ -94,16 +96,16 @@ def draw_plan(random: Random01, noun: str, full: str, topic: str | None) -> Plan
     return Plan(opener, lead, subject, tail, random(), pick(random, JOINTS))
 
 
-def put_together(plan: Plan, clauses: Sequence[Clause], remark: Clause | None) -> tuple[str, list[tuple[int, int]]]:
+def put_together(plan: Plan, clauses: Sequence[Clause], remark: Clause | None) -> tuple[str, list[tuple[int, int, str]]]:
     """The reply and its marked stretches."""
     head = f"{plan.opener} " if plan.opener else ""
     subject = plan.subject
     head += f"{plan.lead} {subject} " if plan.lead else f"{subject[0].upper()}{subject[1:]} "
     parts, marks, length = [head], [], len(head)
     last = len(clauses) - 1
-    for i, (text, start, end) in enumerate(clauses):
+    for i, (text, start, end, kind) in enumerate(clauses):
         if end:
-            marks.append((length + start, length + end))
+            marks.append((length + start, length + end, kind))
         after = "."
         if i < last:
             after = " and " if plan.glue < 0.5 else ", and it " if plan.glue < 0.7 else f". {plan.joint} "
@@ -111,7 +113,7 @@ def put_together(plan: Plan, clauses: Sequence[Clause], remark: Clause | None) -
         length += len(text) + len(after)
     if remark:
         if remark.end:
-            marks.append((length + 1 + remark.start, length + 1 + remark.end))
+            marks.append((length + 1 + remark.start, length + 1 + remark.end, remark.kind))
         parts += (" ", remark.text)
     if plan.tail:
         parts += (" ", plan.tail)

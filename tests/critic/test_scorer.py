@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from common.errors import UserError
 from critic import Critic
 from critic.scorer import encode_windows
+from critic.verdict import log_odds
 
 TEXT = st.text(min_size=1, max_size=80).filter(lambda text: bool(text.strip()))
 KNOWLEDGE = ["the river is long", "the city is old and the king lives in it " * 3, "music", "a dog and a cat " * 8]
@@ -59,7 +60,7 @@ def test_a_response_is_as_hallucinated_as_its_best_window_leaves_it(critic: Crit
     knowledge, response = "the king lives in the city " * 40, "the king lives"
     ids, second_start, _ = encode_windows(critic.encoder, [knowledge], [response])
     batch = critic.encoder.collate({"input_ids": ids, "second_start": second_start})
-    windows = critic.verdict.scores(critic._logits(batch))
+    windows = critic.verdict.scores(log_odds(critic._logits(batch)))
     assert critic.score(knowledge, response).probability == pytest.approx(windows.min(), abs=1e-6)
 
 

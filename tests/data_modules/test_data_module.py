@@ -104,6 +104,13 @@ def test_batches_hold_the_texts_of_their_examples(snli: Path, encoder: PairEncod
             assert batch["label"][row].item() == (example.label == "hallucinated")
 
 
+def test_workers_prepare_the_same_batches(snli: Path, encoder: PairEncoder) -> None:
+    here, beside = (list(module(snli, encoder, num_workers=workers).train_dataloader()) for workers in (0, 2))
+    assert len(here) == len(beside)
+    for first, second in zip(here, beside, strict=True):
+        assert all(first[name].equal(second[name]) for name in first)
+
+
 def test_a_mix_takes_its_parts_by_weight(snli: Path, encoder: PairEncoder) -> None:
     parts = [
         {"dataset": "snli", "path": str(snli), "weight": 2},

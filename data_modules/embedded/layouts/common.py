@@ -58,7 +58,7 @@ def nli_pair(exchange: Exchange) -> tuple[str, str, str]:
     if not exchange.hallucinates:
         return premise, claim(exchange, exchange.true_clause), "entailment"
     if reply.kind == "subjective":
-        return premise, reply.text[slice(*reply.marks[0])], "neutral"
+        return premise, reply.text[slice(*reply.marks[0][:2])], "neutral"
     return premise, claim(exchange, exchange.wrong_clause), "neutral" if reply.kind == "addition" else "contradiction"
 
 

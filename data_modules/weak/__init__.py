@@ -1,0 +1,1 @@
+"""Weak labels: training pairs that nobody judged, with the probability that the response is hallucinated."""

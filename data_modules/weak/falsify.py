@@ -1,0 +1,148 @@
+"""Edits that make a supported statement unsupported. Each gives None where the statement offers it no hold."""
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from data_modules.weak.lexicon import ADDITIONS, COMMON, DISTORTIONS, ENDINGS, NUMBERS, PERSONAL, PERSONAL_OPENERS
+from data_modules.weak.wording import (
+    SUBJECT,
+    clauses,
+    extract,
+    replace_word,
+    uncapitalise,
+    without_brackets,
+    without_end,
+)
+
+_NAME = re.compile(r"(?<=[a-z,;)] )[A-Z][\w'’.-]*(?: (?:of |the |and )?[A-Z][\w'’.-]*)*")
+_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+_WORD = re.compile(r"\b[a-z]{4,}\b")
+_VERB = re.compile(r"\b(is|are|was|were|has|have|can|may|will)\b")
+_PRONOUNS = ("it", "he", "she", "they", "there", "this")
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What edits take their replacements from: everything that the documents say."""
+
+    sentences: list[str]
+    names: list[str]
+    words: dict[str, list[str]]  # by ending
+    chat: Sequence[str]
+
+    @classmethod
+    def of(cls, documents: Sequence[Sequence[str]], chat: Sequence[str]) -> "Pool":
+        """Args:
+        documents: Sentences, in lists of those that belong together.
+        chat: Things people say that no document supports.
+        """
+        sentences = [sentence for document in documents for sentence in document]
+        names = {found.group() for sentence in sentences for found in _NAME.finditer(sentence)}
+        words: dict[str, list[str]] = {}
+        for word in sorted({word for sentence in sentences for word in _WORD.findall(sentence)} - COMMON):
+            words.setdefault(_ending(word), []).append(word)
+        return cls(sentences, sorted(name for name in names if len(name) > 3), words, chat)
+
+
+def _ending(word: str) -> str:
+    return next((ending for ending in ENDINGS if word.endswith(ending)), "")
+
+
+def swap_number(text: str, pool: Pool, rng: random.Random) -> str | None:
+    """Another number, in digits or in words."""
+    found = list(_NUMBER.finditer(text))
+    words = [word for word in NUMBERS[1:] if re.search(rf"\b{word}\b", text, re.I)]
+    if words and (not found or rng.random() < 0.4):
+        word = rng.choice(words)
+        return replace_word(text, word, rng.choice([other for other in NUMBERS[1:] if other != word]))
+    if not found:
+        return None
+    chosen = rng.choice(found)
+    other = _other_number(chosen.group(), rng)
+    return text[: chosen.start()] + other + text[chosen.end() :] if other != chosen.group() else None
+
+
+def _other_number(written: str, rng: random.Random) -> str:
+    digits = written.replace(",", "")
+    if "." in digits:
+        return f"{float(digits) * rng.choice([0.5, 1.3, 2.0, 10.0]):.1f}"
+    value = int(digits)
+    if 1000 < value < 2100:  # a year
+        return str(value + rng.choice([-60, -25, -11, -7, -4, -2, -1, 1, 2, 3, 6, 10, 30]))
+    step = max(1, int(value * 0.3))
+    other = max(1, value + rng.choice([-step, step, 2 * step, 1, 2]))
+    return f"{other:,}" if "," in written else str(other)
+
+
+def swap_name(text: str, pool: Pool, rng: random.Random) -> str | None:
+    """Another name in the place of one."""
+    found = [name for name in _NAME.finditer(text) if len(name.group()) > 2]
+    if not found or not pool.names:
+        return None
+    chosen = rng.choice(found)
+    other = rng.choice(pool.names)
+    return None if other.lower() in text.lower() else text[: chosen.start()] + other + text[chosen.end() :]
+
+
+def swap_words(text: str, pool: Pool, rng: random.Random) -> str | None:
+    """One or two words give way to others of the same ending."""
+    changed = _swap_word(text, pool, rng)
+    return (_swap_word(changed, pool, rng) or changed) if changed and rng.random() < 0.5 else changed
+
+
+def _swap_word(text: str, pool: Pool, rng: random.Random) -> str | None:
+    found = [word for word in _WORD.finditer(text) if word.group() not in COMMON]
+    if not found:
+        return None
+    chosen = rng.choice(found)
+    others = pool.words.get(_ending(chosen.group()))
+    other = rng.choice(others) if others else ""
+    return None if not other or other in text else text[: chosen.start()] + other + text[chosen.end() :]
+
+
+def distort(text: str, pool: Pool, rng: random.Random) -> str | None:
+    """A negation, an exaggeration or an opposite."""
+    if rng.random() < 0.25:
+        verb = _VERB.search(text)
+        return text[: verb.end()] + " not" + text[verb.end() :] if verb else None
+    fitting = [pair for pair in DISTORTIONS if re.search(rf"(?<!\w){re.escape(pair[0])}(?!\w)", text, re.I)]
+    return replace_word(text, *rng.choice(fitting)) if fitting else None
+
+
+def swap_subject(text: str, pool: Pool, rng: random.Random) -> str | None:
+    """The same said of something else."""
+    subject = SUBJECT.match(text)
+    if not subject:
+        return None
+    for _ in range(4):
+        other = SUBJECT.match(rng.choice(pool.sentences))
+        if other and other[1].lower() not in text.lower() and other[1].lower() not in _PRONOUNS:
+            return other[1] + text[subject.end(1) :]
+    return None
+
+
+def add_claim(text: str, pool: Pool, rng: random.Random) -> str:
+    """The statement, with something unsupported before or after it."""
+    way, body = rng.random(), without_end(text)
+    if way < 0.28:
+        return body + rng.choice((". ", "! ", ", and ", ". ", " but ")) + rng.choice(PERSONAL)
+    if way < 0.40:
+        return f"{rng.choice(PERSONAL)} {text}"
+    if way < 0.60 and pool.chat:
+        said = rng.choice(pool.chat)
+        return f"{body}. {said}" if rng.random() < 0.5 else f"{said.rstrip()} {body}"
+    if way < 0.80:
+        other = clauses(without_brackets(rng.choice(pool.sentences)))
+        return body + rng.choice((", ", " and ", ". ")) + uncapitalise(rng.choice(other))
+    if way < 0.90:
+        return rng.choice(PERSONAL_OPENERS) + uncapitalise(" ".join(body.split()[: rng.randint(2, 9)]))
+    return f"{body} {rng.choice(ADDITIONS)}"
+
+
+def other_statement(knowledge: str, document: Sequence[str], pool: Pool, rng: random.Random) -> str | None:
+    """True of another sentence: of the same document mostly, which is the harder to tell."""
+    others = [other for other in document if other != knowledge] if rng.random() < 0.7 else pool.sentences
+    said = extract(rng.choice(others), rng) if others else None
+    return None if said and said.lower()[:40] in knowledge.lower() else said

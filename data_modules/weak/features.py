@@ -1,0 +1,150 @@
+"""What can be measured of a pair without any training: 25 numbers about words, 10 about a frozen encoder's vectors."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from data_modules.content import STOP_WORDS
+
+NUM_WORD_FEATURES, NUM_VECTOR_FEATURES = 25, 10
+FILLERS = frozenset(
+    "yes yeah yea well oh no not really wow actually sure ok okay right absolutely indeed know think also heard".split()
+)
+FIRST_PERSON = frozenset("i me my myself mine we our us".split())
+_TOKEN = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[!?.,]")
+_SUFFIXES = ("ing", "ed", "es", "s", "ly")
+_NEGATIONS = ("not", "never", "no")
+
+
+def word_features(knowledge: str, response: str) -> list[float]:
+    """Lengths, overlap, novel words and numbers, copied runs, and the manner of speaking."""
+    marks, asked = _tokens(response), _words(knowledge)
+    said = [token for token in marks if token[0].isalnum()]
+    content, known_content = [_stem(w) for w in said if w not in STOP_WORDS], set(_content_stems(asked))
+    known_stems, known_words = {_stem(word) for word in asked}, set(asked)
+    novel = [word for word in content if word not in known_content and word not in FILLERS]
+    numbers = [word for word in said if any(c.isdigit() for c in word)]
+    runs = copied_runs([_stem(word) for word in said], [_stem(word) for word in asked])
+    n, num_content = max(1, len(said)), max(1, len(content))
+    return [
+        len(said),
+        len(asked),
+        len(said) / max(1, len(asked)),
+        sum(word in known_content for word in content) / num_content,
+        len(novel),
+        len(novel) / num_content,
+        sum(_stem(word) in known_stems for word in said) / n,
+        sum(word in FIRST_PERSON for word in said),
+        sum(word in ("you", "your") for word in said),
+        *(marks.count(mark) for mark in "?!."),
+        len(numbers),
+        sum(number not in known_words for number in numbers),
+        sum(runs) / n,
+        sum(run * run for run in runs) / n,
+        max(runs, default=0),
+        max(runs, default=0) / n,
+        len(runs),
+        len(known_content & set(content)) / max(1, len(known_content)),
+        sum(stem not in known_content for stem in _content_stems(said[-5:])),
+        sum(stem not in known_content for stem in _content_stems(said[:5])),
+        sum(word in FILLERS for word in said),
+        _num_negations(said) - _num_negations(asked),
+        len(content),
+    ]
+
+
+def _tokens(text: str) -> list[str]:
+    """Words with their clitics, and the marks that end or part sentences."""
+    return _TOKEN.findall(text.lower().replace("’", "'").replace(" n't", "n't").replace(" '", "'"))
+
+
+def _words(text: str) -> list[str]:
+    return [token for token in _tokens(text) if token[0].isalnum()]
+
+
+def _content_stems(words: Sequence[str]) -> list[str]:
+    return [_stem(word) for word in words if word not in STOP_WORDS]
+
+
+def _stem(word: str) -> str:
+    suffix = next((s for s in _SUFFIXES if word.endswith(s) and len(word) - len(s) >= 3), "")
+    return word.removesuffix(suffix)
+
+
+def _num_negations(words: Sequence[str]) -> int:
+    return sum(word.endswith("n't") or word in _NEGATIONS for word in words)
+
+
+def copied_runs(response: Sequence[str], knowledge: Sequence[str]) -> list[int]:
+    """Lengths of the longest runs of the response that stand in the knowledge, taken greedily from the left."""
+    runs, i = [], 0
+    while i < len(response):
+        longest = 0
+        for j in range(len(knowledge)):
+            n = 0
+            while i + n < len(response) and j + n < len(knowledge) and response[i + n] == knowledge[j + n]:
+                n += 1
+            longest = max(longest, n)
+        if longest:
+            runs.append(longest)
+        i += longest or 1
+    return runs
+
+
+@dataclass(frozen=True, slots=True)
+class TextVectors:
+    """A text under the encoder: the mean of its hidden states, and its tokens with vectors of length 1."""
+
+    mean: NDArray[Any]
+    units: NDArray[Any]  # (tokens, hidden), special tokens left out
+    tokens: list[str]
+
+
+@torch.inference_mode()
+def text_vectors(
+    model: Any, tokenizer: Any, texts: Sequence[str], *, batch_size: int = 64, max_length: int = 100
+) -> dict[str, TextVectors]:
+    """The vectors of each distinct text."""
+    vectors = {}
+    ordered = sorted(set(texts), key=lambda text: (len(text), text))
+    for begin in range(0, len(ordered), batch_size):
+        part = ordered[begin : begin + batch_size]
+        inputs = tokenizer(part, padding=True, truncation=True, max_length=max_length, return_tensors="pt")
+        special = torch.tensor(tokenizer.all_special_ids)
+        hidden = model(**inputs).last_hidden_state
+        for text, ids, present, states in zip(part, inputs["input_ids"], inputs["attention_mask"], hidden, strict=True):
+            plain = present.bool() & ~torch.isin(ids, special)
+            units = torch.nn.functional.normalize(states[plain], dim=-1).numpy()
+            tokens = tokenizer.convert_ids_to_tokens(ids[plain].tolist())
+            vectors[text] = TextVectors(states[present.bool()].mean(0).numpy(), units, tokens)
+    return vectors
+
+
+def vector_features(knowledge: TextVectors, response: TextVectors) -> list[float]:
+    """How well each response token is matched by some knowledge token, and the other way round."""
+    norms = np.linalg.norm(knowledge.mean) * np.linalg.norm(response.mean)
+    whole = float(knowledge.mean @ response.mean / max(norms, 1e-9))
+    if not len(knowledge.units) or not len(response.units):  # nothing that the tokenizer knows
+        return [whole] + [0.0] * (NUM_VECTOR_FEATURES - 1)
+    similarity = response.units @ knowledge.units.T
+    best, back = similarity.max(1), similarity.max(0)
+    ordinary = STOP_WORDS | FILLERS
+    chosen = [i for i, t in enumerate(response.tokens) if t.replace("##", "").isalnum() and t not in ordinary]
+    content = np.sort(best[chosen] if chosen else best)
+    return [
+        whole,
+        float(best.mean()),
+        float(best.min()),
+        float(content.mean()),
+        float(content[0]),
+        float(content[:3].mean()),
+        float((content < 0.5).sum()),
+        float((content < 0.6).mean()),
+        float(back.mean()),
+        float(back.min()),
+    ]

@@ -1,0 +1,108 @@
+"""Rewordings that keep what a text says: parts of it, other words for it, and a speaker's manner."""
+
+import random
+import re
+
+from data_modules.weak.lexicon import NUMBERS, OPENERS, SYNONYMS, WRAPS
+
+SUBJECT = re.compile(r"^((?:[^\s,]+ ){0,5}?[^\s,]+) (is|are|was|were|has|have)\b")
+_CUT = re.compile(
+    r",\s|;\s|\s(?:and|but|which|where|while|because|when|with|in|by|for|from|as|after|since|to)\s"
+)  # where a sentence may end early
+_CLAUSE = re.compile(r"\s*[,;:–—]\s+|\s+(?=(?:and|but|which|where|while|because|when|although|who)\s)")
+_PERSON = re.compile(r"\(\s*;? ?born|\bactor|\bactress|\bsinger|\bwriter|\bplayer|\bmusician|\bauthor\b")
+_NO_SUBJECTS = frozenset("it its there he she they this these in on one".split())
+_ENDS = " .!?"
+
+
+def replace_word(text: str, old: str, new: str) -> str:
+    """The first `old` that stands as words of its own, replaced."""
+    return re.sub(r"(?<!\w)" + re.escape(old) + (r"(?!\w)" if old[-1].isalnum() else ""), new, text, count=1, flags=re.I)
+
+
+def uncapitalise(text: str) -> str:
+    """The text as the middle of a sentence; names in capitals stay."""
+    return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
+
+
+def without_brackets(text: str) -> str:
+    return re.sub(r"\s+([,.;])", r"\1", re.sub(r"\s*\([^()]*\)", "", text)).strip()
+
+
+def without_end(text: str) -> str:
+    return text.rstrip(_ENDS)
+
+
+def clauses(text: str) -> list[str]:
+    """The text cut at commas, semicolons and linking words."""
+    return [part for part in _CLAUSE.split(without_end(text)) if part.strip()]
+
+
+def extract(knowledge: str, rng: random.Random) -> str:
+    """A statement that the knowledge supports: all of it, its beginning, or all without an aside."""
+    body = without_end(without_brackets(knowledge) if rng.random() < 0.8 else knowledge)
+    way = rng.random()
+    if way < 0.30:
+        return body
+    cuts = [found.start() for found in _CUT.finditer(body)]
+    cuts = [cut for cut in cuts if cut >= 18 and len(body[:cut].split()) >= 4]
+    if way < 0.65 and cuts:
+        body = body[: rng.choice(cuts)]
+    elif way < 0.75:
+        body = _without_clause(body, rng)
+    return _with_pronoun(body, knowledge) if rng.random() < 0.55 else body
+
+
+def _without_clause(body: str, rng: random.Random) -> str:
+    parts = clauses(body)
+    if len(parts) < 3:
+        return body
+    body = body.replace(parts[rng.randrange(1, len(parts))], "", 1)
+    return re.sub(r"\s+", " ", re.sub(r"\s*,\s*(?:,\s*)+", ", ", body)).strip(" ,;")
+
+
+def _with_pronoun(body: str, knowledge: str) -> str:
+    found = SUBJECT.match(body)
+    if not found or found[1].split()[0].lower() in _NO_SUBJECTS:
+        return body
+    person = _PERSON.search(knowledge[:160]) and not found[1].lower().startswith(("the ", "a "))
+    pronoun = "they" if found[2] in ("are", "were", "have") else "he" if person else "it"
+    return pronoun + body[found.end(1) :]
+
+
+def reword(text: str, rng: random.Random) -> str:
+    """Other words for the same."""
+    for old, new in rng.sample(SYNONYMS, len(SYNONYMS)):
+        if rng.random() < 0.5:
+            text = replace_word(text, old, new)
+    if rng.random() < 0.4:
+        for number, word in enumerate(NUMBERS[1:], start=2):
+            text = re.sub(rf"(?<![\w,.]){number}(?![\w,.])", word, text, count=1)
+    return text
+
+
+def converse(text: str, rng: random.Random) -> str:
+    """As a speaker would begin it, without a claim of its own."""
+    way = rng.random()
+    if way < 0.45:
+        return text
+    if way < 0.85:
+        return rng.choice(OPENERS) + uncapitalise(text)
+    return rng.choice(WRAPS).format(uncapitalise(text))
+
+
+def scruff(text: str, rng: random.Random) -> str:
+    """Case, spacing and punctuation as corpora have them: nothing that could tell one label from the other."""
+    text = text.strip()
+    if text[-1:] not in ".!?" and rng.random() < 0.6:
+        text += rng.choice((".", ".", ".", "!"))
+    case = rng.random()
+    if case < 0.5:
+        text = text.lower()
+    elif case < 0.9:
+        text = text[:1].upper() + text[1:]
+    if rng.random() < 0.4:  # as the Penn Treebank spaces it
+        text = re.sub(r"(\w)n't\b", r"\1 n't", text)
+        text = re.sub(r"(\w)('s|'re|'ve|'m|'ll|'d)\b", r"\1 \2", text)
+        text = re.sub(r"([,.!?;)])(?=\s|$)", r" \1", text)
+    return re.sub(r"\s+", " ", text).strip()
