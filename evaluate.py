@@ -2,7 +2,7 @@
 
 python evaluate.py benchmark=begin benchmark.path=FILE checkpoint=runs/...    predict, then score
 python evaluate.py benchmark=begin benchmark.path=FILE predictions=FILE       score only: no model is loaded
-python evaluate.py benchmark=transfer                                         FaithDial's table of critics across datasets
+python evaluate.py benchmark=transfer                                         FaithDial's Table 4: critics across datasets
 """
 
 from typing import Any
@@ -14,35 +14,32 @@ GROUPS = ("benchmark", "scale")
 
 def main(cfg: Any) -> None:
     """Examples, predictions, metrics: the whole sequence."""
-    from omegaconf import OmegaConf
-
     from common.jsonl import read_predictions, write_jsonl
     from common.run_folder import environment, log_to, open_run
+    from critic.scorer import load_for_evaluation
+    from critic.transfer import run_transfer
     from data_modules.build import read_benchmark
     from evaluation.conclude import conclude
 
-    run, cfg = open_run(cfg, f"evaluate-{cfg.benchmark.name}")
+    run, config = open_run(cfg, f"evaluate-{cfg.benchmark.name}")
     log_to(run.log)
-    config = OmegaConf.to_container(cfg, resolve=True)
-    if cfg.benchmark.name == "transfer":
-        from critic.transfer import run_transfer
-
+    if config["benchmark"]["name"] == "transfer":
         run_transfer(run, config)
         return
-    predictions = read_predictions(cfg.predictions) if cfg.predictions else None
+    predictions = read_predictions(config["predictions"]) if config["predictions"] else None
     benchmark = read_benchmark(config["benchmark"])
     if predictions is None:
-        from critic.scorer import load_for_evaluation
-
-        critic = load_for_evaluation(cfg.checkpoint, precision=cfg.precision, batch_tokens=cfg.batch_tokens)
+        critic = load_for_evaluation(
+            config["checkpoint"], precision=config["precision"], batch_tokens=config["batch_tokens"]
+        )
         predictions = {prediction.id: prediction for prediction in critic.predict(benchmark.examples, progress=True)}
         write_jsonl(run.predictions / f"{benchmark.name}.jsonl", (p.to_dict() for p in predictions.values()))
     conclude(
         run,
         {benchmark.name: (benchmark.examples, list(predictions.values()))},
         meta={"config": config, "data": benchmark.summary, "environment": environment()},
-        num_resamples=cfg.num_resamples,
-        num_examples=cfg.num_examples,
+        num_resamples=config["num_resamples"],
+        num_examples=config["num_examples"],
     )
 
 

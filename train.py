@@ -16,7 +16,6 @@ GROUPS = ("model", "data", "scale", "trainer", "logger", "experiment")
 def main(cfg: Any) -> None:
     """Data, fit, test, report: the whole sequence."""
     from hydra.utils import instantiate
-    from omegaconf import OmegaConf
 
     from common.jsonl import write_jsonl
     from common.run_folder import environment, log_to, open_run
@@ -24,26 +23,25 @@ def main(cfg: Any) -> None:
     from data_modules.build import build_data
     from evaluation.conclude import conclude
 
-    run, cfg = open_run(cfg, f"{cfg.model.name}-{cfg.data.name}")
+    run, config = open_run(cfg, f"{cfg.model.name}-{cfg.data.name}")
+    model, callbacks, seed = config["model"], config["callbacks"], config["seed"]
     log_to(run.log)
-    config = OmegaConf.to_container(cfg, resolve=True)
-    model = config["model"]
     checkpoint = check_checkpoint(run)
-    settle(seed=cfg.seed, num_threads=cfg.trainer.num_threads)
+    settle(seed=seed, num_threads=config["trainer"]["num_threads"])
     task = instantiate(model["task"], _convert_="all")
-    data = build_data(config["data"], task.encoder, num_epochs=model["num_epochs"], seed=cfg.seed)
+    data = build_data(config["data"], task.encoder, num_epochs=model["num_epochs"], seed=seed)
     data.setup()
     trainer = build_trainer(
         run,
         build_loggers(config["logger"], run, config),
         hardware=config["trainer"],
-        callbacks=config["callbacks"],
+        callbacks=callbacks,
         accumulate_grad_batches=model["accumulate_grad_batches"],
         gradient_clip_val=model["gradient_clip_val"],
         validation_interval=data.validation_interval(model["validations_per_epoch"]),
     )
     num_steps = -(-data.num_batches // model["accumulate_grad_batches"])
-    module = task.module(num_steps=num_steps, dataset=cfg.data.name, seed=cfg.seed)
+    module = task.module(num_steps=num_steps, dataset=config["data"]["name"], seed=seed)
     trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     origin = {"config": config, "data": data.summary()}
     sets, calibration = task.finish(trainer, module, data, run, origin)
@@ -54,8 +52,8 @@ def main(cfg: Any) -> None:
             sets,
             meta={**origin, "calibration": calibration, "environment": environment()},
             fitted_on=[example for subset in data.subsets["validation"] for example in subset.examples()],
-            num_resamples=cfg.callbacks.num_resamples,
-            num_examples=cfg.callbacks.num_examples,
+            num_resamples=callbacks["num_resamples"],
+            num_examples=callbacks["num_examples"],
         )
 
 

@@ -21,7 +21,7 @@ def main() -> None:
     """Times the sides in turns, then compares their scores."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--checkpoint", help="a run or hf/ folder")
-    parser.add_argument("--pairs", type=int, default=640)
+    parser.add_argument("--pairs", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
 

@@ -14,7 +14,7 @@ NUM_READINGS = 10
 def main() -> None:
     """Streams each size through the DataModule and reads the memory ten times on the way."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", type=int, nargs="+", default=[200_000, 1_000_000])
+    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 500_000])
     parser.add_argument("--weights", default="minilm", help="whose tokenizer")
     options = parser.parse_args()
     rows, begin_mib = [], 0.0

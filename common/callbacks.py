@@ -31,6 +31,7 @@ class LastCheckpoint(Checkpoint):
         self.path, self.every_seconds = path, every_seconds
         self._saved_at = time.monotonic()
         self._signal: int | None = None
+        self._stop = False
         self._old: dict[int, Any] = {}
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -54,20 +55,28 @@ class LastCheckpoint(Checkpoint):
         if not wanted or self._validation_is_due(trainer):
             return  # a checkpoint before a validation would leave it out on resume: the one behind it is the right one
         self._save(trainer)
-        self._stop_if(wanted == 2)
+        self._stop = wanted == 2
+
+    def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        if self._stop:  # only now: the loggers have the last step too
+            raise Interrupted(self._how_to_go_on())
+
+    def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if self._stop:
+            raise Interrupted(self._how_to_go_on())
 
     @staticmethod
     def _validation_is_due(trainer: pl.Trainer) -> bool:
-        return trainer.fit_loop.epoch_loop._should_check_val_fx(trainer.fit_loop._data_fetcher)
+        fetcher = trainer.fit_loop._data_fetcher
+        return fetcher is not None and trainer.fit_loop.epoch_loop._should_check_val_fx(fetcher)
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if trainer.state.fn == "fit":
             self._save(trainer)
-            self._stop_if(self._agree(trainer, int(self._signal is not None)) == 1)
+            self._stop = self._agree(trainer, int(self._signal is not None)) == 1
 
-    def _stop_if(self, stop: bool) -> None:
-        if stop:
-            raise Interrupted(f"go on with resume={self.path.parent.parent}")
+    def _how_to_go_on(self) -> str:
+        return f"go on with resume={self.path.parent.parent}"
 
     @staticmethod
     def _agree(trainer: pl.Trainer, wanted: int) -> int:
@@ -87,11 +96,17 @@ class LastCheckpoint(Checkpoint):
 
 
 class FiniteLoss(pl.Callback):
-    """Stops with an explanation at a loss that is not finite, before it has ruined the best checkpoint."""
+    """Stops with an explanation at a loss that is not finite, before it has ruined the best checkpoint.
+
+    Args:
+        every_num_steps: Steps between two checks on a GPU, which would have to wait for each.
+    """
+
+    def __init__(self, every_num_steps: int):
+        self.every_num_steps = every_num_steps
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, *_: Any) -> None:
-        # Reading a number off a GPU makes it wait: there the check comes with the logging.
-        if trainer.strategy.root_device.type != "cpu" and trainer.global_step % trainer.log_every_n_steps:
+        if trainer.strategy.root_device.type != "cpu" and trainer.global_step % self.every_num_steps:
             return
         loss = outputs["loss"] if isinstance(outputs, dict) else outputs
         if loss is not None and not bool(torch.isfinite(loss)):

@@ -89,7 +89,8 @@ def explain(error: BaseException) -> str | None:
     if isinstance(error, UserError):
         return _at_most_five_lines(str(error))
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return _file_problem(f"no space left to write: {error.strerror}", error, "free some space; what is written is whole")
+        mend = "free some space; what is written already is whole"
+        return _file_problem(f"no space left to write: {error.strerror}", error, mend)
     if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EROFS):
         return _file_problem("no permission to write", error, "set run_dir (or FAITHKIT_HOME) to another folder")
     if kind == "OutOfMemoryError" or isinstance(error, MemoryError):
@@ -113,6 +114,8 @@ def _explain_override(error: BaseException) -> str:
         cause = cause.__cause__
     key = re.search(r"[Kk]ey '([\w.]+)' is not in struct", text) or re.search(r"Could not override '([\w.]+)'", text)
     mend = "see the choices with --help, and every key with --cfg job"
+    if missing := re.search(r"Missing mandatory value: ([\w.]+)", text):
+        return f"{missing[1]} is not set\n  mend: give {missing[1]}=VALUE on the command line"
     if choice := re.search(r"Could not find '(\w+)/(\w+)'", text):
         return f"{choice[1]} has no choice {choice[2]!r}\n  mend: use one of {', '.join(choices_of(choice[1]))}"
     if key:

@@ -132,7 +132,7 @@ class Prediction:
         )
 
 
-_DEFAULTS = {"history": (), "tags": (), "negatives": (), "meta": {}}
+_DEFAULTS: dict[str, Any] = {"history": (), "tags": (), "negatives": (), "meta": {}}
 
 
 def _plain(value: Any) -> Any:

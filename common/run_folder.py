@@ -56,8 +56,8 @@ class RunFolder:
         return self.path / "train.log"
 
 
-def open_run(cfg: Any, kind: str) -> tuple["RunFolder", Any]:
-    """The folder of this run, made if it is new, and the configuration to use: a resumed run's own.
+def open_run(cfg: Any, kind: str) -> tuple["RunFolder", dict[str, Any]]:
+    """The folder of this run, made if it is new, and the configuration as plain containers: a resumed run's own.
 
     Args:
         cfg: The composed configuration; `run_dir` and `resume` are read from it.
@@ -84,10 +84,13 @@ def open_run(cfg: Any, kind: str) -> tuple["RunFolder", Any]:
         if run.config.exists():
             mend = f"go on with resume={run.path}, or choose another run_dir"
             raise UserError("this folder already holds a run", place=str(run.path), mend=mend)
+        text = OmegaConf.to_yaml(cfg, resolve=True)  # a value that is not set stops the run before it has a folder
         run.checkpoints.mkdir(parents=True, exist_ok=True)
-        run.config.write_text(OmegaConf.to_yaml(cfg, resolve=True))
+        run.config.write_text(text)
     os.environ[RUN_DIR_VARIABLE] = str(run.path.resolve())
-    return run, cfg
+    config = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    assert isinstance(config, dict)
+    return run, {str(key): value for key, value in config.items()}
 
 
 def process_rank() -> int:

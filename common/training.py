@@ -80,7 +80,7 @@ def build_trainer(
 
 def _callbacks(run: RunFolder, options: Mapping[str, Any], logged: bool) -> list[pl.Callback]:
     monitor, mode = options["monitor"], options["mode"]
-    callbacks: list[pl.Callback] = [FiniteLoss()]
+    callbacks: list[pl.Callback] = [FiniteLoss(options["log_every_num_steps"])]
     if options["patience"] is not None:
         callbacks.append(EarlyStopping(monitor=monitor, mode=mode, patience=options["patience"], check_finite=False))
     if logged:
@@ -110,7 +110,7 @@ def check_checkpoint(run: RunFolder) -> Path | None:
         return None
     try:
         step = torch.load(run.last, map_location="meta", weights_only=True, mmap=True)["global_step"]
-    except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+    except (RuntimeError, EOFError, ValueError, KeyError, OSError, pickle.UnpicklingError) as error:
         problem = f"the checkpoint is cut short or damaged: {str(error).splitlines()[0][:200]}"
         mend = "delete it to start this run again from its beginning"
         raise UserError(problem, place=str(run.last), mend=mend) from error

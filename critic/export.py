@@ -17,8 +17,8 @@ from critic.weights import model_state
 
 TOLERANCE = 1e-5
 PURPOSE = (
-    "A hallucination critic: given a source text (knowledge) and a response, it gives the probability that the response "
-    "says something that the source does not support."
+    "A hallucination critic: given a source text (knowledge) and a response, it gives the probability that the "
+    "response says something that the source does not support."
 )
 USAGE = """```python
 import torch

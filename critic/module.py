@@ -137,7 +137,9 @@ class CriticModule(pl.LightningModule):
         for name, value in validation_metrics(labelled[:, :2], labelled[:, 2].astype(np.int8)).items():
             self.log(f"validation/{self.hparams['dataset']}/{name}", value, prog_bar=name == "macro_f1")
 
-    def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val: Any = None, **_: Any) -> None:
+    def configure_gradient_clipping(
+        self, optimizer: Any, gradient_clip_val: Any = None, gradient_clip_algorithm: str | None = None
+    ) -> None:
         # torch's own clipping knows sharded gradients; Lightning's refuses them.
         if gradient_clip_val:
             torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
@@ -172,7 +174,7 @@ def batch_loss(logits: Tensor, targets: Tensor, *, num_rows: int, world_size: in
 def validation_metrics(logits: NDArray, labels: NDArray) -> dict[str, float]:
     """The classification metrics at threshold 0.5, and the loss."""
     scores = Verdict().scores(log_odds(logits))
-    groups = Groups.of(range(len(labels)))
+    groups = Groups.of(map(str, range(len(labels))))
     outcomes = Outcomes(gold=labels, called=(scores >= 0.5).astype(np.int8), scores=scores, groups=groups)
     metrics = {name: float(value[0]) for name, value in statistic(outcomes)(np.ones((1, len(labels)))).items()}
     right = np.where(labels == 1, scores, 1 - scores)

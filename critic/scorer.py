@@ -26,6 +26,9 @@ from data_modules.ragged import Ragged
 from data_modules.tokens import load_tokenizer, tokenize
 
 CHUNK = 2048  # pairs tokenised and ordered at a time
+# Tokens of a batch. A CPU is fastest while a layer's activations stay in its cache, and small batches of like lengths
+# have the least padding (EXPERIMENTS.md, Speed); a GPU needs many at once.
+CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +48,16 @@ class Critic:
     """A trained critic, ready to score.
 
     Args:
-        batch_tokens: Tokens of a batch; changes the speed, not the scores.
+        batch_tokens: Tokens of a batch; changes the speed, not the scores. None takes what suits the model's device.
     """
 
-    def __init__(self, model: Any, encoder: PairEncoder, verdict: Verdict, *, batch_tokens: int = 8192):
-        self.model, self.encoder, self.verdict, self.batch_tokens = model, encoder, verdict, batch_tokens
+    def __init__(self, model: Any, encoder: PairEncoder, verdict: Verdict, *, batch_tokens: int | None = None):
+        self.model, self.encoder, self.verdict = model, encoder, verdict
+        self.batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if self._device().type == "cpu" else GPU_BATCH_TOKENS)
 
     @classmethod
     def load(
-        cls, path: str, *, device: str | None = None, precision: str = "32-true", batch_tokens: int = 8192
+        cls, path: str, *, device: str | None = None, precision: str = "32-true", batch_tokens: int | None = None
     ) -> "Critic":
         """A critic from a run, an hf/ folder or a hub name; a classifier of another's making is read by its labels.
 
@@ -82,8 +86,8 @@ class Critic:
     @overload
     def score(self, knowledge: str, response: str) -> Score: ...
     @overload
-    def score(self, knowledge: Sequence[str], response: Sequence[str]) -> list[Score]: ...
-    def score(self, knowledge: str | Sequence[str], response: str | Sequence[str]) -> Score | list[Score]:
+    def score(self, knowledge: list[str], response: list[str]) -> list[Score]: ...
+    def score(self, knowledge: str | list[str], response: str | list[str]) -> Score | list[Score]:
         """Judges one pair, or many at once.
 
         Raises:
@@ -137,11 +141,13 @@ class Critic:
 
     @torch.inference_mode()
     def _logits(self, batch: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
-        device = next(self.model.parameters()).device
-        inputs = {name: torch.from_numpy(array).to(device) for name, array in batch.items()}
+        inputs = {name: torch.from_numpy(array).to(self._device()) for name, array in batch.items()}
         if bool(inputs["attention_mask"].all()):
             del inputs["attention_mask"]  # nothing is masked: attention takes its faster way
         return self.model(**inputs).logits.float().cpu().numpy()
+
+    def _device(self) -> torch.device:
+        return next(self.model.parameters()).device
 
 
 def encode_windows(
@@ -170,7 +176,7 @@ def _check_labels(config: Any, folder: str) -> None:
         raise UserError(f"a checkpoint of another kind: its labels are {have}", place=folder, mend=mend)
 
 
-def load_for_evaluation(checkpoint: str | None, *, precision: str, batch_tokens: int) -> Critic:
+def load_for_evaluation(checkpoint: str | None, *, precision: str, batch_tokens: int | None) -> Critic:
     """The critic that a configuration names.
 
     Raises:

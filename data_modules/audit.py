@@ -72,10 +72,14 @@ class Audit:
 
     def files(self) -> Mapping[str, Sequence[File]]:
         folders = FOLDERS if self.responses == "all" else (self.responses,)
-        corpora = CORPORA if self.corpora == "all" else (self.corpora,)
-        names = [(folder, PATTERNS[folder].format(corpus)) for folder in folders for corpus in corpora]
+        names = [(folder, PATTERNS[folder].format(corpus)) for folder in folders for corpus in self._corpora(folder)]
         above, inside = [f"{folder}/{name}" for folder, name in names], [name for _, name in names]
         return find_files(self.path, {"all": above}, {"all": inside}, address=ADDRESS)
+
+    def _corpora(self, folder: str) -> Sequence[str]:
+        if self.corpora != "all":
+            return (self.corpora,)
+        return CORPORA if folder == "gold" else ("*",)
 
     def layout(self) -> Mapping[str, Any]:
         return {

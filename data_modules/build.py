@@ -1,20 +1,23 @@
 """From the `data` block of a configuration to sources and the DataModule."""
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from common.errors import UserError
 from common.home import cache_dir
-from common.records import Example
+from common.records import HALLUCINATED, Example
 from data_modules.data_module import DataModule
 from data_modules.encode import Encoder
+from data_modules.exclude import Excluded, Without
 from data_modules.rows import ReadReport
 from data_modules.source import EMBEDDED, Source, read_examples
 from data_modules.sources import SOURCES
 
 log = logging.getLogger("faithkit")
+PATH_OPTIONS = {"audit_path": "audit"}  # further paths of a dataset, and what `embedded` means there
+EMBEDDED_LAYOUTS = {"weak_wow": "wow_faithdial"}  # of datasets that are derived from another's files
 EMBEDDED_ROWS = {"train": 3000, "validation": 400, "test": 1000}  # of a dataset whose path is `embedded`
 
 
@@ -27,7 +30,10 @@ def build_source(dataset: str, path: str | None = None, **options: Any) -> Sourc
     if dataset not in SOURCES:
         raise UserError(f"unknown dataset {dataset!r}", mend=f"use one of {', '.join(sorted(SOURCES))}")
     if path == EMBEDDED and dataset != EMBEDDED:
-        path = write_embedded(dataset)
+        path = write_embedded(EMBEDDED_LAYOUTS.get(dataset, dataset))
+    for option in PATH_OPTIONS.keys() & options.keys():
+        if options[option] == EMBEDDED:
+            options[option] = write_embedded(PATH_OPTIONS[option])
     if path is not None and dataset != EMBEDDED:
         options["path"] = path
     try:
@@ -51,25 +57,59 @@ def write_embedded(dataset: str) -> str:
     return str(folder)
 
 
-def build_sources(parts: list[Mapping[str, Any]]) -> list[tuple[Source, float]]:
-    """The sources of a mix with their weights."""
+Parts = Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]  # a list, or by name: variants can change one
+
+
+def build_sources(parts: Parts, exclude: Sequence[Mapping[str, Any]] = ()) -> list[tuple[Source, float]]:
+    """The sources of a mix with their weights, less what stands in the test sets that `exclude` names."""
+    excluded = read_excluded(exclude)
     sources = []
-    for part in parts:
+    for part in parts.values() if isinstance(parts, Mapping) else parts:
         options = dict(part)
         weight = options.pop("weight", 1.0)
+        only = options.pop("only", None)
         if not isinstance(weight, int | float) or not weight > 0:
             raise UserError(f"weight {weight!r} of {options.get('dataset')!r}", mend="use a number above 0")
         if "dataset" not in options:
             raise UserError(f"a part of data.parts names no dataset: {dict(part)}", mend="{dataset: NAME, path: PATH}")
-        sources.append((build_source(**options), float(weight)))
+        source = build_source(**options)
+        sources.append((source if only == "test" else without(source, excluded), float(weight)))
     return sources
+
+
+def read_excluded(tests: Sequence[Mapping[str, Any]]) -> Excluded:
+    """The knowledge of test sets, each given as `{dataset, path, split}`; nothing else of them is used."""
+    examples: list[Example] = []
+    for test in tests:
+        options = dict(test)
+        split = options.pop("split", None)
+        source = build_source(**options)
+        # Rows that scoring would leave out stand in the test set all the same.
+        keep = {f.name: HALLUCINATED for f in fields(source) if f.name in ("generic", "neutral")}  # type: ignore[arg-type]
+        examples += read_examples(replace(source, **keep), split, ReadReport())  # type: ignore[type-var]
+    return Excluded.of(examples)
+
+
+def without(source: Source, excluded: Excluded) -> Source:
+    """The source less what is excluded."""
+    if not excluded.keys:
+        return source
+    if hasattr(source, "excluded"):
+        return replace(source, excluded=excluded)  # type: ignore[type-var]
+    if hasattr(source, "generate"):
+        raise UserError(f"data.exclude does not apply to {source.name}", mend="leave it out of data.parts")
+    return Without(source, excluded)
 
 
 def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, seed: int) -> DataModule:
     """The DataModule of a `data` block."""
+    parts = data["parts"]
+    blocks = list(parts.values()) if isinstance(parts, Mapping) else parts
     return DataModule(
-        build_sources(data["parts"]),
+        build_sources(parts, data["exclude"]),
         encoder,
+        names=list(parts) if isinstance(parts, Mapping) else None,
+        only=[block.get("only") for block in blocks],
         batch_size=data["batch_size"],
         max_tokens=data["max_tokens"],
         eval_max_tokens=data["eval_max_tokens"],

@@ -7,7 +7,6 @@ memory map) and `meta.json` (what was kept, dropped, cut and rejected). It appea
 import hashlib
 import json
 import logging
-import os
 import shutil
 import tempfile
 from collections import Counter
@@ -127,7 +126,7 @@ def _build(
         meta = {"counts": counts, "rejects": report.rejects, "fingerprint": digest.hexdigest()}
         (temporary / "meta.json").write_text(json.dumps(meta))
         try:
-            os.replace(temporary, folder)
+            temporary.replace(folder)
         except OSError:
             # Another process was faster: its folder holds the same content, because the key names the content.
             if not (folder / "meta.json").exists():

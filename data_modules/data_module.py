@@ -6,7 +6,7 @@ batched by length (`batching`). What was kept, dropped and cut is logged.
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
 from common.errors import UserError
-from common.records import Example
 from data_modules.batching import BatchSampler, Part
 from data_modules.cache import EncodedSplit, content_hash, load_encoded
+from data_modules.division import Subset, divide, keep_apart, unique_names, use_of
 from data_modules.encode import Encoder
 from data_modules.ragged import Ragged
 from data_modules.rows import ReadReport
@@ -26,25 +26,6 @@ from data_modules.source import Source
 from data_modules.streaming import Stream, divide_groups, stream_parts
 
 log = logging.getLogger("faithkit")
-
-
-@dataclass(frozen=True)
-class Subset:
-    """Rows of an encoded split."""
-
-    encoded: EncodedSplit
-    indices: NDArray[np.int64]
-    weight: float = 1.0
-
-    @property
-    def name(self) -> str:
-        return self.encoded.name
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def examples(self) -> list[Example]:
-        return list(self.encoded.examples(self.indices))
 
 
 class Batches(Dataset):
@@ -103,6 +84,8 @@ class DataModule(pl.LightningDataModule):
 
     Args:
         sources: Each with its weight in training.
+        names: Of the sources, in reports and files; None takes their own, made unique.
+        only: For each source `train` or `test`, where it is for that alone.
         batch_size: Examples of a step over all processes, so that results do not depend on how many there are.
         max_tokens: Most tokens of a step over all processes, padding counted.
         num_epochs: Training passes, one behind the other as a single sequence of steps.
@@ -118,6 +101,8 @@ class DataModule(pl.LightningDataModule):
         sources: Sequence[tuple[Source, float]],
         encoder: Encoder,
         *,
+        names: Sequence[str] | None = None,
+        only: Sequence[str | None] | None = None,
         batch_size: int | None = 32,
         max_tokens: int | None = None,
         eval_max_tokens: int = 16_384,
@@ -138,6 +123,11 @@ class DataModule(pl.LightningDataModule):
         if streaming and (len(sources) != 1 or sources[0][1] != 1):
             raise UserError("data.streaming takes one dataset, of weight 1", mend="leave one part in data.parts")
         self.sources, self.encoder = list(sources), encoder
+        self.names = list(names) if names else unique_names([source.name for source, _ in sources])
+        self.only = [use_of(s, use) for (s, _), use in zip(sources, only or [None] * len(sources), strict=True)]
+        if streaming and any(self.only):
+            problem = f"data.streaming with a part that is for {self.only[0]} only"
+            raise UserError(problem, mend="set data.streaming=false: validation needs labelled examples too")
         self.batch_size, self.max_tokens, self.eval_max_tokens = batch_size, max_tokens, eval_max_tokens
         self.num_epochs, self.num_workers, self.seed = num_epochs, num_workers, seed
         self.fractions = {"validation": validation_fraction, "test": test_fraction}
@@ -153,44 +143,43 @@ class DataModule(pl.LightningDataModule):
         if self.subsets:
             return
         self.subsets = {"train": [], "validation": [], "test": []}
-        for source, weight in self.sources:
+        for (source, weight), name, only in zip(self.sources, self.names, self.only, strict=True):
             if self.streaming:
                 self._set_up_stream(source)
                 continue
-            for split, subset in self._divide(source, weight).items():
+            divided = divide(
+                source,
+                partial(self._load, source, name),
+                name,
+                weight=weight,
+                only=only,
+                split=self.split,
+                fractions=self.fractions,
+                seed=self.seed,
+            )
+            for split, subset in divided.items():
                 self.subsets[split].append(subset)
+        self._keep_weak_apart()
         if not self._stream and not sum(len(subset) for subset in self.subsets["train"]):
             raise UserError("no training examples", mend="check data.path and data.split")
         if not sum(len(subset) for subset in self.subsets["validation"]):
             raise UserError("no validation examples", mend="raise data.validation_fraction")
 
-    def _divide(self, source: Source, weight: float) -> dict[str, Subset]:
-        if self.split is not None:
-            encoded = self._load(source, self.split)
-            rows = split_by_group(encoded, self.fractions, self.seed)
-            return {name: Subset(encoded, indices, weight) for name, indices in rows.items()}
-        official = source.files() or {"train": (), "validation": (), "test": ()}
-        loaded = {s: self._load(source, s) for s in ("train", "validation", "test") if s in official}
-        base = "train" if "train" in loaded else next((s for s in ("all", "validation", "test") if s in official), None)
-        if base is None:
-            raise UserError(
-                f"{source.name} has no split to train on", mend=f"set data.split to one of {list(official)}"
-            )
-        if base not in loaded:
-            loaded[base] = self._load(source, base)
-        missing = {s: f for s, f in self.fractions.items() if s not in loaded or s == base}
-        rows = split_by_group(loaded[base], missing, self.seed)
-        result = {s: Subset(loaded[base], indices, weight) for s, indices in rows.items()}
-        for name in ("validation", "test"):
-            if name not in result:
-                result[name] = Subset(loaded[name], np.arange(len(loaded[name])), weight)
-        return result
+    def _keep_weak_apart(self) -> None:
+        weak = {n for (s, _), n in zip(self.sources, self.names, strict=True) if getattr(s, "train_only", False)}
+        held = self.subsets["validation"] + self.subsets["test"]
+        for place, subset in enumerate(self.subsets["train"]):
+            if subset.name in weak:
+                kept = self.subsets["train"][place] = keep_apart(subset, held)
+                name = f"{subset.name}/{subset.encoded.split}"
+                self.counts[name]["dropped: knowledge stands in validation or test"] = len(subset) - len(kept)
 
     def _set_up_stream(self, source: Source) -> None:
         parts = stream_parts(source, self.split, self.fractions, self.seed)
         for name in self.fractions:
-            encoded = self._load(*parts[name])
-            self.subsets[name].append(Subset(encoded, np.arange(len(encoded))))
+            share, split = parts[name]
+            encoded = self._load(share, source.name, split)
+            self.subsets[name].append(Subset(source.name, encoded, np.arange(len(encoded))))
         assert self.batch_size is not None
         self._stream = Stream(
             *parts["train"],
@@ -203,9 +192,9 @@ class DataModule(pl.LightningDataModule):
         )
         self._note(f"{source.name}/{parts['train'][1]}, streamed", self._stream.report)
 
-    def _load(self, source: Source, split: str) -> EncodedSplit:
+    def _load(self, source: Source, name: str, split: str) -> EncodedSplit:
         encoded = load_encoded(source, split, self.encoder, on_bad_row=self.on_bad_row, num_rows=self.num_rows)
-        self._note(f"{source.name}/{split}", encoded)
+        self._note(f"{name}/{split}", encoded)
         return encoded
 
     def _note(self, name: str, read: EncodedSplit | ReadReport) -> None:
@@ -215,9 +204,9 @@ class DataModule(pl.LightningDataModule):
 
     def summary(self) -> dict[str, Any]:
         """Which data this is: sizes, a hash of the records of each source, and what reading did with the rows."""
-        every = [subset.encoded for subsets in self.subsets.values() for subset in subsets]
+        every = [subset for subsets in self.subsets.values() for subset in subsets]
         sizes = {split: {s.name: len(s) for s in subsets} for split, subsets in self.subsets.items()}
-        fingerprints = {f"{e.name}/{e.split}": e.fingerprint for e in every}
+        fingerprints = {f"{s.name}/{s.encoded.split}": s.encoded.fingerprint for s in every}
         if stream := self._stream:
             sizes["train"] = {stream.source.name: stream.num_rows}
             # Of the files, not of the records: those are never all there.
@@ -281,7 +270,7 @@ class DataModule(pl.LightningDataModule):
     def state_dict(self) -> dict[str, int]:
         """Where training stands: the batches that the model has learnt from."""
         assert self.trainer is not None
-        return {"step": self.trainer.fit_loop.epoch_loop.batch_progress.current.processed}
+        return {"step": self.trainer.fit_loop.epoch_loop.batch_progress.current.processed}  # type: ignore[attr-defined]
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         self._resume_step = state["step"]

@@ -109,7 +109,10 @@ class PairEncoder:
         assert isinstance(ids, Ragged) and not isinstance(second_start, Ragged)
         place = np.arange(int(ids.lengths.max(initial=0)))[None, :]
         inside = place < ids.lengths[:, None]
-        batch = {"input_ids": pad_rows(ids, self.tokenizer.pad_token_id), "attention_mask": inside.astype(np.int64)}
+        batch: dict[str, NDArray[Any]] = {
+            "input_ids": pad_rows(ids, self.tokenizer.pad_token_id),
+            "attention_mask": inside.astype(np.int64),
+        }
         if self.template.typed:
             batch["token_type_ids"] = ((place >= second_start[:, None]) & inside).astype(np.int64)
         if "label" in columns:

@@ -11,6 +11,7 @@ from data_modules.faithdial import FaithDial
 from data_modules.mnli import Mnli
 from data_modules.snli import Snli
 from data_modules.source import Source
+from data_modules.weak.wow import WeakWow
 from data_modules.wow import WizardOfWikipedia
 
 SOURCES: dict[str, type[Source]] = {
@@ -25,4 +26,5 @@ SOURCES: dict[str, type[Source]] = {
     "conjnli": ConjNli,
     "dnli": DialogueNli,
     "decode": Decode,
+    "weak_wow": WeakWow,
 }

@@ -18,7 +18,9 @@ def choices(group: str) -> list[str]:
 def test_every_dataset_composes_and_its_sources_are_built(data: str, tmp_path: Path) -> None:
     cfg = OmegaConf.to_container(compose("train", f"data={data}"), resolve=True)
     assert isinstance(cfg, dict)
-    sources = build_sources([{**part, "path": str(tmp_path)} for part in cfg["data"]["parts"]])
+    parts = cfg["data"]["parts"]
+    blocks = list(parts.values()) if isinstance(parts, dict) else parts
+    sources = build_sources([{**part, "path": str(tmp_path)} for part in blocks])
     assert all(weight > 0 for _, weight in sources)
 
 
@@ -32,9 +34,25 @@ def test_every_model_composes_at_every_scale_on_every_trainer(model: str, traine
 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
-def test_every_experiment_composes(experiment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_experiment_composes(experiment: str) -> None:
     cfg = compose("train", f"experiment={experiment}", "data_dir=/somewhere")
     assert OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+
+
+def test_the_zero_shot_experiment_uses_begin_to_exclude_and_to_test_alone() -> None:
+    data = compose("train", "experiment=critic_local_real", "data_dir=/somewhere").data
+    begin = {name: part for name, part in data.parts.items() if part.dataset == "begin"}
+    assert {name: part.only for name, part in begin.items()} == {"begin_dev": "test"}
+    assert [test.path for test in data.exclude] == ["/somewhere/begin/wow/begin_test_wow.tsv"]
+    assert data.parts.natural.validation_fraction == data.validation_fraction > 0
+
+
+def test_the_in_domain_experiment_differs_in_begin_alone() -> None:
+    first, second = (compose("train", f"experiment=critic_local_{name}", "data_dir=/x") for name in ("real", "begin"))
+    assert second.data.parts.begin_dev.only is None and "begin_dev_cmu" in second.data.parts
+    for cfg in (first, second):
+        cfg.data.parts = {name: part for name, part in cfg.data.parts.items() if part.dataset != "begin"}
+    assert first == second
 
 
 @pytest.mark.parametrize("benchmark", choices("benchmark"))
@@ -60,4 +78,5 @@ def test_the_command_line_wins_over_model_and_scale() -> None:
 
 def test_every_dataset_has_a_config_and_a_benchmark() -> None:
     assert set(choices("data")) == set(SOURCES) | {"mix"}
-    assert set(choices("benchmark")) == set(SOURCES) | {"transfer"}
+    tested = {name for name, source in SOURCES.items() if not getattr(source, "train_only", False)}
+    assert set(choices("benchmark")) == tested | {"transfer"}

@@ -39,7 +39,7 @@ def test_imports_run_one_way(path: Path) -> None:
 
 def test_every_module_loads_without_the_optional_packages() -> None:
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in MODULES if path.stem != "__main__"]
-    block = "\n".join(f"sys.modules[{name!r}] = None" for name in OPTIONAL)
-    code = f"import sys, importlib\n{block}\nfor name in {names!r}: importlib.import_module(name.removesuffix('.__init__'))"
+    code = "import sys, importlib\n" + "".join(f"sys.modules[{name!r}] = None\n" for name in OPTIONAL)
+    code += "".join(f"importlib.import_module({name.removesuffix('.__init__')!r})\n" for name in names)
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -103,7 +103,7 @@ def write_tokenizer(folder: Path, kind: str = "wordpiece") -> None:
             trainer = trainers.UnigramTrainer(vocab_size=300, special_tokens=special, unk_token="<unk>")
         pair = "<s> $A </s> </s> $B </s>"
         cls, sep, pad, names = "<s>", "</s>", "<pad>", ["input_ids", "attention_mask"]
-    tokenizer.train_from_iterator(corpus + ["abcdefghijklmnopqrstuvwxyz 0123456789 .,!?'"], trainer)
+    tokenizer.train_from_iterator([*corpus, "abcdefghijklmnopqrstuvwxyz 0123456789 .,!?'"], trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{cls} $A {sep}",
         pair=pair,

@@ -13,7 +13,7 @@ from data_modules.source import SPLITS
 
 GENERIC_LABELS = {"drop": None, "faithful": FAITHFUL, "hallucinated": HALLUCINATED, "unlabelled": None}
 GENERIC_EVERY = 8  # of this many turns one gives a generic reply, unless they are dropped
-VERSION = 1  # a change of the generator's output changes it
+VERSION = 2  # a change of the generator's output changes it
 
 # Dialogues come in blocks of twelve turns, so that an example's dialogue is found by division. Every turn gives two
 # examples, its faithful and its hallucinated reply: whatever they share cannot tell them apart.
@@ -31,7 +31,9 @@ def dialogue_of(position: int) -> tuple[int, int, int]:
     raise AssertionError("the lengths of a block add up to _BLOCK")
 
 
-def generate(split: str, num_examples: int, seed: int = 0, start: int = 0, *, generic: str = "drop") -> Iterator[Example]:
+def generate(
+    split: str, num_examples: int, seed: int = 0, start: int = 0, *, generic: str = "drop"
+) -> Iterator[Example]:
     """Examples `start` to `start + num_examples` of a split, in constant memory.
 
     Args:
@@ -114,6 +116,7 @@ def _example(
     exchange: Exchange, reply: Reply, split: str, seed: int, number: int, turn: int, generic: str | None
 ) -> Example:
     """One exchange with one of its replies; `generic` is the label of a reply that says nothing."""
+    label: str | None
     group = f"embedded-{seed}-{split}-{number}"
     if reply is exchange.hallucinated:
         suffix, label = "h", HALLUCINATED

@@ -1,16 +1,18 @@
-"""One invented dialogue: a seeker asks about one thing, a wizard answers from a knowledge that changes with every turn."""
+"""One invented dialogue: a seeker asks about one thing, a wizard answers from knowledge that each turn changes."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from random import Random
-from typing import Any
 
 from common.records import Turn
 from data_modules.embedded import hallucinate as h
-from data_modules.embedded.facts import Domain, Year, draw
+from data_modules.embedded.domains import DOMAINS
+from data_modules.embedded.facts import Domain, draw
 from data_modules.embedded.hallucinate import Fact
+from data_modules.embedded.knowledge import State, know, unknown
+from data_modules.embedded.knowledge import sentences as write_sentences
 from data_modules.embedded.lexicon import Random01, pick, word
-from data_modules.embedded.more_domains import DOMAINS
 from data_modules.embedded.phrasing import (
     GENERIC,
     GREETINGS,
@@ -21,8 +23,10 @@ from data_modules.embedded.phrasing import (
     put_together,
 )
 
-BOTH_RATE = 0.6  # of hallucinated replies with two clauses that are wrong in both
-REMARK_RATE = 0.2  # of replies with a harmless first-person remark
+CONTRAST_RATE = 0.02  # of clauses with `not`
+BOTH_RATE = 0.7  # of hallucinated replies with two clauses that are wrong in both
+REMARK_RATE = 0.15  # of replies with a harmless first-person remark
+SUBJECTIVE_REMARK_RATE = 0.7  # the same of faithful ones whose partner makes a subjective remark
 
 
 @dataclass(slots=True)
@@ -65,20 +69,11 @@ class Exchange:
         return Reply(self.empty, "generic", "none", [], ("Generic",), ["Acknowledgment"], "")
 
 
-@dataclass(slots=True)
-class _State:
-    domain: Domain
-    full: str
-    split: str
-    values: dict[int, Any] = field(default_factory=dict)
-    history: list[Turn] = field(default_factory=list)
-
-
 def exchanges(split: str, seed: int, number: int, num_turns: int) -> list[Exchange]:
     """The turns of dialogue `number`: the same for the same arguments, whatever was made before."""
     random = Random(f"{seed}:{split}:{number}").random
     domain = pick(random, DOMAINS)
-    state = _State(domain, domain.full.format(word(random, split)), split)
+    state = State(domain, domain.full.format(word(random, split)), split)
     return [_exchange(random, state) for _ in range(num_turns)]
 
 
@@ -93,7 +88,7 @@ def _contrastable(domain: Domain) -> tuple[bool, ...]:
     return tuple(h.can_contrast(relation) for relation in domain.relations)
 
 
-def _exchange(random: Random01, state: _State) -> Exchange:
+def _exchange(random: Random01, state: State) -> Exchange:
     domain, relations = state.domain, state.domain.relations
     # Everything but the label is drawn before the label: neither the knowledge nor the words around can hint at it.
     kind = h.draw_kind(random)
@@ -101,29 +96,27 @@ def _exchange(random: Random01, state: _State) -> Exchange:
     if kind in (h.ENTITY_SWAP, h.NUMBER_SWAP) and kind not in categories:
         kind = h.CONTRADICTION
     focus = pick(random, categories[kind]) if kind in categories else int(random() * len(relations))
-    facts = _know(random, state, focus)
-    sentences = _sentences(random, state, [fact.clause for fact in facts])
-    extra = _unknown(random, domain, facts)
+    facts = know(random, state, focus)
+    sentences = write_sentences(random, state, [fact.clause for fact in facts])
+    extra = unknown(random, domain, facts)
     asks_unknown = random() < 0.25
     admits = asks_unknown and random() < 0.6
-    focal = next(fact for fact in facts if fact.index == focus)
+    focal = next(fact for fact in facts if fact.place == focus)
     said = [focal]
     if len(facts) > 1 and random() < 0.6:
         said.insert(0 if random() < 0.5 else 1, pick(random, [fact for fact in facts if fact is not focal]))
-    if asks_unknown:
-        asked = extra
-    else:
-        asked = pick(random, said if random() < 0.85 else facts).index
+    asked = extra if asks_unknown else pick(random, said if random() < 0.85 else facts).place
     hallucinates = random() < 0.5
     seeker = _seeker(random, state, relations[asked].question)
     history = (*state.history, seeker)
     topic = relations[asked].topic if admits else None
     plan = draw_plan(random, domain.name, state.full, topic)
-    remark = int(random() * len(PERSONAL)) if random() < REMARK_RATE else None
+    remarks = SUBJECTIVE_REMARK_RATE if kind == h.SUBJECTIVE else REMARK_RATE
+    remark = int(random() * len(PERSONAL)) if random() < remarks else None
 
     clauses = [_true_clause(random, state, fact) for fact in said]
     text, _ = put_together(plan, clauses, Clause(PERSONAL[remark][1]) if remark is not None else None)
-    answered = admits or any(fact.index == asked for fact in said)
+    answered = admits or any(fact.place == asked for fact in said)
     truth = " and ".join(fact.clause for fact in said)
     vrm = [*(["Acknowledgment"] if plan.opener else []), "Edification", *(["Question"] if "?" in text else [])]
     faithful = Reply(
@@ -131,33 +124,22 @@ def _exchange(random: Random01, state: _State) -> Exchange:
         ("Entailment",) if answered else ("Entailment", "Uncooperative"), vrm, truth,
     )  # fmt: skip
 
-    place = said.index(focal)
-    wrong_clauses, severity = list(clauses), "evident"
     wrong_remark = Clause(PERSONAL[remark][1]) if remark is not None else None
-    both = random() < BOTH_RATE
+    both, place = random() < BOTH_RATE, said.index(focal)
+    wrong_clauses, severity = clauses, "evident"
     if kind == h.SUBJECTIVE:
         claim = PERSONAL[remark if remark is not None else int(random() * len(PERSONAL))][0]
         wrong_remark = Clause(claim, 0, len(claim), kind)
     else:
-        index = _unknown(random, domain, facts) if admits else extra
-        for i, fact in enumerate(said):
-            if i != place and not both:
-                continue
-            if kind == h.ADDITION:
-                added = h.say_clause(random, relations[index], draw(random, relations[index].values, state.split))
-                wrong_clauses[i] = Clause(added.text, 0, len(added.text), kind)
-                index = _unknown(random, domain, [*facts, Fact(index, None, "")])
-            else:
-                wrong_clauses[i], one = _wrong_clause(random, state, fact, facts)
-                severity = one if i == place else severity
-        if len(said) == 2 and not both:
-            severity = "subtle"
+        new = unknown(random, domain, facts) if admits else extra
+        targets = range(len(said)) if both else (place,)
+        wrong_clauses, severity = _wrong_clauses(random, state, kind, facts, said, clauses, targets, new)
     wrong_text, marks = put_together(plan, wrong_clauses, wrong_remark)
     partial = len(wrong_clauses) > len(marks) or kind == h.SUBJECTIVE
     if kind in (h.ADDITION, h.SUBJECTIVE):
         truth = " and ".join(fact.clause for fact in facts)
-    else:
-        truth = said[place].clause
+    elif not both:
+        truth = focal.clause
     hallucinated = Reply(
         wrong_text, kind, severity, marks, ("Hallucination", "Entailment") if partial else ("Hallucination",),
         ["Disclosure", *vrm] if kind == h.SUBJECTIVE else vrm,
@@ -171,72 +153,7 @@ def _exchange(random: Random01, state: _State) -> Exchange:
     )  # fmt: skip
 
 
-def _unknown(random: Random01, domain: Domain, facts: list[Fact]) -> int:
-    """A relation of which the knowledge says nothing."""
-    known = [fact.index for fact in facts]
-    while (index := int(random() * len(domain.relations))) in known:
-        pass
-    return index
-
-
-def _know(random: Random01, state: _State, focus: int) -> list[Fact]:
-    """The facts that a turn's knowledge holds: the focus, often one it can be mixed up with, and others."""
-    domain = state.domain
-    chosen = [focus]
-    if domain.twins[focus] and random() < float(os.environ.get("E_TWIN","0.5")):
-        chosen.append(pick(random, domain.twins[focus]))
-    roll = random()
-    a,b,c=[float(x) for x in os.environ.get("E_WANT","0.35,0.9,1.1").split(",")]
-    wanted = 1 if roll < a else 2 if roll < b else 3 if roll < c else 4
-    while len(chosen) < wanted:
-        index = int(random() * len(domain.relations))
-        if index not in chosen:
-            chosen.append(index)
-    for i in range(len(chosen) - 1, 0, -1):
-        j = int(random() * (i + 1))
-        chosen[i], chosen[j] = chosen[j], chosen[i]
-    return [Fact(i, (v := _value(random, state, i)), h.know_clause(random, domain.relations[i], v)) for i in chosen]
-
-
-def _value(random: Random01, state: _State, index: int) -> Any:
-    values = state.values
-    if index not in values and not state.domain.twins[index]:
-        values[index] = draw(random, state.domain.relations[index].values, state.split)
-    elif index not in values:
-        # Relations that share their values get them together, all different; years in the order of the relations.
-        drawn: list[Any] = []
-        group = sorted((index, *state.domain.twins[index]))
-        for one in group:
-            value = draw(random, state.domain.relations[one].values, state.split, unlike=drawn[0] if drawn else None)
-            drawn.append(value)
-        if isinstance(drawn[0], Year):
-            drawn.sort()
-        values.update(zip(group, drawn, strict=True))
-    return values[index]
-
-
-def _sentences(random: Random01, state: _State, clauses: list[str]) -> list[str]:
-    """The knowledge: every sentence names the thing, so that no sentence stands in two splits."""
-    full, intro = state.full, state.domain.intro
-    name = full[0].upper() + full[1:]
-    roll = random()
-    taken = 2 if len(clauses) > 1 and random() < 0.7 else 1
-    said, rest = " and ".join(clauses[:taken]), clauses[taken:]
-    if roll < 0.2:
-        first = f"{name} is {intro} that {said}"
-    elif roll < 0.4:
-        first = f"{name}, {intro}, {said}"
-    else:
-        first = f"{name} {said}"
-    sentences = [first + "."]
-    while rest:
-        taken = 2 if len(rest) > 1 and random() < 0.5 else 1
-        sentences.append(f"{name} {' and '.join(rest[:taken])}.")
-        rest = rest[taken:]
-    return sentences
-
-
-def _seeker(random: Random01, state: _State, question: str) -> Turn:
+def _seeker(random: Random01, state: State, question: str) -> Turn:
     if state.history:
         text = f"{pick(random, REACTIONS)} {question}" if random() < 0.7 else question
     else:
@@ -244,25 +161,45 @@ def _seeker(random: Random01, state: _State, question: str) -> Turn:
     return Turn(speaker="seeker", text=text)
 
 
-def _true_clause(random: Random01, state: _State, fact: Fact) -> Clause:
-    relation = state.domain.relations[fact.index]
-    if random() < _CONTRAST and _contrastable(state.domain)[fact.index]:
+def _true_clause(random: Random01, state: State, fact: Fact) -> Clause:
+    relation = state.domain.relations[fact.place]
+    if random() < CONTRAST_RATE and _contrastable(state.domain)[fact.place]:
         other = draw(random, relation.values, state.split, unlike=fact.value)
         return h.contrast(random, relation, fact.value, other, wrong=False)
     return h.say_clause(random, relation, fact.value)
 
 
-def _wrong_clause(random: Random01, state: _State, fact: Fact, facts: list[Fact]) -> tuple[Clause, str]:
-    relation = state.domain.relations[fact.index]
+def _wrong_clauses(
+    random: Random01,
+    state: State,
+    kind: str,
+    facts: list[Fact],
+    said: list[Fact],
+    clauses: list[Clause],
+    targets: Sequence[int],
+    new: int,
+) -> tuple[list[Clause], str]:
+    """The clauses with those at `targets` made wrong, and how hard that is to see; `new` is a relation not known."""
+    wrong, severities = list(clauses), set()
+    for i in targets:
+        if kind == h.ADDITION:
+            relation = state.domain.relations[new]
+            text = h.say_clause(random, relation, draw(random, relation.values, state.split)).text
+            wrong[i] = Clause(text, 0, len(text), kind)
+            new = unknown(random, state.domain, [*facts, Fact(new, None, "")])
+        else:
+            wrong[i], severity = _wrong_clause(random, state, said[i], facts)
+            severities.add(severity)
+    subtle = "subtle" in severities or len(targets) < len(said)
+    return wrong, "subtle" if subtle else "evident"
+
+
+def _wrong_clause(random: Random01, state: State, fact: Fact, facts: list[Fact]) -> tuple[Clause, str]:
+    relation = state.domain.relations[fact.place]
     other, severity = h.wrong_value(random, state.domain, fact, facts, state.split)
-    if random() < _CONTRAST and _contrastable(state.domain)[fact.index]:
+    if random() < CONTRAST_RATE and _contrastable(state.domain)[fact.place]:
         return h.contrast(random, relation, fact.value, other, wrong=True), "subtle"
     clause = h.say_clause(random, relation, other, wrong=True)
     if not relation.say[0].before and not relation.say[0].after:
         clause = Clause(clause.text, 0, len(clause.text), clause.kind)
     return clause, severity
-
-
-import os
-
-_CONTRAST = float(os.environ.get('E_CONTRAST','0.06'))  # of clauses with `not`

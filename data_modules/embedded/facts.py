@@ -1,9 +1,9 @@
 """What can be said of a thing: domains, the relations of each, and the facts drawn for one invented thing."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from data_modules.embedded import polar, values
 from data_modules.embedded.lexicon import Random01, in_words, person, pick, word
 from data_modules.embedded.values import Value
 
@@ -62,8 +62,19 @@ class Domain:
     twins: tuple[tuple[int, ...], ...]  # for each relation the others with the same values
 
     @classmethod
-    def build(cls, name: str, full: str, intro: str, relations: Sequence[Relation]) -> "Domain":
-        """The domain, with its twins found."""
+    def parse(cls, name: str, full: str, intro: str, lines: str) -> "Domain":
+        """The domain from its relations as text.
+
+        A relation is a line `name: values: question: indirect question`, where values names a set of `values`, a set
+        of `polar`, or a slot (`year`, `person`, `place`, `count LOW HIGH`). But for polar ones a second line follows,
+        `verb phrase {} | another {} > verb phrase of a reply {} | another {}`.
+        """
+        relations: list[Relation] = []
+        rows = iter(lines.strip().splitlines())
+        for row in rows:
+            label, kind, question, topic = row.split(": ")
+            know, say = ("{}", "{}") if kind.startswith("polar.") else next(rows).split(">")
+            relations.append(Relation(label, question, topic, _templates(know), _templates(say), _values(kind)))
         twins = tuple(
             tuple(j for j, other in enumerate(relations) if j != i and _alike(one.values, other.values))
             for i, one in enumerate(relations)
@@ -71,20 +82,10 @@ class Domain:
         return cls(name, full, intro, tuple(relations), twins)
 
 
-def relation(name: str, question: str, topic: str, know: str, say: str, values: tuple[Value, ...] | Slot) -> Relation:
-    """A relation from templates written `phrase {} | phrase {}`."""
-    return Relation(name, question, topic, _templates(know), _templates(say), values)
-
-
-def polar(name: str, question: str, topic: str, values: tuple[Value, ...]) -> Relation:
-    """A relation whose values are whole verb phrases."""
-    return Relation(name, question, topic, (Template("", ""),), (Template("", ""),), values)
-
-
-def draw(random: Random01, values: tuple[Value, ...] | Slot, split: str, unlike: object = None) -> object:
+def draw(random: Random01, options: tuple[Value, ...] | Slot, split: str, unlike: object = None) -> object:
     """A value of the set or slot that is clearly not `unlike`."""
     while True:
-        value = _draw(random, values, split)
+        value = _draw(random, options, split)
         if unlike is None or not _close(value, unlike):
             return value
 
@@ -118,20 +119,29 @@ def _templates(text: str) -> tuple[Template, ...]:
     return tuple(Template(before, after) for before, after in parts)
 
 
+def _values(name: str) -> "tuple[Value, ...] | Slot":
+    kind, *bounds = name.split()
+    if kind in (YEAR, COUNT, PERSON, PLACE):
+        return Slot(kind, *map(int, bounds))
+    module = polar if kind.startswith("polar.") else values
+    found: tuple[Value, ...] = getattr(module, kind.removeprefix("polar.").upper())
+    return found
+
+
 def _alike(one: object, other: object) -> bool:
     return one is other or (isinstance(one, Slot) and isinstance(other, Slot) and one.kind == other.kind)
 
 
-def _draw(random: Random01, values: tuple[Value, ...] | Slot, split: str) -> object:
-    if not isinstance(values, Slot):
-        return pick(random, values)
-    if values.kind == PERSON:
+def _draw(random: Random01, options: tuple[Value, ...] | Slot, split: str) -> object:
+    if not isinstance(options, Slot):
+        return pick(random, options)
+    if options.kind == PERSON:
         return person(random, split)
-    if values.kind == PLACE:
+    if options.kind == PLACE:
         return word(random, split)
-    if values.kind == YEAR:
+    if options.kind == YEAR:
         return Year(1780 + int(random() * 230))
-    count = values.low + int(random() * (values.high - values.low))
+    count = options.low + int(random() * (options.high - options.low))
     return count if count < 100 else count - count % (10 if count < 1000 else 50)
 
 

@@ -10,15 +10,14 @@ from data_modules.embedded.phrasing import Clause
 CONTRADICTION, ADDITION, SUBJECTIVE = "contradiction", "addition", "subjective"
 ENTITY_SWAP, NUMBER_SWAP = "entity_swap", "number_swap"
 RATES = {CONTRADICTION: 0.36, ADDITION: 0.27, SUBJECTIVE: 0.13, ENTITY_SWAP: 0.14, NUMBER_SWAP: 0.10}
-import os
-
-PLAIN = float(os.environ.get('E_PLAIN','0.3'))  # how often a reply keeps the knowledge's own wording of a value
+SWAP_RATE = 0.25  # of wrong values taken from elsewhere in the knowledge, where one fits
+PLAIN = 0.6  # how often a reply keeps the knowledge's own wording of a value
 
 
 class Fact(NamedTuple):
     """One thing that the knowledge says, with the clause that says it."""
 
-    index: int  # of the relation in its domain
+    place: int  # of the relation in its domain
     value: Any
     clause: str
 
@@ -60,11 +59,11 @@ def wrong_value(random: Random01, domain: Domain, fact: Fact, facts: Sequence[Fa
 
     Subtle: the knowledge gives this very value to another relation. Evident: it stands nowhere in the knowledge.
     """
-    twins = [f.value for f in facts if f.index in domain.twins[fact.index] and f.value != fact.value]
-    if twins and random() < float(os.environ.get('E_SWAP','0.5')):
+    twins = [f.value for f in facts if f.place in domain.twins[fact.place] and f.value != fact.value]
+    if twins and random() < SWAP_RATE:
         return pick(random, twins), "subtle"
     for _ in range(20):
-        value = draw(random, domain.relations[fact.index].values, split, unlike=fact.value)
+        value = draw(random, domain.relations[fact.place].values, split, unlike=fact.value)
         if value not in twins:
             break
     return value, "subtle" if value in twins else "evident"
@@ -104,5 +103,7 @@ def judgement(kind: str, marked: Sequence[str], truth: str) -> str:
     if kind == SUBJECTIVE:
         return f"Yes, {part} is a personal remark that the knowledge cannot support."
     if kind == ADDITION:
-        return f"Yes, {part} is not in the knowledge, which only says that it {truth}."
-    return f"Yes, {part} contradicts the knowledge, which says that it {truth}."
+        verb = "is" if len(marked) == 1 else "are"
+        return f"Yes, {part} {verb} not in the knowledge, which only says that it {truth}."
+    verb = "contradicts" if len(marked) == 1 else "contradict"
+    return f"Yes, {part} {verb} the knowledge, which says that it {truth}."

@@ -10,183 +10,31 @@ from typing import TypeVar
 T = TypeVar("T")
 Random01 = Callable[[], float]  # draws from [0, 1)
 
-_ONSETS = [
-    "Bel",
-    "Cor",
-    "Dar",
-    "El",
-    "Fen",
-    "Gal",
-    "Har",
-    "Il",
-    "Jor",
-    "Kel",
-    "Lor",
-    "Mar",
-    "Nor",
-    "Or",
-    "Pel",
-    "Quin",
-    "Ros",
-    "Sel",
-    "Tor",
-    "Ul",
-    "Var",
-    "Wen",
-    "Yar",
-    "Zel",
-    "Bran",
-    "Cal",
-    "Dun",
-    "Est",
-    "Fal",
-    "Gren",
-    "Hol",
-    "Ing",
-    "Kar",
-    "Lin",
-    "Mor",
-    "Nal",
-    "Os",
-    "Pran",
-    "Rav",
-    "Sten",
-    "Tal",
-    "Ves",
-    "Wil",
-    "Ash",
-    "Bor",
-    "Cas",
-    "Del",
-    "Em",
-]
-_VOWELS = ["a", "e", "i", "o", "u", "ia", "io", "ea"]
-_CONSONANTS = [
-    "b",
-    "d",
-    "g",
-    "k",
-    "l",
-    "m",
-    "n",
-    "r",
-    "s",
-    "t",
-    "v",
-    "z",
-    "nd",
-    "lt",
-    "rn",
-    "sk",
-    "lm",
-    "rt",
-    "st",
-    "ng",
-]
-_ENDS = [
-    "a",
-    "o",
-    "e",
-    "i",
-    "an",
-    "en",
-    "in",
-    "on",
-    "ar",
-    "er",
-    "or",
-    "al",
-    "el",
-    "is",
-    "os",
-    "us",
-    "ina",
-    "ora",
-    "eta",
-    "ilo",
-    "ade",
-    "une",
-    "age",
-    "ent",
-    "ima",
-    "ena",
-    "osa",
-    "ula",
-    "ane",
-    "ire",
-]
-_FIRST = [
-    "Ada",
-    "Anton",
-    "Bela",
-    "Bruno",
-    "Clara",
-    "Carl",
-    "Dora",
-    "David",
-    "Elsa",
-    "Emil",
-    "Flora",
-    "Felix",
-    "Greta",
-    "Gustav",
-    "Hanna",
-    "Hugo",
-    "Ida",
-    "Ivan",
-    "Julia",
-    "Jonas",
-    "Karin",
-    "Klaus",
-    "Lena",
-    "Leo",
-    "Marta",
-    "Max",
-    "Nina",
-    "Noel",
-    "Olga",
-    "Oscar",
-    "Paula",
-    "Peter",
-    "Rosa",
-    "Ralph",
-    "Sonja",
-    "Simon",
-    "Tessa",
-    "Theo",
-    "Vera",
-    "Victor",
-    "Wanda",
-    "Walter",
-]
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_ONSETS = _words("""
+    Bel Cor Dar El Fen Gal Har Il Jor Kel Lor Mar Nor Or Pel Quin Ros Sel Tor Ul Var Wen Yar Zel Bran Cal Dun Est Fal
+    Gren Hol Ing Kar Lin Mor Nal Os Pran Rav Sten Tal Ves Wil Ash Bor Cas Del Em
+""")
+_VOWELS = _words("a e i o u ia io ea")
+_CONSONANTS = _words("b d g k l m n r s t v z nd lt rn sk lm rt st ng")
+_ENDS = _words("a o e i an en in on ar er or al el is os us ina ora eta ilo ade une age ent ima ena osa ula ane ire")
+_FIRST = _words("""
+    Ada Anton Bela Bruno Clara Carl Dora David Elsa Emil Flora Felix Greta Gustav Hanna Hugo Ida Ivan Julia Jonas Karin
+    Klaus Lena Leo Marta Max Nina Noel Olga Oscar Paula Peter Rosa Ralph Sonja Simon Tessa Theo Vera Victor Wanda Walter
+""")
+_SMALL = _words("""
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
+    eighteen nineteen
+""")
+_TENS = _words("twenty thirty forty fifty sixty seventy eighty ninety")
 NUM_NAMES = len(_ONSETS) * len(_VOWELS) * len(_CONSONANTS) * len(_ENDS)
 _STRIDE = 7919  # prime to NUM_NAMES: neighbours in number are strangers in spelling
 _CYCLE = 20
 _RESIDUES = {"train": range(16), "validation": range(16, 18), "test": range(18, 20)}
-
-_SMALL = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 
 
 def pick(random: Random01, options: Sequence[T]) -> T:

@@ -1,7 +1,7 @@
 """How speakers put things: openers, closings, first-person remarks, and the putting together of a reply.
 
-Nothing here may tell a faithful reply from another. First-person remarks come in pairs that share their words: one claims
-an experience or an opinion, its partner asks for the seeker's or declines to have one.
+Nothing here may tell a faithful reply from another. First-person remarks come in pairs that share their words: one
+claims an experience or an opinion, its partner asks for the seeker's or declines to have one.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ GENERIC = (
 )  # fmt: skip
 PERSONAL = (
     ("My sister has one, and she adores it.", "Does your sister have one, and does she adore it?"),
-    ("I think it is the best of its kind.", "I can't say if it is the best of its kind."),
+    ("I would say it is the best of its kind.", "I can't say if it is the best of its kind."),
     ("I saw it last summer and was amazed.", "Is it true that you saw it last summer and were amazed?"),
     ("I find it rather dull, to be honest.", "Do you find it rather dull, to be honest?"),
     ("I grew up with it, so it means a lot to me.", "It seems to mean a lot to you, as if you grew up with it."),
@@ -42,8 +42,8 @@ PERSONAL = (
     ("For my taste, there is far too much talk of it.", "Is there far too much talk of it for your taste?"),
     ("I went to see it with my friends.", "Did you go to see it with your friends?"),
     ("It always makes me happy.", "Does it always make you happy?"),
-    ("I have loved it since I was a child.", "I was never a child, but you may have loved it since you were one."),
-    ("My favourite thing is the story behind it.", "I know no more of the story behind it, my favourite source is short."),
+    ("I have loved it since I was a child.", "Have you loved it since you were a child? I never was one."),
+    ("My favourite thing is the story behind it.", "I know no more of the story behind it, my favourite thing."),
     ("I never cared for it much.", "I can't tell how much you or I should care for it."),
     ("I once spent a whole week on it.", "I could not spend a whole week on it, could you?"),
     ("It reminds me of my grandmother.", "Does it remind you of your grandmother?"),
@@ -51,7 +51,8 @@ PERSONAL = (
 )  # fmt: skip
 GREETINGS = (
     "Hi! I would like to talk about {}.", "Hello, have you heard of {}?", "My sister told me about {}.",
-    "I saw {} last summer and loved it.", "Today I want to learn about {}.", "I have been fond of {} since I was a child.",
+    "I saw {} last summer and loved it.", "Today I want to learn about {}.",
+    "I have been fond of {} since I was a child.",
     "Can you tell me about {}?", "I am curious about {}.",
 )  # fmt: skip
 REACTIONS = (
@@ -60,9 +61,9 @@ REACTIONS = (
 )  # fmt: skip
 
 
-import os
+Mark = tuple[int, int, str]  # start, end, kind of hallucination
 
-Q=float(os.environ.get('E_Q','1'))
+
 class Clause(NamedTuple):
     """A verb phrase of a reply; `start:end` marks what the knowledge does not support (both 0: nothing)."""
 
@@ -85,18 +86,17 @@ class Plan(NamedTuple):
 
 def draw_plan(random: Random01, noun: str, full: str, topic: str | None) -> Plan:
     """A plan; `topic` is what the speaker admits not to know."""
-    opener = pick(random, OPENERS) if random() < 0.25*Q else ""
+    opener = pick(random, OPENERS) if random() < 0.1 else ""
+    lead = pick(random, LEADS) if random() < 0.14 else ""
     if topic:
         lead = pick(random, IGNORANCE).format(topic)
-    else:
-        lead = pick(random, LEADS) if random() < 0.4*Q else ""
     roll = random()
     subject = "it" if roll < 0.5 else f"the {noun}" if roll < 0.75 else full
-    tail = pick(random, TAILS) if random() < 0.3*Q else ""
+    tail = pick(random, TAILS) if random() < 0.1 else ""
     return Plan(opener, lead, subject, tail, random(), pick(random, JOINTS))
 
 
-def put_together(plan: Plan, clauses: Sequence[Clause], remark: Clause | None) -> tuple[str, list[tuple[int, int, str]]]:
+def put_together(plan: Plan, clauses: Sequence[Clause], remark: Clause | None) -> tuple[str, list[Mark]]:
     """The reply and its marked stretches."""
     head = f"{plan.opener} " if plan.opener else ""
     subject = plan.subject

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from scipy.sparse import csr_matrix, hstack
@@ -35,11 +36,11 @@ def shortcut_baseline(train: Sequence[Example], test: Sequence[Example], *, over
 
 
 def overlap_features(knowledge: str, response: str) -> list[float]:
-    """What counting common words can say: shares of the response's words, numbers, names and word pairs in the knowledge."""
+    """What counting can say: shares of the response's words, numbers, names and word pairs in the knowledge."""
     known, said = _WORD.findall(knowledge.lower()), _WORD.findall(response.lower())
     known_set, said_set = set(known), set(said)
-    pairs = set(zip(said, said[1:], strict=False))
-    common_pairs = pairs & set(zip(known, known[1:], strict=False))
+    pairs = set(pairwise(said))
+    common_pairs = pairs & set(pairwise(known))
     numbers = {w for w in said_set if any(c.isdigit() for c in w)}
     names = {w.lower() for w in _WORD.findall(response)[1:] if w[0].isupper() and len(w) > 1}
     return [

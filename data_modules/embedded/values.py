@@ -1,4 +1,4 @@
-"""What an attribute may be: closed sets whose members exclude each other, each with words for knowledge and for replies.
+"""What an attribute may be: closed sets whose members exclude each other, worded for knowledge and for replies.
 
 One line is one value: wordings of the knowledge, `>`, wordings of a reply. The two sides share few words on purpose: a
 reply that holds to its knowledge must not be told apart from one that does not by counting common words.

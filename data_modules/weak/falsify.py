@@ -39,7 +39,7 @@ class Pool:
         chat: Things people say that no document supports.
         """
         sentences = [sentence for document in documents for sentence in document]
-        names = {found.group() for sentence in sentences for found in _NAME.finditer(sentence)}
+        names = {found.group().rstrip(".'’-") for sentence in sentences for found in _NAME.finditer(sentence)}
         words: dict[str, list[str]] = {}
         for word in sorted({word for sentence in sentences for word in _WORD.findall(sentence)} - COMMON):
             words.setdefault(_ending(word), []).append(word)
@@ -144,5 +144,6 @@ def add_claim(text: str, pool: Pool, rng: random.Random) -> str:
 def other_statement(knowledge: str, document: Sequence[str], pool: Pool, rng: random.Random) -> str | None:
     """True of another sentence: of the same document mostly, which is the harder to tell."""
     others = [other for other in document if other != knowledge] if rng.random() < 0.7 else pool.sentences
-    said = extract(rng.choice(others), rng) if others else None
-    return None if said and said.lower()[:40] in knowledge.lower() else said
+    other = rng.choice(others) if others else knowledge
+    said = extract(other, rng) if other != knowledge else ""
+    return said if said and said.lower()[:40] not in knowledge.lower() else None

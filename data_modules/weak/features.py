@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from data_modules.content import STOP_WORDS
+from data_modules.content import STOP_WORDS, word_set
 
 NUM_WORD_FEATURES, NUM_VECTOR_FEATURES = 25, 10
-FILLERS = frozenset(
-    "yes yeah yea well oh no not really wow actually sure ok okay right absolutely indeed know think also heard".split()
+FILLERS = word_set(
+    "yes yeah yea well oh no not really wow actually sure ok okay right absolutely indeed know think also heard"
 )
-FIRST_PERSON = frozenset("i me my myself mine we our us".split())
+FIRST_PERSON = word_set("i me my myself mine we our us")
 _TOKEN = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[!?.,]")
 _SUFFIXES = ("ing", "ed", "es", "s", "ly")
 _NEGATIONS = ("not", "never", "no")

@@ -1,5 +1,7 @@
 """The phrases and word tables that the synthetic pairs are made with."""
 
+from data_modules.content import word_set
+
 # Put before a response, or around it, without claiming anything.
 OPENERS = (
     "yes, ", "yeah, ", "yes! ", "yea ", "well, ", "oh, ", "no, ", "right, ", "sure! ", "actually, ", "indeed, ",
@@ -58,8 +60,8 @@ DISTORTIONS = (
 NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 ENDINGS = ("ing", "ed", "ly", "tion", "ous", "ist", "er", "ies", "s")  # words of one ending may take each other's place
 # Words that are never swapped: another in their place would often say the same.
-COMMON = frozenset(
-    "that this with from have been were which their they more most also into than then when where while about some such "
-    "other only many over after before between during known called used made often there these those being would "
-    "could".split()
+COMMON = word_set(
+    "that this with from have been were which their they more most also into than then when where while about some "
+    "such other only many over after before between during known called used made often there these those being would "
+    "could"
 )

@@ -3,6 +3,7 @@
 import random
 import re
 
+from data_modules.content import word_set
 from data_modules.weak.lexicon import NUMBERS, OPENERS, SYNONYMS, WRAPS
 
 SUBJECT = re.compile(r"^((?:[^\s,]+ ){0,5}?[^\s,]+) (is|are|was|were|has|have)\b")
@@ -11,13 +12,15 @@ _CUT = re.compile(
 )  # where a sentence may end early
 _CLAUSE = re.compile(r"\s*[,;:–—]\s+|\s+(?=(?:and|but|which|where|while|because|when|although|who)\s)")
 _PERSON = re.compile(r"\(\s*;? ?born|\bactor|\bactress|\bsinger|\bwriter|\bplayer|\bmusician|\bauthor\b")
-_NO_SUBJECTS = frozenset("it its there he she they this these in on one".split())
+_NO_SUBJECTS = word_set("it its there he she they this these in on one")
 _ENDS = " .!?"
 
 
 def replace_word(text: str, old: str, new: str) -> str:
     """The first `old` that stands as words of its own, replaced."""
-    return re.sub(r"(?<!\w)" + re.escape(old) + (r"(?!\w)" if old[-1].isalnum() else ""), new, text, count=1, flags=re.I)
+    return re.sub(
+        r"(?<!\w)" + re.escape(old) + (r"(?!\w)" if old[-1].isalnum() else ""), new, text, count=1, flags=re.I
+    )
 
 
 def uncapitalise(text: str) -> str:

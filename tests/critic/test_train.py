@@ -7,6 +7,7 @@ import re
 import resource
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -78,25 +79,29 @@ def whole(options: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def start(folder: Path, options: list[str], slow_steps: bool = True) -> subprocess.Popen[str]:
+SLOW_STEPS = """
+import runpy, sys, time
+from critic.module import CriticModule
+step = CriticModule.training_step
+def slow(self, batch, batch_idx):
+    time.sleep(0.25)
+    return step(self, batch, batch_idx)
+CriticModule.training_step = slow
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def start(folder: Path, options: list[str]) -> subprocess.Popen[str]:
     """A training whose steps take long enough to be interrupted between them."""
-    code = (
-        "import runpy, sys, time\nsys.argv = sys.argv[1:]\nfrom critic.module import CriticModule as M\nstep = M.training_step\n"
-        "def slow(self, batch, batch_idx):\n    time.sleep(0.25)\n    return step(self, batch, batch_idx)\n"
-        "M.training_step = slow\nrunpy.run_path(sys.argv[0], run_name='__main__')"
-    )
-    arguments = [
-        command("train.py")[0],
-        "-W",
-        "ignore",
-        "-c",
-        code,
-        str(ROOT / "train.py"),
-        f"run_dir={folder}",
-        *options,
-    ]
+    script = [sys.executable, "-W", "ignore", "-c", SLOW_STEPS, str(ROOT / "train.py")]
     return subprocess.Popen(
-        arguments, cwd=ROOT, env=dict(os.environ), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [*script, f"run_dir={folder}", *options],
+        cwd=ROOT,
+        env=dict(os.environ),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -181,9 +186,8 @@ def test_two_processes_take_the_steps_of_one(
 
 def test_a_sweep_makes_a_folder_a_run(options: list[str], tmp_path: Path) -> None:
     arguments = [option for option in options if "num_epochs" not in option]
-    script = str(ROOT / "train.py")
     done = subprocess.run(
-        [*command("train.py")[:-1], script, "-m", "model=critic", "seed=1,2", "model.num_epochs=1", *arguments],
+        [*command("train.py"), "-m", "model=critic", "seed=1,2", "model.num_epochs=1", *arguments],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Writers of the embedded corpus in the official layout of every dataset, so that each loader is exercised end to end."""
+"""Writers of the embedded corpus in the official layout of every dataset: each loader is exercised end to end."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -13,7 +13,7 @@ GENERIC_EVERY = 15  # of this many turns one was generic before it was edited
 
 
 def write_faithdial(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """FaithDial: the response is faithful; where it was edited, the tags and `original_response` are the first one's."""
+    """FaithDial: the response is faithful; where it was edited, tags and `original_response` are the first one's."""
     for split, size in sizes(num_rows).items():
         write_json(folder / FILES[split], _dialogues(split, size, seed, _edited))
     return folder

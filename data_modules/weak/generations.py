@@ -1,0 +1,55 @@
+"""Replies that models gave to Wizard of Wikipedia's test turns: `generations/*.json` beside the dialogues.
+
+Layout: {"generation": [{"dialogue": [[reply, ...], ...]}, ...]}, one entry for every `dialog_idx`, one list for every
+wizard turn. A file is one model's.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.errors import UserError
+from common.records import Example
+from data_modules.rows import ReadReport
+
+MAX_WORDS = 60  # a model that rambles on has lost the thread: its replies would teach length
+
+
+def generation_files(folder: Path) -> list[Path]:
+    """The files beside the dialogues, if there are any."""
+    return sorted((folder / "generations").glob("*.json"))
+
+
+def read_generations(folder: Path, turns: Sequence[Example], report: ReadReport) -> Iterator[tuple[str, Example, str]]:
+    """(model, turn, reply) of every reply to one of the turns.
+
+    Dialogues are matched by their number, and taken only where both sides have as many turns.
+    """
+    dialogues: dict[str, list[Example]] = {}
+    for turn in turns:
+        dialogues.setdefault(turn.group, []).append(turn)
+    for file in generation_files(folder):
+        replies = _replies(file)
+        for number, answered in dialogues.items():
+            given = replies.get(number)
+            if given is None or len(given) != len(answered):
+                report.count("generations: dialogues that do not match")
+                continue
+            for turn, reply in zip(answered, given, strict=True):
+                if not reply.strip():
+                    report.count("generations: empty")
+                elif len(reply.split()) >= MAX_WORDS:
+                    report.count("generations: too long")
+                else:
+                    yield file.stem, turn, reply.strip()
+
+
+def _replies(file: Path) -> dict[str, list[str]]:
+    """The first reply of each turn, by the dialogue's number."""
+    try:
+        content: Any = json.loads(file.read_text(encoding="utf-8"))["generation"]
+        return {str(number): [turn[0] for turn in dialogue["dialogue"]] for number, dialogue in enumerate(content)}
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        mend = 'give {"generation": [{"dialogue": [[reply, ...], ...]}]}, or move the file away'
+        raise UserError(f"not a file of generations: {error!r}", place=str(file), mend=mend) from error

@@ -1,0 +1,227 @@
+"""Weakly labelled pairs from Wizard of Wikipedia: its turns as they are, and responses made from its knowledge.
+
+`natural`: what people and models said to a knowledge sentence, labelled by a teacher that learnt from the data audit.
+`synthetic`: responses made from the sentences themselves (`pairs`), labelled by how they were made. Every record has
+its P(hallucinated) in `meta["probability"]` and no label, so nothing is ever scored on it.
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from common.errors import UserError
+from common.records import Example
+from common.weights import resolve
+from data_modules.audit import Audit
+from data_modules.cache import group_hash
+from data_modules.content import content_words, sentences
+from data_modules.exclude import DROPPED, Excluded, text_key
+from data_modules.rows import ReadReport, Row
+from data_modules.source import File, Source, read_examples, text_group
+from data_modules.streaming import divide_groups
+from data_modules.weak.generations import generation_files, read_generations
+from data_modules.weak.pairs import PROBABILITY, make_pairs
+from data_modules.wow import WizardOfWikipedia
+
+VERSION = 1  # a change of what is made from the same files changes it
+NATURAL, SYNTHETIC = "natural", "synthetic"
+KINDS = (NATURAL, SYNTHETIC)
+SURE = 0.9  # a teacher's probability from which a pair is easy: of these only a share is kept
+
+
+class Said(NamedTuple):
+    """One response to a knowledge sentence, by a person or a model."""
+
+    id: str
+    knowledge: str
+    response: str
+    kind: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeakWow:
+    """Pairs for training alone. The group is the knowledge, as in the data audit and in BEGIN.
+
+    Args:
+        path: Wizard of Wikipedia's folder; FaithDial's layout may have model replies in `generations/` beside it.
+        audit_path: The data audit, from which the teacher learns; needed for natural pairs.
+        kinds: natural, synthetic, or both.
+        splits: Of Wizard of Wikipedia; None reads all that are there.
+        max_words: Pairs of more words, knowledge and response together, are left out.
+        easy_share: Of natural pairs that are hallucinated beyond doubt, the share that is kept.
+        validation_fraction: Share of the audit's groups that validation takes under this seed: the teacher must not see
+            them. Likewise `test_fraction`.
+        teacher: Weights of the teacher's encoder.
+        excluded: Knowledge that nothing is made from.
+    """
+
+    name: ClassVar[str] = "weak_wow"
+    train_only: ClassVar[bool] = True
+    path: str
+    audit_path: str | None = None
+    kinds: Sequence[str] = (SYNTHETIC,)
+    splits: Sequence[str] | None = None
+    max_words: int = 70
+    easy_share: float = 0.45
+    validation_fraction: float = 0.2
+    test_fraction: float = 0.0
+    teacher: str = "minilm"
+    seed: int = 0
+    excluded: Excluded = field(default_factory=Excluded)
+
+    def __post_init__(self) -> None:
+        if not self.kinds or set(self.kinds) - set(KINDS):
+            raise UserError(f"kinds is {list(self.kinds)}", mend=f"use {', '.join(KINDS)}, or both")
+        if NATURAL in self.kinds and self.audit_path is None:
+            raise UserError("natural pairs need labels to learn from", mend="set audit_path to the data audit's folder")
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        """All files that the records depend on."""
+        files: list[File] = [
+            file for split in self._splits() for file in WizardOfWikipedia(path=self.path).files()[split]
+        ]
+        if NATURAL in self.kinds:
+            files += [*generation_files(self._wow_folder()), *self._audit().files()["all"]]
+            files += sorted(Path(resolve(self.teacher)).glob("*.safetensors"))
+        return {"train": files}
+
+    def layout(self) -> Mapping[str, Any]:
+        names = ("kinds", "splits", "max_words", "easy_share", "teacher", "seed")
+        settings: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return {
+            **settings,
+            "fractions": [self.validation_fraction, self.test_fraction],
+            "excluded": self.excluded.digest,
+            "version": VERSION,
+        }
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        """Never called: a record depends on all files."""
+        raise AssertionError("weak pairs are made together")
+
+    def together(self, split: str, report: ReadReport) -> Iterator[Example]:
+        """All pairs of the kinds that are wanted."""
+        turns = {name: self._turns(name, report) for name in self._splits()}
+        if NATURAL in self.kinds:
+            yield from self._natural(turns, report)
+        if SYNTHETIC in self.kinds:
+            yield from self._synthetic(turns, report)
+
+    def _splits(self) -> Sequence[str]:
+        have = WizardOfWikipedia(path=self.path).files()
+        if missing := set(self.splits or ()) - set(have):
+            raise UserError(f"no split {sorted(missing)[0]!r} here", place=self.path, mend=f"choose from {list(have)}")
+        return list(self.splits or have)
+
+    def _wow_folder(self) -> Path:
+        first = next(iter(WizardOfWikipedia(path=self.path).files().values()))[0]
+        assert isinstance(first, Path)
+        return first.parent
+
+    def _audit(self) -> Audit:
+        assert self.audit_path is not None
+        return Audit(path=self.audit_path, max_knowledge_words=self.max_words)
+
+    def _turns(self, split: str, report: ReadReport) -> list[Example]:
+        turns = _read(WizardOfWikipedia(path=self.path), split, report)
+        return [replace(t, knowledge=t.knowledge.strip(), response=t.response.strip()) for t in turns]
+
+    def _allowed(self, examples: Sequence[Example], report: ReadReport) -> list[Example]:
+        allowed = [example for example in examples if not self.excluded.covers(example)]
+        if len(allowed) < len(examples):
+            report.count(DROPPED, len(examples) - len(allowed))
+        return allowed
+
+    def _natural(self, turns: Mapping[str, list[Example]], report: ReadReport) -> Iterator[Example]:
+        from data_modules.weak.teacher import Teacher
+
+        said: dict[tuple[str, str], Said] = {}
+        for one in self._said(turns, report):
+            if _num_words(one.knowledge, one.response) > self.max_words:
+                report.count("dropped: too long")
+            elif said.setdefault((text_key(one.knowledge), text_key(one.response)), one) is not one:
+                report.count("dropped: repeated")
+        teacher = Teacher(self.teacher, seed=self.seed).fit(self._labelled(report))
+        pairs = list(said.values())
+        for one, value in zip(pairs, teacher.probabilities([(p.knowledge, p.response) for p in pairs]), strict=True):
+            if value > SURE and random.Random(f"{self.seed}|{one.id}").random() >= self.easy_share:
+                report.count("dropped: easy")
+            else:
+                report.count(f"natural: {one.kind}")
+                yield self._example(one, float(value))
+
+    def _said(self, turns: Mapping[str, list[Example]], report: ReadReport) -> Iterator[Said]:
+        for split, examples in turns.items():
+            for turn in self._allowed(examples, report):
+                yield Said(f"{split}/{turn.id}", turn.knowledge, turn.response, "gold")
+        answered = turns.get("test", ())  # the generations answer the test dialogues
+        allowed = {turn.id for turn in answered if not self.excluded.covers(turn)}
+        for model, turn, response in read_generations(self._wow_folder(), answered, report):
+            if turn.id in allowed:
+                yield Said(f"test/{turn.id}/{model}", turn.knowledge, response, model)
+
+    def _labelled(self, report: ReadReport) -> list[Example]:
+        """The audit's examples that the teacher may see."""
+        examples = self._allowed(_read(self._audit(), "all", report), report)
+        groups = np.array([group_hash(example.group) for example in examples], np.uint64)
+        held_out = {"validation": self.validation_fraction, "test": self.test_fraction}
+        seen = divide_groups(groups, held_out, self.seed)["train"]
+        return [examples[i] for i in seen]
+
+    def _synthetic(self, turns: Mapping[str, list[Example]], report: ReadReport) -> Iterator[Example]:
+        documents: dict[str, list[tuple[str, str]]] = {}
+        chat: list[str] = []
+        seen: set[str] = set()
+        for split, examples in turns.items():
+            for turn in self._allowed(examples, report):
+                chat += _small_talk(turn)
+                if text_key(turn.knowledge) not in seen:
+                    seen.add(text_key(turn.knowledge))
+                    documents.setdefault(f"{split}/{turn.group}", []).append((f"{split}/{turn.id}", turn.knowledge))
+        dialogues = list(documents.values())
+        for pair in make_pairs([[knowledge for _, knowledge in d] for d in dialogues], chat, self.seed):
+            if _num_words(pair.knowledge, pair.response) > self.max_words:
+                report.count("dropped: too long")
+                continue
+            report.count(f"synthetic: {pair.kind}")
+            turn_id = dialogues[pair.document][pair.sentence][0]
+            one = Said(f"{turn_id}/{pair.kind}", pair.knowledge, pair.response, pair.kind)
+            yield self._example(one, PROBABILITY[pair.kind])
+
+    def _example(self, one: Said, probability: float) -> Example:
+        return Example(
+            id=one.id,
+            source=self.name,
+            split="train",
+            group=text_group(one.knowledge),
+            knowledge=one.knowledge,
+            response=one.response,
+            meta={"probability": round(probability, 4), "kind": one.kind},
+        )
+
+
+def _read(source: Source, split: str, report: ReadReport) -> list[Example]:
+    """The records of another source; its bad rows are told, its counts stand under its name."""
+    inner = ReadReport(report.on_bad_row)
+    examples = list(read_examples(source, split, inner))
+    report.rejects += inner.rejects
+    for outcome, count in inner.counts.items():
+        report.count(f"{source.name}: {outcome}", count)
+    return examples
+
+
+def _num_words(*texts: str) -> int:
+    return sum(len(text.split()) for text in texts)
+
+
+def _small_talk(turn: Example) -> Iterator[str]:
+    """Sentences of a response that have little to do with its knowledge."""
+    known = set(content_words(turn.knowledge))
+    for sentence in sentences(turn.response):
+        words = content_words(sentence)
+        if 3 <= _num_words(sentence) <= 22 and words and sum(w in known for w in words) < 0.25 * len(words):
+            yield sentence

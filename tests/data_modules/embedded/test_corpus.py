@@ -1,0 +1,128 @@
+"""The embedded corpus: the same for everyone, reachable anywhere, with exact spans and splits that share nothing."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections import Counter
+from itertools import islice
+
+import pytest
+
+from common.errors import UserError
+from common.records import FAITHFUL, HALLUCINATED, Example
+from data_modules.embedded import Embedded, generate
+from data_modules.embedded.hallucinate import RATES
+
+DIGEST = """
+import hashlib, json, sys
+from data_modules.embedded import generate
+text = "".join(json.dumps(e.to_dict()) for e in generate("validation", 60, seed=7))
+print(hashlib.sha256(text.encode()).hexdigest())
+"""
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[Example]:
+    return list(generate("train", 6000))
+
+
+def test_other_processes_make_the_same() -> None:
+    text = "".join(json.dumps(e.to_dict()) for e in generate("validation", 60, seed=7))
+    mine = hashlib.sha256(text.encode()).hexdigest()
+    for hash_seed in ("1", "2"):
+        command = [sys.executable, "-c", DIGEST]
+        env = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": "."}
+        other = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        assert other.stdout.strip() == mine
+
+
+@pytest.mark.parametrize("start", [0, 1, 5, 23, 24, 25, 2_000_001])
+def test_any_start_gives_what_a_walk_gives(start: int) -> None:
+    begin = max(0, start - 30)
+    walked = list(islice(generate("test", 100, start=begin), start - begin, start - begin + 9))
+    assert list(generate("test", 9, start=start)) == walked
+    assert [next(generate("test", 1, start=start + i)) for i in range(9)] == walked
+
+
+def test_seeds_differ_and_ids_do_not_repeat(examples: list[Example]) -> None:
+    assert len({e.id for e in examples}) == len(examples)
+    other = list(generate("train", 100, seed=1))
+    assert not {e.id for e in other} & {e.id for e in examples}
+    assert not {e.knowledge for e in other} & {e.knowledge for e in examples}
+
+
+def test_spans_are_the_unsupported_text(examples: list[Example]) -> None:
+    for e in examples:
+        assert e.reference is not None and e.spans is not None
+        if e.label == FAITHFUL:
+            assert e.spans == () and e.response == e.reference
+            continue
+        assert e.spans and e.response != e.reference
+        for span in e.spans:
+            text = e.response[span.start : span.end]
+            assert text and text == text.strip() and span.label in RATES
+            assert f'"{text}"' in (e.target or "")
+        # What lies outside the spans also stands in the faithful reply, which is made of the same parts.
+        outside, end = [], 0
+        for span in e.spans:
+            outside.append(e.response[end : span.start])
+            end = span.end
+        if e.meta["kind"] in ("entity_swap", "number_swap") and e.meta["severity"] == "evident":
+            assert any(part.strip() for part in outside)
+
+
+def test_every_kind_comes_at_its_rate(examples: list[Example]) -> None:
+    kinds = Counter(e.meta["kind"] for e in examples if e.label == HALLUCINATED)
+    total = sum(kinds.values())
+    for kind, rate in RATES.items():
+        # Domains without numbers or names turn those kinds into contradictions.
+        low, high = (rate - 0.05, rate + 0.09) if kind == "contradiction" else (rate - 0.05, rate + 0.03)
+        assert low < kinds[kind] / total < high, kind
+    severities = Counter(e.meta["severity"] for e in examples if e.label == HALLUCINATED)
+    assert 0.15 < severities["subtle"] / total < 0.5
+    uncooperative = sum("Uncooperative" in e.tags for e in examples) / len(examples)
+    assert 0.03 < uncooperative < 0.12
+    assert len({e.meta["domain"] for e in examples}) == 16
+
+
+def test_what_an_example_holds(examples: list[Example]) -> None:
+    for e in examples[:500]:
+        assert e.history[-1].speaker == "seeker" and {t.speaker for t in e.history} <= {"seeker", "wizard"}
+        assert (e.target or "").startswith("Yes, " if e.label == HALLUCINATED else "No, ")
+        assert ("Hallucination" in e.tags) == (e.label == HALLUCINATED)
+        assert e.negatives and e.reference not in e.negatives
+        assert e.original is None or (e.label == FAITHFUL and e.original != e.response)
+        assert "  " not in e.response and "{" not in e.response + e.knowledge
+        assert Example.from_dict(json.loads(json.dumps(e.to_dict()))) == e
+    assert sum(e.original is not None for e in examples) > 1000
+
+
+def test_splits_share_nothing(examples: list[Example]) -> None:
+    def sentences(split: list[Example]) -> set[str]:
+        return {sentence for e in split for sentence in e.knowledge.split(". ")}
+
+    train = sentences(examples)
+    for split in ("validation", "test"):
+        other = list(generate(split, 3000))
+        assert not sentences(other) & train
+        assert not {e.group for e in other} & {e.group for e in examples}
+
+
+def test_generic_is_dropped_unless_asked_for() -> None:
+    assert all(e.meta["kind"] != "generic" for e in generate("train", 500))
+    for generic, label in (("unlabelled", None), ("faithful", FAITHFUL), ("hallucinated", HALLUCINATED)):
+        some = [e for e in generate("train", 500, generic=generic) if e.meta["kind"] == "generic"]
+        assert len(some) > 10 and all(e.label == label and e.tags == ("Generic",) and e.spans == () for e in some)
+
+
+def test_the_source() -> None:
+    source = Embedded(num_train=30, num_validation=10, num_test=20, seed=3)
+    assert source.files() == {} and source.name == source.path == "embedded"
+    assert len(list(source.generate("train"))) == 30
+    assert list(source.generate("test", 5, 9)) == list(source.generate("test"))[5:9]
+    assert len(list(source.generate("validation", 5, 100))) == 5
+    with pytest.raises(UserError, match="no split"):
+        list(source.generate("dev"))
+    with pytest.raises(UserError, match="generic"):
+        Embedded(generic="keep")

@@ -1,0 +1,81 @@
+"""The writers: official file names and fields, each read by the dataset's own loader."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from common.records import FAITHFUL, HALLUCINATED
+from data_modules.embedded.layouts import WRITERS
+from data_modules.rows import ReadReport
+from data_modules.source import read_examples
+from data_modules.sources import SOURCES
+
+ROWS = {"train": 48, "validation": 24, "test": 36}
+SPLITS = ("random", "topic")
+CORPORA = (("cmu-dog", "cmu"), ("topicalchat", "tc"), ("wow", "wow"))
+FILES = {
+    "faithdial": ["test.json", "train.json", "valid.json"],
+    "wow": [*(f"test_{s}_split.json" for s in SPLITS), "train.json", *(f"valid_{s}_split.json" for s in SPLITS)],
+    "begin": [f"{folder}/begin_{s}_{name}.tsv" for folder, name in CORPORA for s in ("dev", "test")],
+    "begin_2021": ["dev_05_24_21.tsv", "test_05_24_21.tsv"],
+    "mnli": ["multinli_1.0_dev_matched.jsonl", "multinli_1.0_dev_mismatched.jsonl", "multinli_1.0_train.jsonl"],
+    "snli": ["snli_1.0_dev.jsonl", "snli_1.0_test.jsonl", "snli_1.0_train.jsonl"],
+    "dnli": ["dialogue_nli_dev.jsonl", "dialogue_nli_test.jsonl", "dialogue_nli_train.jsonl"],
+    "decode": ["dev.jsonl", "test.jsonl", "train.jsonl"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_loaders_read_what_writers_write(name: str, tmp_path: Path) -> None:
+    assert WRITERS[name](tmp_path, ROWS, seed=0) == tmp_path
+    files = sorted(str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file())
+    assert files == FILES.get(name, files)
+    source = SOURCES[name.split("_")[0]](path=str(tmp_path))
+    labels = set()
+    for split in source.files():
+        report = ReadReport()
+        examples = list(read_examples(source, split, report))
+        assert len(examples) >= 20 and not report.rejects
+        labels |= {e.label for e in examples}
+    judged = name in ("faithdial", "wow", "wow_faithdial")
+    assert labels == ({FAITHFUL} if name == "faithdial" else {None} if judged else {FAITHFUL, HALLUCINATED})
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_writing_again_gives_the_same(name: str, tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        WRITERS[name](tmp_path / folder, 24, seed=5)
+    for file in (tmp_path / "one").rglob("*.*"):
+        assert file.read_bytes() == (tmp_path / "two" / file.relative_to(tmp_path / "one")).read_bytes()
+
+
+def test_faithdial_has_its_cases(tmp_path: Path) -> None:
+    WRITERS["faithdial"](tmp_path, {"train": 240}, seed=0)
+    dialogues = json.loads((tmp_path / "train.json").read_text())
+    turns = [turn for dialogue in dialogues for turn in dialogue["utterances"]]
+    assert len(turns) == 240 and not (tmp_path / "test.json").exists()
+    assert list(turns[0]) == ["history", "knowledge", "response", "original_response", "BEGIN", "VRM"]
+    tags = {tuple(turn["BEGIN"]) for turn in turns}
+    assert tags == {
+        ("Entailment",),
+        ("Entailment", "Uncooperative"),
+        ("Generic",),
+        ("Hallucination",),
+        ("Hallucination", "Entailment"),
+    }
+    assert all((turn["original_response"] is None) == (turn["BEGIN"][0] == "Entailment") for turn in turns)
+
+
+def test_parlai_turns_say_whether_a_passage_was_used(tmp_path: Path) -> None:
+    WRITERS["wow"](tmp_path, {"test": 240}, seed=0)
+    dialogues = json.loads((tmp_path / "test_random_split.json").read_text())
+    seen = set()
+    for dialogue in dialogues:
+        for turn in dialogue["dialog"]:
+            if "Wizard" in turn["speaker"]:
+                sentence = turn["checked_sentence"]
+                seen.add("empty" if not sentence else "none" if "no_passages_used" in sentence else "used")
+                if sentence and "no_passages_used" not in sentence:
+                    assert next(iter(sentence.values())) in dialogue["chosen_topic_passage"]
+    assert seen == {"empty", "none", "used"}

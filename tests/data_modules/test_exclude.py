@@ -1,0 +1,76 @@
+"""Knowledge of a test set never trains: however it is tokenised, and through every way that leads into training."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.errors import UserError
+from data_modules.build import build_source, build_sources, read_excluded
+from data_modules.exclude import DROPPED, Excluded, text_key
+from data_modules.rows import ReadReport
+from data_modules.source import read_examples
+from tests.data_modules.examples import example
+
+HEADER = ["model_name", "data_source", "knowledge", "message", "response", "begin_label"]
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Path:
+    rows = [
+        ["t5", "wow", "The river is long .", "Hi", "It is long.", "Fully attributable"],
+        ["t5", "wow", "The café's old.", "Hi", "Nice!", "Generic"],
+    ]
+    file = tmp_path / "begin_test_wow.tsv"
+    file.write_text("\n".join("\t".join(row) for row in [HEADER, *rows]))
+    return file
+
+
+@pytest.fixture
+def snli(tmp_path: Path) -> Path:
+    premises = ["the river is LONG", "The cafe's old!", "A hill is high."]
+    rows = [
+        {"gold_label": "entailment", "sentence1": premise, "sentence2": "yes", "pairID": f"p{i}"}
+        for i, premise in enumerate(premises)
+    ]
+    file = tmp_path / "snli_1.0_train.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    return file
+
+
+def test_a_key_is_letters_and_digits_alone() -> None:
+    assert text_key("The Café 's 2nd .") == "thecafes2nd" and text_key("日本 語!") == "日本語"
+
+
+def test_what_was_cut_is_known_by_its_whole(begin: Path) -> None:
+    excluded = Excluded.of([example(knowledge="One. Two.")])
+    assert excluded.covers(example(knowledge="Two.", meta={"whole_knowledge": "One . Two ."}))
+    assert not excluded.covers(example(knowledge="Two."))
+
+
+def test_rows_that_are_not_scored_are_excluded_too(begin: Path) -> None:
+    keys = read_excluded([{"dataset": "begin", "path": str(begin), "split": "test"}]).keys
+    assert keys == {"theriverislong", "thecafesold"}
+
+
+def test_training_records_are_dropped_and_counted(begin: Path, snli: Path) -> None:
+    parts: list[dict[str, Any]] = [{"dataset": "snli", "path": str(snli)}]
+    ((source, _),) = build_sources(parts, [{"dataset": "begin", "path": str(begin), "split": "test"}])
+    report = ReadReport()
+    assert [e.knowledge for e in read_examples(source, "train", report)] == ["A hill is high."]
+    assert report.counts[DROPPED] == 2
+    ((untouched, _),) = build_sources(parts)
+    assert source.layout() != untouched.layout(), "the cache must tell them apart"
+
+
+def test_a_part_that_only_tests_keeps_its_rows(begin: Path) -> None:
+    parts = [{"dataset": "begin", "path": str(begin), "only": "test"}]
+    ((source, _),) = build_sources(parts, [{"dataset": "begin", "path": str(begin), "split": "test"}])
+    assert len(list(read_examples(source, "test", ReadReport()))) == 1
+
+
+def test_a_generated_corpus_cannot_be_excluded_from(begin: Path) -> None:
+    with pytest.raises(UserError, match="does not apply to embedded"):
+        build_sources([{"dataset": "embedded"}], [{"dataset": "begin", "path": str(begin), "split": "test"}])
+    assert build_source("embedded").name == "embedded"

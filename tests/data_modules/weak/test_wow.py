@@ -1,0 +1,197 @@
+"""Weak pairs from Wizard of Wikipedia: what becomes a record, what is dropped, and that nothing is scored on them."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.errors import UserError
+from data_modules.build import build_source, build_sources
+from data_modules.cache import content_hash
+from data_modules.data_module import DataModule
+from data_modules.encode import PairEncoder
+from data_modules.exclude import DROPPED, Excluded, text_key
+from data_modules.rows import ReadReport
+from data_modules.source import Source, read_examples
+from data_modules.tokens import load_tokenizer
+from data_modules.weak.wow import WeakWow
+from tests.data_modules.official_rows import utterance, write
+from tests.running import train_here
+
+SAID = ["Tell me more."]
+TOPICS = ["lake", "ferry", "baker", "bridge", "castle", "market", "garden", "tower"]
+
+
+def knowledge(number: int, split: str) -> str:
+    return f"The {TOPICS[number % 8]} of {split.title()} {number} was built in {1800 + number} by a famous old king."
+
+
+def dialogues(split: str, first: int = 0) -> list[dict[str, Any]]:
+    return [
+        {
+            "dialog_idx": first + d,
+            "utterances": [
+                utterance(SAID, f"It was built in {1800 + d}.", None, None, knowledge(2 * d, split)),
+                utterance(SAID, "I love my dog more than that!", None, None, knowledge(2 * d + 1, split)),
+            ],
+        }
+        for d in range(6)
+    ]
+
+
+@pytest.fixture
+def wow(tmp_path: Path) -> Path:
+    folder = tmp_path / "wow"
+    write(folder / "wow_valid.json", dialogues("valid"))
+    write(folder / "wow_test.json", dialogues("test"))
+    replies: list[Any] = [{"dialogue": [["It is a model's reply."], [""]]} for _ in range(6)]
+    replies[1] = {"dialogue": [["one turn only"]]}
+    replies[2] = {"dialogue": [["word " * 60], ["A short one."]]}
+    (folder / "generations").mkdir()
+    (folder / "generations" / "gpt.json").write_text(json.dumps({"generation": replies, "score": None}))
+    return folder
+
+
+@pytest.fixture
+def audit(tmp_path: Path) -> Path:
+    rows = [
+        {
+            "evidence": f"The {TOPICS[i % 8]} of Nolle {i} is old.",
+            "history": "",
+            "response": f"The {TOPICS[i % 8]} is old." if i % 2 else "I was there with my dog once!",
+            "BEGIN": "Entailment" if i % 2 else "Hallucination",
+            "VRM": "Edification",
+        }
+        for i in range(40)
+    ]
+    write(tmp_path / "audit" / "gold" / "wow.csv", rows)
+    return tmp_path / "audit"
+
+
+def weak(wow: Path, audit: Path | None, tiny_bert: Path, **options: Any) -> WeakWow:
+    values = {"audit_path": audit and str(audit), "teacher": str(tiny_bert), "easy_share": 1.0, **options}
+    source = build_source("weak_wow", str(wow), **values)
+    assert isinstance(source, WeakWow)
+    return source
+
+
+def read(source: Source) -> tuple[list[Any], Counter[str]]:
+    report = ReadReport()
+    return list(read_examples(source, "train", report)), report.counts
+
+
+def test_natural_pairs_are_turns_and_replies_with_the_teachers_word(wow: Path, audit: Path, tiny_bert: Path) -> None:
+    examples, counts = read(weak(wow, audit, tiny_bert, kinds=["natural"]))
+    assert all(e.label is None and 0 < e.meta["probability"] < 1 for e in examples)
+    assert Counter(e.meta["kind"] for e in examples) == {"gold": 24, "gpt": 5}
+    by_id = {e.id: e for e in examples}
+    assert (
+        by_id["test/0:0/gpt"].response == "It is a model's reply." and by_id["test/2:1/gpt"].response == "A short one."
+    )
+    assert counts["generations: dialogues that do not match"] == 1 and counts["generations: too long"] == 1
+    assert counts["generations: empty"] == 4 and counts["audit: kept"] == 40 and counts["kept"] == 29
+    assert by_id["test/0:0"].meta["probability"] < by_id["test/0:1"].meta["probability"], "a fact against a remark"
+
+
+def test_synthetic_pairs_need_no_labels(wow: Path, tiny_bert: Path) -> None:
+    source = weak(wow, None, tiny_bert, kinds=["synthetic"], splits=["validation"])
+    examples, counts = read(source)
+    assert counts["synthetic: faithful"] == 12 and len(examples) == counts["kept"] == 24
+    assert all(e.knowledge in {knowledge(i, "valid") for i in range(12)} and e.label is None for e in examples)
+    assert [e.to_dict() for e in read(source)[0]] == [e.to_dict() for e in examples]
+    short, _ = read(weak(wow, None, tiny_bert, kinds=["synthetic"], max_words=26))
+    assert all(len(e.knowledge.split()) + len(e.response.split()) <= 26 for e in short)
+
+
+def test_easy_pairs_are_thinned_out_the_same_way_each_time(
+    wow: Path, audit: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("data_modules.weak.wow.SURE", 0.0)  # all of them are easy
+    first, counts = read(weak(wow, audit, tiny_bert, kinds=["natural"], easy_share=0.5))
+    again, _ = read(weak(wow, audit, tiny_bert, kinds=["natural"], easy_share=0.5))
+    assert [e.id for e in first] == [e.id for e in again] and len(first) + counts["dropped: easy"] == 29
+    assert 5 < len(first) < 24
+
+
+def test_nothing_is_made_from_excluded_knowledge(wow: Path, audit: Path, tiny_bert: Path) -> None:
+    banned = knowledge(0, "test")
+    source = weak(wow, audit, tiny_bert, kinds=["natural", "synthetic"])
+    examples, counts = read(replace(source, excluded=Excluded(frozenset({text_key(banned)}))))
+    assert counts[DROPPED] == 2, "once for each kind"
+    assert not any("Test 0" in e.knowledge or "Test 0" in e.response for e in examples)
+    assert any("Test 0" in e.knowledge for e in read(source)[0])
+
+
+def test_the_cache_key_covers_every_file_and_setting(wow: Path, audit: Path, tiny_bert: Path) -> None:
+    keys = {content_hash(weak(wow, audit, tiny_bert, kinds=["natural"], seed=seed), "train") for seed in (0, 1)}
+    keys.add(content_hash(weak(wow, audit, tiny_bert, kinds=["natural"], validation_fraction=0.3), "train"))
+    files = [wow / "wow_valid.json", wow / "generations" / "gpt.json", audit / "gold" / "wow.csv"]
+    for number, file in enumerate(files, start=4):
+        file.write_text(file.read_text() + "\n")
+        keys.add(content_hash(weak(wow, audit, tiny_bert, kinds=["natural"]), "train"))
+        assert len(keys) == number
+
+
+def test_weak_pairs_train_alone_and_apart_from_what_is_held_out(wow: Path, audit: Path, tiny_bert: Path) -> None:
+    # The audit judges four of the texts that weak pairs are made from: where it validates, these must not train.
+    rows = [
+        {"evidence": knowledge(i % 4, "valid"), "history": "", "response": "Yes.", "BEGIN": label, "VRM": ""}
+        for i, label in enumerate(["Entailment", "Hallucination"] * 10)
+    ]
+    write(audit / "gold" / "wow.csv", rows)
+    parts = [
+        {"dataset": "weak_wow", "path": str(wow), "kinds": ["synthetic"]},
+        {"dataset": "audit", "path": str(audit)},
+    ]
+    encoder = PairEncoder(tokenizer=load_tokenizer(str(tiny_bert)), max_length=64)
+    data = DataModule(build_sources(parts), encoder, validation_fraction=0.5, test_fraction=0.0)
+    data.setup()
+    assert [subset.name for subset in data.subsets["validation"]] == ["audit"]
+    held = {e.knowledge for e in data.subsets["validation"][0].examples()}
+    trained = {e.knowledge for e in data.subsets["train"][0].examples()}
+    assert held and not held & trained and trained
+    assert data.counts["weak_wow/train"]["dropped: knowledge stands in validation or test"] == 2 * len(held)
+    with pytest.raises(UserError, match="weak labels"):
+        DataModule(build_sources(parts[:1]), encoder, only=["test"])
+    with pytest.raises(UserError, match="streaming"):
+        DataModule(build_sources(parts[:1]), encoder, streaming=True)
+
+
+def test_targets_are_the_probabilities(wow: Path, tiny_bert: Path) -> None:
+    examples, _ = read(weak(wow, None, tiny_bert, kinds=["synthetic"]))
+    encoder = PairEncoder(tokenizer=load_tokenizer(str(tiny_bert)), max_length=64)
+    columns = encoder.encode(examples[:4], Counter())
+    assert columns["target"].tolist() == pytest.approx([e.meta["probability"] for e in examples[:4]])  # type: ignore[union-attr]
+    assert columns["label"].tolist() == [-1] * 4  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("options", [{"kinds": ["neutral"]}, {"kinds": []}, {"kinds": ["natural"], "audit_path": None}])
+def test_wrong_options_are_explained(wow: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(UserError):
+        build_source("weak_wow", str(wow), **options)
+
+
+def test_a_missing_split_or_a_strange_file_is_explained(wow: Path, audit: Path, tiny_bert: Path) -> None:
+    with pytest.raises(UserError, match="no split 'train'"):
+        read(weak(wow, audit, tiny_bert, splits=["train"]))
+    (wow / "generations" / "gpt.json").write_text("[]")
+    with pytest.raises(UserError, match="not a file of generations"):
+        read(weak(wow, audit, tiny_bert, kinds=["natural"]))
+
+
+def test_the_whole_recipe_runs_on_the_embedded_corpus(
+    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("data_modules.build.EMBEDDED_ROWS", {"train": 24, "validation": 24, "test": 48})
+    monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
+    options = ["callbacks.num_resamples=20", "callbacks.progress_bar=false", "trainer=cpu", "logger=none"]
+    options += [f"model.weights={tiny_bert}", f"data.parts.natural.teacher={tiny_bert}", "model.support_weight=1"]
+    train_here(f"run_dir={tmp_path / 'run'}", "data=weak_wow", "model.max_length=64", *options)
+    settings = json.loads((tmp_path / "run" / "hf" / "faithkit.json").read_text())
+    sizes = settings["origin"]["data"]["sizes"]
+    assert sizes["train"].keys() == {"natural", "synthetic", "audit_wow", "audit_cmu"}
+    assert sizes["validation"].keys() == {"audit_wow", "audit_cmu"}
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["metrics"] == {}

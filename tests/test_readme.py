@@ -1,0 +1,70 @@
+"""What the README tells a newcomer to type works: every command composes, and the first ones run."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from data_modules.build import build_sources
+from tests.running import ROOT, SMALL, compose, evaluate_here, train_here
+
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
+COMMANDS = [line.split("#")[0].strip() for block in BLOCKS for line in block.splitlines() if line.startswith("python ")]
+
+
+def test_the_readme_has_commands() -> None:
+    assert len(COMMANDS) >= 9
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_command_composes(line: str) -> None:
+    _, script, *arguments = shlex.split(line)
+    overrides = [argument for argument in arguments if argument != "-m"]
+    swept = [re.sub(r"=([^\[{]+?),.*", r"=\1", argument) if "-m" in arguments else argument for argument in overrides]
+    assert compose(script.removesuffix(".py"), *swept) is not None
+
+
+def test_the_python_lines_run(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    scope: dict[str, object] = {}
+    exec(code.replace('"runs/..."', repr(str(trained))), scope)  # noqa: S102 - our own README
+    assert "critic" in scope
+
+
+def test_every_dataset_of_the_table_is_there() -> None:
+    from data_modules.sources import SOURCES
+
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", README, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert named == set(SOURCES) | {"mix"}
+
+
+def test_a_mix_as_the_readme_writes_it_is_understood(tmp_path: Path) -> None:
+    line = next(line for line in COMMANDS if "data=mix" in line)
+    cfg = compose("train", *shlex.split(line)[2:])
+    parts = [{**part, "path": str(tmp_path)} for part in cfg.data.parts]
+    assert [(source.name, weight) for source, weight in build_sources(parts)] == [("audit", 2.0), ("snli", 1.0)]
+
+
+@pytest.mark.slow
+def test_the_transfer_table_is_one_command(tiny_bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = [option for option in SMALL if not option.startswith("data.")]
+    overrides = [f"model.weights={tiny_bert}", "data.num_rows=100", "logger=none", "callbacks.num_examples=0", *small]
+    options = [f"benchmark.test.{name}.num_rows=60" for name in ("mnli", "begin", "faithcritic")]
+    quoted = ",".join(f"'{override}'" for override in overrides)
+    evaluate_here("benchmark=transfer", f"benchmark.overrides=[{quoted}]", *options, f"run_dir={tmp_path / 'run'}")
+    shown = capsys.readouterr().out
+    for part in ("DECODE", "DNLI", "MNLI", "FaithCritic", "71.6", "majority", "embedded corpus"):
+        assert part in shown, part
+
+
+@pytest.mark.slow
+@pytest.mark.network
+def test_the_demo_learns(tmp_path: Path) -> None:
+    import json
+
+    train_here(f"run_dir={tmp_path / 'run'}", "callbacks.progress_bar=false")
+    metric = json.loads((tmp_path / "run" / "metrics.json").read_text())["metrics"]["test/embedded/macro_f1"]
+    assert metric["low"] > 0.7
