@@ -1,4 +1,4 @@
-"""Figures about speed and memory, one file each: `python -m benchmarks.NAME`; all that need no GPU: `python -m benchmarks`.
+"""Figures about speed and memory, a file each: `python -m benchmarks.NAME`; `python -m benchmarks` runs the CPU's.
 
 Everything runs on one thread, set here before anything that starts threads is imported.
 """

@@ -6,6 +6,7 @@ python -m benchmarks.help_speed
 import argparse
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ def main() -> None:
     options = parser.parse_args()
     commands = {"import hydra": ["-c", "import hydra"]} | {f"{name} --help": [name, "--help"] for name in SCRIPTS}
     taken = alternate(
-        {name: lambda arguments=arguments: run(arguments) for name, arguments in commands.items()},
+        {name: partial(run, arguments) for name, arguments in commands.items()},
         options.rounds,
         warm_up=True,
     )

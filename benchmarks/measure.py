@@ -20,7 +20,7 @@ HEAD = """# Results
 Written by the files of this folder. A ratio is the median over rounds in which the two sides took turns, in CPU-seconds
 of one thread; the lowest and highest round stand behind it.
 """
-Side = Callable[[], float | None]  # does the work; may give its own CPU-seconds where a part must not count
+Side = Callable[[], object]  # does the work; where a part must not count it gives its own CPU-seconds, a float
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def alternate(
         for name in names:
             begin = clock()
             own = sides[name]()
-            seconds = clock() - begin if own is None else own
+            seconds = own if isinstance(own, float) else clock() - begin
             if number >= 0:
                 taken[name].append(seconds)
                 print(f"  round {number + 1} of {num_rounds}: {name} {seconds:.2f} s", file=sys.stderr, flush=True)

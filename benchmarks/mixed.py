@@ -1,5 +1,6 @@
 """Pairs of mixed lengths from the embedded corpus, and a critic to score them with."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,13 +69,13 @@ class Listed:
         yield from chosen[start:stop]
 
 
-def small_critic(home: Path) -> str:
-    """The run folder of a critic trained for a minute on the embedded corpus; trained once, kept in the cache."""
+def demo_critic(home: Path) -> str:
+    """The run folder of the critic that `make demo` trains; trained once, kept in the cache."""
     run = home / "critic"
     if not (run / "hf").exists():
-        print("training a small critic to score with (once, kept in the cache)", file=sys.stderr, flush=True)
+        print("training the demo's critic to score with (once, kept in the cache)", file=sys.stderr, flush=True)
         root = Path(__file__).resolve().parent.parent
-        sizes = ["data.num_train=1600", "data.num_validation=200", "data.num_test=100", "trainer=cpu"]
-        arguments = ["model=critic", "callbacks.num_resamples=20", "callbacks.progress_bar=false", f"run_dir={run}"]
-        subprocess.run([sys.executable, "train.py", *arguments, *sizes], cwd=root, check=True, stdout=sys.stderr)
+        arguments = ["model=critic", "trainer=cpu", "callbacks.progress_bar=false", f"run_dir={run}"]
+        shutil.rmtree(run, ignore_errors=True)  # of a training that was broken off
+        subprocess.run([sys.executable, "train.py", *arguments], cwd=root, check=True, stdout=sys.stderr)
     return str(run)

@@ -1,6 +1,6 @@
 """Scoring pairs with `critic.scorer.Critic` against transformers' text-classification pipeline in batches of 32.
 
-python -m benchmarks.score_speed                        with a small critic that is trained first
+python -m benchmarks.score_speed                        with the demo's critic, trained first
 python -m benchmarks.score_speed --checkpoint RUN
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.measure import Ratio, alternate, report, table
-from benchmarks.mixed import DESCRIPTION, mixed_pairs, small_critic
+from benchmarks.mixed import DESCRIPTION, mixed_pairs, demo_critic
 
 BATCH_TOKENS = (512, 2048, 8192, 16_384)
 
@@ -32,7 +32,7 @@ def main() -> None:
     from critic.scorer import Critic
 
     torch.set_num_threads(1)
-    checkpoint = options.checkpoint or small_critic(cache_dir("benchmarks"))
+    checkpoint = options.checkpoint or demo_critic(cache_dir("benchmarks"))
     ours, favoured = Critic.load(checkpoint, device="cpu"), Critic.load(checkpoint, device="cpu", precision="auto")
     pairs = mixed_pairs(ours.encoder.tokenizer, options.pairs)
     knowledge, response = [e.knowledge for e in pairs], [e.response for e in pairs]
@@ -43,7 +43,7 @@ def main() -> None:
         "ours, fp32": lambda: ours.score(knowledge, response),
         "ours, favoured": lambda: favoured.score(knowledge, response),
     }
-    taken = alternate({name: lambda side=side: side() and None for name, side in sides.items()}, options.rounds)
+    taken = alternate(sides, options.rounds)
     rows = []
     for name, seconds in taken.items():
         ratio = Ratio.of(taken["pipeline, fp32"], seconds)
@@ -62,8 +62,8 @@ def main() -> None:
         f"{calibrated.std():.2f}, the temperature {scale:.2f}. Favoured precision (`auto`) here: "
         f"{favoured_name(favoured.model)}.",
         table(["side", "pairs a CPU-second", "against the pipeline"], rows),
-        f"Largest difference from the pipeline in fp32: {np.abs(mine - reference).max():.1e}. Largest difference of our "
-        f"fp32 scores over shuffles and batch_tokens {BATCH_TOKENS[0]} to {BATCH_TOKENS[-1]}: "
+        f"Largest difference from the pipeline in fp32: {np.abs(mine - reference).max():.1e}. Largest difference of "
+        f"our fp32 scores over shuffles and batch_tokens {BATCH_TOKENS[0]} to {BATCH_TOKENS[-1]}: "
         f"{spread(ours, knowledge, response, calibrated):.1e}.",
         f"Favoured precision against fp32: largest difference {moved.max():.3f}, mean {moved.mean():.4f}, "
         f"{flips} of {len(pairs)} verdicts changed; over shuffles and batch_tokens "
@@ -82,7 +82,7 @@ def huggingface(folder: str, max_length: int) -> Any:
     made = pipeline("text-classification", model=folder, dtype=torch.float32, device="cpu", batch_size=32)
 
     def score(inputs: list[dict[str, str]]) -> list[dict[str, float]]:
-        every = made(inputs, top_k=None, truncation="only_first", max_length=max_length)
+        every: Any = made(inputs, top_k=None, truncation="only_first", max_length=max_length)
         return [next(one for one in scores if one["label"] == HALLUCINATED) for scores in every]
 
     return score

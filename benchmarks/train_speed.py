@@ -7,7 +7,9 @@ python -m benchmarks.train_speed
 """
 
 import argparse
+import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
 
+    if find_spec("accelerate") is None:
+        sys.exit("transformers.Trainer, which this compares with, needs accelerate: pip install accelerate")
     import torch
 
     from common.training import best_precision
@@ -53,7 +57,9 @@ def main() -> None:
     header = ["side", "examples a CPU-second", "against transformers.Trainer", "against our fp32"]
     body = f"{len(examples)} examples, {DESCRIPTION}; `{options.weights}`, batches of {BATCH_SIZE}."
     if favoured == "32-true":
-        body += " This CPU computes in fp32 only (no AVX512-BF16, no AMX), so no other precision is favoured for training."
+        body += (
+            " This CPU computes in fp32 only (no AVX512-BF16, no AMX), so no other precision is favoured for training."
+        )
     report("Training", f"{body}\n\n{table(header, rows)}")
 
 
@@ -150,7 +156,7 @@ def huggingface(weights: str, tokenizer: Any, examples: list[Example]) -> float:
             args=arguments,
             train_dataset=rows,
             data_collator=DataCollatorWithPadding(tokenizer),
-            callbacks=[Clock],
+            callbacks=[Clock()],
         )
         trainer.train()
     return clock[0]

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from common.errors import UserError
 
 NUM_BINS = 15
+ARGMAX = "argmax"  # the aim of no choice: 0.5, the likelier class
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
 Floats = NDArray[np.float64]
 
@@ -104,6 +105,7 @@ def choose_threshold(scores: ArrayLike, gold: ArrayLike, aim: str = "macro_f1") 
         gold: 1 where hallucinated [N].
         aim: `f1` (of the hallucinated class), `macro_f1`, or `precision>=0.9` (any number above 0, at most 1): the
             highest recall with at least that precision. Where no threshold has it, the most precise one is chosen.
+            `argmax` stays at 0.5, for validation data too few or too different to choose on.
 
     Raises:
         UserError: An unknown aim.
@@ -111,6 +113,8 @@ def choose_threshold(scores: ArrayLike, gold: ArrayLike, aim: str = "macro_f1") 
     wanted = _wanted_precision(aim)
     values, labels = _checked(scores, gold)
     positives, total = int(labels.sum()), len(values)
+    if aim == ARGMAX:
+        return _threshold(0.5, aim, values, labels, "")
     if positives in (0, total):
         note = f"every row is {'hallucinated' if positives else 'faithful'}, so no threshold is best: 0.5 is taken"
         return _threshold(0.5, aim, values, labels, note)
@@ -163,11 +167,11 @@ def _best(first: Floats, second: Floats) -> NDArray[np.intp]:
 
 
 def _wanted_precision(aim: str) -> float | None:
-    if aim in ("f1", "macro_f1"):
+    if aim in ("f1", "macro_f1", ARGMAX):
         return None
     match = re.fullmatch(r"precision\s*>=\s*(\d*\.?\d+)", aim.strip())
     if not match or not 0 < float(match[1]) <= 1:
-        raise UserError(f"unknown aim {aim!r} for the threshold", mend="use f1, macro_f1 or precision>=0.9")
+        raise UserError(f"unknown aim {aim!r} for the threshold", mend="use f1, macro_f1, argmax or precision>=0.9")
     return float(match[1])
 
 

@@ -24,7 +24,7 @@ from data_modules.embedded.phrasing import (
 )
 
 CONTRAST_RATE = 0.02  # of clauses with `not`
-BOTH_RATE = 0.7  # of hallucinated replies with two clauses that are wrong in both
+BOTH_RATE = 0.75  # of hallucinated replies with two clauses that are wrong in both
 REMARK_RATE = 0.15  # of replies with a harmless first-person remark
 SUBJECTIVE_REMARK_RATE = 0.7  # the same of faithful ones whose partner makes a subjective remark
 

@@ -9,7 +9,7 @@ from data_modules.embedded.phrasing import Clause
 
 CONTRADICTION, ADDITION, SUBJECTIVE = "contradiction", "addition", "subjective"
 ENTITY_SWAP, NUMBER_SWAP = "entity_swap", "number_swap"
-RATES = {CONTRADICTION: 0.36, ADDITION: 0.27, SUBJECTIVE: 0.13, ENTITY_SWAP: 0.14, NUMBER_SWAP: 0.10}
+RATES = {CONTRADICTION: 0.30, ADDITION: 0.32, SUBJECTIVE: 0.11, ENTITY_SWAP: 0.16, NUMBER_SWAP: 0.11}
 SWAP_RATE = 0.25  # of wrong values taken from elsewhere in the knowledge, where one fits
 PLAIN = 0.6  # how often a reply keeps the knowledge's own wording of a value
 

@@ -51,7 +51,7 @@ def test_the_loss_is_the_mean_over_response_tokens() -> None:
     targets = support_targets(vectors(), SEGMENT)
     loss = support_loss(logits, targets, counted, num_tokens=counted.sum(), world_size=1)
     by_hand = [-(t * math.log(3 / 4) + (1 - t) * math.log(1 / 4)) for t in BY_HAND[:3].flatten().tolist()]
-    assert float(loss) == pytest.approx(sum(by_hand) / 6)
+    assert loss.item() == pytest.approx(sum(by_hand) / 6)
 
 
 def test_the_mean_over_processes_is_the_loss_of_one() -> None:
@@ -70,19 +70,19 @@ def test_a_batch_without_response_tokens_has_no_loss_and_no_gradient() -> None:
     counted = torch.zeros(1, 3, dtype=torch.bool)
     loss = support_loss(logits, torch.zeros(1, 3), counted, num_tokens=counted.sum(), world_size=2)
     loss.backward()
-    assert float(loss) == 0 and logits.grad is not None and not logits.grad.any()
+    assert loss.item() == 0 and logits.grad is not None and not logits.grad.any()
 
 
 def test_a_weak_label_pulls_towards_its_probability() -> None:
     logits = torch.tensor([[0.0, math.log(3)]], requires_grad=True)  # P(hallucinated) = 3/4
     loss = batch_loss(logits, torch.tensor([0.75]), num_rows=1, world_size=1, label_smoothing=0.0)
     loss.backward()
-    assert float(loss) == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))
+    assert loss.item() == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))
     assert logits.grad is not None and logits.grad.abs().max() < 1e-6, "least where the model says just that"
     mixed = batch_loss(
         torch.zeros(3, 2), torch.tensor([0.3, math.nan, 1.0]), num_rows=3, world_size=1, label_smoothing=0
     )
-    assert float(mixed) == pytest.approx(2 * math.log(2) / 3)
+    assert mixed.item() == pytest.approx(2 * math.log(2) / 3)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def options(tiny_bert: Path) -> list[str]:
         "model.support_weight=1",
         "model.freeze_embeddings=true",
         "optimizer.floor=0.1",
-        "callbacks.log_every_num_steps=1",
+        "callbacks.save_every_seconds=0",
         *SMALL,
     ]
 
@@ -135,7 +135,7 @@ def test_a_resumed_run_ends_with_the_same_weights(
 
     monkeypatch.setattr(CriticModule, "training_step", broken)
     with pytest.raises(RuntimeError, match="the power fails"):
-        train_here(f"run_dir={tmp_path / 'run'}", *options, "callbacks.save_every_seconds=0")
+        train_here(f"run_dir={tmp_path / 'run'}", *options)
     done = run("train.py", f"resume={tmp_path / 'run'}")
     assert done.returncode == 0, done.stderr
     ours, theirs = state(tmp_path / "run"), state(whole)

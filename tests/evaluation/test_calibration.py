@@ -130,3 +130,8 @@ def test_the_reliability_table_shows_the_bins_that_hold_rows():
 def test_values_that_cannot_be_judged_are_refused(scores, gold):
     with pytest.raises(ValueError, match="values"):
         calibration_error(scores, gold)
+
+
+def test_argmax_chooses_nothing() -> None:
+    threshold = choose_threshold([0.1, 0.2, 0.9], [0, 1, 1], "argmax")
+    assert threshold.value == 0.5 and threshold.reached and threshold.recall == 0.5

@@ -80,7 +80,7 @@ def test_every_kind_comes_at_its_rate(examples: list[Example]) -> None:
         low, high = (rate - 0.05, rate + 0.09) if kind == "contradiction" else (rate - 0.05, rate + 0.03)
         assert low < kinds[kind] / total < high, kind
     severities = Counter(e.meta["severity"] for e in examples if e.label == HALLUCINATED)
-    assert 0.15 < severities["subtle"] / total < 0.5
+    assert 0.08 < severities["subtle"] / total < 0.5
     uncooperative = sum("Uncooperative" in e.tags for e in examples) / len(examples)
     assert 0.03 < uncooperative < 0.12
     assert len({e.meta["domain"] for e in examples}) == 16
