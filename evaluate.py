@@ -1,8 +1,8 @@
 """Score a benchmark, with a model or from a predictions file.
 
-python evaluate.py benchmark=begin benchmark.path=FILE checkpoint=runs/...    predict, then score
-python evaluate.py benchmark=begin benchmark.path=FILE predictions=FILE       score only: no model is loaded
-python evaluate.py benchmark=transfer                                         FaithDial's Table 4: critics across datasets
+python evaluate.py benchmark=begin benchmark.path=FILE checkpoint=runs/...   predict, then score
+python evaluate.py benchmark=begin benchmark.path=FILE predictions=FILE      score only: no model is loaded
+python evaluate.py benchmark=transfer                                        FaithDial's Table 4, ours beside it
 """
 
 from typing import Any

@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -119,8 +120,11 @@ def test_the_head_is_trained_and_kept_out_of_the_export(whole: Path, tmp_path: P
     assert torch.equal(exported["bert.embeddings.word_embeddings.weight"], before), "frozen"
 
 
-def test_without_it_there_is_no_head(trained: Path) -> None:
-    assert not any(name.startswith("support") for name in state(trained))
+def test_without_it_there_is_no_head_and_all_is_trained(tiny_bert: Path) -> None:
+    options: dict[str, Any] = {"num_steps": 1, "lr": 1e-3, "weight_decay": 0.0, "warmup": 0.0, "schedule": "linear"}
+    module = CriticModule(weights=str(tiny_bert), **options)
+    assert not any(name.startswith("support") for name in module.state_dict())
+    assert all(parameter.requires_grad for parameter in module.parameters())
 
 
 def test_a_resumed_run_ends_with_the_same_weights(
