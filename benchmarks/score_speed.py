@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.measure import Ratio, alternate, report, table
-from benchmarks.mixed import DESCRIPTION, mixed_pairs, demo_critic
+from benchmarks.mixed import DESCRIPTION, demo_critic, mixed_pairs
 
 BATCH_TOKENS = (512, 2048, 8192, 16_384)
 
@@ -106,8 +106,11 @@ def favoured_name(model: Any) -> str:
     """The precision that the model was put into."""
     import torch
 
-    quantised = any("quantized" in type(module).__module__ for module in model.modules())
-    return "int8" if quantised else "bf16" if next(model.parameters()).dtype == torch.bfloat16 else "fp32"
+    from critic.precision import Int8Linear
+
+    if any(isinstance(module, Int8Linear) for module in model.modules()):
+        return "int8"
+    return "bf16" if next(model.parameters()).dtype == torch.bfloat16 else "fp32"
 
 
 if __name__ == "__main__":

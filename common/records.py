@@ -70,14 +70,17 @@ class Example:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("id", "source", "split", "group"):
-            _require(bool(getattr(self, name)), f"{name} is empty")
-        for name in ("knowledge", "response"):
-            value = getattr(self, name)
-            _require(isinstance(value, str), f"{name} must be text, got {shorten(value)}")
-        _require(self.label is None or self.label in LABELS, f"label must be one of {LABELS}, got {self.label!r}")
+        # Written out: this runs for every row of every corpus, and a message is worth building only for a wrong one.
+        if not (self.id and self.source and self.split and self.group):
+            empty = [name for name in ("id", "source", "split", "group") if not getattr(self, name)]
+            raise ValueError(f"{empty[0]} is empty")
+        if not (isinstance(self.knowledge, str) and isinstance(self.response, str)):
+            raise ValueError(f"knowledge and response must be text, got {shorten((self.knowledge, self.response))}")
+        if self.label is not None and self.label not in LABELS:
+            raise ValueError(f"label must be one of {LABELS}, got {self.label!r}")
         for span in self.spans or ():
-            _require(span.end <= len(self.response), f"span {span} reaches beyond the response")
+            if span.end > len(self.response):
+                raise ValueError(f"span {span} reaches beyond the response")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain containers, with what equals its default left out."""

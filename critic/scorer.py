@@ -79,9 +79,10 @@ class Critic:
             longest = min(512, getattr(model.config, "max_position_embeddings", 512) - 2)
             settings = Settings(max_length=longest, order="knowledge_response", verdict=Verdict(), origin={})
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        model = apply_precision(model.eval().to(device), precision, device)
         encoder = PairEncoder(tokenizer=tokenizer, max_length=settings.max_length, order=settings.order)
-        return cls(model, encoder, settings.verdict, batch_tokens=batch_tokens)
+        critic = cls(model.eval().to(device), encoder, settings.verdict, batch_tokens=batch_tokens)
+        critic.model = apply_precision(critic.model, precision, device, lambda: critic.odds(*calibration_pairs()))
+        return critic
 
     @overload
     def score(self, knowledge: str, response: str) -> Score: ...
@@ -166,6 +167,15 @@ def encode_windows(
     cut = second.slice_rows(owner, np.zeros(len(owner), np.int64), room.response[owner])
     ids, second_start = encoder.assemble(first.slice_rows(owner, start, length), cut)
     return ids, second_start, owner
+
+
+def calibration_pairs(count: int = 48) -> tuple[list[str], list[str]]:
+    """Knowledge of different lengths with responses, always the same: what int8 measures its ranges on."""
+    from data_modules.embedded.corpus import generate
+
+    examples = list(generate("train", 8 * count))
+    knowledge = [" ".join(e.knowledge for e in examples[i : i + 1 + i % 8]) for i in range(count)]
+    return knowledge, [example.response for example in examples[:count]]
 
 
 def _check_labels(config: Any, folder: str) -> None:

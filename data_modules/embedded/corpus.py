@@ -13,7 +13,7 @@ from data_modules.source import SPLITS
 
 GENERIC_LABELS = {"drop": None, "faithful": FAITHFUL, "hallucinated": HALLUCINATED, "unlabelled": None}
 GENERIC_EVERY = 8  # of this many turns one gives a generic reply, unless they are dropped
-VERSION = 2  # a change of the generator's output changes it
+VERSION = 3  # a change of the generator's output changes it
 
 # Dialogues come in blocks of twelve turns, so that an example's dialogue is found by division. Every turn gives two
 # examples, its faithful and its hallucinated reply: whatever they share cannot tell them apart.

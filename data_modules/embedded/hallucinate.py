@@ -11,7 +11,7 @@ CONTRADICTION, ADDITION, SUBJECTIVE = "contradiction", "addition", "subjective"
 ENTITY_SWAP, NUMBER_SWAP = "entity_swap", "number_swap"
 RATES = {CONTRADICTION: 0.30, ADDITION: 0.32, SUBJECTIVE: 0.11, ENTITY_SWAP: 0.16, NUMBER_SWAP: 0.11}
 SWAP_RATE = 0.25  # of wrong values taken from elsewhere in the knowledge, where one fits
-PLAIN = 0.6  # how often a reply keeps the knowledge's own wording of a value
+PLAIN = 0.7  # how often a reply keeps the knowledge's own wording of a value
 
 
 class Fact(NamedTuple):
