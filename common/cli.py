@@ -5,13 +5,14 @@ Nothing heavy is imported here: `--help` must answer before torch could load.
 
 import difflib
 import errno
+import functools
 import os
 import re
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from common.errors import UserError, shorten
 
@@ -47,19 +48,31 @@ def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: 
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # the error itself, instead of Hydra's own way of ending
     import hydra
 
+    @functools.wraps(main)
+    def explained(cfg: Any) -> None:
+        try:
+            main(cfg)
+        except Exception as error:  # ended here: Hydra would print lines of its own before handing it on
+            _end(error, debug)
+
     try:
-        hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(main)()
+        hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(explained)()
     except (KeyboardInterrupt, Interrupted) as error:
         print(f"\ninterrupted{f': {error}' if str(error) else ''}", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except Exception as error:
-        message = explain(error)
-        if message is None or debug:
-            traceback.print_exc()
-        if message is None:
-            sys.exit(FAILED)
-        print(f"error: {message}", file=sys.stderr)
-        sys.exit(USER_ERROR)
+        _end(error, debug)
+
+
+def _end(error: Exception, debug: bool) -> NoReturn:
+    """Ends the process: with an explanation where the mistake is the user's, else with the traceback."""
+    message = explain(error)
+    if message is None or debug:
+        traceback.print_exc()
+    if message is None:
+        sys.exit(FAILED)
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(USER_ERROR)
 
 
 def help_text(doc: str, groups: tuple[str, ...]) -> str:
