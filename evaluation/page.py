@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from common.disk import disk_errors, dumps, replacing
-from common.errors import UserError, shorten
-from common.records import HALLUCINATED, UNPARSED, Example, Prediction, Span
+from common.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, Span
 from evaluation.intervals import Metric
 from evaluation.outcomes import align
+from evaluation.span_outcomes import check_spans, merge, shared
 from evaluation.tables import harmless
 
 # A piece of a text: plain, or with the places of the gold and of the predicted spans that cover it.
@@ -50,7 +50,7 @@ def write_page(
     said = align(examples, predictions)
     contexts = {text: place for place, text in enumerate(dict.fromkeys(example.knowledge for example in examples))}
     for example, prediction in zip(examples, said, strict=True):
-        _check(example, prediction)
+        check_spans(prediction, len(example.response))
     pairs = zip(examples, said, strict=True)
     rows = (row(example, prediction, contexts[example.knowledge]) for example, prediction in pairs)
     head = {"title": title, "metrics": [_metric(name, metric) for name, metric in (metrics or {}).items()]}
@@ -76,7 +76,7 @@ def cut(text: str, gold: Sequence[Span], called: Sequence[Span]) -> list[Piece]:
     bounds = sorted({0, len(text), *inner})
     pieces: list[Piece] = []
     for start, end in pairwise(bounds):
-        over = [_covering(spans, start, end) for spans in (gold, called)]
+        over = _covering(gold, start, end), _covering(called, start, end)
         pieces.append((text[start:end], *over) if any(over) else text[start:end])
     return pieces
 
@@ -87,14 +87,14 @@ def _covering(spans: Sequence[Span], start: int, end: int) -> list[int]:
 
 def row(example: Example, prediction: Prediction, context: int) -> dict[str, Any]:
     """What the page knows of one answer; `context` is the place of its text among the contexts."""
-    gold, called = example.spans or (), prediction.spans
+    gold, called = _marked(example.spans), _marked(prediction.spans)
     return {
         "id": example.id,
         "task": str(example.meta.get("task") or ""),
         "model": str(example.meta.get("model") or ""),
         "outcome": response_outcome(example, prediction),
         "kinds": span_kinds(example, prediction),
-        "gold": example.label,
+        "gold": _gold(example),
         "called": prediction.label,
         "score": _rounded(prediction.score),
         "context": context,
@@ -112,19 +112,21 @@ def response_outcome(example: Example, prediction: Prediction) -> str:
     """How the call on the whole answer stands to its gold label."""
     if prediction.label == UNPARSED:
         return "unparsed"
-    if example.label is None:
+    gold = _gold(example)
+    if gold is None:
         return "not judged"
-    if prediction.label == example.label:
-        return f"right {example.label}"
-    return "missed" if example.label == HALLUCINATED else "false alarm"
+    if prediction.label == gold:
+        return f"right {gold}"
+    return "missed" if gold == HALLUCINATED else "false alarm"
 
 
 def span_kinds(example: Example, prediction: Prediction) -> list[str]:
     """Which kinds of spans an answer holds; a span counts as found where one character of it is."""
     if example.spans is None:
         return ["not marked"]
-    found = [_share(span, prediction.spans) > 0 for span in example.spans]
-    right = [_share(span, example.spans) > 0 for span in prediction.spans]
+    gold, called = _marked(example.spans), _marked(prediction.spans)
+    found = [_share(span, called) > 0 for span in gold]
+    right = [_share(span, gold) > 0 for span in called]
     kinds = {
         "missed span": not all(found),
         "false alarm span": not all(right),
@@ -136,20 +138,19 @@ def span_kinds(example: Example, prediction: Prediction) -> list[str]:
 
 def _share(span: Span, others: Sequence[Span]) -> float:
     """The share of the span's characters that the others cover together."""
-    covered, last = 0, span.start
-    for other in sorted(others, key=lambda other: other.start):
-        start, end = max(other.start, last), min(other.end, span.end)
-        if start < end:
-            covered, last = covered + end - start, end
-    return covered / (span.end - span.start) if span.end > span.start else 0.0
+    return shared(merge([span]), merge(others)) / (span.end - span.start)
 
 
-def _check(example: Example, prediction: Prediction) -> None:
-    for span in prediction.spans:
-        if span.end > len(example.response):
-            problem = f"a predicted span of {shorten(example.id)}, {span.start} to {span.end}, leaves its answer"
-            mend = "predict on the same file that is shown; spans count characters of the response"
-            raise UserError(f"{problem} of {len(example.response)} characters", mend=mend)
+def _marked(spans: Sequence[Span] | None) -> list[Span]:
+    """The spans that hold a character; the metrics pass the others over as well."""
+    return [span for span in spans or () if span.start < span.end]
+
+
+def _gold(example: Example) -> str | None:
+    """What the answer was judged to be: by its label, or where it has none, by its spans, as the metrics read it."""
+    if example.label is None and example.spans is not None:
+        return HALLUCINATED if example.spans else FAITHFUL
+    return example.label
 
 
 def _blocks(**blocks: Any) -> Iterator[str]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from common.errors import UserError
 from common.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span, Turn
 from evaluation.intervals import Metric
-from evaluation.page import cut, response_outcome, span_kinds, write_page
+from evaluation.page import cut, response_outcome, row, span_kinds, write_page
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=30)
 NASTY = (
@@ -99,10 +99,10 @@ def test_any_text_survives_the_page_and_none_of_it_is_markup(tmp_path_factory, c
     )
     path = written(tmp_path_factory.mktemp("page"), [(shown, prediction(spans=called, score=0.5))], title=title)
     page = path.read_text(encoding="utf-8")
-    [row] = block(page, "rows")
-    assert joined(row["pieces"]) == as_browser(response)
+    [shown_row] = block(page, "rows")
+    assert joined(shown_row["pieces"]) == as_browser(response)
     assert block(page, "contexts") == [as_browser(other)]
-    assert row["turns"] == [[as_browser(other)] * 2]
+    assert shown_row["turns"] == [[as_browser(other)] * 2]
     assert page.lower().count("<script") == page.lower().count("</script") == 4
     body = page[page.index("<body>") : page.index('<script type="application/json"')]
     assert not [c for c in body if unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in "\n\u200c\u200d"]
@@ -136,7 +136,7 @@ def test_a_context_that_answers_share_is_held_once(tmp_path):
     ]
     page = written(tmp_path, pairs).read_text(encoding="utf-8")
     assert block(page, "contexts") == ["Kiwis are birds.", "Other."]
-    assert [row["context"] for row in block(page, "rows")] == [0, 0, 0, 1]
+    assert [each["context"] for each in block(page, "rows")] == [0, 0, 0, 1]
 
 
 def test_spans_and_metrics_are_told_with_their_numbers(tmp_path):
@@ -144,10 +144,10 @@ def test_spans_and_metrics_are_told_with_their_numbers(tmp_path):
     said = prediction(spans=[span(2, 6, score=0.83), span(14, 18, score=0.4)], score=0.91)
     metrics = {"response_f1": Metric(value=0.5, low=0.4, high=0.6), "task/qa/char_f1": Metric(value=0.7)}
     page = written(tmp_path, [(shown, said)], metrics=metrics).read_text(encoding="utf-8")
-    [row] = block(page, "rows")
-    assert row["gold_spans"] == [["evident_conflict", 0.5], ["subtle_baseless", 0]]
-    assert row["called_spans"] == [["evident_conflict", 0.83, 0.5], ["evident_conflict", 0.4, 0]]
-    assert row["kinds"] == ["missed span", "false alarm span", "found span"]
+    [shown_row] = block(page, "rows")
+    assert shown_row["gold_spans"] == [["evident_conflict", 0.5], ["subtle_baseless", 0]]
+    assert shown_row["called_spans"] == [["evident_conflict", 0.83, 0.5], ["evident_conflict", 0.4, 0]]
+    assert shown_row["kinds"] == ["missed span", "false alarm span", "found span"]
     assert block(page, "head")[0]["metrics"] == [["response_f1", 0.5, 0.4, 0.6], ["task/qa/char_f1", 0.7, None, None]]
 
 
@@ -166,8 +166,16 @@ def test_answers_are_sorted_by_what_went_wrong(gold, called, outcome, kinds):
     assert span_kinds(example(spans=gold), prediction(spans=called)) == kinds
 
 
+def test_spans_judge_an_answer_without_a_label_and_an_empty_span_marks_nothing():
+    unlabelled = example(spans=(span(0, 4),), label=None)
+    assert response_outcome(unlabelled, prediction(spans=[span(3, 6)])) == "right hallucinated"
+    assert response_outcome(example(spans=(), label=None), prediction()) == "right faithful"
+    assert span_kinds(example(), prediction(spans=[span(3, 3)])) == ["no span, rightly"]
+    assert row(example(), prediction(spans=[span(3, 3)]), 0)["called_spans"] == []
+
+
 def test_a_span_beyond_its_answer_is_the_users_to_mend(tmp_path):
-    with pytest.raises(UserError, match="leaves its answer of 19 characters"):
+    with pytest.raises(UserError, match="beyond the response's 19 characters"):
         written(tmp_path, [(example(), prediction(spans=[span(3, 99)]))])
     assert not list(tmp_path.iterdir())
 
