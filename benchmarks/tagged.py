@@ -13,8 +13,8 @@ from common.span_types import TYPES
 CONTEXT, ANSWER = (50, 900), (20, 200)  # tokens, log-uniform
 MARKED = 0.4  # of the answers have a span: as in RAGTruth
 DESCRIPTION = (
-    f"contexts of {CONTEXT[0]} to {CONTEXT[1]} tokens and answers of {ANSWER[0]} to {ANSWER[1]} (log-uniform), made of the "
-    f"embedded corpus's sentences; {MARKED:.0%} of the answers have spans"
+    f"contexts of {CONTEXT[0]} to {CONTEXT[1]} tokens and answers of {ANSWER[0]} to {ANSWER[1]} (log-uniform), made of "
+    f"the embedded corpus's sentences; {MARKED:.0%} of the answers have spans"
 )
 
 
