@@ -85,7 +85,8 @@ def read_excluded(tests: Sequence[Mapping[str, Any]]) -> Excluded:
         split = options.pop("split", None)
         source = build_source(**options)
         # Rows that scoring would leave out stand in the test set all the same.
-        keep = {f.name: HALLUCINATED for f in fields(source) if f.name in ("generic", "neutral")}  # type: ignore[arg-type]
+        every = {"generic": HALLUCINATED, "neutral": HALLUCINATED, "quality": "all"}
+        keep = {f.name: every[f.name] for f in fields(source) if f.name in every}  # type: ignore[arg-type]
         examples += read_examples(replace(source, **keep), split, ReadReport())  # type: ignore[type-var]
     return Excluded.of(examples)
 

@@ -13,7 +13,7 @@ from typing import Any
 from common.records import Example
 from data_modules.begin import WHOLE_KNOWLEDGE
 from data_modules.rows import ReadReport, Row
-from data_modules.source import File, Source
+from data_modules.source import File, Source, Together
 
 DROPPED = "dropped: knowledge stands in an excluded test set"
 
@@ -67,8 +67,17 @@ class Without:
     def layout(self) -> Mapping[str, Any]:
         return {**self.source.layout(), "excluded": self.excluded.digest}
 
+    @property
+    def together(self) -> Together | None:
+        if inner := getattr(self.source, "together", None):
+            return lambda split, report: self._kept(inner(split, report), report)
+        return None
+
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        for example in self.source.examples(row, split, report):
+        return self._kept(self.source.examples(row, split, report), report)
+
+    def _kept(self, examples: Iterator[Example], report: ReadReport) -> Iterator[Example]:
+        for example in examples:
             if self.excluded.covers(example):
                 report.count(DROPPED)
             else:

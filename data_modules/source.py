@@ -1,7 +1,7 @@
 """What a dataset is to the rest of the system, and how its files become records."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,7 @@ SEEKER, WIZARD = "seeker", "wizard"  # who asks and who answers, in every dialog
 
 File = Path | HubSplit
 Patterns = Mapping[str, Sequence[str]]
+Together = Callable[[str, ReadReport], Iterator[Example]]  # a source's method of that name
 
 
 class Source(Protocol):

@@ -9,10 +9,13 @@ from data_modules.embedded.corpus import Embedded
 from data_modules.faithcritic import FaithCritic
 from data_modules.faithdial import FaithDial
 from data_modules.mnli import Mnli
+from data_modules.ragtruth import RagTruth
 from data_modules.snli import Snli
 from data_modules.source import Source
+from data_modules.span_rows import SpanRows
 from data_modules.weak.wow import WeakWow
 from data_modules.wow import WizardOfWikipedia
+from data_modules.xsum_tokens import XsumTokens
 
 SOURCES: dict[str, type[Source]] = {
     "embedded": Embedded,
@@ -26,5 +29,8 @@ SOURCES: dict[str, type[Source]] = {
     "conjnli": ConjNli,
     "dnli": DialogueNli,
     "decode": Decode,
+    "ragtruth": RagTruth,
+    "xsum_tokens": XsumTokens,
+    "spans": SpanRows,
     "weak_wow": WeakWow,
 }

@@ -25,7 +25,7 @@ from data_modules.cache import group_hash
 from data_modules.encode import Columns, Encoder
 from data_modules.ragged import Ragged
 from data_modules.rows import ReadReport, Row, read_rows
-from data_modules.source import File, Source, _guarded
+from data_modules.source import File, Source, Together, _guarded
 
 WINDOW = 16_384  # records: enough that batches of one length mix well, and few enough to forget about memory
 
@@ -132,6 +132,9 @@ class Stream(IterableDataset):
 
 def _read(source: Source, split: str, report: ReadReport) -> Iterator[Example]:
     # As `read_examples`, but ids are not checked to be unique: remembering them would take memory by the row.
+    if together := getattr(source, "together", None):
+        yield from together(split, report)
+        return
     for file in source.files()[split]:
         for row in read_rows(file, report) if isinstance(file, Path) else file.rows():
             yield from _guarded(source, row, split, report)
@@ -164,8 +167,17 @@ class Share:
     def layout(self) -> Mapping[str, Any]:
         return {**self.source.layout(), "part": [self.part, dict(self.fractions), self.seed]}
 
+    @property
+    def together(self) -> Together | None:
+        if inner := getattr(self.source, "together", None):
+            return lambda split, report: self._kept(inner(split, report), report)
+        return None
+
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        for example in self.source.examples(row, split, report):
+        return self._kept(self.source.examples(row, split, report), report)
+
+    def _kept(self, examples: Iterator[Example], report: ReadReport) -> Iterator[Example]:
+        for example in examples:
             groups = np.array([group_hash(example.group)], np.uint64)
             if len(divide_groups(groups, self.fractions, self.seed)[self.part]):
                 yield example
