@@ -94,10 +94,11 @@ def write_rows(examples: Sequence[Example], path: Path, prompts: Sequence[str] |
     return path
 
 
-def once(command: Sequence[str]) -> tuple[float, float]:
-    """Wall and CPU-seconds of a whole process, from its start to its end."""
+def once(command: Sequence[str], folder: Path) -> tuple[float, float]:
+    """Wall and CPU-seconds of a whole process that starts in a folder, from its start to its end."""
     begin = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, cwd=folder, env=environment(), **quiet)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

@@ -12,6 +12,7 @@ from common.span_types import TYPES
 
 CONTEXT, ANSWER = (50, 900), (20, 200)  # tokens, log-uniform
 MARKED = 0.4  # of the answers have a span: as in RAGTruth
+FOUND, NUM_SETTLED = 0.05, 16  # of the tokens a tagger marks, and on how many examples its bias is settled
 DESCRIPTION = (
     f"contexts of {CONTEXT[0]} to {CONTEXT[1]} tokens and answers of {ANSWER[0]} to {ANSWER[1]} (log-uniform), made of "
     f"the embedded corpus's sentences; {MARKED:.0%} of the answers have spans"
@@ -122,15 +123,21 @@ def write_modernbert(folder: Path, *, hidden_size: int = 256, num_layers: int = 
     return str(folder)
 
 
-def write_peer_tagger(weights: str, folder: Path, seed: int = 0) -> str:
-    """The encoder with a head of two classes: random, but leaning to `no span`, as trained ones do."""
+def write_peer_tagger(weights: str, examples: Sequence[Example], folder: Path, seed: int = 0) -> str:
+    """The encoder with a random head of two classes that marks a twentieth of the tokens, as trained ones do."""
     import torch
     from transformers import AutoModelForTokenClassification, AutoTokenizer
 
     torch.manual_seed(seed)
-    model = AutoModelForTokenClassification.from_pretrained(weights, num_labels=2)
+    tokenizer = AutoTokenizer.from_pretrained(weights)
+    model = AutoModelForTokenClassification.from_pretrained(weights, num_labels=2).eval()
     with torch.no_grad():
-        model.classifier.bias.copy_(torch.tensor([2.0, -2.0]))
+        model.classifier.weight.mul_(20)  # far enough from the threshold that rounding decides nothing
+        logits = [
+            model(**tokenizer(e.knowledge, e.response, return_tensors="pt")).logits[0] for e in examples[:NUM_SETTLED]
+        ]
+        odds = torch.cat([one[:, 1] - one[:, 0] for one in logits])
+        model.classifier.bias[1] -= odds.quantile(1 - FOUND)
     model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(weights).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     return str(folder)

@@ -4,7 +4,8 @@ PEER_PYTHON lettuce_predict.py --model FOLDER --rows ROWS
 
 `WAY START STOP` on a line of the input predicts the spans of these rows and answers {"cpu_seconds", "num_spans"}:
 `batch` through predict_prompt_batch, `prompt` through predict_prompt row by row, `single` through predict row by row,
-with the context as its one passage. `--once` predicts the first row through `single`, says so and ends: the cold start.
+with the context as its one passage. `spans START STOP` answers the spans themselves. `--once` predicts the first row
+through `single`, says so and ends: the cold start.
 """
 
 import argparse
@@ -39,7 +40,10 @@ def main() -> None:
         print(len(predict("single", rows[:1])[0]), "spans")
         return
 
-    def run(way: str, start: str, stop: str) -> dict[str, float]:
+    def run(way: str, start: str, stop: str) -> Any:
+        if way == "spans":
+            found = predict("batch", rows[int(start) : int(stop)])
+            return [[(span["start"], span["end"]) for span in spans] for spans in found]
         begin = cpu_seconds()
         found = predict(way, rows[int(start) : int(stop)])
         return {"cpu_seconds": cpu_seconds() - begin, "num_spans": sum(map(len, found))}
