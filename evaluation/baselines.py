@@ -1,12 +1,14 @@
-"""What any detector must beat: always the commoner class, and counting the words that the knowledge does not hold."""
+"""What any detector must beat: a constant answer, and counting or marking words that the knowledge does not hold."""
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import inf, nextafter
 from statistics import median
 
 from common.errors import UserError
-from common.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from common.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span
+from common.span_types import UNTYPED
 from evaluation.calibration import choose_threshold
 
 _WORD = re.compile(r"\w+")
@@ -50,4 +52,42 @@ def overlap_predictions(
     return {
         id_: Prediction(id=id_, label=HALLUCINATED if share >= threshold else FAITHFUL, score=share)
         for id_, share in shares.items()
+    }
+
+
+def whole_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:
+    """Every character of every response marked: all recall, and the data's share of marked characters as precision."""
+    found = {}
+    for example in examples:
+        spans = (Span(start=0, end=len(example.response), label=UNTYPED),)
+        found[example.id] = Prediction(id=example.id, label=HALLUCINATED, spans=spans)
+    return found
+
+
+def empty_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:
+    """Nothing marked anywhere."""
+    return {example.id: Prediction(id=example.id, label=FAITHFUL) for example in examples}
+
+
+def unsupported_spans(knowledge: str, response: str) -> tuple[Span, ...]:
+    """Each longest run of words that the knowledge does not hold, case aside, as one span."""
+    known = set(_WORD.findall(knowledge.lower()))
+    runs: list[tuple[int, int]] = []
+    goes_on = False
+    for word in _WORD.finditer(response):
+        if word[0].lower() in known:
+            goes_on = False
+            continue
+        runs.append((runs.pop()[0] if goes_on else word.start(), word.end()))
+        goes_on = True
+    return tuple(Span(start=start, end=end, label=UNTYPED) for start, end in runs)
+
+
+def mismatch_predictions(
+    examples: Sequence[Example], train: Iterable[Example] = (), *, aim: str = "f1"
+) -> dict[str, Prediction]:
+    """`overlap_predictions` with every run of unsupported words marked, also in responses that are called faithful."""
+    return {
+        example.id: replace(prediction, spans=unsupported_spans(example.knowledge, example.response))
+        for example, prediction in zip(examples, overlap_predictions(examples, train, aim=aim).values(), strict=True)
     }

@@ -5,16 +5,14 @@ from typing import Any
 
 from common.records import Example, Prediction
 from common.run_folder import RunFolder
-from evaluation.baselines import overlap_predictions
-from evaluation.classification import classification_metrics
+from evaluation.conclude_labels import label_report
+from evaluation.conclude_spans import has_spans, span_report
 from evaluation.intervals import Metric
 from evaluation.results import full_names, write_results
-from evaluation.tables import choose_examples, metrics_table, predictions_table, show
+from evaluation.tables import show
 
-OVERLAP = "overlap_"  # the baseline's metrics stand beside the detector's, under names of their own
-SHOWN = ("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "ece")  # the others stand in metrics.json
-SHOWN_OF_BASELINE = ("macro_f1", "f1", "accuracy", "auroc")
 TestSets = Mapping[str, tuple[Sequence[Example], Sequence[Prediction]]]
+EMBEDDED = "embedded"
 
 
 def conclude(
@@ -29,9 +27,12 @@ def conclude(
 ) -> dict[str, Metric]:
     """Scores each test set, writes metrics.json and prints it all; the run's path comes last.
 
+    A set whose spans are marked is scored by label and by span. What is shown is the span report where the predictions
+    mark anything, else the classification report.
+
     Args:
         sets: For each dataset its labelled examples and their predictions.
-        fitted_on: Labelled examples that the word-overlap baseline chooses its threshold on.
+        fitted_on: Labelled examples that the baselines choose their threshold on.
         split: The first part of the metrics' names.
     """
     metrics: dict[str, Metric] = {}
@@ -40,23 +41,31 @@ def conclude(
             print(f"{name}: no test example has a label, so there is nothing to score")
             continue
         by_id = {prediction.id: prediction for prediction in predictions}
-        scored = classification_metrics(examples, by_id, num_resamples=num_resamples)
-        overlap = classification_metrics(
-            examples, overlap_predictions(examples, fitted_on), num_resamples=num_resamples
-        )
-        baseline = {n: m for n, m in overlap.metrics.items() if n in SHOWN_OF_BASELINE}
-        metrics |= full_names(split, name, scored.metrics)
-        metrics |= full_names(split, name, {OVERLAP + n: m for n, m in baseline.items()})
-        columns = {
-            "model": {n: m for n, m in scored.metrics.items() if n in SHOWN},
-            "majority": {n: scored.metrics[f"majority_{n}"] for n in ("macro_f1", "accuracy")},
-            "word overlap": baseline,
+        options: dict[str, Any] = {
+            "title": f"{split}/{name}",
+            "fitted_on": fitted_on,
+            "num_resamples": num_resamples,
+            "num_examples": num_examples,
         }
-        show(metrics_table(columns, title=f"{split}/{name}"))
-        for note in scored.notes:
+        reports = [label_report(examples, by_id, **options)]
+        if has_spans(examples):
+            reports.append(span_report(examples, by_id, dataset="" if _embedded(meta) else name, **options))
+        for report in reports:
+            metrics |= full_names(split, name, report.metrics)
+        shown = reports[-1:] if reports[-1].tables else reports
+        first, *others = (table for report in shown for table in report.tables)
+        show(first)
+        for note in (note for report in shown for note in report.notes):
             print(f"note: {note}")
-        if num_examples:
-            show(predictions_table(choose_examples(examples, by_id, num_examples), by_id, title="predictions to judge"))
+        if others:
+            show(*others)
     write_results(run.metrics, metrics, meta)
     print(run.path)
     return metrics
+
+
+def _embedded(meta: Mapping[str, Any]) -> bool:
+    """Whether our own corpus stood in for the dataset's files, so that figures for these say nothing here."""
+    config = meta.get("config") or {}
+    blocks = [meta.get("data"), config.get("benchmark"), config.get("data")]
+    return any(isinstance(block, Mapping) and block.get("path") == EMBEDDED for block in blocks)

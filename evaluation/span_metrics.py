@@ -27,6 +27,7 @@ from evaluation.span_outcomes import SpanOutcomes, join_spans
 
 AUROC, ECE = "response_auroc", "response_ece"
 LEVELS = ("response", "char")
+NOTHING_FOUND = "no prediction marks a character: char_ metrics are 0"
 
 
 def span_metrics(
@@ -159,7 +160,7 @@ def _notes(outcomes: SpanOutcomes) -> list[str]:
     if not outcomes.marked.any():
         notes.append("no character is marked in the data: char_ metrics are 0")
     elif not outcomes.found.any():
-        notes.append("no prediction marks a character: char_ metrics are 0")
+        notes.append(NOTHING_FOUND)
     elif differ := int((outcomes.called != outcomes.flagged).sum()):
         notes.append(f"{differ} of {total} predictions differ in label and spans: response_ metrics follow the label")
     return notes
