@@ -10,7 +10,7 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def write_page(
         check_spans(prediction, len(example.response))
     pairs = zip(examples, said, strict=True)
     rows = (row(example, prediction, contexts[example.knowledge]) for example, prediction in pairs)
-    head = {"title": title, "metrics": [_metric(name, metric) for name, metric in (metrics or {}).items()]}
+    scores = (_metric(name, metric) for name, metric in (metrics or {}).items())
     style, script = _style(), _script()
     values = {
         "policy": f"script-src '{_hash(script)}'; style-src '{_hash(style)}'",
@@ -65,7 +65,7 @@ def write_page(
     start, end = (re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], part) for part in template)
     with replacing(path) as file, disk_errors(path):
         file.write(start.encode())
-        for line in _blocks(head=[head], contexts=contexts, rows=rows):
+        for line in _blocks(scores=scores, contexts=contexts, rows=rows):
             file.write(line.encode())
         file.write(end.encode())
 
@@ -153,7 +153,7 @@ def _gold(example: Example) -> str | None:
     return example.label
 
 
-def _blocks(**blocks: Any) -> Iterator[str]:
+def _blocks(**blocks: Iterable[Any]) -> Iterator[str]:
     """Each block as a list in a script element that the browser keeps as text; one item a line, made one at a time."""
     for name, items in blocks.items():
         yield f'<script type="application/json" id="{name}">[\n'

@@ -2,7 +2,6 @@
 
 const SIZE = 50;
 const read = (name) => JSON.parse(document.getElementById(name).textContent);
-const [head] = read("head");
 const rows = read("rows");
 let contexts = null;
 const context = (place) => (contexts ??= read("contexts"))[place];
@@ -117,8 +116,9 @@ function turn(step) {
 
 function showMetrics() {
   const box = document.getElementById("metrics");
-  const main = head.metrics.filter(([name]) => !name.includes("/"));
-  const others = head.metrics.filter(([name]) => name.includes("/"));
+  const scores = read("scores");
+  const main = scores.filter(([name]) => !name.includes("/"));
+  const others = scores.filter(([name]) => name.includes("/"));
   const table = (metrics) => {
     const body = make("tbody", "");
     for (const [name, value, low, high] of metrics) {

@@ -148,7 +148,7 @@ def test_spans_and_metrics_are_told_with_their_numbers(tmp_path):
     assert shown_row["gold_spans"] == [["evident_conflict", 0.5], ["subtle_baseless", 0]]
     assert shown_row["called_spans"] == [["evident_conflict", 0.83, 0.5], ["evident_conflict", 0.4, 0]]
     assert shown_row["kinds"] == ["missed span", "false alarm span", "found span"]
-    assert block(page, "head")[0]["metrics"] == [["response_f1", 0.5, 0.4, 0.6], ["task/qa/char_f1", 0.7, None, None]]
+    assert block(page, "scores") == [["response_f1", 0.5, 0.4, 0.6], ["task/qa/char_f1", 0.7, None, None]]
 
 
 @pytest.mark.parametrize(
