@@ -61,7 +61,8 @@ def test_every_benchmark_composes(benchmark: str, tmp_path: Path) -> None:
     assert isinstance(cfg, dict)
     if benchmark != "transfer":
         options = cfg["benchmark"]["options"]
-        assert build_source(cfg["benchmark"]["name"], str(tmp_path), **options).name == benchmark
+        name = cfg["benchmark"].get("dataset", benchmark)
+        assert build_source(name, str(tmp_path), **options).name == name
 
 
 def test_paper_scale_is_the_papers_recipe() -> None:
