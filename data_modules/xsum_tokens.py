@@ -41,7 +41,8 @@ class XsumTokens:
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUT)
         docid, system, summary = identifier(row, "docid"), row.text("system"), row.text("summary")
-        spans = token_spans(align(summary, row.texts("tokens")), _labels(row))
+        labels = _labels(row)  # first: a wrong number of them explains more than where the tokens stop to fit
+        spans = token_spans(align(summary, row.texts("tokens")), labels)
         yield Example(
             id=f"{docid}:{system}",
             source=self.name,

@@ -114,7 +114,7 @@ def _exchange(random: Random01, state: State) -> Exchange:
     remarks = SUBJECTIVE_REMARK_RATE if kind == h.SUBJECTIVE else REMARK_RATE
     remark = int(random() * len(PERSONAL)) if random() < remarks else None
 
-    clauses = [_true_clause(random, state, fact) for fact in said]
+    clauses = [true_clause(random, state, fact) for fact in said]
     text, _ = put_together(plan, clauses, Clause(PERSONAL[remark][1]) if remark is not None else None)
     answered = admits or any(fact.place == asked for fact in said)
     truth = " and ".join(fact.clause for fact in said)
@@ -161,7 +161,8 @@ def _seeker(random: Random01, state: State, question: str) -> Turn:
     return Turn(speaker="seeker", text=text)
 
 
-def _true_clause(random: Random01, state: State, fact: Fact) -> Clause:
+def true_clause(random: Random01, state: State, fact: Fact) -> Clause:
+    """A clause that says the fact."""
     relation = state.domain.relations[fact.place]
     if random() < CONTRAST_RATE and _contrastable(state.domain)[fact.place]:
         other = draw(random, relation.values, state.split, unlike=fact.value)
@@ -188,13 +189,14 @@ def _wrong_clauses(
             wrong[i] = Clause(text, 0, len(text), kind)
             new = unknown(random, state.domain, [*facts, Fact(new, None, "")])
         else:
-            wrong[i], severity = _wrong_clause(random, state, said[i], facts)
+            wrong[i], severity = wrong_clause(random, state, said[i], facts)
             severities.add(severity)
     subtle = "subtle" in severities or len(targets) < len(said)
     return wrong, "subtle" if subtle else "evident"
 
 
-def _wrong_clause(random: Random01, state: State, fact: Fact, facts: list[Fact]) -> tuple[Clause, str]:
+def wrong_clause(random: Random01, state: State, fact: Fact, facts: list[Fact]) -> tuple[Clause, str]:
+    """A clause that says otherwise, with what is wrong in it marked, and how hard that is to see."""
     relation = state.domain.relations[fact.place]
     other, severity = h.wrong_value(random, state.domain, fact, facts, state.split)
     if random() < CONTRAST_RATE and _contrastable(state.domain)[fact.place]:

@@ -10,6 +10,14 @@ from data_modules.embedded.phrasing import Clause
 CONTRADICTION, ADDITION, SUBJECTIVE = "contradiction", "addition", "subjective"
 ENTITY_SWAP, NUMBER_SWAP = "entity_swap", "number_swap"
 RATES = {CONTRADICTION: 0.30, ADDITION: 0.32, SUBJECTIVE: 0.11, ENTITY_SWAP: 0.16, NUMBER_SWAP: 0.11}
+# What each kind is in RAGTruth's words, which tell what the source denies from what it does not say.
+KIND_TO_TYPE = {
+    CONTRADICTION: "conflict",
+    ENTITY_SWAP: "conflict",
+    NUMBER_SWAP: "conflict",
+    ADDITION: "baseless",
+    SUBJECTIVE: "baseless",
+}
 SWAP_RATE = 0.25  # of wrong values taken from elsewhere in the knowledge, where one fits
 PLAIN = 0.7  # how often a reply keeps the knowledge's own wording of a value
 
@@ -20,6 +28,11 @@ class Fact(NamedTuple):
     place: int  # of the relation in its domain
     value: Any
     clause: str
+
+
+def span_type(kind: str, severity: str) -> str:
+    """The type of span, as `common.span_types` names them, that a kind at a severity gives."""
+    return f"{severity}_{KIND_TO_TYPE[kind]}"
 
 
 def category(relation: Relation) -> str:

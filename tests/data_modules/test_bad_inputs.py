@@ -45,7 +45,7 @@ def test_settings_are_part_of_the_layout(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", EVERY)
 def test_missing_and_empty_files(tmp_path: Path, name: str) -> None:
     told(name, tmp_path / "absent", "no such file or folder")
-    told(name, tmp_path, "looked for .*official files: http")
+    told(name, tmp_path, "looked for .*jsonl" if name == "spans" else "looked for .*official files: http")
     file = write_case(tmp_path, name)
     whole = file.read_bytes()
     file.write_bytes(b"")
@@ -125,6 +125,10 @@ def test_a_very_long_text(tmp_path: Path, name: str) -> None:
         ("dnli", "neutral", "keep"),
         ("decode", "knowledge", "none"),
         ("faithcritic", "edited", "never"),
+        ("ragtruth", "quality", "truncated"),
+        ("ragtruth", "implicit_true", "true"),
+        ("ragtruth", "due_to_null", "null"),
+        ("ragtruth", "severity", "hard"),
     ],
 )
 def test_a_switch_takes_its_own_values_alone(name: str, option: str, value: str) -> None:

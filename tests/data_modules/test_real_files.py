@@ -68,6 +68,24 @@ WANTED: list[tuple[str, str, str, dict[str, Any], dict[str | None, int], dict[st
     ),
     ("conjnli", "conjnli", "train", {}, {"faithful": 5820, "hallucinated": 9180}, {}),
     ("conjnli", "conjnli", "validation", {}, {"faithful": 204, "hallucinated": 419}, {}),
+    (
+        "ragtruth",
+        "ragtruth",
+        "test",
+        {},
+        {"faithful": 439, "hallucinated": 93},
+        {"dropped: quality incorrect_refusal": 1},
+    ),
+    ("ragtruth", "ragtruth", "train", {}, {"faithful": 3, "hallucinated": 3}, {}),
+    (
+        "ragtruth",
+        "ragtruth",
+        "all",
+        {"official_split": False, "quality": "all"},
+        {"faithful": 443, "hallucinated": 96},
+        {},
+    ),
+    ("xsum_tokens", "xsum_tokens", "all", {}, {"faithful": 164, "hallucinated": 1321}, {}),
 ]
 
 
@@ -81,7 +99,19 @@ def test_counts(
     assert found == counts | {"kept": sum(wanted.values())}
 
 
-@pytest.mark.parametrize("name", ["wow", "begin", "audit", "snli", "conjnli"])
+@pytest.mark.parametrize("name", ["wow", "begin", "audit", "snli", "conjnli", "ragtruth", "xsum_tokens"])
 def test_the_folder_of_all_corpora_will_do(name: str) -> None:
     assert ROOT is not None
     assert read(make(name, ROOT))[0]
+
+
+def test_the_span_corpora_as_they_are() -> None:
+    assert ROOT is not None
+    ragtruth = read(make("ragtruth", ROOT, official_split=False))[0]
+    assert len(ragtruth) == 538 and len({example.group for example in ragtruth}) == 95
+    assert sum(len(example.spans or ()) for example in ragtruth) == 136
+    assert sum(len(example.meta.get("implicit_true", ())) for example in ragtruth) == 21
+    xsum = read(make("xsum_tokens", ROOT))[0]
+    assert len({example.group for example in xsum}) == 297
+    words = sum(len(e.response[s.start : s.end].split()) for e in xsum for s in e.spans or ())
+    assert words == 12_006  # as many as there are tokens of label 1

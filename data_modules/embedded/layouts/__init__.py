@@ -8,6 +8,7 @@ from data_modules.embedded.layouts.begin import write_begin, write_begin_2021
 from data_modules.embedded.layouts.contradiction import write_decode, write_dnli
 from data_modules.embedded.layouts.faithdial import write_faithdial, write_wow
 from data_modules.embedded.layouts.nli import write_conjnli, write_mnli, write_snli
+from data_modules.embedded.layouts.spans import write_ragtruth, write_spans, write_xsum_tokens
 from data_modules.embedded.layouts.wow import write_wow_parlai
 
 # Dataset to writer(folder, num_rows, seed), which returns the folder. Names with a second part are second layouts.
@@ -24,4 +25,7 @@ WRITERS: dict[str, Callable[..., Path]] = {
     "conjnli": write_conjnli,
     "dnli": write_dnli,
     "decode": write_decode,
+    "ragtruth": write_ragtruth,
+    "xsum_tokens": write_xsum_tokens,
+    "spans": write_spans,
 }

@@ -1,0 +1,87 @@
+"""Answers of several sentences with exact marks, as RAG corpora have them."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from common.span_types import TYPES
+from data_modules.embedded.answers import RagSource, rag_sources
+from data_modules.embedded.hallucinate import RATES, span_type
+from data_modules.embedded.layouts import WRITERS
+from tests.data_modules.official_rows import make, read
+
+
+@pytest.fixture(scope="module")
+def sources() -> list[RagSource]:
+    return list(rag_sources("train", 900, seed=0))
+
+
+def test_there_are_as_many_answers_as_asked_for_and_always_the_same(sources: list[RagSource]) -> None:
+    assert sum(len(source.answers) for source in sources) == 900
+    assert list(rag_sources("train", 10, seed=0))[:3] == sources[:3]
+    assert [len(source.answers) for source in rag_sources("train", 10, seed=0)] == [3, 3, 3, 1]
+    assert {source.topic for source in sources}.isdisjoint(s.topic for s in rag_sources("test", 900, seed=0))
+
+
+def test_most_of_an_answer_is_right(sources: list[RagSource]) -> None:
+    answers = [answer for source in sources for answer in source.answers]
+    wrong = sum(bool(answer.marks) for answer in answers) / len(answers)
+    marked = sum(m.end - m.start for a in answers for m in a.marks) / sum(len(a.text) for a in answers)
+    assert 0.25 < wrong < 0.6 and 0.02 < marked < 0.2
+
+
+def test_every_kind_and_every_type_is_there_and_better_models_make_fewer_mistakes(sources: list[RagSource]) -> None:
+    marks = Counter((a.model, m.kind, m.type) for s in sources for a in s.answers for m in a.marks)
+    assert {kind for _, kind, _ in marks} == set(RATES)
+    assert {label for _, _, label in marks} == set(TYPES)
+    by_model = Counter(answer.model for source in sources for answer in source.answers for _ in answer.marks)
+    assert by_model["chat-small"] > by_model["chat-medium"] > by_model["chat-large"]
+    assert {span_type(kind, severity) for kind in RATES for severity in ("evident", "subtle")} == set(TYPES)
+
+
+def test_what_an_answer_gets_wrong_is_not_in_its_source(sources: list[RagSource]) -> None:
+    for source in sources:
+        known = " ".join(source.passages)
+        for answer in source.answers:
+            for mark in answer.marks:
+                text = answer.text[mark.start : mark.end]
+                assert text.strip() == text != ""
+                if mark.severity == "evident" and len(text) > 12:
+                    assert text not in known
+
+
+@pytest.mark.parametrize("name", ["ragtruth", "spans"])
+def test_loaders_give_the_marks_back(name: str, tmp_path: Path) -> None:
+    WRITERS[name](tmp_path, {"train": 90, "test": 90}, seed=3)
+    options = {"quality": "all"} if name == "ragtruth" else {}
+    for split in ("train", "test"):
+        wanted = {answer.text: answer for source in rag_sources(split, 90, seed=3) for answer in source.answers}
+        found = [e for e in read(make(name, tmp_path, **options), split)[0] if "Unable" not in e.response]
+        assert len(found) > 80
+        for example in found:
+            marks = wanted[example.response].marks
+            assert [(s.start, s.end, s.label) for s in example.spans or ()] == [(m.start, m.end, m.type) for m in marks]
+
+
+def test_ragtruth_has_its_tasks_its_flags_and_its_refusals(tmp_path: Path) -> None:
+    WRITERS["ragtruth"](tmp_path, {"train": 900}, seed=0)
+    examples, counts = read(make("ragtruth", tmp_path), "train")
+    assert counts["dropped: quality incorrect_refusal"] == 18
+    assert {e.meta["task"] for e in examples} == {"QA", "Summary", "Data2txt"}
+    nulls = [e for e in examples if "due_to_null" in e.meta]
+    assert nulls and all(e.meta["task"] == "Data2txt" and ": null" in e.knowledge for e in nulls)
+    assert any("implicit_true" in e.meta for e in examples)
+
+
+def test_token_labels_cover_the_marks(tmp_path: Path) -> None:
+    WRITERS["xsum_tokens"](tmp_path, {"test": 90}, seed=0)
+    rows = [json.loads(line) for line in (tmp_path / "xsum_token_labels.jsonl").read_text().splitlines()]
+    assert any("\\'" in token for row in rows for token in row["tokens"])
+    examples = read(make("xsum_tokens", tmp_path))[0]
+    answers = [answer for source in rag_sources("test", 90, seed=0) for answer in source.answers]
+    for example, answer in zip(examples, answers, strict=True):
+        said = " ".join(example.response[s.start : s.end] for s in example.spans or ())
+        for mark in answer.marks:
+            assert answer.text[mark.start : mark.end].lower().replace("'", "\\'").rstrip(".") in said
