@@ -170,6 +170,8 @@ def _caption(systems: Systems, names: Sequence[str], published: Sequence[Publish
     lines = [f"95% bootstrap intervals over sources; n = {', '.join(f'{n:,}' for n in sizes)}"]
     if published:
         lines[0] += f"; published: on the official {TEST_RESPONSES:,}"
+        if sizes and sizes[-1] < 0.9 * TEST_RESPONSES:  # the responses of poor quality are far fewer
+            lines.append("these responses are a part of the official ones: the published figures are about others")
         used = {row.source for row in published}
         lines += [f"{source}: {protocol}" for source, protocol in PROTOCOLS.items() if source in used]
     return "\n".join(lines)

@@ -60,6 +60,7 @@ def test_a_tagger_is_shown_beside_baselines_and_published_figures(tmp_path, caps
     shown = capsys.readouterr().out
     for part in ("by response", "by character", "by task", "by type", "by generator model", "LettuceDetect large"):
         assert part in shown, part
+    assert "these responses are a part of the official ones" in shown
     assert "The kiwi [[can fly far|evident_baseless]]." in shown
     assert shown.splitlines()[-1] == str(tmp_path)
     assert all(len(line) <= 80 for line in shown.splitlines() if line[:1] in "+|")
