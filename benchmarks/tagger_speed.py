@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.measure import Ratio, alternate, cpu_seconds, report, table
 from benchmarks.mixed import Listed
-from benchmarks.peer import SCRIPTS, Peer, once, peer, peer_python, peer_versions, write_rows
+from benchmarks.peer import ABSENT, SCRIPTS, VARIABLE, Peer, once, peer, peer_python, peer_versions, write_rows
 from benchmarks.tagged import DESCRIPTION, mixed_tagged, write_modernbert, write_peer_tagger
 from common.records import Example
 
@@ -42,6 +42,9 @@ def main() -> None:
     parser.add_argument("--starts", type=int, default=7)
     options = parser.parse_args()
 
+    if VARIABLE not in os.environ:
+        print(f"skipped: {ABSENT}", file=sys.stderr)
+        return
     peer_python()  # before anything is computed
     import torch
 
