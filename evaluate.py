@@ -2,7 +2,7 @@
 
 python evaluate.py benchmark=begin benchmark.path=FILE checkpoint=runs/...   predict, then score
 python evaluate.py benchmark=begin benchmark.path=FILE predictions=FILE      score only: no model is loaded
-python evaluate.py benchmark=transfer                                        FaithDial's Table 4, ours beside it
+python evaluate.py benchmark=ragtruth benchmark.path=DIR checkpoint=runs/... html=answers.html   and a page to read
 """
 
 from typing import Any
@@ -16,31 +16,51 @@ def main(cfg: Any) -> None:
     """Examples, predictions, metrics: the whole sequence."""
     from common.jsonl import read_predictions, write_jsonl
     from common.run_folder import environment, log_to, open_run
-    from critic.scorer import load_for_evaluation
+    from critic.detectors import load_detector
     from critic.transfer import run_transfer
     from data_modules.build import read_benchmark
     from evaluation.conclude import conclude
+    from evaluation.conclude_suppression import conclude_suppression
+    from evaluation.corpus_report import report_corpus
+    from evaluation.page import write_page
 
     run, config = open_run(cfg, f"evaluate-{cfg.benchmark.name}")
     log_to(run.log)
-    if config["benchmark"]["name"] == "transfer":
+    block, num_resamples = config["benchmark"], config["num_resamples"]
+    if block["name"] == "transfer":
         run_transfer(run, config)
         return
-    predictions = read_predictions(config["predictions"]) if config["predictions"] else None
-    benchmark = read_benchmark(config["benchmark"])
-    if predictions is None:
-        critic = load_for_evaluation(
+    given = read_predictions(config["predictions"]) if config["predictions"] else None
+    benchmark = read_benchmark(block)
+    meta = {"config": config, "data": benchmark.summary, "environment": environment()}
+    if block["name"] == "analysis":
+        report_corpus(benchmark.examples, run.path, title=block["dataset"], plots=block["plots"])
+        print(run.path)
+        return
+    if given is None:
+        detector = load_detector(
             config["checkpoint"], precision=config["precision"], batch_tokens=config["batch_tokens"]
         )
-        predictions = {prediction.id: prediction for prediction in critic.predict(benchmark.examples, progress=True)}
-        write_jsonl(run.predictions / f"{benchmark.name}.jsonl", (p.to_dict() for p in predictions.values()))
-    conclude(
-        run,
-        {benchmark.name: (benchmark.examples, list(predictions.values()))},
-        meta={"config": config, "data": benchmark.summary, "environment": environment()},
-        num_resamples=config["num_resamples"],
-        num_examples=config["num_examples"],
-    )
+        given = {
+            prediction.id: prediction for prediction in detector.predict_examples(benchmark.examples, progress=True)
+        }
+        write_jsonl(run.predictions / f"{benchmark.name}.jsonl", (p.to_dict() for p in given.values()))
+    if config["html"]:
+        write_page(config["html"], benchmark.examples, given, title=f"{benchmark.name}: answers and their marks")
+    predictions = list(given.values())
+    if block["name"] == "suppression":
+        conclude_suppression(
+            run,
+            benchmark.examples,
+            predictions,
+            groups=block["groups"],
+            strategies=block["strategies"],
+            meta=meta,
+            num_resamples=num_resamples,
+        )
+        return
+    sets = {benchmark.name: (benchmark.examples, predictions)}
+    conclude(run, sets, meta=meta, num_resamples=num_resamples, num_examples=config["num_examples"])
 
 
 if __name__ == "__main__":

@@ -15,9 +15,7 @@ def main(cfg: Any) -> None:
     from critic.export import export
 
     report = export(cfg.checkpoint, cfg.output_dir)
-    print(
-        f"reloaded in plain transformers: largest difference of {report.num_pairs} x 2 logits {report.difference:.1e}"
-    )
+    print(f"reloaded in plain transformers: largest difference of {report.num_logits} logits {report.difference:.1e}")
     print(report.folder)
 
 

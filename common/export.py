@@ -3,7 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-ORDER_OF_METRICS = ("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "ece")
+SHOWN_METRICS = {
+    *("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "ece"),
+    *(f"{level}_{name}" for level in ("response", "char") for name in ("f1", "precision", "recall")),
+}
 
 
 def model_card(
@@ -11,10 +14,11 @@ def model_card(
     title: str,
     purpose: str,
     usage: str,
+    pipeline: str,
     config: Mapping[str, Any],
     data: Mapping[str, Any],
     metrics: Mapping[str, Mapping[str, Any]],
-    thresholds: Mapping[str, Any],
+    thresholds: str,
     limits: Sequence[str],
     labels: Sequence[str],
 ) -> str:
@@ -26,7 +30,7 @@ def model_card(
         "---",
         "language: en",
         "library_name: transformers",
-        "pipeline_tag: text-classification",
+        f"pipeline_tag: {pipeline}",
         "tags: [hallucination-detection, faithfulness]",
         "---",
         "",
@@ -57,8 +61,7 @@ def model_card(
         "|---|---|---|---|---|",
         *_metric_rows(metrics),
         "",
-        f"Decision threshold {thresholds['threshold']:.4f}, chosen on validation for {thresholds['aim']}; "
-        f"temperature {thresholds['temperature']:.4f}, fitted on validation.",
+        thresholds,
         "",
         "## Limits",
         "",
@@ -72,7 +75,7 @@ def _metric_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
     rows = []
     for name, metric in metrics.items():
         split, dataset, short = name.split("/", 2)
-        if short in ORDER_OF_METRICS:
+        if short in SHOWN_METRICS:
             interval = f"{metric['low']:.3f} to {metric['high']:.3f}" if "low" in metric else "-"
             rows.append(
                 f"| {split}/{dataset} | {short} | {metric['value']:.3f} | {interval} | {metric.get('n', '-')} |"

@@ -1,16 +1,20 @@
-"""The sequence critic: P(hallucinated) of a response, given its knowledge.
+"""Detectors of hallucination: the sequence critic judges a whole response, the tagger marks the characters.
 
-from critic import Critic
-critic = Critic.load("runs/...")
-critic.score(knowledge="...", response="...")
+from critic import Critic, Tagger
+Critic.load("runs/...").score(knowledge="...", response="...")
+Tagger.load("runs/...").predict(context="...", question="...", answer="...")
 """
 
 from typing import Any
 
 
-def __getattr__(name: str) -> Any:  # torch loads only when the critic is really used
+def __getattr__(name: str) -> Any:  # torch loads only when a detector is really used
     if name == "Critic":
         from critic.scorer import Critic
 
         return Critic
+    if name == "Tagger":
+        from critic.tagger.predictor import Tagger
+
+        return Tagger
     raise AttributeError(f"module 'critic' has no attribute {name!r}")

@@ -1,52 +1,45 @@
-"""The `hf/` folder of a critic: plain Hugging Face files, and `faithkit.json` with what they do not hold."""
+"""The `hf/` folder of a detector: plain Hugging Face files, and `faithkit.json` with what they do not hold."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from common.disk import write_json
 from common.errors import UserError
-from common.records import LABELS
 from common.run_folder import RunFolder, environment, read_json
-from critic.verdict import Verdict
 
-KIND = "critic"
 SIDECAR = "faithkit.json"
+CRITIC, TAGGER = "critic", "tagger"  # the kinds of detector
+Settings = TypeVar("Settings")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Sidecar:
     """What must be known to use the weights as they were trained.
 
     Args:
-        max_length: Tokens of a sequence.
-        order: Which text stands first.
-        origin: Where this came from: base weights, data and its fingerprint, versions.
+        kind: CRITIC or TAGGER.
+        labels: Of the classes.
+        layout: How texts become sequences.
+        thresholds: How logits are read.
+        origin: Where this came from: configuration, data and its fingerprint.
     """
 
-    max_length: int
-    order: str
-    verdict: Verdict
+    kind: str
+    labels: list[str]
+    layout: dict[str, Any]
+    thresholds: dict[str, Any]
     origin: dict[str, Any]
 
 
-def write_folder(folder: Path, model: Any, tokenizer: Any, settings: Settings) -> None:
+def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar) -> None:
     """Writes weights as safetensors, the tokenizer and the sidecar."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    write_json(
-        folder / SIDECAR,
-        {
-            "kind": KIND,
-            "labels": list(LABELS),
-            "layout": {"order": settings.order, "max_length": settings.max_length},
-            "thresholds": asdict(settings.verdict),
-            "origin": settings.origin,
-            "versions": environment(),
-        },
-    )
+    stored = {name: getattr(sidecar, name) for name in Sidecar.__slots__}
+    write_json(folder / SIDECAR, {**stored, "versions": environment()})
 
 
 def find_folder(path: str) -> Path:
@@ -62,26 +55,38 @@ def find_folder(path: str) -> Path:
     raise UserError("neither a run nor a Hugging Face folder", place=path, mend="it should hold hf/ or config.json")
 
 
-def read_settings(folder: Path) -> Settings | None:
+def read_sidecar(folder: Path) -> Sidecar | None:
     """What the sidecar says; None for a folder of someone else's."""
     path = folder / SIDECAR
     if not path.exists():
         return None
     stored = read_json(path)
-    if stored.get("kind") != KIND:
-        mend = "give the folder of a run of model=critic"
-        raise UserError(
-            f"a checkpoint of another kind: {stored.get('kind')!r}, wanted {KIND!r}", place=str(path), mend=mend
-        )
+    return parse(folder, lambda: Sidecar(**{name: stored[name] for name in Sidecar.__slots__}))
+
+
+def read_settings(folder: Path, kind: str, build: Callable[[Sidecar], Settings]) -> Settings | None:
+    """The settings that the sidecar of a detector of this kind holds; None for a folder of someone else's.
+
+    Raises:
+        UserError: It is of another kind, or broken.
+    """
+    sidecar = read_sidecar(folder)
+    if sidecar is None:
+        return None
+    if sidecar.kind != kind:
+        mend = f"give the folder of a run of model={kind}"
+        problem = f"a checkpoint of another kind: {sidecar.kind!r}, wanted {kind!r}"
+        raise UserError(problem, place=str(folder / SIDECAR), mend=mend)
+    return parse(folder, lambda: build(sidecar))
+
+
+def parse(folder: Path, build: Callable[[], Settings]) -> Settings:
+    """What `build` makes of a sidecar, which may be broken."""
     try:
-        return Settings(
-            max_length=int(stored["layout"]["max_length"]),
-            order=stored["layout"]["order"],
-            verdict=Verdict(**stored["thresholds"]),
-            origin=stored["origin"],
-        )
-    except (KeyError, TypeError) as error:
-        raise UserError(f"broken sidecar: {error}", place=str(path), mend="export the run again") from error
+        return build()
+    except (KeyError, TypeError, ValueError) as error:
+        problem = f"broken sidecar: {error}"
+        raise UserError(problem, place=str(folder / SIDECAR), mend="export the run again") from error
 
 
 @contextmanager

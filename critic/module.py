@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from common.distributed import gather_rows
-from common.optimiser import build_optimizer, build_schedule, parameter_groups
+from common.training_module import TrainingModule
 from critic.support import SupportHead, response_tokens, support_loss, support_targets, unit_vectors
 from critic.verdict import Verdict, log_odds
 from critic.weights import load_classifier
@@ -24,7 +24,7 @@ from evaluation.outcomes import Outcomes
 MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
-class CriticModule(pl.LightningModule):
+class CriticModule(TrainingModule):
     """Learns P(hallucinated | knowledge, response).
 
     Args:
@@ -36,7 +36,7 @@ class CriticModule(pl.LightningModule):
         floor: Share of the peak rate that the schedule ends at.
         freeze_embeddings: Word embeddings stay as they are.
         dropout: Overrides the encoder's own; None keeps it.
-        seed: Dropout of a step depends on this, the step and the process alone, so a resumed run repeats it exactly.
+        seed: Of the new head and of dropout.
     """
 
     def __init__(
@@ -89,13 +89,9 @@ class CriticModule(pl.LightningModule):
                 shard(self.support, self.device_mesh)
 
     def on_fit_start(self) -> None:
-        self.model.train()  # from_pretrained leaves dropout off, and Lightning does not switch it on
+        super().on_fit_start()
         if self.support is not None:
             self._word_vectors = self._word_vectors.to(self.device)
-
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        mixed = np.random.SeedSequence([self.hparams["seed"], batch_idx, self.global_rank]).generate_state(1)
-        torch.manual_seed(int(mixed[0]))
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         output = self._run(batch, output_hidden_states=self.support is not None)
@@ -136,20 +132,6 @@ class CriticModule(pl.LightningModule):
         labelled = values[values[:, 2] >= 0]
         for name, value in validation_metrics(labelled[:, :2], labelled[:, 2].astype(np.int8)).items():
             self.log(f"validation/{self.hparams['dataset']}/{name}", value, prog_bar=name == "macro_f1")
-
-    def configure_gradient_clipping(
-        self, optimizer: Any, gradient_clip_val: Any = None, gradient_clip_algorithm: str | None = None
-    ) -> None:
-        # torch's own clipping knows sharded gradients; Lightning's refuses them.
-        if gradient_clip_val:
-            torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
-
-    def configure_optimizers(self) -> Any:
-        h = self.hparams
-        groups = parameter_groups(self, h["lr"], h["weight_decay"], layer_decay=h["layer_decay"], head_lr=h["head_lr"])
-        optimizer = build_optimizer(groups, h["lr"])
-        schedule = build_schedule(optimizer, h["schedule"], h["num_steps"], h["warmup"], h["floor"])
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
 def batch_loss(logits: Tensor, targets: Tensor, *, num_rows: int, world_size: int, label_smoothing: float) -> Tensor:

@@ -17,8 +17,9 @@ from tqdm.auto import tqdm
 from common.errors import UserError, shorten
 from common.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from common.weights import HUB_NAME, loading
-from critic.folder import Settings, find_folder, read_settings, whole_weights
+from critic.folder import CRITIC, find_folder, read_settings, whole_weights
 from critic.precision import apply_precision
+from critic.settings import Settings
 from critic.verdict import Verdict, log_odds
 from data_modules.batching import plan_batches
 from data_modules.encode import PairEncoder
@@ -68,7 +69,7 @@ class Critic:
         from transformers import AutoModelForSequenceClassification
 
         folder = find_folder(path) if Path(path).expanduser().exists() or not HUB_NAME.fullmatch(path) else None
-        settings = read_settings(folder) if folder else None
+        settings = read_settings(folder, CRITIC, Settings.from_sidecar) if folder else None
         with loading(str(folder or path)) as source, whole_weights(source):
             model = AutoModelForSequenceClassification.from_pretrained(
                 source, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
@@ -110,7 +111,7 @@ class Critic:
         scores = [Score(self.verdict.label(p), float(p)) for p in self.probabilities(first, second)]
         return scores[0] if single else scores
 
-    def predict(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
+    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Predictions of the examples, in their order."""
         for begin in tqdm(range(0, len(examples), CHUNK), "scoring", disable=not progress, unit="chunk"):
             chunk = examples[begin : begin + CHUNK]
@@ -184,15 +185,3 @@ def _check_labels(config: Any, folder: str) -> None:
         have = ", ".join(labels)
         mend = f"give a critic of ours: labels {FAITHFUL} and {HALLUCINATED}"
         raise UserError(f"a checkpoint of another kind: its labels are {have}", place=folder, mend=mend)
-
-
-def load_for_evaluation(checkpoint: str | None, *, precision: str, batch_tokens: int | None) -> Critic:
-    """The critic that a configuration names.
-
-    Raises:
-        UserError: It names none.
-    """
-    if not checkpoint:
-        mend = "checkpoint=PATH of a run, an hf/ folder or a hub name; or predictions=FILE"
-        raise UserError("nothing to evaluate: neither checkpoint nor predictions is given", mend=mend)
-    return Critic.load(checkpoint, precision=precision, batch_tokens=batch_tokens)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
-import torch
 from numpy.typing import NDArray
 
 from common.distributed import gather_rows
@@ -15,11 +14,12 @@ from common.jsonl import write_jsonl
 from common.records import HALLUCINATED, Example, Prediction
 from common.run_folder import RunFolder
 from common.weights import resolve
-from critic.folder import Settings, write_folder
+from critic.folder import write_folder
 from critic.module import CriticModule
 from critic.scorer import Critic
+from critic.settings import Settings
 from critic.verdict import Verdict
-from critic.weights import model_state
+from critic.weights import load_best
 from data_modules.data_module import DataModule
 from data_modules.encode import PairEncoder
 from data_modules.tokens import load_tokenizer
@@ -87,7 +87,9 @@ class CriticTask:
         Returns:
             For each test set its labelled examples and their predictions; and the report of the calibration.
         """
-        best = load_best(module, run).to(trainer.strategy.root_device).eval()
+        from transformers import AutoModelForSequenceClassification
+
+        best = load_best(module, run, AutoModelForSequenceClassification).to(trainer.strategy.root_device).eval()
         critic = Critic(best, self.encoder, Verdict())
         validation = [e for subset in data.subsets["validation"] for e in subset.examples() if e.label is not None]
         gold = np.array([e.label == HALLUCINATED for e in validation], np.int8)
@@ -105,7 +107,7 @@ class CriticTask:
             settings = Settings(
                 max_length=self.encoder.max_length, order=self.encoder.order, verdict=verdict, origin=dict(origin)
             )
-            write_folder(run.hf, best, self.tokenizer, settings)
+            write_folder(run.hf, best, self.tokenizer, settings.to_sidecar())
         return sets, fit
 
 
@@ -117,26 +119,3 @@ def shared_odds(critic: Critic, examples: Sequence[Example], trainer: pl.Trainer
     index, odds = gather_rows([share], [odds])
     assert len(index) == len(examples), "every example is scored once"
     return odds
-
-
-def load_best(module: CriticModule, run: RunFolder) -> Any:
-    """The model with the best checkpoint's weights; nothing in the file is executed.
-
-    It is the module's own, or, where training has sharded that one, a whole one of its own.
-    """
-    from torch.distributed.tensor import DTensor
-    from transformers import AutoModelForSequenceClassification
-
-    try:
-        state = torch.load(run.best, map_location="cpu", weights_only=True)["state_dict"]
-    except FileNotFoundError as error:
-        mend = "raise model.num_epochs: no validation was reached"
-        raise UserError("no best checkpoint was written", place=str(run.best), mend=mend) from error
-    except (RuntimeError, EOFError, KeyError, ValueError) as error:
-        raise UserError(f"the checkpoint is cut short: {error}", place=str(run.best), mend="train again") from error
-    if not any(isinstance(parameter, DTensor) for parameter in module.parameters()):
-        module.load_state_dict(state)
-        return module.model
-    whole = AutoModelForSequenceClassification.from_config(module.model.config)
-    whole.load_state_dict(model_state(state))
-    return whole

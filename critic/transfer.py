@@ -49,7 +49,9 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> None:
 
 def _score(run: RunFolder, critic: Critic, trained_on: str, benchmark: Benchmark, num_resamples: int) -> dict[str, Any]:
     log.info("critic trained on %s, tested on %s", trained_on, benchmark.name)
-    predictions = {prediction.id: prediction for prediction in critic.predict(benchmark.examples, progress=True)}
+    predictions = {
+        prediction.id: prediction for prediction in critic.predict_examples(benchmark.examples, progress=True)
+    }
     path = run.predictions / f"{benchmark.name}-by-{trained_on}.jsonl"
     write_jsonl(path, (prediction.to_dict() for prediction in predictions.values()))
     return classification_metrics(benchmark.examples, predictions, num_resamples=num_resamples).metrics

@@ -1,13 +1,23 @@
 """An encoder with a classification head, from wherever its weights come."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from common.errors import UserError
 from common.records import LABELS
+from common.run_folder import RunFolder
 from common.weights import loading
+
+# What architectures call their dropout: BERT and RoBERTa, ModernBERT.
+DROPOUTS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "attention_dropout",
+    "embedding_dropout",
+    "mlp_dropout",
+)
 
 
 def load_classifier(weights: str, *, dropout: float | None = None, seed: int = 0) -> Any:
@@ -16,7 +26,20 @@ def load_classifier(weights: str, *, dropout: float | None = None, seed: int = 0
     Raises:
         UserError: The weights are not to be had, or are those of a classifier with other labels.
     """
-    from transformers import AutoConfig, AutoModelForSequenceClassification
+    from transformers import AutoModelForSequenceClassification
+
+    return _load(AutoModelForSequenceClassification, weights, LABELS, dropout, seed)
+
+
+def load_token_classifier(weights: str, labels: Sequence[str], *, dropout: float | None = None, seed: int = 0) -> Any:
+    """A token classifier over these labels; otherwise as `load_classifier`. A critic's weights serve as an encoder."""
+    from transformers import AutoModelForTokenClassification
+
+    return _load(AutoModelForTokenClassification, weights, labels, dropout, seed)
+
+
+def _load(kind: Any, weights: str, labels: Sequence[str], dropout: float | None, seed: int) -> Any:
+    from transformers import AutoConfig
     from transformers.utils import logging
 
     logging.disable_progress_bar()
@@ -25,14 +48,16 @@ def load_classifier(weights: str, *, dropout: float | None = None, seed: int = 0
     try:
         with loading(weights) as folder, torch.random.fork_rng(devices=[]):
             config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-            _check_labels(config, weights)
-            config.num_labels = len(LABELS)
-            config.id2label = dict(enumerate(LABELS))
-            config.label2id = {label: index for index, label in enumerate(LABELS)}
+            _check_labels(config, weights, kind.__name__.removeprefix("AutoModel"), labels)
+            config.num_labels = len(labels)
+            config.id2label = dict(enumerate(labels))
+            config.label2id = {label: index for index, label in enumerate(labels)}
             if dropout is not None:
-                config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
+                for name in DROPOUTS:
+                    if hasattr(config, name):
+                        setattr(config, name, dropout)
             torch.manual_seed(seed)
-            return AutoModelForSequenceClassification.from_pretrained(
+            return kind.from_pretrained(
                 folder, config=config, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
             )
     finally:
@@ -40,13 +65,38 @@ def load_classifier(weights: str, *, dropout: float | None = None, seed: int = 0
 
 
 def model_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a checkpoint of `CriticModule` the classifier's own weights: what helped in training stays behind."""
+    """Of a training module's checkpoint the classifier's own weights: what helped in training stays behind."""
     return {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}
 
 
-def _check_labels(config: Any, weights: str) -> None:
+def load_best(module: Any, run: RunFolder, kind: Any) -> Any:
+    """The model with the best checkpoint's weights; nothing in the file is executed.
+
+    It is the module's own, or, where training has sharded that one, a whole one of its own.
+
+    Args:
+        kind: The Auto class of the model.
+    """
+    from torch.distributed.tensor import DTensor
+
+    try:
+        state = torch.load(run.best, map_location="cpu", weights_only=True)["state_dict"]
+    except FileNotFoundError as error:
+        mend = "raise model.num_epochs: no validation was reached"
+        raise UserError("no best checkpoint was written", place=str(run.best), mend=mend) from error
+    except (RuntimeError, EOFError, KeyError, ValueError) as error:
+        raise UserError(f"the checkpoint is cut short: {error}", place=str(run.best), mend="train again") from error
+    if not any(isinstance(parameter, DTensor) for parameter in module.parameters()):
+        module.load_state_dict(state)
+        return module.model
+    whole = kind.from_config(module.model.config)
+    whole.load_state_dict(model_state(state))
+    return whole
+
+
+def _check_labels(config: Any, weights: str, kind: str, labels: Sequence[str]) -> None:
     architecture = (config.architectures or [""])[0]
-    if architecture.endswith("ForSequenceClassification") and config.num_labels != len(LABELS):
-        labels = ", ".join(map(str, config.id2label.values()))
-        problem = f"these weights are a classifier of {config.num_labels} classes ({labels})"
-        raise UserError(problem, place=weights, mend="start from an encoder, or from one of our critics")
+    if architecture.endswith(kind) and config.num_labels != len(labels):
+        have = ", ".join(map(str, config.id2label.values()))
+        problem = f"these weights are a classifier of {config.num_labels} classes ({have}), wanted {len(labels)}"
+        raise UserError(problem, place=weights, mend="start from an encoder, or from a model of ours of the same kind")

@@ -119,6 +119,8 @@ def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, se
         validation_fraction=data["validation_fraction"],
         test_fraction=data["test_fraction"],
         split=data["split"],
+        fold=data["fold"],
+        num_folds=data["num_folds"],
         num_rows=data["num_rows"],
         on_bad_row=data["on_bad_row"],
         seed=seed,
@@ -136,9 +138,12 @@ class Benchmark:
 
 
 def read_benchmark(block: Mapping[str, Any]) -> Benchmark:
-    """The test set of a `benchmark` block; rows without a label are left out and counted."""
+    """The test set of a `benchmark` block; rows without a label are left out and counted.
+
+    `dataset` names the data where the benchmark is called otherwise.
+    """
     report = ReadReport(block["on_bad_row"])
-    source = build_source(block["name"], block["path"], **block["options"])
+    source = build_source(block.get("dataset", block["name"]), block["path"], **block["options"])
     examples = list(read_examples(source, block["split"], report, block["num_rows"]))
     labelled = [example for example in examples if example.label is not None]
     if len(labelled) < len(examples):

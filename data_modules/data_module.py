@@ -20,7 +20,7 @@ from data_modules.batching import BatchSampler, Part
 from data_modules.cache import EncodedSplit, content_hash, load_encoded
 from data_modules.division import Subset, divide, keep_apart, unique_names, use_of
 from data_modules.encode import Encoder
-from data_modules.ragged import Ragged
+from data_modules.ragged import Ragged, stack_rows
 from data_modules.rows import ReadReport
 from data_modules.source import Source
 from data_modules.streaming import Stream, divide_groups, stream_parts
@@ -67,8 +67,7 @@ def _merge(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for name, first in parts[0].items():
         columns = [part[name] for part in parts]
         if isinstance(first, Ragged):
-            rows = [column.row(i) for column in columns for i in range(len(column))]
-            merged[name] = Ragged.from_lists(rows)
+            merged[name] = stack_rows(columns)
         else:
             merged[name] = np.concatenate(columns)
     return merged
@@ -92,6 +91,7 @@ class DataModule(pl.LightningDataModule):
         validation_fraction: Share of the groups, where a source has no validation split of its own.
         test_fraction: The same for the test split.
         split: Reads this official split alone and divides it by group; None uses the official splits.
+        fold: For cross-validation: of `num_folds` parts by group this one is the test set, counted from 0.
         num_rows: The first N examples of each split, after filtering.
         streaming: Training never holds its one source; validation and test are cached as ever.
     """
@@ -111,6 +111,8 @@ class DataModule(pl.LightningDataModule):
         validation_fraction: float = 0.1,
         test_fraction: float = 0.1,
         split: str | None = None,
+        fold: int | None = None,
+        num_folds: int = 5,
         num_rows: int | None = None,
         on_bad_row: str = "stop",
         seed: int = 0,
@@ -131,6 +133,10 @@ class DataModule(pl.LightningDataModule):
         self.batch_size, self.max_tokens, self.eval_max_tokens = batch_size, max_tokens, eval_max_tokens
         self.num_epochs, self.num_workers, self.seed = num_epochs, num_workers, seed
         self.fractions = {"validation": validation_fraction, "test": test_fraction}
+        if fold is not None and not (num_folds > 1 and 0 <= fold < num_folds and not streaming):
+            problem = f"data.fold={fold} with data.num_folds={num_folds} and data.streaming={streaming}"
+            raise UserError(problem, mend="use a fold from 0 to num_folds - 1, and no streaming")
+        self.fold = None if fold is None else (fold, num_folds)
         self.split, self.num_rows, self.on_bad_row = split, num_rows, on_bad_row
         self.subsets: dict[str, list[Subset]] = {}
         self.counts: dict[str, dict[str, int]] = {}
@@ -154,6 +160,7 @@ class DataModule(pl.LightningDataModule):
                 weight=weight,
                 only=only,
                 split=self.split,
+                fold=self.fold,
                 fractions=self.fractions,
                 seed=self.seed,
             )

@@ -55,6 +55,7 @@ def divide(
     weight: float = 1.0,
     only: str | None = None,
     split: str | None = None,
+    fold: tuple[int, int] | None = None,
     fractions: Mapping[str, float],
     seed: int,
 ) -> dict[str, Subset]:
@@ -63,12 +64,20 @@ def divide(
     Args:
         only: All of it for this use.
         split: Reads this official split alone and divides it.
+        fold: For cross-validation (this part, of so many) of the rows that would else be divided: it is the test set.
         fractions: Shares of the groups for validation and test.
     """
     official = list(source.files()) or list(SPLITS)
     if only:
         encoded = load(only if only in official else next(s for s in ("all", *official) if s in official))
         return {only: Subset(name, encoded, np.arange(len(encoded)), weight)}
+    if fold is not None:
+        encoded = load(split or next((s for s in ("all", "train") if s in official), official[0]))
+        test = fold_of(encoded.groups, fold[1]) == fold[0]
+        others = np.flatnonzero(~test)
+        rows = divide_groups(encoded.groups[others], {"validation": fractions["validation"]}, seed)
+        parts = {s: others[indices] for s, indices in rows.items()} | {"test": np.flatnonzero(test)}
+        return {s: Subset(name, encoded, indices, weight) for s, indices in parts.items()}
     if split is not None:
         encoded = load(split)
         rows = divide_groups(encoded.groups, fractions, seed)
@@ -82,6 +91,12 @@ def divide(
     result = {s: Subset(name, loaded[base], indices, weight) for s, indices in rows.items()}
     whole = [s for s in fractions if s not in result]  # official splits
     return result | {s: Subset(name, loaded[s], np.arange(len(loaded[s])), weight) for s in whole}
+
+
+def fold_of(groups: NDArray[np.uint64], num_folds: int) -> NDArray[np.int64]:
+    """Which fold each row is in: groups in the order of their hashes, dealt out in turn."""
+    _, place = np.unique(groups, return_inverse=True)
+    return place % num_folds
 
 
 def keep_apart(weak: Subset, held: Sequence[Subset]) -> Subset:

@@ -44,7 +44,7 @@ class Ragged:
         """From each named row the `lengths` values that begin at `starts`."""
         offsets = offsets_of(lengths)
         # For every value of the result, where it stands in `values`: the row's first place plus the step within it.
-        places = np.repeat(self.offsets[indices] + starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+        places = np.repeat(self.offsets[indices] + starts, lengths) + steps_of(lengths)
         return Ragged(self.values[places], offsets)
 
 
@@ -53,6 +53,17 @@ def offsets_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
+
+
+def steps_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Counts 0, 1, 2, ... within each of some stretches that stand one behind the other."""
+    offsets = offsets_of(lengths)
+    return np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+
+
+def stack_rows(parts: Sequence[Ragged]) -> Ragged:
+    """The rows of all parts, one part behind the other."""
+    return Ragged(np.concatenate([p.values for p in parts]), offsets_of(np.concatenate([p.lengths for p in parts])))
 
 
 def join_rows(parts: Sequence[Ragged]) -> Ragged:

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -67,14 +67,30 @@ def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> Ragged:
     """Token ids of each text, without special tokens; distinct texts are tokenised once."""
     position: dict[str, int] = {}
     rows = np.fromiter((position.setdefault(text, len(position)) for text in texts), np.int64, len(texts))
-    backend = tokenizer.backend_tokenizer
-    backend.no_truncation()
-    backend.no_padding()
-    # A lone surrogate cannot reach the Rust side: the model sees a question mark in its place.
-    unique = [text.encode(errors="replace").decode() if _has_surrogate(text) else text for text in position]
+    backend = _plain_backend(tokenizer)
+    unique = _readable(position)
     mark = _space_mark(backend)
     ids = _encode(backend, unique) if mark is None else _encode_by_words(backend, unique, mark)
     return ids.take(rows)
+
+
+def tokenize_with_offsets(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[Ragged, list[list[tuple[int, int]]]]:
+    """Token ids of each text, without special tokens, and the characters that each token claims."""
+    backend = _plain_backend(tokenizer)
+    encoded = backend.encode_batch(_readable(texts), add_special_tokens=False)
+    return Ragged.from_lists([e.ids for e in encoded]), [e.offsets for e in encoded]
+
+
+def _plain_backend(tokenizer: Tokenizer) -> Any:
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    return backend
+
+
+def _readable(texts: Iterable[str]) -> list[str]:
+    # A lone surrogate cannot reach the Rust side: the model sees a question mark in its place.
+    return [text.encode(errors="replace").decode() if _has_surrogate(text) else text for text in texts]
 
 
 def _encode(backend: Any, texts: Sequence[str]) -> Ragged:

@@ -45,6 +45,6 @@ def test_nothing_is_overwritten_and_nothing_is_left_behind(trained: Path, tiny_b
     (tmp_path / "full" / "mine").touch()
     with pytest.raises(UserError, match="not empty"):
         export(str(trained), str(tmp_path / "full"))
-    with pytest.raises(UserError, match="not a critic of ours"):
+    with pytest.raises(UserError, match="not a model of ours"):
         export(str(tiny_bert), str(tmp_path / "never"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["full"]

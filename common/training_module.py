@@ -1,0 +1,40 @@
+"""What every task's LightningModule shares: dropout that a resumed run repeats, clipping, optimiser and schedule."""
+
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+
+from common.optimiser import build_optimizer, build_schedule, parameter_groups
+
+
+class TrainingModule(pl.LightningModule):
+    """A model under training; its hyperparameters hold `seed`, `num_steps` and those of the optimiser.
+
+    Hyperparameters: lr, weight_decay, warmup, schedule, floor, layer_decay, head_lr. Dropout of a step depends on the
+    seed, the step and the process alone, so a resumed run repeats it exactly.
+    """
+
+    model: Any  # of transformers
+
+    def on_fit_start(self) -> None:
+        self.model.train()  # from_pretrained leaves dropout off, and Lightning does not switch it on
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        mixed = np.random.SeedSequence([self.hparams["seed"], batch_idx, self.global_rank]).generate_state(1)
+        torch.manual_seed(int(mixed[0]))
+
+    def configure_gradient_clipping(
+        self, optimizer: Any, gradient_clip_val: Any = None, gradient_clip_algorithm: str | None = None
+    ) -> None:
+        # torch's own clipping knows sharded gradients; Lightning's refuses them.
+        if gradient_clip_val:
+            torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+
+    def configure_optimizers(self) -> Any:
+        h = self.hparams
+        groups = parameter_groups(self, h["lr"], h["weight_decay"], layer_decay=h["layer_decay"], head_lr=h["head_lr"])
+        optimizer = build_optimizer(groups, h["lr"])
+        schedule = build_schedule(optimizer, h["schedule"], h["num_steps"], h["warmup"], h["floor"])
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

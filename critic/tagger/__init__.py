@@ -1,0 +1,1 @@
+"""The span tagger: which characters of an answer its source does not support."""

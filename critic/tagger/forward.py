@@ -1,0 +1,57 @@
+"""From a batch of windows to one set of logits for each token of an answer."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from common.packing import Packing
+
+MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+
+def run_model(model: Any, batch: Mapping[str, Tensor], **options: Any) -> Any:
+    """The model's output for all windows, padded or packed."""
+    inputs: dict[str, Any] = {name: batch[name] for name in MODEL_INPUTS if name in batch}
+    if "window_lengths" in batch:
+        inputs["position_ids"] = batch["position_ids"] + first_position(model)
+        inputs["packing"] = Packing.of(batch["window_lengths"].tolist(), batch["input_ids"].device)
+    elif bool(batch["attention_mask"].all()):
+        del inputs["attention_mask"]  # nothing is masked: attention takes its faster way
+    return model(**inputs, **options)
+
+
+def first_position(model: Any) -> int:
+    """What an encoder calls its first place: RoBERTa counts from behind its padding id, the others from 0."""
+    embeddings = getattr(model.base_model, "embeddings", None)
+    padding = getattr(embeddings, "padding_idx", None)
+    return 0 if padding is None else padding + 1
+
+
+def answer_places(batch: Mapping[str, Tensor]) -> Tensor:
+    """The places of all answers, window by window, as `token` counts them."""
+    _, _, begin, end = batch["bounds"].unbind(1)
+    size = end - begin
+    starts = torch.repeat_interleave(begin - (size.cumsum(0) - size), size)
+    return starts + torch.arange(int(size.sum()), device=begin.device)
+
+
+def log_odds(logits: Tensor) -> Tensor:
+    """Log-odds of hallucinated, whatever the type [tokens, classes] to [tokens]."""
+    return logits[:, 1:].logsumexp(1) - logits[:, 0]
+
+
+def best_windows(odds: Tensor, token: Tensor, num_tokens: int) -> Tensor:
+    """For each token the place of the window that supports it best: of equal ones the first.
+
+    Args:
+        odds: Log-odds of hallucinated at each place.
+        token: Which token stands at each place.
+    """
+    if len(token) == num_tokens:
+        return torch.argsort(token)
+    least = odds.new_full((num_tokens,), torch.inf).scatter_reduce(0, token, odds, "amin")
+    place = torch.arange(len(token), device=token.device)
+    place = torch.where(odds == least[token], place, len(token))
+    return torch.full_like(place[:num_tokens], len(token)).scatter_reduce(0, token, place, "amin")

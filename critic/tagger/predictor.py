@@ -1,0 +1,213 @@
+"""Tagging with a trained tagger: one answer or many, equal in any batch.
+
+Texts of any length are read through overlapping windows, all of them batched by length. A token that stands in several
+windows is as hallucinated as the window says that supports it best.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+from common.errors import UserError
+from common.packing import use_packed_attention
+from common.records import Example, Prediction, Span
+from common.span_types import UNTYPED
+from common.weights import HUB_NAME, loading
+from critic.folder import TAGGER, find_folder, read_settings, whole_weights
+from critic.precision import apply_precision
+from critic.tagger.forward import answer_places, run_model
+from critic.tagger.reading import Reading, response_features
+from critic.tagger.requests import Request, Tagged, TaggedSpan, dialogue_requests, requests_of
+from critic.tagger.settings import Settings, tagger_labels
+from data_modules.batching import plan_batches
+from data_modules.encode_spans import SpanEncoder, question_text
+from data_modules.ragged import Ragged, stack_rows
+from data_modules.tokens import load_tokenizer
+
+CHUNK = 1024  # answers tokenised and ordered at a time
+CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 2048, 32_768
+
+
+class Tagger:
+    """A trained tagger, ready to use.
+
+    from critic import Tagger
+    tagger = Tagger.load("runs/...")
+    tagger.predict(context="...", question="...", answer="...").spans
+
+    Args:
+        batch_tokens: Tokens of a batch; changes the speed, not the result. None takes what suits the model's device.
+    """
+
+    def __init__(self, model: Any, encoder: SpanEncoder, reading: Reading, *, batch_tokens: int | None = None):
+        self.model, self.encoder, self.reading = model, encoder, reading
+        self.batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if self._device().type == "cpu" else GPU_BATCH_TOKENS)
+
+    @classmethod
+    def load(
+        cls, path: str, *, device: str | None = None, precision: str = "32-true", batch_tokens: int | None = None
+    ) -> "Tagger":
+        """A tagger from a run, an hf/ folder or a hub name.
+
+        Args:
+            device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
+            precision: 32-true, bf16, int8 (CPU), or auto: what the hardware is fastest in.
+        """
+        from transformers import AutoModelForTokenClassification
+
+        folder = find_folder(path) if Path(path).expanduser().exists() or not HUB_NAME.fullmatch(path) else None
+        settings = read_settings(folder, TAGGER, Settings.from_sidecar) if folder else None
+        with loading(str(folder or path)) as source, whole_weights(source):
+            model = AutoModelForTokenClassification.from_pretrained(
+                source, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
+            )
+            tokenizer = load_tokenizer(source)
+        if settings is None:
+            settings = _of_another_making(model.config, path)
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        packed = use_packed_attention(model)
+        encoder = SpanEncoder(tokenizer=tokenizer, max_length=settings.max_length, packed=packed)
+        tagger = cls(model.eval().to(device), encoder, settings.reading, batch_tokens=batch_tokens)
+        tagger.model = apply_precision(model, precision, device, lambda: tagger.odds(calibration_requests()))
+        return tagger
+
+    def predict(
+        self, context: str | Sequence[str], answer: str | Sequence[str], question: str | Sequence[str] | None = None
+    ) -> Any:
+        """Tags one answer, or many at once: lists give a list.
+
+        Raises:
+            UserError: Lists of different lengths, something that is no text, or an empty text.
+        """
+        single, requests = requests_of(context, answer, question)
+        tagged = self.tag(requests)
+        return tagged[0] if single else tagged
+
+    def predict_dialogue(self, context: str, turns: Sequence[tuple[str, str]]) -> list[Tagged | None]:
+        """Tags every turn of the assistant, each with the turns before it; None for the turns of others.
+
+        Args:
+            turns: (speaker, text), for example ("user", "Who wrote it?"); the assistant's are tagged.
+        """
+        places, requests = dialogue_requests(context, turns)
+        result: list[Tagged | None] = [None] * len(turns)
+        for place, tagged in zip(places, self.tag(requests), strict=True):
+            result[place] = tagged
+        return result
+
+    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
+        """Predictions of the examples, in their order."""
+        for begin in tqdm(range(0, len(examples), CHUNK), "tagging", disable=not progress, unit="chunk"):
+            chunk = examples[begin : begin + CHUNK]
+            requests = [Request(e.knowledge, question_text(e), e.response) for e in chunk]
+            for example, tagged in zip(chunk, self.tag(requests), strict=True):
+                spans = tuple(Span(start=s.start, end=s.end, label=s.label, score=s.score) for s in tagged.spans)
+                yield Prediction(id=example.id, label=tagged.label, score=tagged.score, spans=spans)
+
+    def tag(self, requests: Sequence[Request]) -> list[Tagged]:
+        """Verdict and spans of each answer."""
+        return [
+            tagged
+            for begin in range(0, len(requests), CHUNK)
+            for tagged in self._tag_chunk(requests[begin : begin + CHUNK])
+        ]
+
+    def odds(self, requests: Sequence[Request]) -> tuple[NDArray[np.float64], Ragged, Ragged]:
+        """Log-odds of hallucinated of every answer token, not calibrated, and where the tokens begin and end."""
+        parts = [self._logits(requests[begin : begin + CHUNK]) for begin in range(0, len(requests), CHUNK)]
+        odds = np.concatenate([_log_odds(logits) for logits, _, _ in parts])
+        return odds, stack_rows([start for _, start, _ in parts]), stack_rows([end for _, _, end in parts])
+
+    def _tag_chunk(self, requests: Sequence[Request]) -> list[Tagged]:
+        logits, start, end = self._logits(requests)
+        probability = self.reading.probabilities(_log_odds(logits))
+        owner = np.repeat(np.arange(len(requests)), start.lengths)
+        starts, ends = start.values.astype(np.int64), end.values.astype(np.int64)
+        found = self.reading.spans(starts, ends, probability, owner)
+        size = ends - starts
+        spans: list[list[TaggedSpan]] = [[] for _ in requests]
+        for begin, stop, first, last in zip(found.start, found.end, found.first, found.last, strict=True):
+            own = slice(first, last + 1)
+            place = int(owner[first])
+            spans[place].append(
+                TaggedSpan(
+                    start=int(begin),
+                    end=int(stop),
+                    text=requests[place].answer[begin:stop],
+                    label=self._label(logits[own]),
+                    score=float(np.average(probability[own], weights=size[own])),
+                )
+            )
+        features = response_features(probability, size, owner, len(requests))
+        scores = self.reading.response_scores(features)
+        return [
+            Tagged(label=self.reading.label(score), score=float(score), spans=own)
+            for score, own in zip(scores, spans, strict=True)
+        ]
+
+    def _label(self, logits: NDArray[np.float32]) -> str:
+        """The type with most probability over the span's tokens."""
+        if logits.shape[1] == 2:
+            return UNTYPED
+        shares = np.exp(logits - logits.max(1, keepdims=True))
+        shares /= shares.sum(1, keepdims=True)
+        return str(self.model.config.id2label[1 + int(shares[:, 1:].sum(0).argmax())])
+
+    def _logits(self, requests: Sequence[Request]) -> tuple[NDArray[np.float32], Ragged, Ragged]:
+        """For every answer token the logits of its best window, and where the tokens begin and end."""
+        columns = self.encoder.encode_texts(
+            [r.question for r in requests], [r.context for r in requests], [r.answer for r in requests]
+        )
+        start, end = columns["start"], columns["end"]
+        assert isinstance(start, Ragged) and isinstance(end, Ragged)
+        best = np.zeros((len(start.values), self.model.config.num_labels), np.float32)
+        least = np.full(len(best), np.inf)
+        windows = self.encoder.windows(columns)
+        for rows in plan_batches(windows.lengths.astype(np.int32), None, self.batch_tokens, None):
+            batch = self.encoder.collate_windows(columns, windows.take(np.sort(rows)))
+            logits = self._run(batch)
+            odds, token = _log_odds(logits), batch["token"]
+            # The same token may stand several times in one batch: what is written last is the least.
+            order = np.argsort(-odds, kind="stable")
+            order = order[odds[order] < least[token[order]]]
+            least[token[order]] = odds[order]
+            best[token[order]] = logits[order]
+        return best, start, end
+
+    @torch.inference_mode()
+    def _run(self, batch: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
+        inputs = {name: torch.from_numpy(array).to(self._device()) for name, array in batch.items()}
+        logits = run_model(self.model, inputs).logits.flatten(0, 1)
+        return logits[answer_places(inputs)].float().cpu().numpy()
+
+    def _device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+
+def _log_odds(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    values = logits.astype(np.float64)
+    return np.logaddexp.reduce(values[:, 1:], axis=1) - values[:, 0]
+
+
+def _of_another_making(config: Any, path: str) -> Settings:
+    """Reads a tagger without our sidecar by its number of labels, outside first."""
+    if config.num_labels not in (2, len(tagger_labels(True))):
+        have = ", ".join(map(str, config.id2label.values()))
+        mend = "give a tagger of ours, or one whose first label is outside and whose second is hallucinated"
+        raise UserError(f"a checkpoint of another kind: its labels are {have}", place=path, mend=mend)
+    longest = min(4096, getattr(config, "max_position_embeddings", 512) - 2)
+    return Settings(labels=tuple(config.id2label.values()), max_length=longest, reading=Reading(), origin={})
+
+
+def calibration_requests(count: int = 24) -> list[Request]:
+    """Contexts of different lengths with answers, always the same: what int8 measures its ranges on."""
+    from data_modules.embedded.corpus import generate
+
+    examples = list(generate("train", 8 * count))
+    contexts = [" ".join(e.knowledge for e in examples[8 * i : 8 * i + 1 + i % 8]) for i in range(count)]
+    return [Request(text, question_text(e), e.response) for text, e in zip(contexts, examples[::8], strict=True)]

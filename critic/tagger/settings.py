@@ -1,0 +1,53 @@
+"""What a tagger needs beside its weights."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from common.records import FAITHFUL, HALLUCINATED
+from common.span_types import TYPES
+from critic.folder import TAGGER, Sidecar
+from critic.tagger.reading import Reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What must be known to use the weights as they were trained.
+
+    Args:
+        labels: Of the classes: outside, then hallucinated or its types.
+        max_length: Tokens of a window.
+        reading: How log-odds become spans.
+        origin: Where this came from: base weights, data and its fingerprint, versions.
+    """
+
+    labels: tuple[str, ...]
+    max_length: int
+    reading: Reading
+    origin: dict[str, Any]
+
+    def to_sidecar(self) -> Sidecar:
+        return Sidecar(
+            kind=TAGGER,
+            labels=list(self.labels),
+            layout={"max_length": self.max_length},
+            thresholds=asdict(self.reading),
+            origin=self.origin,
+        )
+
+    @classmethod
+    def from_sidecar(cls, sidecar: Sidecar) -> "Settings":
+        thresholds = dict(sidecar.thresholds)
+        weights = tuple(float(weight) for weight in thresholds.pop("response_weights"))
+        if len(weights) != 3:
+            raise ValueError(f"response_weights has {len(weights)} numbers, wanted 3")
+        return cls(
+            labels=tuple(sidecar.labels),
+            max_length=int(sidecar.layout["max_length"]),
+            reading=Reading(**thresholds, response_weights=weights),
+            origin=sidecar.origin,
+        )
+
+
+def tagger_labels(typed: bool) -> tuple[str, ...]:
+    """Labels of the classes of a head with or without types."""
+    return (FAITHFUL, *TYPES) if typed else (FAITHFUL, HALLUCINATED)

@@ -1,0 +1,142 @@
+"""The tagger's part of training: its encoder, its module, and what is made of the best checkpoint."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+
+from common.distributed import gather_objects
+from common.errors import UserError
+from common.jsonl import write_jsonl
+from common.records import Example, Prediction
+from common.run_folder import RunFolder
+from common.weights import resolve
+from critic.folder import write_folder
+from critic.tagger.module import TaggerModule
+from critic.tagger.predictor import Tagger
+from critic.tagger.reading import Reading
+from critic.tagger.requests import Request
+from critic.tagger.settings import Settings, tagger_labels
+from critic.tagger.tuning import Answers, fit_reading
+from critic.weights import load_best
+from data_modules.data_module import DataModule
+from data_modules.encode_spans import SpanEncoder, question_text
+from data_modules.tokens import load_tokenizer
+
+TestSets = dict[str, tuple[list[Example], list[Prediction]]]
+
+
+class TaggerTask:
+    """Builds what training needs and finishes it; one for each `model=tagger`.
+
+    Args:
+        weights: A folder, hub name or local name: an encoder, or a critic or tagger to go on from.
+        max_length: Tokens of a window.
+        max_windows: Of a longer context, in training and validation; the test reads all.
+        typed: A class for each type of hallucination.
+        packed: Windows without padding.
+        threshold_aim: What the response threshold is chosen for on validation.
+        optimizer: lr, weight_decay, warmup, schedule, floor, layer_decay, head_lr.
+    """
+
+    def __init__(
+        self,
+        *,
+        weights: str,
+        max_length: int,
+        max_windows: int | None,
+        typed: bool,
+        packed: bool,
+        positive_weight: float,
+        focal_gamma: float,
+        support_weight: float,
+        freeze_embeddings: bool,
+        dropout: float | None,
+        gradient_checkpointing: bool,
+        threshold_aim: str,
+        optimizer: Mapping[str, Any],
+    ):
+        for name, value in (("focal_gamma", focal_gamma), ("support_weight", support_weight)):
+            if not value >= 0:
+                raise UserError(f"model.{name} is {value}", mend="use 0 (off) or more")
+        if not positive_weight > 0:
+            raise UserError(f"model.positive_weight is {positive_weight}", mend="use a number above 0; 1 is plain")
+        self.weights, self.typed, self.threshold_aim = weights, typed, threshold_aim
+        self.module_options = {
+            "typed": typed,
+            "packed": packed,
+            "positive_weight": positive_weight,
+            "focal_gamma": focal_gamma,
+            "support_weight": support_weight,
+            "freeze_embeddings": freeze_embeddings,
+            "dropout": dropout,
+            "gradient_checkpointing": gradient_checkpointing,
+            **optimizer,
+        }
+        self.tokenizer = load_tokenizer(resolve(weights))
+        self.encoder = SpanEncoder(
+            tokenizer=self.tokenizer, max_length=max_length, packed=packed, max_windows=max_windows
+        )
+
+    def module(self, *, num_steps: int, dataset: str, seed: int) -> TaggerModule:
+        """The module to train."""
+        return TaggerModule(
+            weights=self.weights, num_steps=num_steps, dataset=dataset, seed=seed, **self.module_options
+        )
+
+    def finish(
+        self, trainer: pl.Trainer, module: TaggerModule, data: DataModule, run: RunFolder, origin: Mapping[str, Any]
+    ) -> tuple[TestSets, dict[str, Any]]:
+        """Fits the reading of the best checkpoint on validation, predicts the test sets, writes predictions and hf/.
+
+        Returns:
+            For each test set its marked examples and their predictions; and the report of the fit.
+        """
+        from transformers import AutoModelForTokenClassification
+
+        best = load_best(module, run, AutoModelForTokenClassification).to(trainer.strategy.root_device).eval()
+        tagger = Tagger(best, replace(self.encoder, max_windows=None), Reading())
+        validation = [e for subset in data.subsets["validation"] for e in subset.examples() if e.spans is not None]
+        tagger.reading, fit = fit_reading(shared_answers(tagger, validation, trainer), validation, self.threshold_aim)
+        sets: TestSets = {}
+        for subset in data.subsets["test"]:
+            examples = subset.examples()
+            mine = range(len(examples))[trainer.global_rank :: trainer.world_size]
+            shares = gather_objects(list(tagger.predict_examples([examples[i] for i in mine])))
+            by_id = {p.id: p for share in shares for p in share}
+            predictions = [by_id[e.id] for e in examples]
+            marked = [(e, p) for e, p in zip(examples, predictions, strict=True) if e.label is not None]
+            sets[subset.name] = ([e for e, _ in marked], [p for _, p in marked])
+            if trainer.is_global_zero and examples:
+                write_jsonl(run.predictions / f"{subset.name}.jsonl", (p.to_dict() for p in predictions))
+        if trainer.is_global_zero:
+            settings = Settings(
+                labels=tagger_labels(self.typed),
+                max_length=self.encoder.max_length,
+                reading=tagger.reading,
+                origin=dict(origin),
+            )
+            write_folder(run.hf, best, self.tokenizer, settings.to_sidecar())
+        return sets, fit
+
+
+def shared_answers(tagger: Tagger, examples: Sequence[Example], trainer: pl.Trainer) -> Answers:
+    """The tokens of all answers with their log-odds; each process works on its share."""
+    mine = range(len(examples))[trainer.global_rank :: trainer.world_size]
+    found = {}
+    if mine:
+        requests = [Request(examples[i].knowledge, question_text(examples[i]), examples[i].response) for i in mine]
+        odds, start, end = tagger.odds(requests)
+        cuts = start.offsets[1:-1]
+        parts = zip(np.split(odds, cuts), np.split(start.values, cuts), np.split(end.values, cuts), strict=True)
+        found = dict(zip(mine, parts, strict=True))
+    every = {place: row for share in gather_objects(found) for place, row in share.items()}
+    rows = [every[place] for place in range(len(examples))]
+    return Answers(
+        start=np.concatenate([start for _, start, _ in rows]).astype(np.int64),
+        end=np.concatenate([end for _, _, end in rows]).astype(np.int64),
+        odds=np.concatenate([odds for odds, _, _ in rows]),
+        owner=np.repeat(np.arange(len(rows)), [len(odds) for odds, _, _ in rows]),
+    )
