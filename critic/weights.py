@@ -11,13 +11,8 @@ from common.run_folder import RunFolder
 from common.weights import loading
 
 # What architectures call their dropout: BERT and RoBERTa, ModernBERT.
-DROPOUTS = (
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "attention_dropout",
-    "embedding_dropout",
-    "mlp_dropout",
-)
+DROPOUTS = ("hidden_dropout_prob", "embedding_dropout", "mlp_dropout")
+ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
 
 
 def load_classifier(weights: str, *, dropout: float | None = None, seed: int = 0) -> Any:
@@ -31,14 +26,28 @@ def load_classifier(weights: str, *, dropout: float | None = None, seed: int = 0
     return _load(AutoModelForSequenceClassification, weights, LABELS, dropout, seed)
 
 
-def load_token_classifier(weights: str, labels: Sequence[str], *, dropout: float | None = None, seed: int = 0) -> Any:
+def load_token_classifier(
+    weights: str,
+    labels: Sequence[str],
+    *,
+    dropout: float | None = None,
+    attention_dropout: float | None = None,
+    seed: int = 0,
+) -> Any:
     """A token classifier over these labels; otherwise as `load_classifier`. A critic's weights serve as an encoder."""
     from transformers import AutoModelForTokenClassification
 
-    return _load(AutoModelForTokenClassification, weights, labels, dropout, seed)
+    return _load(AutoModelForTokenClassification, weights, labels, dropout, seed, attention_dropout)
 
 
-def _load(kind: Any, weights: str, labels: Sequence[str], dropout: float | None, seed: int) -> Any:
+def _load(
+    kind: Any,
+    weights: str,
+    labels: Sequence[str],
+    dropout: float | None,
+    seed: int,
+    attention_dropout: float | None = None,
+) -> Any:
     from transformers import AutoConfig
     from transformers.utils import logging
 
@@ -52,10 +61,8 @@ def _load(kind: Any, weights: str, labels: Sequence[str], dropout: float | None,
             config.num_labels = len(labels)
             config.id2label = dict(enumerate(labels))
             config.label2id = {label: index for index, label in enumerate(labels)}
-            if dropout is not None:
-                for name in DROPOUTS:
-                    if hasattr(config, name):
-                        setattr(config, name, dropout)
+            _set(config, (*DROPOUTS, *ATTENTION_DROPOUTS), dropout)
+            _set(config, ATTENTION_DROPOUTS, attention_dropout)
             torch.manual_seed(seed)
             return kind.from_pretrained(
                 folder, config=config, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
@@ -67,6 +74,12 @@ def _load(kind: Any, weights: str, labels: Sequence[str], dropout: float | None,
 def model_state(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of a training module's checkpoint the classifier's own weights: what helped in training stays behind."""
     return {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}
+
+
+def _set(config: Any, names: Sequence[str], value: float | None) -> None:
+    for name in names:
+        if value is not None and hasattr(config, name):
+            setattr(config, name, value)
 
 
 def load_best(module: Any, run: RunFolder, kind: Any) -> Any:

@@ -54,13 +54,16 @@ class TaggerModule(TrainingModule):
         support_weight: float = 0.0,
         freeze_embeddings: bool = False,
         dropout: float | None = None,
+        attention_dropout: float | None = None,
         gradient_checkpointing: bool = False,
         dataset: str = "validation",
         seed: int = 0,
     ):
         super().__init__()
         self.save_hyperparameters()
-        self.model = load_token_classifier(weights, tagger_labels(typed), dropout=dropout, seed=seed)
+        self.model = load_token_classifier(
+            weights, tagger_labels(typed), dropout=dropout, attention_dropout=attention_dropout, seed=seed
+        )
         if packed and not use_packed_attention(self.model):
             name = type(self.model).__name__
             raise UserError(f"{name} has an attention of its own and cannot be packed", mend="set model.packed=false")

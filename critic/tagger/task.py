@@ -54,6 +54,7 @@ class TaggerTask:
         support_weight: float,
         freeze_embeddings: bool,
         dropout: float | None,
+        attention_dropout: float | None,
         gradient_checkpointing: bool,
         threshold_aim: str,
         optimizer: Mapping[str, Any],
@@ -72,6 +73,7 @@ class TaggerTask:
             "support_weight": support_weight,
             "freeze_embeddings": freeze_embeddings,
             "dropout": dropout,
+            "attention_dropout": attention_dropout,
             "gradient_checkpointing": gradient_checkpointing,
             **optimizer,
         }
