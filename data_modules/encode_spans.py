@@ -99,10 +99,8 @@ class SpanEncoder:
         question, context, answer = (columns[name].lengths for name in ("question", "context", "answer"))
         asked = np.minimum(question, self.max_length // 4)
         room = self.max_length - np.where(asked > 0, self._num_special(True), self._num_special(False)) - asked
-        answer_size = np.minimum(answer, room // 2)
-        context_size = np.minimum(context, room - answer_size)
-        answer_count, answer_step = _count(answer, answer_size)
-        context_count, context_step = _count(context, context_size)
+        answer_count, answer_step, answer_size = _cut(answer, room // 2)
+        context_count, context_step, context_size = _cut(context, room - answer_size)
         count = answer_count * context_count
         row = np.repeat(np.arange(len(count)), count)
         part, piece = np.divmod(steps_of(count), context_count[row])
@@ -219,10 +217,15 @@ def _flat(rows: Sequence[Ints]) -> NDArray[np.int32]:
     return np.concatenate(rows).astype(np.int32) if rows else np.zeros(0, np.int32)
 
 
-def _count(length: Ints, size: Ints) -> tuple[Ints, Ints]:
-    """How many windows of this size cover a text, and the step from one to the next."""
-    step = np.maximum(1, size - size // OVERLAP)
-    return 1 + -(-np.maximum(0, length - size) // step), step
+def _cut(length: Ints, most: Ints) -> tuple[Ints, Ints, Ints]:
+    """How many windows of at most so many tokens cover a text, the step from one to the next, and their size.
+
+    As few windows as will do, and these no longer than they must be.
+    """
+    overlap = most // OVERLAP
+    count = 1 + -(-np.maximum(0, length - most) // np.maximum(1, most - overlap))
+    size = np.where(count > 1, -(-(length + (count - 1) * overlap) // count), length)
+    return count, np.maximum(1, size - overlap), size
 
 
 def _best_windows(columns: Mapping[str, Any], windows: Windows, context_count: Ints, most: int) -> Ints:
