@@ -97,8 +97,8 @@ def write_rows(examples: Sequence[Example], path: Path, prompts: Sequence[str] |
 def once(command: Sequence[str], folder: Path) -> tuple[float, float]:
     """Wall and CPU-seconds of a whole process that starts in a folder, from its start to its end."""
     begin = time.perf_counter()
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, cwd=folder, env=environment(), **quiet)
+    nowhere = subprocess.DEVNULL
+    process = subprocess.Popen(command, cwd=folder, env=environment(), stdout=nowhere, stderr=nowhere)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

@@ -15,10 +15,12 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +31,7 @@ from common.jsonl import read_predictions
 from common.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span
 from common.span_types import UNTYPED
 from data_modules.cache import group_hash
+from data_modules.division import fold_of
 from evaluation.baselines import mismatch_predictions, unsupported_share, whole_predictions
 from evaluation.span_metrics import compare_spans, span_metrics
 
@@ -60,7 +63,11 @@ def main() -> None:
     parser.add_argument("--max-length", type=int, default=512)
     parser.add_argument("--lr", type=float, nargs="+", default=[1e-4, 3e-4], help="of the peer's grid")
     parser.add_argument("--epochs", type=int, default=6, help="of the peer; every number up to it is in its grid")
-    parser.add_argument("--ours", default="", help="overrides for train.py, such as 'model.num_epochs=4'")
+    parser.add_argument(
+        "--ours",
+        action="append",
+        help="a recipe, once or often: a name and overrides of train.py, 'long: model.num_epochs=8 optimizer.lr=1e-4'",
+    )
     parser.add_argument("--no-report", action="store_true", help="print, and leave RESULTS.md as it is")
     options = parser.parse_args()
 
@@ -80,7 +87,11 @@ def main() -> None:
         notes.append(f"LettuceDetect ran in {peer_versions()}.")
         notes.append("Its whole grid, response F1 and character F1: " + "; ".join(grid_lines(tested, grid)) + ".")
     if "ours" in options.sides:
-        found[OURS] = pooled(folds, lambda fold: ours(fold, options))
+        for recipe in options.ours or ["default:"]:
+            name, _, overrides = recipe.partition(":")
+            found[f"{OURS}, {name.strip()}"] = pooled(
+                folds, partial(ours, name=name, overrides=overrides, options=options)
+            )
     body = [
         f"{len(tested)} answers to {len({e.group for e in tested})} sources, {options.folds} folds by source"
         + (f" (of which {len(folds)} ran)" if len(folds) < len(every) else "")
@@ -106,12 +117,14 @@ def read(data: str) -> list[Example]:
 
 
 def divide(examples: Sequence[Example], num_folds: int) -> list[Fold]:
-    """Folds by source, as train.py's data.fold and data.num_folds have them: the groups' hashes in order, dealt out."""
+    """Folds by source, the same that train.py's data.fold and data.num_folds make."""
     hashes = np.array([group_hash(example.group) for example in examples], np.uint64)
-    number = np.unique(hashes, return_inverse=True)[1] % num_folds
+    number = fold_of(hashes, num_folds)
     folds = []
     for i in range(num_folds):
-        train, test = ([examples[row] for row in np.flatnonzero((number == i) == held)] for held in (False, True))
+        train, test = (
+            [examples[row] for row in np.flatnonzero((number == i) == held).tolist()] for held in (False, True)
+        )
         folds.append(Fold(i, train, test))
     return folds
 
@@ -198,18 +211,26 @@ def train_peer(folder: Path, lr: float, weights: str, options: argparse.Namespac
     return json.loads(file.read_text())
 
 
-def ours(fold: Fold, options: argparse.Namespace) -> Said:
+def ours(fold: Fold, *, name: str, overrides: str, options: argparse.Namespace) -> Said:
     """What train.py predicts for the test part of a fold."""
-    run = options.out / f"ours-{options.folds}-folds" / f"fold-{fold.number}"
-    if not (run / "metrics.json").exists():
-        overrides = ["model=tagger", "data=ragtruth", f"data.path={options.data}", f"run_dir={run}", "trainer=cpu"]
-        overrides += [f"data.fold={fold.number}", f"data.num_folds={options.folds}", "callbacks.progress_bar=false"]
+    run = options.out / f"ours-{options.folds}-folds" / name.strip().replace(" ", "-") / f"fold-{fold.number}"
+    command = [sys.executable, "train.py", "model=tagger", "data=ragtruth", f"data.path={options.data}", "trainer=cpu"]
+    command += ["data.official_split=false", f"data.fold={fold.number}", f"data.num_folds={options.folds}"]
+    command += [f"model.weights={options.weights}", f"model.max_length={options.max_length}", *overrides.split()]
+    command += [f"run_dir={run}", "callbacks.progress_bar=false"]
+    asked = run.parent / f"fold-{fold.number}.json"
+    if (run / "metrics.json").exists():
+        if json.loads(asked.read_text()) != command[1:]:
+            sys.exit(f"{run} was made with other overrides: give the recipe another name, or remove it")
+    else:
+        run.parent.mkdir(parents=True, exist_ok=True)
+        asked.write_text(json.dumps(command[1:]))
+        shutil.rmtree(run, ignore_errors=True)  # of a training that was broken off
         root = Path(__file__).resolve().parent.parent
-        command = [sys.executable, "train.py", *overrides, *options.ours.split()]
         subprocess.run(command, cwd=root, check=True, stdout=sys.stderr, env=os.environ | {"OMP_NUM_THREADS": "1"})
     said = read_predictions(run / "predictions" / "ragtruth.jsonl")
-    missing = {e.id for e in fold.test} ^ said.keys()
-    assert not missing, f"train.py tested other examples than this fold's: {sorted(missing)[:5]}"
+    others = {e.id for e in fold.test} ^ said.keys()
+    assert not others, f"train.py tested other examples than this fold's: {sorted(others)[:5]}"
     return said
 
 
@@ -231,17 +252,18 @@ def grid_lines(tested: Sequence[Example], grid: Mapping[str, Said]) -> list[str]
 
 
 def differences(tested: Sequence[Example], found: Mapping[str, Said]) -> list[str]:
-    """Ours less every other, on the same resamples of sources."""
+    """Each recipe of ours less every other side, on the same resamples of sources."""
     lines = []
-    for name, said in found.items():
-        if OURS in found and name != OURS:
-            by_name = compare_spans(tested, found[OURS], said)
-            parts = [
-                f"{key} {100 * d.value:+.1f} ({100 * d.low:+.1f} to {100 * d.high:+.1f}, p {d.p_value:.3f})"
-                for key in ("response_f1", "char_f1")
-                if (d := by_name.get(key))
-            ]
-            lines.append(f"Ours less {name}: {'; '.join(parts)}.")
+    for own, said in found.items():
+        for name, other in found.items():
+            if own.startswith(OURS) and name != own:
+                by_name = compare_spans(tested, said, other)
+                parts = [
+                    f"{key} {100 * d.value:+.1f} ({100 * d.low:+.1f} to {100 * d.high:+.1f}, p {d.p_value:.3f})"
+                    for key in ("response_f1", "char_f1")
+                    if (d := by_name.get(key))
+                ]
+                lines.append(f"{own.capitalize()} less {name}: {'; '.join(parts)}.")
     return lines
 
 
