@@ -3,7 +3,7 @@
 The cache keeps the three texts' tokens whole. What does not fit into a sequence is cut into overlapping windows when a
 batch is made: windows over the context, each with the question before it, and, where an answer alone is long, windows
 over the answer too. A token of the answer then stands in several windows, and is as hallucinated as the window says
-that supports it best (`critic.tagger.windows`).
+that supports it best (`critic.tagger.forward`).
 
 A batch lies flat: in `input_ids`, padded or packed, every window is a stretch of places counted over the whole batch.
 """

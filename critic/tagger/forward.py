@@ -53,5 +53,5 @@ def best_windows(odds: Tensor, token: Tensor, num_tokens: int) -> Tensor:
         return torch.argsort(token)
     least = odds.new_full((num_tokens,), torch.inf).scatter_reduce(0, token, odds, "amin")
     place = torch.arange(len(token), device=token.device)
-    place = torch.where(odds == least[token], place, len(token))
+    place = torch.where((odds == least[token]) | odds.isnan(), place, len(token))  # no number: the loss shall say so
     return torch.full_like(place[:num_tokens], len(token)).scatter_reduce(0, token, place, "amin")

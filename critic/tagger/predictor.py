@@ -165,7 +165,7 @@ class Tagger:
         )
         start, end = columns["start"], columns["end"]
         assert isinstance(start, Ragged) and isinstance(end, Ragged)
-        best = np.zeros((len(start.values), self.model.config.num_labels), np.float32)
+        best = np.full((len(start.values), self.model.config.num_labels), np.nan, np.float32)
         least = np.full(len(best), np.inf)
         windows = self.encoder.windows(columns)
         for rows in plan_batches(windows.lengths.astype(np.int32), None, self.batch_tokens, None):
