@@ -48,7 +48,7 @@ def _load(
     seed: int,
     attention_dropout: float | None = None,
 ) -> Any:
-    from transformers import AutoConfig
+    from transformers import AutoConfig, AutoModel
     from transformers.utils import logging
 
     logging.disable_progress_bar()
@@ -57,6 +57,7 @@ def _load(
     try:
         with loading(weights) as folder, torch.random.fork_rng(devices=[]):
             config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+            architecture = (config.architectures or [""])[0]
             _check_labels(config, weights, kind.__name__.removeprefix("AutoModel"), labels)
             config.num_labels = len(labels)
             config.id2label = dict(enumerate(labels))
@@ -64,9 +65,16 @@ def _load(
             _set(config, (*DROPOUTS, *ATTENTION_DROPOUTS), dropout)
             _set(config, ATTENTION_DROPOUTS, attention_dropout)
             torch.manual_seed(seed)
-            return kind.from_pretrained(
-                folder, config=config, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
-            )
+            options = {"dtype": torch.float32, "trust_remote_code": False, "use_safetensors": True}
+            head = kind.__name__.removeprefix("AutoModel")
+            if "For" not in architecture or architecture.endswith(head):
+                return kind.from_pretrained(folder, config=config, **options)
+            # The head of another task may have the same name and shape: it is no beginning for this one.
+            model = kind.from_config(config).float()
+            encoder = AutoModel.from_pretrained(folder, **options)
+            missing = model.base_model.load_state_dict(encoder.state_dict(), strict=False).missing_keys
+            assert not missing, f"an encoder without {missing}"
+            return model
     finally:
         logging.set_verbosity(verbosity)
 
