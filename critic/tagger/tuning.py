@@ -90,7 +90,7 @@ def fit_line(features: Floats, gold: NDArray[Any]) -> tuple[tuple[float, ...], f
         return plain, 0.0, "validation has one class only, so nothing was calibrated"
     fitted = LogisticRegression(C=1.0, max_iter=1000).fit(features, gold)
     weights = tuple(float(weight) for weight in fitted.coef_[0])
-    if weights[0] <= 0 and len(weights) == 1:
+    if np.cov(fitted.decision_function(features), features[:, 0])[0, 1] <= 0:
         return plain, 0.0, "the scores do not rise with the labels on validation, so nothing was calibrated"
     return weights, float(fitted.intercept_[0]), ""
 

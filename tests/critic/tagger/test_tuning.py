@@ -1,0 +1,154 @@
+"""What is fitted on validation: thresholds that no other beats, calibration that calibrates; and what cannot be."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.records import Example, Span
+from common.span_types import UNTYPED
+from critic.tagger.reading import Reading, response_features, sigmoid
+from critic.tagger.tuning import Answers, best_f1, fit_line, fit_reading, fit_spans, wrong_tokens
+from evaluation.calibration import calibration_error
+from tests.data_modules.examples import example
+
+WORD = 4  # characters of every token, with a space behind
+
+
+def answers(odds: list[list[float]], wrong: list[list[int]]) -> tuple[Answers, list[Example]]:
+    """Answers of four-letter words, of which some are marked."""
+    examples = []
+    for row in wrong:
+        runs = re.finditer("1+", "".join(map(str, row)))
+        spans = tuple(Span(start=5 * run.start(), end=5 * run.end() - 1, label=UNTYPED) for run in runs)
+        text = " ".join("word" for _ in row)
+        examples.append(example(response=text, spans=spans, label="hallucinated" if spans else "faithful"))
+    start = np.concatenate([5 * np.arange(len(row)) for row in wrong])
+    owner = np.repeat(np.arange(len(wrong)), [len(row) for row in wrong])
+    return Answers(start=start, end=start + WORD, odds=np.concatenate(odds).astype(float), owner=owner), examples
+
+
+def drawn(seed: int = 0, count: int = 60, sharpness: float = 4.0) -> tuple[Answers, list[Example]]:
+    """Runs of wrong words that the odds tell apart, but far too surely and with a bias."""
+    rng = np.random.default_rng(seed)
+    odds: list[Any] = []
+    wrong: list[list[int]] = []
+    for _ in range(count):
+        row = np.zeros(int(rng.integers(5, 30)), int)
+        if rng.random() < 0.5:
+            at = int(rng.integers(0, len(row)))
+            row[at : at + 4] = 1
+        odds.append(sharpness * (2 * row - 1.5 + rng.normal(0, 1, len(row))) - 3)
+        wrong.append(row.tolist())
+    return answers(odds, wrong)
+
+
+def char_f1(reading: Reading, given: Answers, examples: list[Example]) -> float:
+    """F1 of characters, counted character by character."""
+    found = reading.spans(given.start, given.end, reading.probabilities(given.odds), given.owner)
+    called = {
+        (int(given.owner[first]), place)
+        for start, end, first in zip(found.start, found.end, found.first, strict=True)
+        for place in range(start, end)
+    }
+    gold = {(i, place) for i, e in enumerate(examples) for s in e.spans or () for place in range(s.start, s.end)}
+    return 2 * len(called & gold) / (len(called) + len(gold))
+
+
+def test_thresholds_are_the_best_that_there_are() -> None:
+    given, examples = drawn()
+    reading, report = fit_reading(given, examples, "f1")
+    assert report["char_f1"] == pytest.approx(char_f1(reading, given, examples))
+    probability = reading.probabilities(given.odds)
+    for threshold in np.linspace(0.01, 0.99, 13):
+        for merge_gap in (0, 12):
+            other = replace(reading, char_threshold=float(threshold), merge_gap=merge_gap)
+            assert char_f1(other, given, examples) <= report["char_f1"] + 0.02, (threshold, merge_gap)
+    scores = reading.response_scores(response_features(probability, given.characters, given.owner, len(examples)))
+    gold = np.array([bool(e.spans) for e in examples])
+
+    def response_f1(threshold: float) -> float:
+        called = scores >= threshold
+        return 2 * int((called & gold).sum()) / int(called.sum() + gold.sum())
+
+    assert response_f1(reading.response_threshold) == pytest.approx(max(map(response_f1, scores)))
+    assert report["response_f1"] == pytest.approx(response_f1(reading.response_threshold))
+
+
+def test_calibration_brings_probabilities_to_what_they_mean() -> None:
+    given, examples = drawn(count=300)
+    reading, report = fit_reading(given, examples, "f1")
+    assert report["token_ece_after"] < 0.03 < report["token_ece_before"]
+    held, fresh = drawn(seed=1)
+    wrong = wrong_tokens(held, fresh)
+    assert calibration_error(reading.probabilities(held.odds), wrong) < calibration_error(sigmoid(held.odds), wrong)
+    assert report["response_ece"] < 0.1 and report["notes"] == []
+
+
+def test_smoothing_is_taken_where_it_helps() -> None:
+    """A span whose every other word is found, and lone words that are right but look wrong."""
+    wrong = [[0] * 6 + [1] * 9 + [0] * 6, [0] * 20]
+    odds = [[-4.0] * 6 + [3, -4] * 4 + [3] + [-4.0] * 6, [-4.0] * 10 + [3] + [-4.0] * 9]
+    given, examples = answers(odds, wrong)
+    reading, f1 = fit_spans(Reading(), given, sigmoid(given.odds), examples)
+    assert f1 == 1 and reading.merge_gap >= 6 and reading.min_length > WORD
+
+
+def test_of_equal_settings_the_plainest_is_taken() -> None:
+    given, examples = answers([[5, -5, -5], [-5, -5, -5]], [[1, 0, 0], [0, 0, 0]])
+    reading, f1 = fit_spans(Reading(), given, sigmoid(given.odds), examples)
+    assert (f1, reading.merge_gap, reading.min_length) == (1, 0, 1)
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+def test_one_class_alone_leaves_what_cannot_be_fitted_and_says_so(bad: int) -> None:
+    given, examples = answers([[1.0, -1.0], [0.5, 2.0]], [[bad, bad], [bad, bad]])
+    reading, report = fit_reading(given, examples, "f1")
+    assert (reading.slope, reading.bias, reading.response_weights) == (1.0, 0.0, (1.0, 0.0, 0.0))
+    assert reading.response_threshold == 0.5
+    assert len(report["notes"]) == 3 and "one class only" in report["notes"][0]
+    if not bad:
+        assert (reading.char_threshold, report["char_f1"]) == (0.5, 0)
+
+
+def test_odds_that_fall_with_the_labels_are_not_turned_round() -> None:
+    rng = np.random.default_rng(0)
+    gold = rng.integers(0, 2, 200)
+    upside_down = rng.normal(0, 1, 200) - 2 * gold
+    (slope,), bias, note = fit_line(upside_down[:, None], gold)
+    assert (slope, bias) == (1, 0) and "do not rise" in note
+    weights, bias, note = fit_line(np.stack([upside_down, np.exp(upside_down)], axis=1), gold)
+    assert (weights, bias) == ((1, 0), 0) and "do not rise" in note
+
+
+def test_answers_without_a_token_count_as_faithful() -> None:
+    given, examples = drawn(count=20)
+    nothing = example(response="\u200b", spans=(), label="faithful")
+    reading, report = fit_reading(given, [*examples, nothing], "f1")
+    assert report["num_responses"] == 21
+    features = response_features(np.zeros(0), np.zeros(0, int), np.zeros(0, int), 1)
+    assert reading.label(float(reading.response_scores(features)[0])) == "faithful"
+
+
+def test_tokens_that_stand_for_nothing_do_not_count() -> None:
+    with_nothing = response_features(np.array([0.9, 0.2]), np.array([0, 3]), np.array([0, 0]), 1)
+    without = response_features(np.array([0.2]), np.array([3]), np.array([0]), 1)
+    np.testing.assert_array_equal(with_nothing, without)
+
+
+ROWS = st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12)
+
+
+@given(rows=ROWS)
+@settings(max_examples=60, deadline=None)
+def test_the_best_f1_is_that_of_the_best_threshold(rows: list[tuple[int, int, int]]) -> None:
+    odds, right, more = (np.array(column) for column in zip(*rows, strict=True))
+    total = int(right.sum())
+    by_hand = [
+        2 * int(right[odds >= cut].sum()) / max(1, int((right + more)[odds >= cut].sum()) + total) for cut in odds
+    ]
+    assert best_f1(odds.astype(float), right, right + more, total) == pytest.approx(max(by_hand))
