@@ -29,6 +29,9 @@ def build_source(dataset: str, path: str | None = None, **options: Any) -> Sourc
     """
     if dataset not in SOURCES:
         raise UserError(f"unknown dataset {dataset!r}", mend=f"use one of {', '.join(sorted(SOURCES))}")
+    if "of" in options:  # made from another dataset: the path is that one's
+        options["of"] = build_source(**{**options["of"], **({} if path is None else {"path": path})})
+        path = None
     if path == EMBEDDED and dataset != EMBEDDED:
         path = write_embedded(EMBEDDED_LAYOUTS.get(dataset, dataset))
     for option in PATH_OPTIONS.keys() & options.keys():

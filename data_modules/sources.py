@@ -13,6 +13,7 @@ from data_modules.ragtruth import RagTruth
 from data_modules.snli import Snli
 from data_modules.source import Source
 from data_modules.span_rows import SpanRows
+from data_modules.weak.dropped import DroppedSupport
 from data_modules.weak.wow import WeakWow
 from data_modules.wow import WizardOfWikipedia
 from data_modules.xsum_tokens import XsumTokens
@@ -33,4 +34,5 @@ SOURCES: dict[str, type[Source]] = {
     "xsum_tokens": XsumTokens,
     "spans": SpanRows,
     "weak_wow": WeakWow,
+    "dropped_support": DroppedSupport,
 }

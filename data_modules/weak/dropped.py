@@ -1,0 +1,119 @@
+"""Hallucinations made from faithful answers: what supports a sentence is taken out of the context.
+
+A model that adds what its source does not say stays on the topic and in its own words; text swapped in from elsewhere
+does not look like that. Here the answer is left as it is, and the sentences of the context that share most words with
+one of its sentences are cut out. What nothing supports any more is marked. An example is kept only where this is clear:
+every sentence of the answer must either keep what support it had or lose it.
+"""
+
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from common.errors import UserError
+from common.records import HALLUCINATED, Example, Span
+from common.span_types import UNTYPED
+from data_modules.content import content_words
+from data_modules.rows import ReadReport, Row
+from data_modules.source import SPLITS, File, Source, read_examples
+
+VERSION = 1  # a change of what is made from the same records changes it
+SUPPORTED, UNSUPPORTED = 0.6, 0.4  # shares of a sentence's content words that stand in the context
+SAME = 0.1  # of its words a sentence may lose and still be as it was
+KEPT_SHARE = 0.3  # of a sentence's words, from which on a sentence of the context is cut out with it
+MIN_WORDS = 4  # content words of a sentence that may lose its support
+_SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|(?=\n)|$)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DroppedSupport:
+    """Weakly marked examples for training alone, made from the faithful answers of another span corpus.
+
+    Groups are the other corpus's own, so nothing is made of what it is validated or tested on.
+
+    Args:
+        of: The corpus, in a configuration as `{dataset, path, ...}`.
+        num_copies: Attempts for each faithful answer, each with another sentence.
+    """
+
+    name: ClassVar[str] = "dropped_support"
+    train_only: ClassVar[bool] = True
+    of: Source
+    num_copies: int = 2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.num_copies < 1:
+            raise UserError(f"num_copies is {self.num_copies}", mend="use 1 or more")
+
+    @property
+    def path(self) -> str:
+        return self.of.path
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        split = self._split()
+        return {"train": self.of.files()[split]} if split else {}
+
+    def layout(self) -> Mapping[str, Any]:
+        settings = {"version": VERSION, "num_copies": self.num_copies, "seed": self.seed, "of": self.of.name}
+        return {**settings, **self.of.layout()}
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        raise AssertionError("the records come together")
+
+    def together(self, split: str, report: ReadReport) -> Iterator[Example]:
+        for example in read_examples(self.of, self._split(), ReadReport(report.on_bad_row)):
+            if example.spans == ():
+                rng = random.Random(f"{self.seed}:{example.id}")
+                for copy, found in enumerate(drop_support(example, rng, self.num_copies)):
+                    yield replace(found, id=f"{example.id}-dropped-{copy}", source=self.name, split=split)
+            else:
+                report.count("not made from: hallucinated already")
+
+    def _split(self) -> str | None:
+        official = list(self.of.files())
+        return next((name for name in ("train", "all", *SPLITS) if name in official), None)
+
+
+def drop_support(example: Example, rng: random.Random, num_copies: int) -> Iterator[Example]:
+    """Copies of a faithful example whose context lost what supports one of the answer's sentences."""
+    answer = sentence_places(example.response)
+    context = sentence_places(example.knowledge)
+    said = [set(content_words(example.response[begin:end])) for begin, end in answer]
+    shown = [set(content_words(example.knowledge[begin:end])) for begin, end in context]
+    every = set().union(*shown) if shown else set()
+    asked = {word for turn in example.history for word in content_words(turn.text)}
+    chosen = [i for i, words in enumerate(said) if len(words) >= MIN_WORDS and _share(words, every) >= SUPPORTED]
+    rng.shuffle(chosen)
+    for target in chosen[:num_copies]:
+        words = said[target] - asked
+        gone = [i for i, have in enumerate(shown) if words and _share(words, have) >= KEPT_SHARE]
+        left = set().union(*(have for i, have in enumerate(shown) if i not in gone)) | asked
+        before, after = ([_share(words, have) for words in said] for have in (every | asked, left))
+        fallen = [i for i in range(len(said)) if before[i] - after[i] > SAME]
+        lost = [i for i in fallen if after[i] <= UNSUPPORTED and len(said[i]) >= MIN_WORDS]
+        if target not in lost or lost != fallen or len(gone) == len(context):
+            continue
+        spans = tuple(Span(start=answer[i][0], end=answer[i][1], label=UNTYPED) for i in lost)
+        yield replace(
+            example, knowledge=_without(example.knowledge, context, gone), spans=spans, label=HALLUCINATED, tags=()
+        )
+
+
+def sentence_places(text: str) -> list[tuple[int, int]]:
+    """Where the sentences and lines of a text begin and end."""
+    return [found.span() for found in _SENTENCE.finditer(text)]
+
+
+def _share(words: set[str], have: set[str]) -> float:
+    return len(words & have) / len(words) if words else 1.0
+
+
+def _without(text: str, places: Sequence[tuple[int, int]], gone: Sequence[int]) -> str:
+    kept, begin = [], 0
+    for place in gone:
+        kept.append(text[begin : places[place][0]])
+        begin = places[place][1]
+    return "".join([*kept, text[begin:]])
