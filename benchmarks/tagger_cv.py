@@ -95,7 +95,7 @@ def main() -> None:
     body = [
         f"{len(tested)} answers to {len({e.group for e in tested})} sources, {options.folds} folds by source"
         + (f" (of which {len(folds)} ran)" if len(folds) < len(every) else "")
-        + f"; {sum(bool(e.spans) for e in tested)} answers have spans. Everyone starts from `{options.weights}` with "
+        + f"; {sum(bool(e.spans) for e in tested)} answers have spans. Everyone starts from `{Path(options.weights).name}` with "
         f"{options.max_length} tokens. Intervals: 95%, over sources.",
         table(["side", *SHOWN], [[name, *row(tested, said)] for name, said in found.items()]),
         *differences(tested, found),
@@ -104,7 +104,13 @@ def main() -> None:
     if options.no_report:
         print("\n\n".join(body))
     else:
+        sys.argv[1:] = [without_folders(argument) for argument in sys.argv[1:]]  # the command stands below the figures
         report("Tagger: cross-validation on RAGTruth", "\n\n".join(body))
+
+
+def without_folders(argument: str) -> str:
+    """The argument with the last part alone of each path from the root: figures name no machine's folders."""
+    return re.sub(r"(?:(?<=^)|(?<=[=\s]))[~/]\S*/", "", argument)
 
 
 def read(data: str) -> list[Example]:

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.peer import VARIABLE, peer_python, write_rows
 from benchmarks.tagged import ANSWER, mixed_tagged
-from benchmarks.tagger_cv import divide, overlap, sentence_shares
+from benchmarks.tagger_cv import divide, overlap, sentence_shares, without_folders
 from common.records import Example, Span
 from data_modules.tokens import load_tokenizer
 from tests.tiny import write_tokenizer
@@ -69,3 +69,12 @@ def test_without_the_peer_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPat
         peer_python()
     monkeypatch.setenv(VARIABLE, sys.executable)
     assert peer_python() == sys.executable
+
+
+def test_the_command_below_the_figures_names_no_folder_of_a_machine() -> None:
+    given = ["--data", "/data/of/someone/ragtruth", "long: model.weights=/home/someone/encoder optimizer.lr=1e-4"]
+    assert [without_folders(one) for one in given] == [
+        "--data",
+        "ragtruth",
+        "long: model.weights=encoder optimizer.lr=1e-4",
+    ]
