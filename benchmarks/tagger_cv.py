@@ -95,8 +95,8 @@ def main() -> None:
     body = [
         f"{len(tested)} answers to {len({e.group for e in tested})} sources, {options.folds} folds by source"
         + (f" (of which {len(folds)} ran)" if len(folds) < len(every) else "")
-        + f"; {sum(bool(e.spans) for e in tested)} answers have spans. Everyone starts from `{Path(options.weights).name}` with "
-        f"{options.max_length} tokens. Intervals: 95%, over sources.",
+        + f"; {sum(bool(e.spans) for e in tested)} answers have spans. Everyone starts from "
+        f"`{Path(options.weights).name}` with {options.max_length} tokens. Intervals: 95%, over sources.",
         table(["side", *SHOWN], [[name, *row(tested, said)] for name, said in found.items()]),
         *differences(tested, found),
         *notes,
