@@ -19,7 +19,7 @@ from critic.module import CriticModule
 from critic.scorer import Critic
 from critic.settings import Settings
 from critic.verdict import Verdict
-from critic.weights import load_best
+from critic.weights import check_length, load_best
 from data_modules.data_module import DataModule
 from data_modules.encode import PairEncoder
 from data_modules.tokens import load_tokenizer
@@ -73,9 +73,11 @@ class CriticTask:
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> CriticModule:
         """The module to train."""
-        return CriticModule(
+        module = CriticModule(
             weights=self.weights, num_steps=num_steps, dataset=dataset, seed=seed, **self.module_options
         )
+        check_length(module.model, self.encoder.max_length, self.weights)
+        return module
 
     def finish(
         self, trainer: pl.Trainer, module: CriticModule, data: DataModule, run: RunFolder, origin: Mapping[str, Any]

@@ -79,6 +79,18 @@ def _load(
         logging.set_verbosity(verbosity)
 
 
+def check_length(model: Any, max_length: int, weights: str) -> None:
+    """Refuses sequences longer than the encoder has learnt places for; those that count no places take any length."""
+    places = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
+    if not isinstance(places, torch.nn.Embedding):
+        return
+    # RoBERTa counts from behind its padding id.
+    longest = places.num_embeddings - (0 if places.padding_idx is None else places.padding_idx + 1)
+    if max_length > longest:
+        problem = f"model.max_length is {max_length}, but this encoder reads {longest} tokens at most"
+        raise UserError(problem, place=weights, mend=f"set model.max_length={longest} or less")
+
+
 def model_state(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of a training module's checkpoint the classifier's own weights: what helped in training stays behind."""
     return {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}

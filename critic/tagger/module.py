@@ -99,6 +99,10 @@ class TaggerModule(TrainingModule):
 
     def on_fit_start(self) -> None:
         super().on_fit_start()
+        held = self.trainer.datamodule.subsets["validation"]  # type: ignore[attr-defined]
+        if not any((subset.encoded.columns["tag"].take(subset.indices).values >= 0).any() for subset in held):
+            mend = "choose data with marked spans: ragtruth, xsum_tokens, spans or embedded"
+            raise UserError("no validation example has marked spans, so no tagger can be chosen", mend=mend)
         if self.support is not None:
             self._word_vectors = self._word_vectors.to(self.device)
 

@@ -20,7 +20,7 @@ from critic.tagger.reading import Reading
 from critic.tagger.requests import Request
 from critic.tagger.settings import Settings, tagger_labels
 from critic.tagger.tuning import Answers, fit_reading
-from critic.weights import load_best
+from critic.weights import check_length, load_best
 from data_modules.data_module import DataModule
 from data_modules.encode_spans import SpanEncoder, question_text
 from data_modules.tokens import load_tokenizer
@@ -84,9 +84,11 @@ class TaggerTask:
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> TaggerModule:
         """The module to train."""
-        return TaggerModule(
+        module = TaggerModule(
             weights=self.weights, num_steps=num_steps, dataset=dataset, seed=seed, **self.module_options
         )
+        check_length(module.model, self.encoder.max_length, self.weights)
+        return module
 
     def finish(
         self, trainer: pl.Trainer, module: TaggerModule, data: DataModule, run: RunFolder, origin: Mapping[str, Any]
