@@ -196,6 +196,10 @@ def _log_odds(logits: NDArray[np.float32]) -> NDArray[np.float64]:
 
 def _of_another_making(config: Any, path: str) -> Settings:
     """Reads a tagger without our sidecar by its number of labels, outside first."""
+    architecture = (config.architectures or ["ForTokenClassification"])[0]
+    if not architecture.endswith("ForTokenClassification"):
+        mend = "give a tagger of ours, or train one from these weights"
+        raise UserError(f"no token classifier: these are the weights of {architecture}", place=path, mend=mend)
     if config.num_labels not in (2, len(tagger_labels(True))):
         have = ", ".join(map(str, config.id2label.values()))
         mend = "give a tagger of ours, or one whose first label is outside and whose second is hallucinated"

@@ -1,6 +1,6 @@
 """What a tagger is asked and what it answers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from common.errors import UserError, shorten
@@ -56,8 +56,9 @@ def requests_of(
     Raises:
         UserError: Lists of different lengths, something that is no text, or an empty text.
     """
+    given = [context, answer] if question is None else [context, answer, question]
     single = isinstance(answer, str)
-    if single != isinstance(context, str) or (question is not None and single != isinstance(question, str)):
+    if any(isinstance(text, str) != single or not isinstance(text, Iterable) for text in given):
         raise UserError("context, question and answer must all be texts, or all be lists")
     contexts, answers = ([context], [answer]) if single else (list(context), list(answer))
     questions = [""] * len(answers) if question is None else [question] if single else list(question)

@@ -1,0 +1,344 @@
+"""Tagging from Python: three lines, one answer or many, the same in any batch, texts of any length and kind."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.errors import UserError
+from common.packing import use_packed_attention
+from common.records import Turn
+from common.span_types import TYPES, UNTYPED
+from critic import Critic, Tagger
+from critic.detectors import kind_of, load_detector
+from critic.tagger.predictor import calibration_requests
+from critic.tagger.reading import Reading
+from critic.tagger.requests import Request, Tagged
+from tests.data_modules.examples import example
+
+Write = Callable[..., Path]
+CONTEXT = ["the river is long", "the city is old and the king lives in it " * 12, "music", "a dog and a cat " * 8]
+QUESTION = ["who plays music", "", "who lives in the city " * 20, "what is it"]
+ANSWER = [
+    "it is long and the king plays music",
+    "the king plays music. " * 12,
+    "i love it  very much,\r\nthink of the green tree",
+    "dog",
+]
+TEXT = st.text(st.characters(exclude_categories=()), min_size=1, max_size=60).filter(lambda text: bool(text.strip()))
+
+
+@pytest.fixture(scope="module")
+def tagger(tagger_folder: Path) -> Tagger:
+    return Tagger.load(str(tagger_folder))
+
+
+def assert_same(first: Tagged, second: Tagged, atol: float = 1e-6) -> None:
+    assert first.score == pytest.approx(second.score, abs=atol) and first.label == second.label
+    assert [replace(span, score=0) for span in first.spans] == [replace(span, score=0) for span in second.spans]
+    np.testing.assert_allclose([s.score for s in first.spans], [s.score for s in second.spans], atol=atol)
+
+
+def check(tagged: Tagged, answer: str) -> None:
+    assert tagged.label in ("faithful", "hallucinated") and 0 <= tagged.score <= 1
+    end = 0
+    for span in tagged.spans:
+        assert end <= span.start < span.end <= len(answer), "in order, and none over another"
+        assert span.text == answer[span.start : span.end] == span.text.strip()
+        assert span.label in TYPES and 0 <= span.score <= 1
+        end = span.end
+
+
+def test_one_answer_gives_one_result_and_lists_give_lists(tagger: Tagger) -> None:
+    one = tagger.predict(context=CONTEXT[0], question=QUESTION[0], answer=ANSWER[0])
+    many = tagger.predict(context=CONTEXT, question=QUESTION, answer=ANSWER)
+    assert isinstance(one, Tagged) and isinstance(many, list) and len(many) == 4
+    assert_same(one, many[0])
+    for tagged, answer in zip(many, ANSWER, strict=True):
+        check(tagged, answer)
+    assert sum(len(tagged.spans) for tagged in many) >= 5, "else this file tests little"
+    assert len({span.label for tagged in many for span in tagged.spans}) > 1
+    assert tagger.predict(context=[], answer=[]) == []
+
+
+def test_results_are_the_same_in_any_batch_and_order(tagger: Tagger) -> None:
+    rows = [Request(*row) for row in zip(CONTEXT * 3, QUESTION * 3, ANSWER[::-1] * 3, strict=True)]
+    together = tagger.tag(rows)
+    small, large = (Tagger(tagger.model, tagger.encoder, tagger.reading, batch_tokens=n) for n in (64, 100_000))
+    for other in (
+        [tagger.tag([row])[0] for row in rows],
+        tagger.tag(rows[::-1])[::-1],
+        small.tag(rows),
+        large.tag(rows),
+    ):
+        for first, second in zip(together, other, strict=True):
+            assert_same(first, second)
+
+
+def test_padded_batches_say_the_same_as_packed_ones(tagger: Tagger, tagger_folder: Path) -> None:
+    from transformers import AutoModelForTokenClassification
+
+    plain = AutoModelForTokenClassification.from_pretrained(tagger_folder).eval()
+    padded = Tagger(plain, replace(tagger.encoder, packed=False), tagger.reading)
+    for one, other in zip(*(t.predict(CONTEXT, ANSWER, QUESTION) for t in (tagger, padded)), strict=True):
+        assert_same(one, other, atol=1e-5)
+
+
+def test_a_token_is_as_hallucinated_as_its_best_window_leaves_it(tagger: Tagger, tagger_folder: Path) -> None:
+    from transformers import AutoModelForTokenClassification
+
+    model = AutoModelForTokenClassification.from_pretrained(tagger_folder).eval()
+    encoder = replace(tagger.encoder, packed=False)
+    columns = encoder.encode_texts([QUESTION[3]], [CONTEXT[1] * 3], [ANSWER[0]])
+    windows = encoder.windows(columns)
+    assert len(windows.row) > 4
+    least = np.full(9, np.inf)
+    for number in range(len(windows.row)):
+        batch = encoder.collate_windows(columns, windows.take(np.array([number])))
+        ((_, _, begin, end),) = batch["bounds"].tolist()
+        inputs = {n: torch.from_numpy(batch[n]) for n in ("input_ids", "attention_mask", "token_type_ids")}
+        with torch.inference_mode():
+            logits = model(**inputs).logits[0, begin:end].double()
+        odds = (logits[:, 1:].logsumexp(1) - logits[:, 0]).numpy()
+        least[batch["token"]] = np.minimum(least[batch["token"]], odds[: len(batch["token"])])
+    odds, _, _ = tagger.odds([Request(CONTEXT[1] * 3, QUESTION[3], ANSWER[0])])
+    np.testing.assert_allclose(odds, least[: len(odds)], atol=1e-5)
+    assert np.isfinite(odds).all()
+
+
+def test_a_context_of_5000_words_is_read_to_its_end(tagger: Tagger) -> None:
+    long = "the river is long and the city is old " * 556
+    request = Request(long + "the king plays music", "", ANSWER[0])
+    odds, _, _ = tagger.odds([request])
+    changed, _, _ = tagger.odds([Request(long + "a dog and a cat like blue water", "", ANSWER[0])])
+    assert (odds != changed).any(), "the end counts"
+    check(tagger.predict(context=request.context, answer=ANSWER[0]), ANSWER[0])
+    columns = tagger.encoder.encode_texts([""], [request.context], [ANSWER[0]])
+    windows = tagger.encoder.windows(columns)
+    assert windows.lengths.max() <= 96 and len(windows.row) > 50
+    assert (windows.context_start + windows.context_size).max() == columns["context"].lengths[0]
+
+
+def test_an_answer_of_50_000_words(tagger: Tagger) -> None:
+    answer = "the river is long and the city is old, say you. " * 5000 + "music"
+    tagged = tagger.predict(context="the river is long", question="is it", answer=answer)
+    check(tagged, answer)
+    assert tagged.spans and tagged.spans[-1].end > len(answer) * 0.9 and tagged.spans[0].start < len(answer) * 0.1
+
+
+def test_repeated_words_are_marked_each_where_it_stands(tagger: Tagger) -> None:
+    answer = "king king king river king river river king king"
+    odds, start, end = tagger.odds([Request(CONTEXT[0], "", answer)])
+    assert [answer[a:b] for a, b in zip(start.values, end.values, strict=True)] == answer.split()
+    tagged = tagger.predict(context=CONTEXT[0], answer=answer)
+    hot = tagger.reading.probabilities(odds) >= tagger.reading.char_threshold
+    places = {i for span in tagged.spans for i in range(span.start, span.end)}
+    assert {i for a, b, own in zip(start.values, end.values, hot, strict=True) if own for i in range(a, b)} <= places
+
+
+@given(context=TEXT, question=TEXT, answer=TEXT)
+@settings(max_examples=40, deadline=None)
+def test_any_text_is_tagged_within_its_bounds(tagger: Tagger, context: str, question: str, answer: str) -> None:
+    check(tagger.predict(context=context, question=question, answer=answer), answer)
+
+
+@pytest.mark.parametrize("answer", ["\0", "\u200b", "\ufeff\u200d"])
+def test_an_answer_that_the_tokenizer_drops_has_no_span_and_is_faithful(tagger: Tagger, answer: str) -> None:
+    tagged = tagger.predict(context=CONTEXT[0], answer=answer)
+    assert tagged.spans == [] and tagged.label == "faithful"
+    both = tagger.predict(context=CONTEXT[:2], answer=[answer, ANSWER[1]])
+    assert_same(both[0], tagged)
+
+
+@pytest.mark.parametrize("inside", ["\0", "\ud800", "\udfff\ud83d"])
+def test_strange_characters_keep_the_places_of_the_others(tagger: Tagger, inside: str) -> None:
+    """A lone surrogate is read as a question mark, a NUL as the tokenizer has it; offsets are those of the answer."""
+    answer = f"the king {inside} plays music, it is {inside}long"
+    tagger = Tagger(tagger.model, tagger.encoder, replace(tagger.reading, char_threshold=0.0, merge_gap=0))
+    tagged = tagger.predict(context=CONTEXT[0], answer=answer)
+    assert [(span.start, span.end, span.text) for span in tagged.spans] == [(0, len(answer), answer)]
+    if inside != "\0":
+        plain = answer.encode(errors="replace").decode()
+        assert_same(
+            tagger.predict(context=CONTEXT[0], answer=plain),
+            replace(tagged, spans=[replace(tagged.spans[0], text=plain)]),
+        )
+
+
+def test_surrogates_survive_a_predictions_file(tagger: Tagger, tmp_path: Path) -> None:
+    from common.jsonl import read_predictions, write_jsonl
+
+    (prediction,) = tagger.predict_examples([example(response="the king \ud800 plays music")])
+    write_jsonl(tmp_path / "p.jsonl", [prediction.to_dict()])
+    assert read_predictions(tmp_path / "p.jsonl") == {prediction.id: prediction}
+
+
+@pytest.mark.parametrize(
+    ("context", "question", "answer", "words"),
+    [
+        ("", None, "text", "context must be text that is not empty"),
+        ("text", None, "", "answer must be text that is not empty"),
+        ("text", None, " \n\t\u3000", "answer must be text that is not empty"),
+        (["a", "b"], None, ["a"], "2 contexts, 1 questions and 1 answers"),
+        (["a"], ["q", "q"], ["a"], "1 contexts, 2 questions and 1 answers"),
+        ("a", None, ["a"], "all be texts, or all be lists"),
+        ("a", ["q"], "a", "all be texts, or all be lists"),
+        (["a", None], None, ["a", "b"], "item 1"),
+        (["a"], [None], ["a"], "question must be text"),
+        (["a", "b"], None, ["a", " "], "item 1"),
+        ("a", None, None, "all be texts, or all be lists"),
+        (None, None, None, "all be texts, or all be lists"),
+        (5, None, 5, "all be texts, or all be lists"),
+    ],
+)
+def test_what_cannot_be_tagged_is_explained(
+    tagger: Tagger, context: Any, question: Any, answer: Any, words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        tagger.predict(context=context, question=question, answer=answer)
+
+
+def test_examples_become_predictions_in_their_order(tagger: Tagger) -> None:
+    examples = [
+        example(
+            knowledge=context, response=answer, history=(Turn(speaker="seeker", text=question),) if question else ()
+        )
+        for context, question, answer in zip(CONTEXT, QUESTION, ANSWER, strict=True)
+    ]
+    predictions = list(tagger.predict_examples(examples))
+    assert [p.id for p in predictions] == [e.id for e in examples]
+    for prediction, tagged in zip(predictions, tagger.predict(CONTEXT, ANSWER, QUESTION), strict=True):
+        assert prediction.score == pytest.approx(tagged.score, abs=1e-6) and prediction.label == tagged.label
+        assert [(s.start, s.end, s.label) for s in prediction.spans] == [
+            (s.start, s.end, s.label) for s in tagged.spans
+        ]
+
+
+def test_a_dialogue_is_tagged_turn_by_turn(tagger: Tagger) -> None:
+    turns = [("user", QUESTION[0]), ("Assistant", ANSWER[0]), ("user", "and who else"), ("assistant", ANSWER[3])]
+    tagged = tagger.predict_dialogue(CONTEXT[1], turns)
+    assert [place for place, one in enumerate(tagged) if one is not None] == [1, 3]
+    assert tagged[1] is not None and tagged[3] is not None
+    assert_same(tagged[1], tagger.predict(context=CONTEXT[1], question=QUESTION[0], answer=ANSWER[0]))
+    before = "\n".join([QUESTION[0], ANSWER[0], "and who else"])
+    assert_same(tagged[3], tagger.predict(context=CONTEXT[1], question=before, answer=ANSWER[3]))
+
+
+@pytest.mark.parametrize(
+    ("turns", "words"),
+    [
+        ([], "no turn is the assistant's"),
+        ([("user", "hello"), ("me", "hi")], "speakers: me, user"),
+        ([("assistant", " ")], "answer must be text"),
+    ],
+)
+def test_a_dialogue_that_cannot_be_tagged_is_explained(
+    tagger: Tagger, turns: list[tuple[str, str]], words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        tagger.predict_dialogue("a context", turns)
+
+
+def test_a_head_without_types_gives_spans_without_a_type(write_tagger: Write) -> None:
+    tagged = Tagger.load(str(write_tagger(typed=False))).predict(CONTEXT, ANSWER)
+    labels = {span.label for one in tagged for span in one.spans}
+    assert labels == {UNTYPED}
+
+
+@pytest.mark.parametrize("precision", ["int8", "bf16"])
+def test_lower_precisions_stay_close(precision: str, tagger: Tagger, tagger_folder: Path) -> None:
+    if precision == "int8" and "fbgemm" not in torch.backends.quantized.supported_engines:
+        pytest.skip("no int8 kernels for this CPU")
+    quick = Tagger.load(str(tagger_folder), device="cpu", precision=precision)
+    rows = [Request(*row) for row in zip(CONTEXT, QUESTION, ANSWER, strict=True)]
+    one, other = (t.reading.probabilities(t.odds(rows)[0]) for t in (tagger, quick))
+    assert np.abs(one - other).mean() < 0.03
+    for tagged, answer in zip(quick.tag(rows), ANSWER, strict=True):
+        check(tagged, answer)
+
+
+def test_int8_is_measured_on_requests_of_many_lengths() -> None:
+    requests = calibration_requests()
+    assert requests == calibration_requests() and len({len(request.context.split()) for request in requests}) > 8
+
+
+def test_each_kind_refuses_the_others_folder(tagger_folder: Path, trained: Path, tmp_path: Path) -> None:
+    assert (kind_of(str(tagger_folder)), kind_of(str(trained))) == ("tagger", "critic")
+    with pytest.raises(UserError, match=r"another kind: 'critic', wanted 'tagger'(.|\n)*run of model=tagger"):
+        Tagger.load(str(trained))
+    with pytest.raises(UserError, match=r"another kind: 'tagger', wanted 'critic'"):
+        Critic.load(str(tagger_folder))
+    loaded = load_detector(str(tagger_folder), precision="32-true", batch_tokens=None)
+    assert isinstance(loaded, Tagger)
+    assert isinstance(load_detector(str(trained), precision="32-true", batch_tokens=None), Critic)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("thresholds", {"slope": 1.0}),
+        ("thresholds", {"response_weights": [1, 2]}),
+        ("thresholds", {"response_weights": [1, 2, 3], "colour": 1}),
+        ("layout", {}),
+        ("layout", {"max_length": "many"}),
+    ],
+)
+def test_a_broken_sidecar_is_explained(tagger_folder: Path, tmp_path: Path, key: str, value: dict[str, Any]) -> None:
+    shutil.copytree(tagger_folder, tmp_path / "broken")
+    file = tmp_path / "broken" / "faithkit.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+    with pytest.raises(UserError, match=r"broken sidecar(.|\n)*faithkit.json"):
+        Tagger.load(str(tmp_path / "broken"))
+    file.write_text("{}")
+    with pytest.raises(UserError, match="broken sidecar"):
+        Tagger.load(str(tmp_path / "broken"))
+
+
+@pytest.mark.parametrize("typed", [True, False])
+def test_weights_of_another_making_are_read_by_their_labels(write_tagger: Write, typed: bool) -> None:
+    folder = write_tagger(typed=typed, sidecar=False)
+    assert kind_of(str(folder)) == "tagger"
+    tagger = Tagger.load(str(folder))
+    assert tagger.reading == Reading() and tagger.encoder.max_length == 126
+    tagged = tagger.predict(CONTEXT[0], ANSWER[0])
+    assert all(span.label in ((*TYPES,) if typed else (UNTYPED,)) for span in tagged.spans)
+
+
+def test_weights_that_are_no_tagger_are_refused(
+    tiny_bert: Path, trained: Path, write_tagger: Write, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match="no token classifier"):
+        Tagger.load(str(tiny_bert))
+    shutil.copytree(trained / "hf", tmp_path / "critic")
+    (tmp_path / "critic" / "faithkit.json").unlink()
+    with pytest.raises(UserError, match="no token classifier"):
+        Tagger.load(str(tmp_path / "critic"))
+    with pytest.raises(UserError, match="its labels are O, B-PER, I-PER"):
+        Tagger.load(str(write_tagger(sidecar=False, labels=("O", "B-PER", "I-PER"))))
+    with pytest.raises(UserError, match="no such run or folder"):
+        Tagger.load(str(tmp_path / "nowhere" / "at" / "all"))
+
+
+def test_weights_that_are_cut_short_are_refused(tagger_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(tagger_folder, tmp_path / "broken")
+    weights = tmp_path / "broken" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
+    with pytest.raises(UserError, match="cannot be read"):
+        Tagger.load(str(tmp_path / "broken"))
+
+
+def test_loading_leaves_the_folders_own_attention_alone(tagger_folder: Path) -> None:
+    """What is saved again loads in plain transformers: the packed attention is ours, not the weights'."""
+    from transformers import AutoModelForTokenClassification
+
+    model = AutoModelForTokenClassification.from_pretrained(tagger_folder)
+    use_packed_attention(model)
+    assert "faithkit" not in model.config.to_json_string()
