@@ -40,6 +40,8 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=96, help="of a round")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--starts", type=int, default=7)
+    parser.add_argument("--hidden-size", type=int, default=256)
+    parser.add_argument("--layers", type=int, default=6)
     options = parser.parse_args()
 
     if VARIABLE not in os.environ:
@@ -54,7 +56,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["FAITHKIT_HOME"] = str(folder / "home")  # nothing is encoded already
-        weights = write_modernbert(folder / "encoder")
+        weights = write_modernbert(folder / "encoder", hidden_size=options.hidden_size, num_layers=options.layers)
         examples = mixed_tagged(load_tokenizer(weights), options.examples * (options.rounds + 1))
         rows = write_rows(examples, folder / "rows.jsonl")
         if "train" in options.parts:
@@ -81,7 +83,7 @@ class Turns:
 
 def training(weights: str, examples: list[Example], rows: Path, options: argparse.Namespace) -> None:
     """Examples a CPU-second in their Trainer and ours."""
-    from common.training import best_precision
+    from common.hardware import best_precision
 
     favoured = best_precision("cpu")
     encoding: dict[str, list[float]] = {}

@@ -34,7 +34,7 @@ def main() -> None:
         sys.exit("transformers.Trainer, which this compares with, needs accelerate: pip install accelerate")
     import torch
 
-    from common.training import best_precision
+    from common.hardware import best_precision
     from common.weights import resolve
     from data_modules.tokens import load_tokenizer
 

@@ -100,6 +100,9 @@ def _wrap(head: str, words: list[str], width: int = 100) -> str:
 
 def explain(error: BaseException) -> str | None:
     """What to tell the user, in at most five lines; None where the mistake is not the user's."""
+    cause = error.__cause__
+    if type(error).__module__.startswith("hydra") and isinstance(cause, UserError):
+        error = cause  # raised by what Hydra was building
     kind = type(error).__name__
     if isinstance(error, UserError):
         return _at_most_five_lines(str(error))

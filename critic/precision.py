@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import UserError
-from common.training import best_precision
+from common.hardware import best_precision
 
 PRECISIONS = ("auto", "32-true", "bf16", "int8")
 OUTLIERS = 0.03  # of a layer's inputs; EXPERIMENTS.md, Speed

@@ -6,6 +6,7 @@ whole by its reader: JSON lines, TSV and CSV are not.
 """
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -88,6 +89,10 @@ class Stream(IterableDataset):
         skip, self.start = self.start, 0
         worker = get_worker_info()
         turn, num_turns = (worker.id, worker.num_workers) if worker else (0, 1)
+        if worker:
+            os.environ["TOKENIZERS_PARALLELISM"] = (
+                "false"  # its threads did not survive the fork: it would wait
+            )
         step = 0
         first_epoch, skip = divmod(skip, self.steps_of_epoch)
         for epoch in range(first_epoch, self.num_epochs):

@@ -30,7 +30,7 @@ from data_modules.ragged import Ragged, stack_rows
 from data_modules.tokens import load_tokenizer
 
 CHUNK = 1024  # answers tokenised and ordered at a time
-CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 2048, 32_768
+CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 4096, 32_768
 
 
 class Tagger:
