@@ -23,6 +23,7 @@ from critic.weights import check_length, load_best
 from data_modules.data_module import DataModule
 from data_modules.encode import PairEncoder
 from data_modules.tokens import load_tokenizer
+from evaluation.calibration import check_aim
 
 log = logging.getLogger("faithkit")
 TestSets = dict[str, tuple[list[Example], list[Prediction]]]
@@ -59,6 +60,7 @@ class CriticTask:
             raise UserError(f"model.label_smoothing is {label_smoothing}", mend="use a share from 0 to below 1")
         if not support_weight >= 0:
             raise UserError(f"model.support_weight is {support_weight}", mend="use 0 (off) or more")
+        check_aim(threshold_aim)
         self.weights, self.threshold_aim = weights, threshold_aim
         self.module_options = {
             "label_smoothing": label_smoothing,

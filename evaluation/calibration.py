@@ -137,6 +137,11 @@ def choose_threshold(scores: ArrayLike, gold: ArrayLike, aim: str = "macro_f1") 
     return _threshold(float(cuts[nearest]), aim, values, labels, note)
 
 
+def check_aim(aim: str) -> None:
+    """Refuses an unknown aim before there is anything to choose on."""
+    _wanted_precision(aim)
+
+
 def _threshold(value: float, aim: str, scores: Floats, gold: NDArray[np.int64], note: str) -> Threshold:
     called, right, positives = int((scores >= value).sum()), int(gold[scores >= value].sum()), int(gold.sum())
     f1, macro_f1 = _f1(np.array(called), np.array(right), positives, len(gold))

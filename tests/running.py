@@ -17,6 +17,17 @@ SMALL = (
     "callbacks.progress_bar=false",
     "trainer=cpu",
 )
+SMALL_TAGGER = (
+    "model=tagger",
+    "data.num_rows=60",
+    "model.max_length=96",
+    "model.batch_size=8",
+    "optimizer.lr=1e-3",
+    "callbacks.num_resamples=20",
+    "callbacks.progress_bar=false",
+    "callbacks.num_examples=0",
+    "trainer=cpu",
+)
 
 
 def compose(config_name: str, *overrides: str) -> Any:

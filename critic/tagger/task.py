@@ -24,6 +24,7 @@ from critic.weights import check_length, load_best
 from data_modules.data_module import DataModule
 from data_modules.encode_spans import SpanEncoder, question_text
 from data_modules.tokens import load_tokenizer
+from evaluation.calibration import check_aim
 
 TestSets = dict[str, tuple[list[Example], list[Prediction]]]
 
@@ -64,6 +65,7 @@ class TaggerTask:
                 raise UserError(f"model.{name} is {value}", mend="use 0 (off) or more")
         if not positive_weight > 0:
             raise UserError(f"model.positive_weight is {positive_weight}", mend="use a number above 0; 1 is plain")
+        check_aim(threshold_aim)
         self.weights, self.typed, self.threshold_aim = weights, typed, threshold_aim
         self.module_options = {
             "typed": typed,

@@ -1,0 +1,70 @@
+"""A tagger's run becomes a folder that plain transformers loads, with a card whose code gives our probabilities."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from common.errors import UserError
+from critic import Tagger
+from critic.export import export
+from critic.tagger.requests import Request
+from critic.tagger.settings import tagger_labels
+
+CONTEXT, ANSWER = "the river is long and the city is old", "the king plays music in the city"
+
+
+@pytest.fixture(scope="module")
+def exported(trained_tagger: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export") / "out"
+    assert export(str(trained_tagger), str(folder)).difference <= 1e-5
+    return folder
+
+
+def test_the_cards_own_code_gives_our_probabilities(exported: Path, trained_tagger: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (exported / "README.md").read_text(), re.DOTALL)
+    scope: dict[str, Any] = {"FOLDER": str(exported), "context": CONTEXT, "answer": ANSWER}
+    exec(code, scope)  # noqa: S102 - our own card
+    theirs = scope["probability"][scope["in_answer"]].detach().numpy()
+    tagger = Tagger.load(str(trained_tagger))
+    odds, _, _ = tagger.odds([Request(CONTEXT, "", ANSWER)])
+    np.testing.assert_allclose(theirs, tagger.reading.probabilities(odds), atol=1e-3)  # four digits on the card
+    assert list(scope["model"].config.id2label.values()) == list(tagger_labels(True))
+
+
+def test_the_card_names_data_metrics_thresholds_and_limits(exported: Path) -> None:
+    card = (exported / "README.md").read_text()
+    wanted = ("span tagger", "ragtruth (54 examples)", "char_f1", "token-classification", "## Limits", "Fingerprints")
+    for part in (*wanted, "Characters are called hallucinated from", "chosen for f1"):
+        assert part in card, part
+
+
+def test_an_export_tags_as_the_run_does_and_can_be_exported_again(
+    exported: Path, trained_tagger: Path, tmp_path: Path
+) -> None:
+    export(str(exported), str(tmp_path / "two"))
+    first, *others = (
+        Tagger.load(str(folder)).predict([CONTEXT, "music"], [ANSWER, "it is"])
+        for folder in (trained_tagger, exported, tmp_path / "two")
+    )
+    assert all(other == first for other in others)
+    assert "faithkit_packed" not in (tmp_path / "two" / "config.json").read_text()
+
+
+def test_an_export_that_differs_is_refused(trained_tagger: Path, tmp_path: Path) -> None:
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(trained_tagger, tmp_path / "run")
+    file = tmp_path / "run" / "hf" / "model.safetensors"
+    weights = load_file(file)
+    weights["classifier.bias"] += 0.1
+    save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(UserError, match="differs by 1"):
+        export(str(tmp_path / "run"), str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+    assert json.loads((tmp_path / "run" / "hf" / "faithkit.json").read_text())["kind"] == "tagger"
