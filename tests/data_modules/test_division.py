@@ -26,7 +26,8 @@ def data(encoder: PairEncoder, parts: Any, **options: Any) -> DataModule:
     from omegaconf import OmegaConf
 
     block = OmegaConf.to_container(compose("train", "data=mix"), resolve=True)["data"]  # type: ignore[index,call-overload]
-    built = build_data({**block, "parts": parts, **options}, encoder, num_epochs=2, seed=0)
+    seed = options.pop("seed", 0)
+    built = build_data({**block, "parts": parts, **options}, encoder, num_epochs=2, seed=seed)
     built.setup()
     return built
 
@@ -65,3 +66,32 @@ def test_without_a_share_for_testing_nothing_is_tested(encoder: PairEncoder) -> 
     parts = [{"dataset": "snli", "path": "embedded"}]
     built = data(encoder, parts, split="train", validation_fraction=0.2, test_fraction=0.0)
     assert len(built.subsets["test"][0]) == 0 and len(built.subsets["validation"][0]) > 0
+
+
+MANY = [{"dataset": "embedded", "num_train": 120}]
+FOLDED = {"split": "train", "validation_fraction": 0.3}
+
+
+def test_every_group_is_in_the_test_set_of_one_fold_alone(encoder: PairEncoder) -> None:
+    folds = [data(encoder, MANY, fold=fold, num_folds=4, **FOLDED) for fold in range(4)]
+    parts = [{name: subset.examples() for name, (subset,) in built.subsets.items()} for built in folds]
+    every = [example.id for part in parts for example in part["test"]]
+    assert len(every) == len(set(every)) == 120
+    for part in parts:
+        groups = {name: {example.group for example in examples} for name, examples in part.items()}
+        assert not groups["test"] & (groups["train"] | groups["validation"])
+        assert not groups["train"] & groups["validation"] and groups["validation"]
+        assert sum(map(len, part.values())) == 120
+    sizes = [len({example.group for example in part["test"]}) for part in parts]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_folds_depend_on_the_groups_alone(encoder: PairEncoder) -> None:
+    first, other = (data(encoder, MANY, fold=2, num_folds=4, seed=seed, **FOLDED) for seed in (0, 7))
+    assert first.subsets["test"][0].indices.tolist() == other.subsets["test"][0].indices.tolist()
+
+
+@pytest.mark.parametrize("options", [{"fold": 4, "num_folds": 4}, {"fold": -1}, {"fold": 0, "num_folds": 1}])
+def test_a_fold_that_is_not_there_is_refused(encoder: PairEncoder, options: dict[str, int]) -> None:
+    with pytest.raises(UserError, match=f"data.fold={options['fold']}"):
+        data(encoder, MANY, **options)
