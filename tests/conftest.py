@@ -40,3 +40,23 @@ def trained(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path, session_h
         patch.setenv("FAITHKIT_HOME", str(session_home))
         train_here(f"model.weights={tiny_bert}", f"run_dir={folder}", "logger=none", *SMALL)
     return folder
+
+
+@pytest.fixture(scope="session")
+def tagger_options(tiny_bert: Path) -> list[str]:
+    """A tagger's training of seconds."""
+    from tests.running import SMALL_TAGGER
+
+    return [f"model.weights={tiny_bert}", "logger=none", *SMALL_TAGGER]
+
+
+@pytest.fixture(scope="session")
+def trained_tagger(tmp_path_factory: pytest.TempPathFactory, tagger_options: list[str], session_home: Path) -> Path:
+    """The folder of a finished run of a tiny tagger."""
+    from tests.running import train_here
+
+    folder = tmp_path_factory.mktemp("runs") / "tagger"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAITHKIT_HOME", str(session_home))
+        train_here(f"run_dir={folder}", *tagger_options)
+    return folder

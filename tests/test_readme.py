@@ -26,11 +26,13 @@ def test_every_command_composes(line: str) -> None:
     assert compose(script.removesuffix(".py"), *swept) is not None
 
 
-def test_the_python_lines_run(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+@pytest.mark.parametrize(("name", "run"), [("critic", "trained"), ("tagger", "trained_tagger")])
+def test_the_python_lines_run(name: str, run: str, request: pytest.FixtureRequest) -> None:
+    (code,) = (code for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if f"{name} = " in code)
+    folder = request.getfixturevalue(run)
     scope: dict[str, object] = {}
-    exec(code.replace('"runs/..."', repr(str(trained))), scope)  # noqa: S102 - our own README
-    assert "critic" in scope
+    exec(code.replace('"runs/..."', repr(str(folder))), scope)  # noqa: S102 - our own README
+    assert name in scope
 
 
 def test_every_dataset_of_the_table_is_there() -> None:

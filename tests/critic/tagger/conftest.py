@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from critic.tagger.reading import Reading
-from tests.running import SMALL_TAGGER, train_here
 
 READING = Reading(
     slope=0.9,
@@ -47,19 +46,3 @@ def write_tagger(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> W
 def tagger_folder(write_tagger: Write) -> Path:
     """A typed tagger of ours."""
     return write_tagger()
-
-
-@pytest.fixture(scope="session")
-def tagger_options(tiny_bert: Path) -> list[str]:
-    """A training of seconds."""
-    return [f"model.weights={tiny_bert}", "logger=none", *SMALL_TAGGER]
-
-
-@pytest.fixture(scope="session")
-def trained_tagger(tmp_path_factory: pytest.TempPathFactory, tagger_options: list[str], session_home: Path) -> Path:
-    """The folder of a finished run of a tiny tagger."""
-    folder = tmp_path_factory.mktemp("runs") / "tagger"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FAITHKIT_HOME", str(session_home))
-        train_here(f"run_dir={folder}", *tagger_options)
-    return folder
