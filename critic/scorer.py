@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from common.errors import UserError, shorten
+from common.quick_import import import_transformers
 from common.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from common.weights import HUB_NAME, loading
 from critic.folder import CRITIC, find_folder, read_settings, whole_weights
@@ -66,6 +67,7 @@ class Critic:
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
             precision: 32-true, bf16, int8 (CPU), or auto: what the hardware is fastest in.
         """
+        import_transformers()
         from transformers import AutoModelForSequenceClassification
 
         folder = find_folder(path) if Path(path).expanduser().exists() or not HUB_NAME.fullmatch(path) else None

@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 
 from common.errors import UserError
 from common.packing import use_packed_attention
+from common.quick_import import import_transformers
 from common.records import Example, Prediction, Span
 from common.span_types import UNTYPED
 from common.weights import HUB_NAME, loading
@@ -58,6 +59,7 @@ class Tagger:
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
             precision: 32-true, bf16, int8 (CPU), or auto: what the hardware is fastest in.
         """
+        import_transformers()
         from transformers import AutoModelForTokenClassification
 
         folder = find_folder(path) if Path(path).expanduser().exists() or not HUB_NAME.fullmatch(path) else None
