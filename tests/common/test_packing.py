@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from common.packing import Packing, use_packed_attention
+from common.packing import Packing, _on_gpu, packed_attention, use_packed_attention
 from critic.tagger.forward import run_model
 
 LENGTHS = (3, 300, 17, 129, 64, 500)
@@ -136,3 +136,42 @@ def test_a_band_sees_its_own_sequence_and_no_further_than_it_reaches() -> None:
 
 def test_an_attention_of_its_own_cannot_be_packed() -> None:
     assert not use_packed_attention(torch.nn.Linear(2, 2))
+
+
+def dense(q: Tensor, k: Tensor, v: Tensor, ends: Tensor, _: Any, *lengths: int, scale: Any, window_size: Any) -> Tensor:
+    """What torch's varlen_attn says that it computes."""
+    parts = []
+    assert lengths == (max(ends.diff().tolist()),) * 2
+    for low, high in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
+        place = torch.arange(high - low)
+        left, right = (side if side >= 0 else high for side in window_size)
+        behind = place[None] - place[:, None]
+        seen = (behind >= -left) & (behind <= right)
+        sides = (side[low:high].transpose(0, 1) for side in (q, k, v))
+        parts.append(torch.nn.functional.scaled_dot_product_attention(*sides, attn_mask=seen, scale=scale))
+    return torch.cat(parts, dim=1).transpose(0, 1)
+
+
+@pytest.mark.parametrize("sliding_window", [None, 9, 200, 600])
+def test_the_gpus_kernel_is_asked_for_the_same(sliding_window: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(1, 2, sum(LENGTHS), 8, generator=generator) for _ in range(3))
+    packing = Packing.of(LENGTHS)
+    options: dict[str, Any] = {"packing": packing, "scaling": 0.3, "sliding_window": sliding_window}
+    wanted, _ = packed_attention(torch.nn.Module(), query, key, value, None, **options)
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", dense)
+    reach = None if sliding_window in (None, 600) else sliding_window - 1
+    torch.testing.assert_close(_on_gpu(query, key, value, packing, 0.3, reach), wanted, rtol=0, atol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bf16_on_a_gpu_is_near_fp32(family: str) -> None:
+    model, rows = build(family), sequences()
+    twin = packed_twin(model).to("cuda", torch.bfloat16)
+    wanted = torch.cat([alone(model, row) for row in rows])
+    batch = {name: value.to("cuda") for name, value in only_known(twin, packed_batch(rows)).items()}
+    logits = run_model(twin, batch).logits[0]
+    logits.float().square().mean().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in twin.parameters() if p.grad is not None)
+    assert (logits.float().cpu() - wanted).abs().mean() < 0.02
