@@ -90,9 +90,7 @@ class Stream(IterableDataset):
         worker = get_worker_info()
         turn, num_turns = (worker.id, worker.num_workers) if worker else (0, 1)
         if worker:
-            os.environ["TOKENIZERS_PARALLELISM"] = (
-                "false"  # its threads did not survive the fork: it would wait
-            )
+            os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads did not survive the fork: it would wait
         step = 0
         first_epoch, skip = divmod(skip, self.steps_of_epoch)
         for epoch in range(first_epoch, self.num_epochs):
