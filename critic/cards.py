@@ -37,12 +37,12 @@ model = AutoModelForTokenClassification.from_pretrained(FOLDER)
 inputs = tokenizer(context, answer, truncation="only_first", max_length={max_length}, return_tensors="pt")
 logits = model(**inputs).logits[0]
 odds = logits[:, 1:].logsumexp(1) - logits[:, 0]
-probability = torch.sigmoid({slope:.4f} * odds + {bias:.4f})  # of each token; hallucinated from {threshold:.4f} on
+probability = torch.sigmoid({slope:.4f} * odds + {bias:.4f})  # that a token is hallucinated, each by itself
 in_answer = torch.tensor([side == 1 for side in inputs.sequence_ids()])
 ```
 
 A question stands before the context, with a separator between them. faithkit's own `Tagger.load(FOLDER)` also reads
-texts of any length and joins tokens into spans."""
+texts of any length, weighs a token's sentence and the words that the context lacks, and joins tokens into spans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,6 @@ def _tagger(layout: dict[str, Any], thresholds: dict[str, Any]) -> Card:
             max_length=layout["max_length"],
             slope=thresholds["slope"],
             bias=thresholds["bias"],
-            threshold=thresholds["char_threshold"],
         ),
         pipeline="token-classification",
         thresholds=f"Characters are called hallucinated from {thresholds['char_threshold']:.4f} on, spans with at most "

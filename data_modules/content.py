@@ -15,6 +15,7 @@ STOP_WORDS = word_set(
 )
 _WORD = re.compile(r"[a-z0-9]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
+_SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|(?=\n)|$)")
 
 
 def content_words(text: str) -> list[str]:
@@ -24,6 +25,11 @@ def content_words(text: str) -> list[str]:
 
 def sentences(text: str) -> list[str]:
     return [sentence for sentence in _SENTENCE_END.split(text) if sentence]
+
+
+def sentence_places(text: str) -> list[tuple[int, int]]:
+    """Where the sentences and lines of a text begin and end."""
+    return [found.span() for found in _SENTENCE.finditer(text)]
 
 
 def best_sentences(knowledge: str, response: str, max_words: int) -> str:

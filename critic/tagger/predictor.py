@@ -21,9 +21,10 @@ from common.span_types import UNTYPED
 from common.weights import HUB_NAME, loading
 from critic.folder import TAGGER, find_folder, read_settings, whole_weights
 from critic.precision import apply_precision
+from critic.tagger.evidence import response_evidence, words_of
 from critic.tagger.forward import answer_places, run_model
-from critic.tagger.reading import Reading, response_features
-from critic.tagger.requests import Request, Tagged, TaggedSpan, dialogue_requests, requests_of
+from critic.tagger.reading import Reading
+from critic.tagger.requests import Request, Tagged, TaggedSpan, dialogue_requests, request_of, requests_of
 from critic.tagger.settings import Settings, tagger_labels
 from data_modules.batching import plan_batches
 from data_modules.encode_spans import SpanEncoder, question_text
@@ -106,7 +107,7 @@ class Tagger:
         """Predictions of the examples, in their order."""
         for begin in tqdm(range(0, len(examples), CHUNK), "tagging", disable=not progress, unit="chunk"):
             chunk = examples[begin : begin + CHUNK]
-            requests = [Request(e.knowledge, question_text(e), e.response) for e in chunk]
+            requests = [request_of(example) for example in chunk]
             for example, tagged in zip(chunk, self.tag(requests), strict=True):
                 spans = tuple(Span(start=s.start, end=s.end, label=s.label, score=s.score) for s in tagged.spans)
                 yield Prediction(id=example.id, label=tagged.label, score=tagged.score, spans=spans)
@@ -127,9 +128,11 @@ class Tagger:
 
     def _tag_chunk(self, requests: Sequence[Request]) -> list[Tagged]:
         logits, start, end = self._logits(requests)
-        probability = self.reading.probabilities(_log_odds(logits))
+        odds = _log_odds(logits)
         owner = np.repeat(np.arange(len(requests)), start.lengths)
         starts, ends = start.values.astype(np.int64), end.values.astype(np.int64)
+        words = words_of(starts, ends, owner, requests)
+        probability = self.reading.probabilities(odds, words)
         found = self.reading.spans(starts, ends, probability, owner)
         size = ends - starts
         spans: list[list[TaggedSpan]] = [[] for _ in requests]
@@ -145,8 +148,8 @@ class Tagger:
                     score=float(np.average(probability[own], weights=size[own])),
                 )
             )
-        features = response_features(probability, size, owner, len(requests))
-        scores = self.reading.response_scores(features)
+        evidence = response_evidence(odds, probability, size, owner, words, len(requests))
+        scores = self.reading.response_scores(evidence)
         return [
             Tagged(label=self.reading.label(score), score=float(score), spans=own)
             for score, own in zip(scores, spans, strict=True)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from common.records import FAITHFUL, HALLUCINATED
 from critic.tagger.decode import Found, find_spans
+from critic.tagger.evidence import RESPONSE_EVIDENCE, TOKEN_EVIDENCE, Words, token_evidence
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -18,27 +19,43 @@ class Reading:
     """From log-odds of tokens to spans, and to P(the response is hallucinated).
 
     Args:
-        slope: Of the line that turns a token's log-odds into calibrated ones; `bias` is its other half.
+        slope: Of the line that turns a token's own log-odds into calibrated ones; `bias` is its other half.
+        token_weights: Of TOKEN_EVIDENCE (`critic.tagger.evidence`), and a bias, in log-odds; empty reads a token's own
+            log-odds alone, by slope and bias.
         char_threshold: Characters are called hallucinated from this calibrated probability on.
         merge_gap: Spans with at most so many characters between them become one.
         min_length: Spans of fewer characters are dropped.
-        response_weights: Of the response's two features (`response_features`), and a bias, in log-odds.
+        response_weights: Of RESPONSE_EVIDENCE, and a bias, in log-odds.
         response_threshold: A response is called hallucinated from here on.
         aim: What the response threshold was chosen for.
     """
 
     slope: float = 1.0
     bias: float = 0.0
+    token_weights: tuple[float, ...] = ()
     char_threshold: float = 0.5
     merge_gap: int = 0
     min_length: int = 1
-    response_weights: tuple[float, float, float] = (1.0, 0.0, 0.0)
+    response_weights: tuple[float, ...] = (1.0, 0.0, 0.0, 0.0, 0.0)
     response_threshold: float = 0.5
     aim: str = "none: nothing was fitted"
 
-    def probabilities(self, odds: Floats) -> Floats:
+    def __post_init__(self) -> None:
+        for name, evidence, may_be_empty in (
+            ("token_weights", TOKEN_EVIDENCE, True),
+            ("response_weights", RESPONSE_EVIDENCE, False),
+        ):
+            object.__setattr__(self, name, tuple(float(weight) for weight in getattr(self, name)))
+            size = len(getattr(self, name))
+            if size != len(evidence) + 1 and not (may_be_empty and size == 0):
+                raise ValueError(f"{name} has {size} numbers, wanted {len(evidence) + 1}")
+
+    def probabilities(self, odds: Floats, words: Words | None = None) -> Floats:
         """Calibrated P(hallucinated) of tokens."""
-        return sigmoid(self.slope * odds + self.bias)
+        if not self.token_weights:
+            return sigmoid(self.slope * odds + self.bias)
+        assert words is not None, "this reading looks at the words too"
+        return sigmoid(linear(token_evidence(odds, words), self.token_weights))
 
     def spans(self, start: Ints, end: Ints, probability: Floats, owner: Ints | None = None) -> Found:
         return find_spans(
@@ -51,29 +68,16 @@ class Reading:
             owner=owner,
         )
 
-    def response_scores(self, features: Floats) -> Floats:
-        """P(the response is hallucinated) from features [responses, 2]."""
-        *weights, bias = self.response_weights
-        return sigmoid(features @ np.array(weights) + bias)
+    def response_scores(self, evidence: Floats) -> Floats:
+        """P(the response is hallucinated) from RESPONSE_EVIDENCE [responses, 4]."""
+        return sigmoid(linear(evidence, self.response_weights))
 
     def label(self, score: float) -> str:
         return HALLUCINATED if score >= self.response_threshold else FAITHFUL
 
 
-def response_features(probability: Floats, characters: Ints, owner: Ints, num_responses: int) -> Floats:
-    """Of each response the log-odds of its worst token, and how many characters are expected to be wrong [N, 2].
-
-    Args:
-        probability: Calibrated, of each token.
-        characters: How many each token stands for; tokens that stand for none do not count.
-        owner: The response of each token.
-    """
-    counted = characters > 0
-    clipped = np.clip(probability[counted], 1e-6, 1 - 1e-6)
-    worst = np.full(num_responses, -14.0)  # the least that the clipping leaves: of a response without a visible token
-    np.maximum.at(worst, owner[counted], np.log(clipped) - np.log1p(-clipped))
-    expected = np.bincount(owner[counted], clipped * characters[counted], num_responses)
-    return np.stack([worst, np.log1p(expected)], axis=1)
+def linear(evidence: Floats, weights: tuple[float, ...]) -> Floats:
+    return evidence @ np.array(weights[:-1]) + weights[-1]
 
 
 def sigmoid(values: Any) -> Floats:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from common.errors import UserError, shorten
+from common.records import Example
+from data_modules.encode_spans import question_text
 
 ASSISTANTS = ("assistant", "bot", "model", "system response", "wizard")
 
@@ -46,6 +48,11 @@ class Tagged:
     label: str
     score: float
     spans: list[TaggedSpan] = field(default_factory=list)
+
+
+def request_of(example: Example) -> Request:
+    """What the example asks of a tagger."""
+    return Request(example.knowledge, question_text(example), example.response)
 
 
 def requests_of(

@@ -1,6 +1,6 @@
 """What a tagger needs beside its weights."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from common.records import FAITHFUL, HALLUCINATED
@@ -36,14 +36,13 @@ class Settings:
 
     @classmethod
     def from_sidecar(cls, sidecar: Sidecar) -> "Settings":
-        thresholds = dict(sidecar.thresholds)
-        weights = tuple(float(weight) for weight in thresholds.pop("response_weights"))
-        if len(weights) != 3:
-            raise ValueError(f"response_weights has {len(weights)} numbers, wanted 3")
+        wrong = {field.name for field in fields(Reading)} ^ sidecar.thresholds.keys()
+        if wrong:
+            raise ValueError(f"thresholds lacks or should not have {', '.join(sorted(wrong))}")
         return cls(
             labels=tuple(sidecar.labels),
             max_length=int(sidecar.layout["max_length"]),
-            reading=Reading(**thresholds, response_weights=weights),
+            reading=Reading(**sidecar.thresholds),
             origin=sidecar.origin,
         )
 

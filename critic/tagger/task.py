@@ -14,15 +14,16 @@ from common.records import Example, Prediction
 from common.run_folder import RunFolder
 from common.weights import resolve
 from critic.folder import write_folder
+from critic.tagger.evidence import words_of
 from critic.tagger.module import TaggerModule
 from critic.tagger.predictor import Tagger
 from critic.tagger.reading import Reading
-from critic.tagger.requests import Request
+from critic.tagger.requests import request_of
 from critic.tagger.settings import Settings, tagger_labels
 from critic.tagger.tuning import Answers, fit_reading
 from critic.weights import check_length, load_best
 from data_modules.data_module import DataModule
-from data_modules.encode_spans import SpanEncoder, question_text
+from data_modules.encode_spans import SpanEncoder
 from data_modules.tokens import load_tokenizer
 from evaluation.calibration import check_aim
 
@@ -38,6 +39,7 @@ class TaggerTask:
         max_windows: Of a longer context, in training and validation; the test reads all.
         typed: A class for each type of hallucination.
         packed: Windows without padding.
+        evidence: Tokens are read with their sentence and with the words that the context lacks.
         threshold_aim: What the response threshold is chosen for on validation.
         optimizer: lr, weight_decay, warmup, schedule, floor, layer_decay, head_lr.
     """
@@ -57,6 +59,7 @@ class TaggerTask:
         dropout: float | None,
         attention_dropout: float | None,
         gradient_checkpointing: bool,
+        evidence: bool,
         threshold_aim: str,
         optimizer: Mapping[str, Any],
     ):
@@ -66,7 +69,7 @@ class TaggerTask:
         if not positive_weight > 0:
             raise UserError(f"model.positive_weight is {positive_weight}", mend="use a number above 0; 1 is plain")
         check_aim(threshold_aim)
-        self.weights, self.typed, self.threshold_aim = weights, typed, threshold_aim
+        self.weights, self.typed, self.threshold_aim, self.evidence = weights, typed, threshold_aim, evidence
         self.module_options = {
             "typed": typed,
             "packed": packed,
@@ -105,7 +108,8 @@ class TaggerTask:
         best = load_best(module, run, AutoModelForTokenClassification).to(trainer.strategy.root_device).eval()
         tagger = Tagger(best, replace(self.encoder, max_windows=None), Reading())
         validation = [e for subset in data.subsets["validation"] for e in subset.examples() if e.spans is not None]
-        tagger.reading, fit = fit_reading(shared_answers(tagger, validation, trainer), validation, self.threshold_aim)
+        answers = shared_answers(tagger, validation, trainer)
+        tagger.reading, fit = fit_reading(answers, validation, self.threshold_aim, use_evidence=self.evidence)
         sets: TestSets = {}
         for subset in data.subsets["test"]:
             examples = subset.examples()
@@ -133,16 +137,14 @@ def shared_answers(tagger: Tagger, examples: Sequence[Example], trainer: pl.Trai
     mine = range(len(examples))[trainer.global_rank :: trainer.world_size]
     found = {}
     if mine:
-        requests = [Request(examples[i].knowledge, question_text(examples[i]), examples[i].response) for i in mine]
-        odds, start, end = tagger.odds(requests)
+        odds, start, end = tagger.odds([request_of(examples[i]) for i in mine])
         cuts = start.offsets[1:-1]
         parts = zip(np.split(odds, cuts), np.split(start.values, cuts), np.split(end.values, cuts), strict=True)
         found = dict(zip(mine, parts, strict=True))
     every = {place: row for share in gather_objects(found) for place, row in share.items()}
     rows = [every[place] for place in range(len(examples))]
-    return Answers(
-        start=np.concatenate([start for _, start, _ in rows]).astype(np.int64),
-        end=np.concatenate([end for _, _, end in rows]).astype(np.int64),
-        odds=np.concatenate([odds for odds, _, _ in rows]),
-        owner=np.repeat(np.arange(len(rows)), [len(odds) for odds, _, _ in rows]),
-    )
+    starts = np.concatenate([begin for _, begin, _ in rows]).astype(np.int64)
+    ends = np.concatenate([stop for _, _, stop in rows]).astype(np.int64)
+    owner = np.repeat(np.arange(len(rows)), [len(odds) for odds, _, _ in rows])
+    words = words_of(starts, ends, owner, [request_of(example) for example in examples])
+    return Answers(starts, ends, np.concatenate([odds for odds, _, _ in rows]), owner, words)

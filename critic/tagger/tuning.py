@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from common.records import HALLUCINATED, Example
 from critic.tagger.decode import Found
-from critic.tagger.reading import Reading, response_features
+from critic.tagger.evidence import Words, response_evidence, token_evidence
+from critic.tagger.reading import Reading
 from data_modules.offsets import tags_of
 from evaluation.calibration import calibration_error, choose_threshold
 
@@ -29,35 +30,47 @@ class Answers:
         start: First character of each token, in its answer.
         odds: Log-odds of hallucinated.
         owner: Which answer a token belongs to.
+        words: How its words and sentence stand to the context.
     """
 
     start: Ints
     end: Ints
     odds: Floats
     owner: Ints
+    words: Words
 
     @property
     def characters(self) -> Ints:
         return self.end - self.start
 
+    def responses(self, probability: Floats, num_responses: int) -> Floats:
+        """RESPONSE_EVIDENCE of each answer."""
+        return response_evidence(self.odds, probability, self.characters, self.owner, self.words, num_responses)
 
-def fit_reading(answers: Answers, examples: Sequence[Example], aim: str) -> tuple[Reading, dict[str, Any]]:
+
+def fit_reading(
+    answers: Answers, examples: Sequence[Example], aim: str, *, use_evidence: bool = True
+) -> tuple[Reading, dict[str, Any]]:
     """Fits everything on marked validation answers; also gives what to report of it.
 
     Args:
+        use_evidence: Reads tokens with their sentence and words (`critic.tagger.evidence`), not by themselves.
         aim: Of the response threshold: f1, macro_f1 or precision>=p (`evaluation.calibration.choose_threshold`).
     """
     wrong = wrong_tokens(answers, examples)
     visible = answers.characters > 0
     slope, bias, note = fit_line(answers.odds[visible, None], wrong[visible])
     reading = Reading(slope=slope[0], bias=bias)
-    probability = reading.probabilities(answers.odds)
+    if use_evidence and not note:
+        weights, bias, note = fit_line(token_evidence(answers.odds, answers.words)[visible], wrong[visible])
+        reading = replace(reading, token_weights=() if note else (*weights, bias))
+    probability = reading.probabilities(answers.odds, answers.words)
     reading, char_f1 = fit_spans(reading, answers, probability, examples)
-    features = response_features(probability, answers.characters, answers.owner, len(examples))
+    evidence = answers.responses(probability, len(examples))
     gold = np.array([example.label == HALLUCINATED for example in examples], np.int8)
-    (worst, expected), response_bias, response_note = fit_line(features, gold)
-    reading = replace(reading, response_weights=(worst, expected, response_bias), aim=aim)
-    scores = reading.response_scores(features)
+    weights, response_bias, response_note = fit_line(evidence, gold)
+    reading = replace(reading, response_weights=(*weights, response_bias), aim=aim)
+    scores = reading.response_scores(evidence)
     threshold = choose_threshold(scores, gold, aim)
     report = {
         "num_responses": len(examples),

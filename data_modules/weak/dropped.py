@@ -7,7 +7,6 @@ every sentence of the answer must either keep what support it had or lose it.
 """
 
 import random
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -15,7 +14,7 @@ from typing import Any, ClassVar
 from common.errors import UserError
 from common.records import HALLUCINATED, Example, Span
 from common.span_types import UNTYPED
-from data_modules.content import content_words
+from data_modules.content import content_words, sentence_places
 from data_modules.rows import ReadReport, Row
 from data_modules.source import SPLITS, File, Source, read_examples
 
@@ -24,7 +23,6 @@ SUPPORTED, UNSUPPORTED = 0.6, 0.4  # shares of a sentence's content words that s
 SAME = 0.1  # of its words a sentence may lose and still be as it was
 KEPT_SHARE = 0.3  # of a sentence's words, from which on a sentence of the context is cut out with it
 MIN_WORDS = 4  # content words of a sentence that may lose its support
-_SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|(?=\n)|$)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,11 +98,6 @@ def drop_support(example: Example, rng: random.Random, num_copies: int) -> Itera
         yield replace(
             example, knowledge=_without(example.knowledge, context, gone), spans=spans, label=HALLUCINATED, tags=()
         )
-
-
-def sentence_places(text: str) -> list[tuple[int, int]]:
-    """Where the sentences and lines of a text begin and end."""
-    return [found.span() for found in _SENTENCE.finditer(text)]
 
 
 def _share(words: set[str], have: set[str]) -> float:

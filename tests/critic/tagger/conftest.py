@@ -13,7 +13,7 @@ READING = Reading(
     char_threshold=0.6,
     merge_gap=2,
     min_length=2,
-    response_weights=(0.5, 0.5, -2.0),
+    response_weights=(0.5, 0.5, 0.0, 0.0, -2.0),
     response_threshold=0.7,
     aim="f1",
 )

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from common.records import Example, Span
 from common.span_types import UNTYPED
-from critic.tagger.reading import Reading, response_features, sigmoid
+from critic.tagger.evidence import response_evidence, token_evidence, words_of
+from critic.tagger.reading import Reading, sigmoid
+from critic.tagger.requests import Request, request_of
 from critic.tagger.tuning import Answers, best_f1, fit_line, fit_reading, fit_spans, wrong_tokens
 from evaluation.calibration import calibration_error
 from tests.data_modules.examples import example
@@ -29,7 +31,8 @@ def answers(odds: list[list[float]], wrong: list[list[int]]) -> tuple[Answers, l
         examples.append(example(response=text, spans=spans, label="hallucinated" if spans else "faithful"))
     start = np.concatenate([5 * np.arange(len(row)) for row in wrong])
     owner = np.repeat(np.arange(len(wrong)), [len(row) for row in wrong])
-    return Answers(start=start, end=start + WORD, odds=np.concatenate(odds).astype(float), owner=owner), examples
+    words = words_of(start, start + WORD, owner, [request_of(one) for one in examples])
+    return Answers(start, start + WORD, np.concatenate(odds).astype(float), owner, words), examples
 
 
 def drawn(seed: int = 0, count: int = 60, sharpness: float = 4.0) -> tuple[Answers, list[Example]]:
@@ -49,7 +52,7 @@ def drawn(seed: int = 0, count: int = 60, sharpness: float = 4.0) -> tuple[Answe
 
 def char_f1(reading: Reading, given: Answers, examples: list[Example]) -> float:
     """F1 of characters, counted character by character."""
-    found = reading.spans(given.start, given.end, reading.probabilities(given.odds), given.owner)
+    found = reading.spans(given.start, given.end, reading.probabilities(given.odds, given.words), given.owner)
     called = {
         (int(given.owner[first]), place)
         for start, end, first in zip(found.start, found.end, found.first, strict=True)
@@ -63,12 +66,12 @@ def test_thresholds_are_the_best_that_there_are() -> None:
     given, examples = drawn()
     reading, report = fit_reading(given, examples, "f1")
     assert report["char_f1"] == pytest.approx(char_f1(reading, given, examples))
-    probability = reading.probabilities(given.odds)
+    probability = reading.probabilities(given.odds, given.words)
     for threshold in np.linspace(0.01, 0.99, 13):
         for merge_gap in (0, 12):
             other = replace(reading, char_threshold=float(threshold), merge_gap=merge_gap)
             assert char_f1(other, given, examples) <= report["char_f1"] + 0.02, (threshold, merge_gap)
-    scores = reading.response_scores(response_features(probability, given.characters, given.owner, len(examples)))
+    scores = reading.response_scores(given.responses(probability, len(examples)))
     gold = np.array([bool(e.spans) for e in examples])
 
     def response_f1(threshold: float) -> float:
@@ -85,7 +88,9 @@ def test_calibration_brings_probabilities_to_what_they_mean() -> None:
     assert report["token_ece_after"] < 0.03 < report["token_ece_before"]
     held, fresh = drawn(seed=1)
     wrong = wrong_tokens(held, fresh)
-    assert calibration_error(reading.probabilities(held.odds), wrong) < calibration_error(sigmoid(held.odds), wrong)
+    assert calibration_error(reading.probabilities(held.odds, held.words), wrong) < calibration_error(
+        sigmoid(held.odds), wrong
+    )
     assert report["response_ece"] < 0.1 and report["notes"] == []
 
 
@@ -108,7 +113,7 @@ def test_of_equal_settings_the_plainest_is_taken() -> None:
 def test_one_class_alone_leaves_what_cannot_be_fitted_and_says_so(bad: int) -> None:
     given, examples = answers([[1.0, -1.0], [0.5, 2.0]], [[bad, bad], [bad, bad]])
     reading, report = fit_reading(given, examples, "f1")
-    assert (reading.slope, reading.bias, reading.response_weights) == (1.0, 0.0, (1.0, 0.0, 0.0))
+    assert (reading.slope, reading.bias, reading.response_weights) == (1.0, 0.0, (1.0, 0.0, 0.0, 0.0, 0.0))
     assert reading.response_threshold == 0.5
     assert len(report["notes"]) == 3 and "one class only" in report["notes"][0]
     if not bad:
@@ -130,14 +135,45 @@ def test_answers_without_a_token_count_as_faithful() -> None:
     nothing = example(response="\u200b", spans=(), label="faithful")
     reading, report = fit_reading(given, [*examples, nothing], "f1")
     assert report["num_responses"] == 21
-    features = response_features(np.zeros(0), np.zeros(0, int), np.zeros(0, int), 1)
-    assert reading.label(float(reading.response_scores(features)[0])) == "faithful"
+    scores = reading.response_scores(given.responses(sigmoid(given.odds), 21))
+    assert reading.label(float(scores[20])) == "faithful"
 
 
 def test_tokens_that_stand_for_nothing_do_not_count() -> None:
-    with_nothing = response_features(np.array([0.9, 0.2]), np.array([0, 3]), np.array([0, 0]), 1)
-    without = response_features(np.array([0.2]), np.array([3]), np.array([0]), 1)
-    np.testing.assert_array_equal(with_nothing, without)
+    request = Request("a context", "", "\u200b word")
+    words = words_of(np.array([0, 2]), np.array([0, 6]), np.array([0, 0]), [request])
+    both = response_evidence(np.array([5.0, -1]), np.array([0.9, 0.2]), np.array([0, 4]), np.array([0, 0]), words, 1)
+    one = words_of(np.array([2]), np.array([6]), np.array([0]), [request])
+    without = response_evidence(np.array([-1.0]), np.array([0.2]), np.array([4]), np.array([0]), one, 1)
+    np.testing.assert_array_equal(both, without)
+
+
+def test_words_that_the_context_lacks_are_evidence_and_those_of_the_question_are_not() -> None:
+    text = "The bridge is red. The tower was sold in 1931!"
+    request = Request("A bridge of red stone.", "Was the tower old?", text)
+    places = [match.span() for match in re.finditer(r"\w+", text)]
+    start, end = np.array(places).T
+    words = words_of(start, end, np.zeros(len(start), int), [request])
+    missing = {text[a:b] for (a, b), gone in zip(places, words.missing, strict=True) if gone}
+    assert missing == {"sold", "1931"}
+    assert len(set(words.sentence)) == 2 and set(words.share[words.sentence == words.sentence[-1]]) == {0.5}
+    evidence = token_evidence(np.arange(len(start), dtype=float), words)
+    assert evidence[0, 1] == evidence[3, 1] == 1.5, "the mean of the first sentence's four words"
+
+
+@settings(max_examples=50)
+@given(texts=st.lists(st.text("ab İ.\n\u0301", min_size=1, max_size=30), min_size=1, max_size=4))
+def test_evidence_of_an_answer_does_not_depend_on_the_others(texts: list[str]) -> None:
+    requests = [Request("a", "", text) for text in texts]
+    places = [[match.span() for match in re.finditer(r"\S+", text)] or [(0, 0)] for text in texts]
+    start, end = np.concatenate([np.array(p) for p in places]).T
+    owner = np.repeat(np.arange(len(texts)), [len(p) for p in places])
+    odds = np.linspace(-3, 3, len(start))
+    together = token_evidence(odds, words_of(start, end, owner, requests))
+    for place, request in enumerate(requests):
+        own = owner == place
+        alone = token_evidence(odds[own], words_of(start[own], end[own], owner[own] * 0, [request]))
+        np.testing.assert_allclose(together[own], alone)
 
 
 ROWS = st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12)

@@ -1,0 +1,94 @@
+"""What speaks for a hallucination beside a token's own log-odds: its sentence, and words that the context lacks.
+
+A tagger that has seen a few hundred marked answers is unsure of single tokens, and annotators mark clauses and
+sentences: the mean over a token's sentence takes the noise out. And whether a word of the answer stands anywhere in the
+context or the question is plain to see, while an encoder has to learn it. How much each counts is fitted on validation
+(`critic.tagger.tuning`).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from critic.tagger.requests import Request
+from data_modules.content import STOP_WORDS, sentence_places
+
+TOKEN_EVIDENCE = ("own log-odds", "mean of its sentence", "word not in context", "share of such words in its sentence")
+RESPONSE_EVIDENCE = ("worst token", "expected characters", "words not in context", "rate of such words")
+FEW_WORDS = 4  # the share of a sentence with fewer content words says less
+_WORD = re.compile(r"\w+")
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Of each token whether its word is missing, its sentence's share of such words, and which sentence it is in.
+
+    Args:
+        missing: 1 where the token's word is a content word that stands neither in the context nor in the question.
+        share: Of the content words of the token's sentence.
+        sentence: A number of its own for each sentence of each answer.
+    """
+
+    missing: Floats
+    share: Floats
+    sentence: Ints
+
+
+def words_of(start: Ints, end: Ints, owner: Ints, requests: Sequence[Request]) -> Words:
+    """Compares the words of each answer with those of its context and question.
+
+    Args:
+        start: First character of each token, in its answer; answers one behind the other.
+        owner: Which request a token belongs to.
+    """
+    missing, share, sentence = np.zeros(len(start)), np.zeros(len(start)), np.zeros(len(start), np.int64)
+    bounds = np.searchsorted(owner, np.arange(len(requests) + 1))
+    count = 0  # of sentences; 0 stands for none: tokens between sentences, of which none is visible
+    for request, first, last in zip(requests, bounds[:-1], bounds[1:], strict=True):
+        have = set(_WORD.findall(f"{request.context}\n{request.question}".lower()))
+        low = request.answer.lower()
+        same_length = len(low) == len(request.answer)  # else (a few Turkish letters) places would be off by some
+        begins = start[first:last]
+        for begin, stop in sentence_places(request.answer):
+            said = [m for m in _WORD.finditer(low, begin, stop) if m.group() not in STOP_WORDS] if same_length else []
+            gone = [m for m in said if m.group() not in have]
+            own = first + np.arange(*np.searchsorted(begins, [begin, stop]))
+            count += 1
+            sentence[own] = count
+            share[own] = len(gone) / max(len(said), FEW_WORDS)
+            for match in gone:
+                missing[own] = np.maximum(missing[own], (start[own] < match.end()) & (end[own] > match.start()))
+    return Words(missing, share, sentence)
+
+
+def token_evidence(odds: Floats, words: Words) -> Floats:
+    """TOKEN_EVIDENCE of each token [tokens, 4]."""
+    count = np.maximum(np.bincount(words.sentence, minlength=1), 1)
+    mean = (np.bincount(words.sentence, odds, minlength=1) / count)[words.sentence]
+    mean = np.where(words.sentence > 0, mean, odds)
+    return np.stack([odds, mean, words.missing, words.share], axis=1)
+
+
+def response_evidence(
+    odds: Floats, probability: Floats, characters: Ints, owner: Ints, words: Words, num_responses: int
+) -> Floats:
+    """RESPONSE_EVIDENCE of each response [N, 4].
+
+    Args:
+        odds: Log-odds of each token, not calibrated.
+        probability: Calibrated, of each token.
+        characters: How many each token stands for; tokens that stand for none do not count.
+        owner: The response of each token.
+    """
+    counted = characters > 0
+    worst = np.full(num_responses, -20.0)  # of a response without a visible token
+    np.maximum.at(worst, owner[counted], np.clip(odds[counted], -20.0, 20.0))
+    expected = np.bincount(owner[counted], probability[counted] * characters[counted], num_responses)
+    missing = np.bincount(owner[counted], words.missing[counted], num_responses)
+    size = np.maximum(np.bincount(owner[counted], minlength=num_responses), 1)
+    return np.stack([worst, np.log1p(expected), np.log1p(missing), missing / size], axis=1)
