@@ -37,6 +37,7 @@ from evaluation.span_metrics import compare_spans, span_metrics
 
 SHOWN = ("response_f1", "response_precision", "response_recall", "char_f1", "char_precision", "char_recall")
 EVERYTHING, OVERLAP, MISMATCH, OURS = "everything", "sentences of unknown words", "unknown words", "ours"
+CROSS_FITTED = "read as fits the other folds"
 Said = dict[str, Prediction]
 
 
@@ -92,6 +93,9 @@ def main() -> None:
             found[f"{OURS}, {name.strip()}"] = pooled(
                 folds, partial(ours, name=name, overrides=overrides, options=options)
             )
+            if len(folds) > 1:
+                runs = [run_folder(fold, name, options) for fold in folds]
+                found[f"{OURS}, {name.strip()}, {CROSS_FITTED}"] = cross_fitted(folds, runs)
     body = [
         f"{len(tested)} answers to {len({e.group for e in tested})} sources, {options.folds} folds by source"
         + (f" (of which {len(folds)} ran)" if len(folds) < len(every) else "")
@@ -217,9 +221,33 @@ def train_peer(folder: Path, lr: float, weights: str, options: argparse.Namespac
     return json.loads(file.read_text())
 
 
+def run_folder(fold: Fold, name: str, options: argparse.Namespace) -> Path:
+    return options.out / f"ours-{options.folds}-folds" / name.strip().replace(" ", "-") / f"fold-{fold.number}"
+
+
+def cross_fitted(folds: Sequence[Fold], runs: Sequence[Path]) -> Said:
+    """Predictions of each run for its test part, read as fits the test parts of the other runs.
+
+    A run's own validation part holds a dozen hallucinated answers: too few to choose thresholds on. The other runs have
+    tested all sources but this fold's, each without having seen them in training.
+    """
+    from critic.tagger.predictor import Tagger
+    from critic.tagger.tuning import Answers, fit_reading
+
+    taggers = [Tagger.load(str(run), device="cpu") for run in runs]
+    answers = [tagger.answers(fold.test) for tagger, fold in zip(taggers, folds, strict=True)]
+    said: Said = {}
+    for held, fold in enumerate(folds):
+        others = [place for place in range(len(folds)) if place != held]
+        joined = Answers.join([answers[i] for i in others], [len(folds[i].test) for i in others])
+        taggers[held].reading, _ = fit_reading(joined, [e for i in others for e in folds[i].test], "f1")
+        said |= {prediction.id: prediction for prediction in taggers[held].predict_examples(fold.test)}
+    return said
+
+
 def ours(fold: Fold, *, name: str, overrides: str, options: argparse.Namespace) -> Said:
     """What train.py predicts for the test part of a fold."""
-    run = options.out / f"ours-{options.folds}-folds" / name.strip().replace(" ", "-") / f"fold-{fold.number}"
+    run = run_folder(fold, name, options)
     command = [sys.executable, "train.py", "model=tagger", "data=ragtruth", f"data.path={options.data}", "trainer=cpu"]
     command += ["data.official_split=false", f"data.fold={fold.number}", f"data.num_folds={options.folds}"]
     command += [f"model.weights={options.weights}", f"model.max_length={options.max_length}", *overrides.split()]

@@ -75,8 +75,8 @@ def divide(
         encoded = load(split or next((s for s in ("all", "train") if s in official), official[0]))
         test = fold_of(encoded.groups, fold[1]) == fold[0]
         others = np.flatnonzero(~test)
-        rows = divide_groups(encoded.groups[others], {"validation": fractions["validation"]}, seed)
-        parts = {s: others[indices] for s, indices in rows.items()} | {"test": np.flatnonzero(test)}
+        held = first_groups(encoded.groups[others], fractions["validation"], seed)
+        parts = {"train": others[~held], "validation": others[held], "test": np.flatnonzero(test)}
         return {s: Subset(name, encoded, indices, weight) for s, indices in parts.items()}
     if split is not None:
         encoded = load(split)
@@ -97,6 +97,13 @@ def fold_of(groups: NDArray[np.uint64], num_folds: int) -> NDArray[np.int64]:
     """Which fold each row is in: groups in the order of their hashes, dealt out in turn."""
     _, place = np.unique(groups, return_inverse=True)
     return place % num_folds
+
+
+def first_groups(groups: NDArray[np.uint64], fraction: float, seed: int) -> NDArray[np.bool_]:
+    """Which rows belong to this share of the groups: exactly, where `divide_groups` leaves the number to chance."""
+    names, place = np.unique(groups, return_inverse=True)
+    order = np.random.default_rng(seed).permutation(len(names))
+    return order[place] < round(fraction * len(names))
 
 
 def keep_apart(weak: Subset, held: Sequence[Subset]) -> Subset:

@@ -26,6 +26,7 @@ from critic.tagger.forward import answer_places, run_model
 from critic.tagger.reading import Reading
 from critic.tagger.requests import Request, Tagged, TaggedSpan, dialogue_requests, request_of, requests_of
 from critic.tagger.settings import Settings, tagger_labels
+from critic.tagger.tuning import Answers
 from data_modules.batching import plan_batches
 from data_modules.encode_spans import SpanEncoder, question_text
 from data_modules.ragged import Ragged, stack_rows
@@ -119,6 +120,17 @@ class Tagger:
             for begin in range(0, len(requests), CHUNK)
             for tagged in self._tag_chunk(requests[begin : begin + CHUNK])
         ]
+
+    def answers(self, examples: Sequence[Example]) -> Answers:
+        """The tokens of the answers with their log-odds and evidence: what a reading is fitted on."""
+        requests = [request_of(example) for example in examples]
+        if not requests:
+            none = np.zeros(0, np.int64)
+            return Answers(none, none, np.zeros(0), none, words_of(none, none, none, []))
+        odds, start, end = self.odds(requests)
+        owner = np.repeat(np.arange(len(requests)), start.lengths)
+        starts, ends = start.values.astype(np.int64), end.values.astype(np.int64)
+        return Answers(starts, ends, odds, owner, words_of(starts, ends, owner, requests))
 
     def odds(self, requests: Sequence[Request]) -> tuple[NDArray[np.float64], Ragged, Ragged]:
         """Log-odds of hallucinated of every answer token, not calibrated, and where the tokens begin and end."""

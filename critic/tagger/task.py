@@ -14,11 +14,9 @@ from common.records import Example, Prediction
 from common.run_folder import RunFolder
 from common.weights import resolve
 from critic.folder import write_folder
-from critic.tagger.evidence import words_of
 from critic.tagger.module import TaggerModule
 from critic.tagger.predictor import Tagger
 from critic.tagger.reading import Reading
-from critic.tagger.requests import request_of
 from critic.tagger.settings import Settings, tagger_labels
 from critic.tagger.tuning import Answers, fit_reading
 from critic.weights import check_length, load_best
@@ -133,18 +131,8 @@ class TaggerTask:
 
 
 def shared_answers(tagger: Tagger, examples: Sequence[Example], trainer: pl.Trainer) -> Answers:
-    """The tokens of all answers with their log-odds; each process works on its share."""
-    mine = range(len(examples))[trainer.global_rank :: trainer.world_size]
-    found = {}
-    if mine:
-        odds, start, end = tagger.odds([request_of(examples[i]) for i in mine])
-        cuts = start.offsets[1:-1]
-        parts = zip(np.split(odds, cuts), np.split(start.values, cuts), np.split(end.values, cuts), strict=True)
-        found = dict(zip(mine, parts, strict=True))
-    every = {place: row for share in gather_objects(found) for place, row in share.items()}
-    rows = [every[place] for place in range(len(examples))]
-    starts = np.concatenate([begin for _, begin, _ in rows]).astype(np.int64)
-    ends = np.concatenate([stop for _, _, stop in rows]).astype(np.int64)
-    owner = np.repeat(np.arange(len(rows)), [len(odds) for odds, _, _ in rows])
-    words = words_of(starts, ends, owner, [request_of(example) for example in examples])
-    return Answers(starts, ends, np.concatenate([odds for odds, _, _ in rows]), owner, words)
+    """The answers' tokens with their log-odds and evidence; each process works on a stretch of the examples."""
+    bounds = np.linspace(0, len(examples), trainer.world_size + 1).astype(int)
+    mine = examples[bounds[trainer.global_rank] : bounds[trainer.global_rank + 1]]
+    parts = gather_objects(tagger.answers(mine))
+    return Answers.join(parts, np.diff(bounds).tolist())

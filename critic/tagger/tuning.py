@@ -43,6 +43,26 @@ class Answers:
     def characters(self) -> Ints:
         return self.end - self.start
 
+    @classmethod
+    def join(cls, parts: Sequence["Answers"], sizes: Sequence[int]) -> "Answers":
+        """All parts as one; `sizes` says how many answers each has."""
+        before = np.append(0, np.cumsum(sizes))
+        sentences = np.append(0, np.cumsum([int(part.words.sentence.max(initial=0)) for part in parts]))
+        moved = [
+            np.where(p.words.sentence > 0, p.words.sentence + n, 0) for p, n in zip(parts, sentences, strict=False)
+        ]
+        return cls(
+            start=np.concatenate([part.start for part in parts]),
+            end=np.concatenate([part.end for part in parts]),
+            odds=np.concatenate([part.odds for part in parts]),
+            owner=np.concatenate([part.owner + n for part, n in zip(parts, before, strict=False)]),
+            words=Words(
+                np.concatenate([part.words.missing for part in parts]),
+                np.concatenate([part.words.share for part in parts]),
+                np.concatenate(moved),
+            ),
+        )
+
     def responses(self, probability: Floats, num_responses: int) -> Floats:
         """RESPONSE_EVIDENCE of each answer."""
         return response_evidence(self.odds, probability, self.characters, self.owner, self.words, num_responses)

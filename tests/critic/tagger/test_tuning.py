@@ -188,3 +188,18 @@ def test_the_best_f1_is_that_of_the_best_threshold(rows: list[tuple[int, int, in
         2 * int(right[odds >= cut].sum()) / max(1, int((right + more)[odds >= cut].sum()) + total) for cut in odds
     ]
     assert best_f1(odds.astype(float), right, right + more, total) == pytest.approx(max(by_hand))
+
+
+def test_parts_joined_are_as_if_they_had_never_been_apart() -> None:
+    whole, examples = drawn(count=9)
+    parts = []
+    for first, last in ((0, 4), (4, 4), (4, 9)):
+        own = (whole.owner >= first) & (whole.owner < last)
+        requests = [request_of(one) for one in examples[first:last]]
+        owner = whole.owner[own] - first
+        words = words_of(whole.start[own], whole.end[own], owner, requests)
+        parts.append(Answers(whole.start[own], whole.end[own], whole.odds[own], owner, words))
+    joined = Answers.join(parts, [4, 0, 5])
+    np.testing.assert_array_equal(joined.owner, whole.owner)
+    np.testing.assert_array_equal(joined.words.sentence, whole.words.sentence)
+    assert fit_reading(joined, examples, "f1") == fit_reading(whole, examples, "f1")
