@@ -6,15 +6,14 @@ Beside it, in training only, may stand the head of the support loss: see `critic
 from typing import Any
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from common.distributed import gather_rows
-from common.training_module import TrainingModule
-from critic.support import SupportHead, response_tokens, support_loss, support_targets, unit_vectors
+from critic.encoder_module import EncoderModule
+from critic.support import response_tokens, support_loss, support_targets
 from critic.verdict import Verdict, log_odds
 from critic.weights import load_classifier
 from evaluation.classification import statistic
@@ -24,7 +23,7 @@ from evaluation.outcomes import Outcomes
 MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
-class CriticModule(TrainingModule):
+class CriticModule(EncoderModule):
     """Learns P(hallucinated | knowledge, response).
 
     Args:
@@ -61,17 +60,7 @@ class CriticModule(TrainingModule):
     ):
         super().__init__()
         self.save_hyperparameters()
-        self.model = load_classifier(weights, dropout=dropout, seed=seed)
-        if gradient_checkpointing:
-            self.model.gradient_checkpointing_enable()
-        self.model.get_input_embeddings().requires_grad_(not freeze_embeddings)
-        self.support: SupportHead | None = None
-        if support_weight:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
-                self.support = SupportHead(self.model.config.hidden_size)
-            # No buffer: it would be sent to all processes at every step, and saved with every checkpoint.
-            self._word_vectors = unit_vectors(self.model.get_input_embeddings().weight)
+        self.set_up(load_classifier(weights, dropout=dropout, seed=seed))
         self._seen: list[tuple[NDArray, NDArray]] = []  # of a validation: indices; logits and labels
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
@@ -79,19 +68,6 @@ class CriticModule(TrainingModule):
 
     def _run(self, batch: dict[str, Tensor], **options: Any) -> Any:
         return self.model(**{name: batch[name] for name in MODEL_INPUTS if name in batch}, **options)
-
-    def configure_model(self) -> None:
-        if isinstance(self.trainer.strategy, pl.strategies.ModelParallelStrategy):
-            from critic.sharding import shard
-
-            shard(self.model, self.device_mesh)
-            if self.support is not None:
-                shard(self.support, self.device_mesh)
-
-    def on_fit_start(self) -> None:
-        super().on_fit_start()
-        if self.support is not None:
-            self._word_vectors = self._word_vectors.to(self.device)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         output = self._run(batch, output_hidden_states=self.support is not None)
@@ -118,7 +94,7 @@ class CriticModule(TrainingModule):
             logits,
             support_targets(self._word_vectors[batch["input_ids"]], batch["segment"]),
             counted,
-            num_tokens=self.trainer.strategy.reduce(counted.sum(), reduce_op="sum"),
+            num_tokens=self.total(counted.sum()),
             world_size=self.trainer.world_size,
         )
 

@@ -6,7 +6,6 @@ length is read through overlapping windows; a response is as hallucinated as its
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -15,17 +14,16 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from common.errors import UserError, shorten
-from common.quick_import import import_transformers
 from common.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from common.weights import HUB_NAME, loading
-from critic.folder import CRITIC, find_folder, read_settings, whole_weights
+from critic.folder import CRITIC
+from critic.opening import open_detector
 from critic.precision import apply_precision
 from critic.settings import Settings
 from critic.verdict import Verdict, log_odds
 from data_modules.batching import plan_batches
 from data_modules.encode import PairEncoder
 from data_modules.ragged import Ragged
-from data_modules.tokens import load_tokenizer, tokenize
+from data_modules.tokens import tokenize
 
 CHUNK = 2048  # pairs tokenised and ordered at a time
 # Tokens of a batch. A CPU is fastest while a layer's activations stay in its cache, and small batches of like lengths
@@ -67,24 +65,13 @@ class Critic:
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
             precision: 32-true, bf16, int8 (CPU), or auto: what the hardware is fastest in.
         """
-        import_transformers()
-        from transformers import AutoModelForSequenceClassification
-
-        folder = find_folder(path) if Path(path).expanduser().exists() or not HUB_NAME.fullmatch(path) else None
-        settings = read_settings(folder, CRITIC, Settings.from_sidecar) if folder else None
-        with loading(str(folder or path)) as source, whole_weights(source):
-            model = AutoModelForSequenceClassification.from_pretrained(
-                source, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
-            )
-            tokenizer = load_tokenizer(source)
-        if settings is None:
-            _check_labels(model.config, path)
-            longest = min(512, getattr(model.config, "max_position_embeddings", 512) - 2)
-            settings = Settings(max_length=longest, order="knowledge_response", verdict=Verdict(), origin={})
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        encoder = PairEncoder(tokenizer=tokenizer, max_length=settings.max_length, order=settings.order)
-        critic = cls(model.eval().to(device), encoder, settings.verdict, batch_tokens=batch_tokens)
-        critic.model = apply_precision(critic.model, precision, device, lambda: critic.odds(*calibration_pairs()))
+        opened = open_detector(path, "AutoModelForSequenceClassification", CRITIC, Settings.from_sidecar, device)
+        settings = opened.settings or _of_another_making(opened.model.config, path)
+        encoder = PairEncoder(tokenizer=opened.tokenizer, max_length=settings.max_length, order=settings.order)
+        critic = cls(opened.model, encoder, settings.verdict, batch_tokens=batch_tokens)
+        critic.model = apply_precision(
+            opened.model, precision, opened.device, lambda: critic.odds(*calibration_pairs())
+        )
         return critic
 
     @overload
@@ -181,9 +168,11 @@ def calibration_pairs(count: int = 48) -> tuple[list[str], list[str]]:
     return knowledge, [example.response for example in examples[:count]]
 
 
-def _check_labels(config: Any, folder: str) -> None:
+def _of_another_making(config: Any, folder: str) -> Settings:
     labels = {str(label).lower(): index for index, label in config.id2label.items()}
     if labels != {FAITHFUL: 0, HALLUCINATED: 1}:
         have = ", ".join(labels)
         mend = f"give a critic of ours: labels {FAITHFUL} and {HALLUCINATED}"
         raise UserError(f"a checkpoint of another kind: its labels are {have}", place=folder, mend=mend)
+    longest = min(512, getattr(config, "max_position_embeddings", 512) - 2)
+    return Settings(max_length=longest, order="knowledge_response", verdict=Verdict(), origin={})

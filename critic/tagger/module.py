@@ -1,16 +1,14 @@
 """The tagger as a LightningModule: an encoder with a class for each token, and F1 of characters on validation."""
 
 import numpy as np
-import pytorch_lightning as pl
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from common.distributed import gather_rows
 from common.errors import UserError
 from common.packing import use_packed_attention
-from common.training_module import TrainingModule
-from critic.support import SupportHead, support_loss, unit_vectors
+from critic.encoder_module import EncoderModule
+from critic.support import support_loss
 from critic.tagger.forward import answer_places, best_windows, log_odds, run_model
 from critic.tagger.loss import token_loss
 from critic.tagger.settings import tagger_labels
@@ -21,7 +19,7 @@ from critic.weights import load_token_classifier
 PLACE_BITS = 24  # of a token's number among all: its example's index stands above its place in the answer
 
 
-class TaggerModule(TrainingModule):
+class TaggerModule(EncoderModule):
     """Learns which tokens of an answer its context does not support.
 
     Args:
@@ -61,22 +59,13 @@ class TaggerModule(TrainingModule):
     ):
         super().__init__()
         self.save_hyperparameters()
-        self.model = load_token_classifier(
+        model = load_token_classifier(
             weights, tagger_labels(typed), dropout=dropout, attention_dropout=attention_dropout, seed=seed
         )
-        if packed and not use_packed_attention(self.model):
-            name = type(self.model).__name__
+        if packed and not use_packed_attention(model):
+            name = type(model).__name__
             raise UserError(f"{name} has an attention of its own and cannot be packed", mend="set model.packed=false")
-        if gradient_checkpointing:
-            self.model.gradient_checkpointing_enable()
-        self.model.get_input_embeddings().requires_grad_(not freeze_embeddings)
-        self.support: SupportHead | None = None
-        if support_weight:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
-                self.support = SupportHead(self.model.config.hidden_size)
-            # No buffer: it would be sent to all processes at every step, and saved with every checkpoint.
-            self._word_vectors = unit_vectors(self.model.get_input_embeddings().weight)
+        self.set_up(model)
         self._seen: list[tuple[NDArray, NDArray]] = []  # of a validation: token numbers; odds, tags, characters
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
@@ -89,22 +78,12 @@ class TaggerModule(TrainingModule):
         best = best_windows(log_odds(logits.detach().float()), batch["token"], len(batch["token_row"]))
         return logits[best]
 
-    def configure_model(self) -> None:
-        if isinstance(self.trainer.strategy, pl.strategies.ModelParallelStrategy):
-            from critic.sharding import shard
-
-            shard(self.model, self.device_mesh)
-            if self.support is not None:
-                shard(self.support, self.device_mesh)
-
     def on_fit_start(self) -> None:
         super().on_fit_start()
         held = self.trainer.datamodule.subsets["validation"]  # type: ignore[attr-defined]
         if not any((subset.encoded.columns["tag"].take(subset.indices).values >= 0).any() for subset in held):
             mend = "choose data with marked spans: ragtruth, xsum_tokens, spans or embedded"
             raise UserError("no validation example has marked spans, so no tagger can be chosen", mend=mend)
-        if self.support is not None:
-            self._word_vectors = self._word_vectors.to(self.device)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         output = run_model(self.model, batch, output_hidden_states=self.support is not None)
@@ -112,7 +91,7 @@ class TaggerModule(TrainingModule):
         loss = token_loss(
             self._answer_logits(output.logits, batch),
             tags,
-            num_tokens=self._total((tags >= 0).sum()),
+            num_tokens=self.total((tags >= 0).sum()),
             world_size=self.trainer.world_size,
             positive_weight=self.hparams["positive_weight"],
             focal_gamma=self.hparams["focal_gamma"],
@@ -132,7 +111,7 @@ class TaggerModule(TrainingModule):
             self.support(hidden.flatten(0, 1)[places]),
             answer_support(self._word_vectors, batch["input_ids"].flatten(), batch["bounds"]),
             real,
-            num_tokens=self._total(real.sum()),
+            num_tokens=self.total(real.sum()),
             world_size=self.trainer.world_size,
         )
 

@@ -5,7 +5,6 @@ windows is as hallucinated as the window says that supports it best.
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,10 @@ from tqdm.auto import tqdm
 
 from common.errors import UserError
 from common.packing import use_packed_attention
-from common.quick_import import import_transformers
 from common.records import Example, Prediction, Span
 from common.span_types import UNTYPED
-from common.weights import HUB_NAME, loading
-from critic.folder import TAGGER, find_folder, read_settings, whole_weights
+from critic.folder import TAGGER
+from critic.opening import open_detector
 from critic.precision import apply_precision
 from critic.tagger.evidence import response_evidence, words_of
 from critic.tagger.forward import answer_places, run_model
@@ -30,7 +28,6 @@ from critic.tagger.tuning import Answers
 from data_modules.batching import plan_batches
 from data_modules.encode_spans import SpanEncoder, question_text
 from data_modules.ragged import Ragged, stack_rows
-from data_modules.tokens import load_tokenizer
 
 CHUNK = 1024  # answers tokenised and ordered at a time
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 4096, 32_768
@@ -61,23 +58,14 @@ class Tagger:
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
             precision: 32-true, bf16, int8 (CPU), or auto: what the hardware is fastest in.
         """
-        import_transformers()
-        from transformers import AutoModelForTokenClassification
-
-        folder = find_folder(path) if Path(path).expanduser().exists() or not HUB_NAME.fullmatch(path) else None
-        settings = read_settings(folder, TAGGER, Settings.from_sidecar) if folder else None
-        with loading(str(folder or path)) as source, whole_weights(source):
-            model = AutoModelForTokenClassification.from_pretrained(
-                source, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
-            )
-            tokenizer = load_tokenizer(source)
-        if settings is None:
-            settings = _of_another_making(model.config, path)
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        packed = use_packed_attention(model)
-        encoder = SpanEncoder(tokenizer=tokenizer, max_length=settings.max_length, packed=packed)
-        tagger = cls(model.eval().to(device), encoder, settings.reading, batch_tokens=batch_tokens)
-        tagger.model = apply_precision(model, precision, device, lambda: tagger.odds(calibration_requests()))
+        opened = open_detector(path, "AutoModelForTokenClassification", TAGGER, Settings.from_sidecar, device)
+        settings = opened.settings or _of_another_making(opened.model.config, path)
+        packed = use_packed_attention(opened.model)
+        encoder = SpanEncoder(tokenizer=opened.tokenizer, max_length=settings.max_length, packed=packed)
+        tagger = cls(opened.model, encoder, settings.reading, batch_tokens=batch_tokens)
+        tagger.model = apply_precision(
+            opened.model, precision, opened.device, lambda: tagger.odds(calibration_requests())
+        )
         return tagger
 
     def predict(

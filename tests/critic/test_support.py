@@ -113,6 +113,7 @@ def test_the_head_is_trained_and_kept_out_of_the_export(whole: Path, tmp_path: P
     from safetensors.torch import load_file
 
     assert any(name.startswith("support.") for name in state(whole, "best"))
+    assert "train/support_loss" in (whole / "csv" / "metrics.csv").read_text().splitlines()[0]
     assert export(str(whole), str(tmp_path / "out")).difference <= 1e-5
     exported = load_file(tmp_path / "out" / "model.safetensors")
     assert not any("support" in name for name in exported)
