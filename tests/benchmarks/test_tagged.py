@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.cv_folds import divide, overlap, sentence_shares
 from benchmarks.peer import VARIABLE, peer_python, write_rows
 from benchmarks.tagged import ANSWER, mixed_tagged
-from benchmarks.tagger_cv import divide, overlap, sentence_shares, without_folders
+from benchmarks.tagger_cv import without_folders
 from common.records import Example, Span
 from data_modules.tokens import load_tokenizer
 from tests.tiny import write_tokenizer
