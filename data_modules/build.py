@@ -18,6 +18,7 @@ from data_modules.sources import SOURCES
 log = logging.getLogger("faithkit")
 PATH_OPTIONS = {"audit_path": "audit"}  # further paths of a dataset, and what `embedded` means there
 EMBEDDED_LAYOUTS = {"weak_wow": "wow_faithdial"}  # of datasets that are derived from another's files
+MADE_OF = {"dropped_support": "ragtruth"}  # datasets made of another one, which `of` may name
 EMBEDDED_ROWS = {"train": 3000, "validation": 400, "test": 1000}  # of a dataset whose path is `embedded`
 
 
@@ -29,9 +30,9 @@ def build_source(dataset: str, path: str | None = None, **options: Any) -> Sourc
     """
     if dataset not in SOURCES:
         raise UserError(f"unknown dataset {dataset!r}", mend=f"use one of {', '.join(sorted(SOURCES))}")
-    if "of" in options:  # made from another dataset: the path is that one's
-        options["of"] = build_source(**{**options["of"], **({} if path is None else {"path": path})})
-        path = None
+    if dataset in MADE_OF:  # of another dataset: the path is that one's
+        of = {"dataset": MADE_OF[dataset], **options.get("of", {})}
+        options["of"], path = build_source(**{**of, **({} if path is None else {"path": path})}), None
     if path == EMBEDDED and dataset != EMBEDDED:
         path = write_embedded(EMBEDDED_LAYOUTS.get(dataset, dataset))
     for option in PATH_OPTIONS.keys() & options.keys():
