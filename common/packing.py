@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 NAME = "faithkit_packed"
-BAND = 128  # queries that share a stretch of keys where attention reaches only so far
+BAND = 64  # queries that share a stretch of keys where attention reaches only so far
 
 
 @dataclass(frozen=True)
