@@ -16,11 +16,10 @@ from critic.encoder_module import EncoderModule
 from critic.support import response_tokens, support_loss, support_targets
 from critic.verdict import Verdict, log_odds
 from critic.weights import load_classifier
+from data_modules.encode import MODEL_INPUTS
 from evaluation.classification import statistic
 from evaluation.intervals import Groups
 from evaluation.outcomes import Outcomes
-
-MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 class CriticModule(EncoderModule):

@@ -20,6 +20,7 @@ from data_modules.tokens import PairTemplate, Tokenizer, fingerprint_of, tokeniz
 
 ENCODING_VERSION = 2  # part of every cache key: raise it when the same records would encode differently
 NO_LABEL = -1
+MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")  # of a batch, what an encoder takes
 KNOWLEDGE, RESPONSE = 1, 2  # values of `segment`; 0 is special tokens and padding
 
 Columns = dict[str, NDArray[Any] | Ragged]  # one entry a row in each; `length` orders the batches

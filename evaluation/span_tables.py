@@ -11,7 +11,7 @@ from common.span_types import UNTYPED
 from evaluation.intervals import Metric
 from evaluation.published import PROTOCOLS, TEST_RESPONSES, Published
 from evaluation.span_outcomes import SpanOutcomes, merge
-from evaluation.tables import format_metric, harmless, new_table, verdict
+from evaluation.tables import fields_table, format_metric, harmless, new_table, verdict
 
 Systems = Mapping[str, Mapping[str, Metric]]  # metrics by system, our own first
 LEVELS = {"response": "by response", "char": "by character"}
@@ -103,10 +103,7 @@ def marked_table(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "", max_characters: int = 400
 ) -> Table:
     """For each example the response as people marked it and as the tagger did, spans in double brackets."""
-    table = new_table(title)
-    table.show_header, table.show_lines = False, False
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold", ratio=1)
+    table = fields_table(title)
     for example in examples:
         prediction = predictions[example.id]
         meta = [str(example.meta[name]) for name in ("task", "model") if example.meta.get(name)]

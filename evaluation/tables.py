@@ -91,14 +91,20 @@ def verdict(example: Example, prediction: Prediction) -> str:
     return "right" if prediction.label == example.label else "wrong"
 
 
-def predictions_table(
-    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "", max_characters: int = 400
-) -> Table:
-    """For each example its knowledge, response, gold label and P(hallucinated), and whether the call was right."""
+def fields_table(title: str) -> Table:
+    """An empty table of names and their texts, without a head."""
     table = new_table(title)
     table.show_header, table.show_lines = False, False
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold", ratio=1)
+    return table
+
+
+def predictions_table(
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "", max_characters: int = 400
+) -> Table:
+    """For each example its knowledge, response, gold label and P(hallucinated), and whether the call was right."""
+    table = fields_table(title)
     for example in examples:
         prediction = predictions[example.id]
         outcome = verdict(example, prediction)

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from common.packing import Packing
-
-MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+from data_modules.encode import MODEL_INPUTS
 
 
 def run_model(model: Any, batch: Mapping[str, Tensor], **options: Any) -> Any:
