@@ -28,7 +28,7 @@ def main() -> None:
     import torch
 
     from common.home import cache_dir
-    from critic.folder import find_folder
+    from common.model_folder import find_folder
     from critic.scorer import Critic
 
     torch.set_num_threads(1)

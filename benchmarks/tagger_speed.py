@@ -185,7 +185,7 @@ def train(weights: str, examples: list[Example], precision: str) -> tuple[float,
 
 def write_tagger(weights: str, folder: Path) -> str:
     """The same weights as a folder of ours: spans from a probability of one half on, as LettuceDetect has them."""
-    from critic.folder import write_folder
+    from common.model_folder import write_folder
     from critic.tagger.reading import Reading
     from critic.tagger.settings import Settings, tagger_labels
     from critic.weights import load_token_classifier

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Protocol
 
 from common.errors import UserError
+from common.model_folder import CRITIC, TAGGER, find_folder, read_sidecar
 from common.records import Example, Prediction
 from common.weights import HUB_NAME, loading
-from critic.folder import CRITIC, TAGGER, find_folder, read_sidecar
 
 
 class Detector(Protocol):

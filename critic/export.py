@@ -10,9 +10,9 @@ import torch
 
 from common.errors import UserError
 from common.export import model_card
+from common.model_folder import SIDECAR, TAGGER, Sidecar, find_folder, read_sidecar, whole_weights
 from common.run_folder import RunFolder, read_json
 from critic.cards import LIMITS, PAIRS, card_of
-from critic.folder import SIDECAR, TAGGER, Sidecar, find_folder, read_sidecar, whole_weights
 from critic.weights import model_state
 
 TOLERANCE = 1e-5

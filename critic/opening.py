@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from common.model_folder import Sidecar, find_folder, read_settings, whole_weights
 from common.quick_import import import_transformers
 from common.weights import HUB_NAME, loading
-from critic.folder import Sidecar, find_folder, read_settings, whole_weights
 from data_modules.tokens import load_tokenizer
 
 Settings = TypeVar("Settings")

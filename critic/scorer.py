@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from common.errors import UserError, shorten
+from common.model_folder import CRITIC
 from common.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from critic.folder import CRITIC
 from critic.opening import open_detector
 from critic.precision import apply_precision
 from critic.settings import Settings

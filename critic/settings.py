@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from common.model_folder import CRITIC, Sidecar
 from common.records import LABELS
-from critic.folder import CRITIC, Sidecar
 from critic.verdict import Verdict
 
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from common.distributed import gather_rows
 from common.errors import UserError
 from common.jsonl import write_jsonl
+from common.model_folder import write_folder
 from common.records import HALLUCINATED, Example, Prediction
 from common.run_folder import RunFolder
 from common.weights import resolve
-from critic.folder import write_folder
 from critic.module import CriticModule
 from critic.scorer import Critic
 from critic.settings import Settings

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from common.errors import UserError
+from common.model_folder import TAGGER
 from common.packing import use_packed_attention
 from common.records import Example, Prediction, Span
 from common.span_types import UNTYPED
-from critic.folder import TAGGER
 from critic.opening import open_detector
 from critic.precision import apply_precision
 from critic.tagger.evidence import response_evidence, words_of

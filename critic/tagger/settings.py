@@ -3,9 +3,9 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from common.model_folder import TAGGER, Sidecar
 from common.records import FAITHFUL, HALLUCINATED
 from common.span_types import TYPES
-from critic.folder import TAGGER, Sidecar
 from critic.tagger.reading import Reading
 
 

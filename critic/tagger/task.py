@@ -10,10 +10,10 @@ import pytorch_lightning as pl
 from common.distributed import gather_objects
 from common.errors import UserError
 from common.jsonl import write_jsonl
+from common.model_folder import write_folder
 from common.records import Example, Prediction
 from common.run_folder import RunFolder
 from common.weights import resolve
-from critic.folder import write_folder
 from critic.tagger.module import TaggerModule
 from critic.tagger.predictor import Tagger
 from critic.tagger.reading import Reading

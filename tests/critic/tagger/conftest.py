@@ -25,7 +25,7 @@ def write_tagger(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> W
     """Writes a tagger's folder of random weights, with a sidecar or without."""
 
     def write(*, typed: bool = True, sidecar: bool = True, labels: tuple[str, ...] = ()) -> Path:
-        from critic.folder import SIDECAR, write_folder
+        from common.model_folder import SIDECAR, write_folder
         from critic.tagger.settings import Settings, tagger_labels
         from critic.weights import load_token_classifier
         from data_modules.tokens import load_tokenizer

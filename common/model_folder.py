@@ -1,4 +1,4 @@
-"""The `hf/` folder of a detector: plain Hugging Face files, and `faithkit.json` with what they do not hold."""
+"""The `hf/` folder of a model of ours: plain Hugging Face files, and `faithkit.json` with what they do not hold."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from common.errors import UserError
 from common.run_folder import RunFolder, environment, read_json
 
 SIDECAR = "faithkit.json"
-CRITIC, TAGGER = "critic", "tagger"  # the kinds of detector
+CRITIC, TAGGER, GENERATOR = "critic", "tagger", "generator"  # the kinds of model
 Settings = TypeVar("Settings")
 
 
@@ -20,8 +20,8 @@ class Sidecar:
     """What must be known to use the weights as they were trained.
 
     Args:
-        kind: CRITIC or TAGGER.
-        labels: Of the classes.
+        kind: CRITIC, TAGGER or GENERATOR.
+        labels: Of the classes; a generator has none.
         layout: How texts become sequences.
         thresholds: How logits are read.
         origin: Where this came from: configuration, data and its fingerprint.
@@ -65,7 +65,7 @@ def read_sidecar(folder: Path) -> Sidecar | None:
 
 
 def read_settings(folder: Path, kind: str, build: Callable[[Sidecar], Settings]) -> Settings | None:
-    """The settings that the sidecar of a detector of this kind holds; None for a folder of someone else's.
+    """The settings that the sidecar of a model of this kind holds; None for a folder of someone else's.
 
     Raises:
         UserError: It is of another kind, or broken.
@@ -74,7 +74,7 @@ def read_settings(folder: Path, kind: str, build: Callable[[Sidecar], Settings])
     if sidecar is None:
         return None
     if sidecar.kind != kind:
-        mend = f"give the folder of a run of model={kind}"
+        mend = f"give the folder of a run of a {kind}"
         problem = f"a checkpoint of another kind: {sidecar.kind!r}, wanted {kind!r}"
         raise UserError(problem, place=str(folder / SIDECAR), mend=mend)
     return parse(folder, lambda: build(sidecar))
