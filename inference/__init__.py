@@ -1,0 +1,1 @@
+"""Engines that write text: decoding settings, transformers and vLLM."""

@@ -1,0 +1,61 @@
+"""Which token comes next: penalties, greedy choice, and nucleus sampling that no other row can disturb."""
+
+import hashlib
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from inference.decoding import NUCLEUS, Decoding
+
+LIKELIEST = 256  # tokens that a nucleus is looked for in first: sorting a whole vocabulary takes longer than the model
+
+
+def uniforms(decoding: Decoding, prompt_id: str, sample: int) -> NDArray[np.float64]:
+    """The random numbers of one completion, one a token: its own stream, whatever else is generated beside it."""
+    name = f"{decoding.seed}\n{sample}\n{prompt_id}".encode("utf-8", "surrogatepass")
+    key = int.from_bytes(hashlib.blake2b(name, digest_size=16).digest())
+    return np.random.Generator(np.random.Philox(key=key)).random(decoding.max_new_tokens)
+
+
+def choose_tokens(
+    logits: Tensor, decoding: Decoding, *, eos_id: int, counts: Tensor, seen: Tensor | None, draws: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The next token of each row [B], and its log-probability under the model's own distribution [B].
+
+    Args:
+        logits: Of the next token [B, V].
+        counts: Tokens written so far [B].
+        seen: Which tokens stand before [B, V]; needed for the repetition penalty alone.
+        draws: A uniform random number a row [B]; needed for nucleus sampling alone.
+    """
+    logits = logits.float()
+    own = logits
+    if decoding.repetition_penalty != 1 and seen is not None:
+        penalty = decoding.repetition_penalty
+        logits = torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+    if decoding.min_new_tokens:
+        logits = logits.clone() if logits is own else logits
+        logits[counts < decoding.min_new_tokens, eos_id] = -torch.inf
+    if decoding.strategy == NUCLEUS:
+        assert draws is not None
+        tokens = sample_nucleus(logits / decoding.temperature, decoding.top_p, draws)
+    else:
+        tokens = logits.argmax(-1)
+    chosen = own.gather(1, tokens[:, None])[:, 0]
+    return tokens, chosen - own.logsumexp(-1)
+
+
+def sample_nucleus(logits: Tensor, top_p: float, draws: Tensor) -> Tensor:
+    """Samples each row of [B, V] from its nucleus, by the inverse of the cumulative distribution at `draws` [B]."""
+    total = logits.logsumexp(-1, keepdim=True)
+    values, tokens = logits.topk(min(LIKELIEST, logits.shape[-1]))
+    cumulative = (values - total).exp().double().cumsum(-1)
+    if bool((cumulative[:, -1] < top_p).any()):  # a flat row: its nucleus is larger
+        values, tokens = logits.sort(descending=True, stable=True)
+        cumulative = (values - total).exp().double().cumsum(-1)
+    last = (cumulative < top_p).sum(-1, keepdim=True).clamp_max(cumulative.shape[-1] - 1)
+    target = draws[:, None] * cumulative.gather(1, last)
+    place = torch.minimum((cumulative <= target).sum(-1, keepdim=True), last)
+    return tokens.gather(1, place)[:, 0]
