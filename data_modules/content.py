@@ -2,17 +2,8 @@
 
 import re
 
+from common.words import STOP_WORDS
 
-def word_set(text: str) -> frozenset[str]:
-    """The words of a text, for tables of them."""
-    return frozenset(text.split())
-
-
-STOP_WORDS = word_set(
-    "a an the of in on at to for and or but is are was were be been being it its he she they them his her their this "
-    "that these those i you we my your me our us as by with from not no do does did have has had so if than then there "
-    "which who whom what when where will would can could"
-)
 _WORD = re.compile(r"[a-z0-9]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
 _SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|(?=\n)|$)")

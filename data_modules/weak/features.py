@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from data_modules.content import STOP_WORDS, word_set
+from common.words import STOP_WORDS, word_set
 
 NUM_WORD_FEATURES, NUM_VECTOR_FEATURES = 25, 10
 FILLERS = word_set(

@@ -3,7 +3,7 @@
 import random
 import re
 
-from data_modules.content import word_set
+from common.words import word_set
 from data_modules.weak.lexicon import NUMBERS, OPENERS, SYNONYMS, WRAPS
 
 SUBJECT = re.compile(r"^((?:[^\s,]+ ){0,5}?[^\s,]+) (is|are|was|were|has|have)\b")

@@ -1,0 +1,45 @@
+"""Comparing two token lists by bits: an integer holds every place of a token, so one operation looks at all of them.
+
+Both algorithms are linear in operations on integers as long as one text, in place of a table of both lengths.
+"""
+
+from collections.abc import Sequence
+
+
+def positions(tokens: Sequence[str]) -> dict[str, int]:
+    """For each distinct token an integer whose bit i is set where the token stands at place i."""
+    places: dict[str, int] = {}
+    for i, token in enumerate(tokens):
+        places[token] = places.get(token, 0) | 1 << i
+    return places
+
+
+def lcs_length(first: Sequence[str], second: Sequence[str]) -> int:
+    """The length of the longest common subsequence (Hyyrö 2004, bit-parallel)."""
+    places, every = positions(first), (1 << len(first)) - 1
+    free = every  # a bit is cleared where the length grows by one along the first text
+    for token in second:
+        hit = free & places.get(token, 0)
+        free = (free + hit | free - hit) & every
+    return len(first) - free.bit_count()
+
+
+def greedy_runs(response: Sequence[str], knowledge: Sequence[str]) -> list[int]:
+    """Lengths of the fragments of the response that stand in the knowledge, each the longest from its place on.
+
+    The greedy matching of Grusky et al. (2018), section 4: from the left, a fragment is taken whole, then the next.
+    """
+    places = positions(knowledge)
+    runs: list[int] = []
+    ends, length = 0, 0  # where in the knowledge the present fragment may end
+    for token in response:
+        here = places.get(token, 0)
+        if ends and (longer := ends << 1 & here):
+            ends, length = longer, length + 1
+            continue
+        if length:
+            runs.append(length)
+        ends, length = here, int(here > 0)
+    if length:
+        runs.append(length)
+    return runs
