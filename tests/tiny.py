@@ -78,7 +78,7 @@ WORDS = [
 
 def write_tokenizer(folder: Path, kind: str = "wordpiece") -> None:
     """A fast tokenizer: `wordpiece` as BERT's, `bpe` as RoBERTa's, `unigram` as DeBERTa's and T5's."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
     corpus = [" ".join(WORDS[i:] + WORDS[:i]) for i in range(len(WORDS))]
@@ -95,11 +95,13 @@ def write_tokenizer(folder: Path, kind: str = "wordpiece") -> None:
         if kind == "bpe":
             tokenizer = Tokenizer(models.BPE())
             tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+            tokenizer.decoder = decoders.ByteLevel()
             alphabet = pre_tokenizers.ByteLevel.alphabet()
             trainer = trainers.BpeTrainer(vocab_size=500, special_tokens=special, initial_alphabet=alphabet)
         else:
             tokenizer = Tokenizer(models.Unigram())
             tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+            tokenizer.decoder = decoders.Metaspace()
             trainer = trainers.UnigramTrainer(vocab_size=300, special_tokens=special, unk_token="<unk>")
         pair = "<s> $A </s> </s> $B </s>"
         cls, sep, pad, names = "<s>", "</s>", "<pad>", ["input_ids", "attention_mask"]

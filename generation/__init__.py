@@ -1,0 +1,1 @@
+"""Generators that answer from knowledge: training, decoding, and what keeps their answers faithful."""
