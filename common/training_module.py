@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from torch import Tensor
 
 from common.optimiser import build_optimizer, build_schedule, parameter_groups
 
@@ -24,6 +25,12 @@ class TrainingModule(pl.LightningModule):
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         mixed = np.random.SeedSequence([self.hparams["seed"], batch_idx, self.global_rank]).generate_state(1)
         torch.manual_seed(int(mixed[0]))
+
+    def total(self, count: Tensor) -> Tensor:
+        """The count over all processes, at least 1."""
+        summed = self.trainer.strategy.reduce(count, reduce_op="sum")
+        assert isinstance(summed, Tensor)
+        return summed.clamp(min=1)
 
     def configure_gradient_clipping(
         self, optimizer: Any, gradient_clip_val: Any = None, gradient_clip_algorithm: str | None = None

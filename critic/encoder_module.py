@@ -4,7 +4,6 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from torch import Tensor
 
 from common.training_module import TrainingModule
 from critic.support import SupportHead, unit_vectors
@@ -35,7 +34,7 @@ class EncoderModule(TrainingModule):
 
     def configure_model(self) -> None:
         if isinstance(self.trainer.strategy, pl.strategies.ModelParallelStrategy):
-            from critic.sharding import shard
+            from common.sharding import shard
 
             shard(self.model, self.device_mesh)
             if self.support is not None:
@@ -45,9 +44,3 @@ class EncoderModule(TrainingModule):
         super().on_fit_start()
         if self.support is not None:
             self._word_vectors = self._word_vectors.to(self.device)
-
-    def total(self, count: Tensor) -> Tensor:
-        """The count over all processes, at least 1."""
-        summed = self.trainer.strategy.reduce(count, reduce_op="sum")
-        assert isinstance(summed, Tensor)
-        return summed.clamp(min=1)

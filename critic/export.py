@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
+from common.checkpoints import model_state
 from common.errors import UserError
 from common.export import model_card
 from common.model_folder import SIDECAR, TAGGER, Sidecar, find_folder, read_sidecar, whole_weights
 from common.run_folder import RunFolder, read_json
 from critic.cards import LIMITS, PAIRS, card_of
-from critic.weights import model_state
 
 TOLERANCE = 1e-5
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytorch_lightning as pl
 from numpy.typing import NDArray
 
+from common.checkpoints import load_best
 from common.distributed import gather_rows
 from common.errors import UserError
 from common.jsonl import write_jsonl
@@ -19,7 +20,7 @@ from critic.module import CriticModule
 from critic.scorer import Critic
 from critic.settings import Settings
 from critic.verdict import Verdict
-from critic.weights import check_length, load_best
+from critic.weights import check_length
 from data_modules.data_module import DataModule
 from data_modules.encode import PairEncoder
 from data_modules.tokens import load_tokenizer

@@ -1,13 +1,12 @@
 """An encoder with a classification head, from wherever its weights come."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from common.errors import UserError
 from common.records import LABELS
-from common.run_folder import RunFolder
 from common.weights import loading
 
 # What architectures call their dropout: BERT and RoBERTa, ModernBERT.
@@ -91,40 +90,10 @@ def check_length(model: Any, max_length: int, weights: str) -> None:
         raise UserError(problem, place=weights, mend=f"set model.max_length={longest} or less")
 
 
-def model_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a training module's checkpoint the classifier's own weights: what helped in training stays behind."""
-    return {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}
-
-
 def _set(config: Any, names: Sequence[str], value: float | None) -> None:
     for name in names:
         if value is not None and hasattr(config, name):
             setattr(config, name, value)
-
-
-def load_best(module: Any, run: RunFolder, kind: Any) -> Any:
-    """The model with the best checkpoint's weights; nothing in the file is executed.
-
-    It is the module's own, or, where training has sharded that one, a whole one of its own.
-
-    Args:
-        kind: The Auto class of the model.
-    """
-    from torch.distributed.tensor import DTensor
-
-    try:
-        state = torch.load(run.best, map_location="cpu", weights_only=True)["state_dict"]
-    except FileNotFoundError as error:
-        mend = "raise model.num_epochs: no validation was reached"
-        raise UserError("no best checkpoint was written", place=str(run.best), mend=mend) from error
-    except (RuntimeError, EOFError, KeyError, ValueError) as error:
-        raise UserError(f"the checkpoint is cut short: {error}", place=str(run.best), mend="train again") from error
-    if not any(isinstance(parameter, DTensor) for parameter in module.parameters()):
-        module.load_state_dict(state)
-        return module.model
-    whole = kind.from_config(module.model.config)
-    whole.load_state_dict(model_state(state))
-    return whole
 
 
 def _check_labels(config: Any, weights: str, kind: str, labels: Sequence[str]) -> None:

@@ -115,12 +115,6 @@ class TaggerModule(EncoderModule):
             world_size=self.trainer.world_size,
         )
 
-    def _total(self, count: Tensor) -> Tensor:
-        """The count over all processes, at least 1."""
-        total = self.trainer.strategy.reduce(count, reduce_op="sum")
-        assert isinstance(total, Tensor)
-        return total.clamp(min=1)
-
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         odds = log_odds(self(batch).float()).cpu().numpy()
         row, index = batch["token_row"].cpu().numpy(), batch["index"].cpu().numpy()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 
+from common.checkpoints import load_best
 from common.distributed import gather_objects
 from common.errors import UserError
 from common.jsonl import write_jsonl
@@ -19,7 +20,7 @@ from critic.tagger.predictor import Tagger
 from critic.tagger.reading import Reading
 from critic.tagger.settings import Settings, tagger_labels
 from critic.tagger.tuning import Answers, fit_reading
-from critic.weights import check_length, load_best
+from critic.weights import check_length
 from data_modules.data_module import DataModule
 from data_modules.encode_spans import SpanEncoder
 from data_modules.tokens import load_tokenizer
