@@ -20,6 +20,7 @@ from torch import Tensor
 
 NAME = "faithkit_packed"
 BAND = 64  # queries that share a stretch of keys where attention reaches only so far
+LONG = 2048  # tokens from which on torch's fused kernel is quicker
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Packing:
 
     lengths: tuple[int, ...]
     device: torch.device
-    _bands: dict[int, Tensor] = field(default_factory=dict, repr=False)
+    _bands: dict[Any, Tensor] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, lengths: Any, device: Any = "cpu") -> "Packing":
@@ -44,11 +45,15 @@ class Packing:
         ends = torch.tensor((0, *self.lengths), dtype=torch.int32).cumsum(0, dtype=torch.int32)
         return ends.to(self.device)
 
-    def band_mask(self, reach: int) -> Tensor:
-        """Who may look where, for stretches of `BAND` queries and the keys around them [stretches, 1, BAND, keys]."""
-        if reach not in self._bands:
+    def band_bias(self, reach: int, heads: int, dtype: torch.dtype) -> Tensor:
+        """0 where a query may look and -inf elsewhere, for stretches of `BAND` queries and the keys around them.
+
+        [heads * stretches, BAND, BAND + 2 * reach]; each head ends in stretches of nothing but filling.
+        """
+        name = (reach, heads, dtype)
+        if name not in self._bands:
             total = sum(self.lengths)
-            count = -(-total // BAND)
+            count = num_stretches(total, reach)
             owner = torch.full((count * BAND,), -1)
             owner[:total] = torch.repeat_interleave(torch.arange(len(self.lengths)), torch.tensor(self.lengths))
             keys = F.pad(owner, (reach, reach), value=-2).unfold(0, BAND + 2 * reach, BAND)
@@ -56,8 +61,29 @@ class Packing:
             near = (torch.arange(BAND)[:, None] + reach - torch.arange(BAND + 2 * reach)).abs() <= reach
             seen = (queries[:, :, None] == keys[:, None, :]) & near
             seen |= (queries == -1)[:, :, None]  # filling: whatever it sees is thrown away, but must be a number
-            self._bands[reach] = seen[:, None].to(self.device)
-        return self._bands[reach]
+            bias = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, -torch.inf)
+            self._bands[name] = bias.repeat(heads, 1, 1).to(self.device)
+        return self._bands[name]
+
+    def causal_bias(self, reach: int | None, dtype: torch.dtype) -> Tensor:
+        """0 where a token may look and -inf elsewhere, for the longest sequence: the others take its corner.
+
+        Args:
+            reach: How far back it looks; None is all the way.
+        """
+        name = ("causal", reach, dtype)
+        if name not in self._bands:
+            place = torch.arange(self.longest)
+            back = place[:, None] - place
+            unseen = (back < 0) | (back > (self.longest if reach is None else reach))
+            bias = torch.zeros(unseen.shape, dtype=dtype).masked_fill_(unseen, -torch.inf)
+            self._bands[name] = bias.to(self.device)
+        return self._bands[name]
+
+
+def num_stretches(total: int, reach: int) -> int:
+    """Stretches of `BAND` that hold so many tokens and, behind them, filling as long as two reaches."""
+    return -(-(total + 2 * reach) // BAND)
 
 
 def use_packed_attention(model: Any) -> bool:
@@ -82,37 +108,73 @@ def packed_attention(
     dropout: float = 0.0,
     scaling: float | None = None,
     sliding_window: int | None = None,
+    is_causal: bool | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Scaled dot-product attention within each sequence of a row.
 
     Args:
-        query: [1, heads, tokens, size], as key and value.
+        query: [1, heads, tokens, size], as key and value, which may have fewer heads: each then serves several.
         sliding_window: A token sees those less than this far away; None sees its whole sequence.
+        is_causal: A token sees none that follow it; None asks the layer.
 
     Returns:
         [1, tokens, heads, size], and no attention weights.
     """
     assert attention_mask is None and query.shape[0] == 1, "a packed row comes alone and without a mask"
+    causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
     reach = sliding_window - 1 if sliding_window is not None and sliding_window <= packing.longest else None
     if query.is_cuda and not dropout and query.dtype in (torch.bfloat16, torch.float16):
-        return _on_gpu(query, key, value, packing, scaling, reach), None
-    if reach is not None:
+        return _on_gpu(query, key, value, packing, scaling, reach, causal), None
+    if key.shape[1] < query.shape[1]:
+        key, value = (side.repeat_interleave(query.shape[1] // side.shape[1], dim=1) for side in (key, value))
+    if reach is not None and not causal:
         return _banded(query, key, value, packing, dropout, scaling, reach), None
-    parts = zip(*(side.split(packing.lengths, dim=2) for side in (query, key, value)), strict=True)
-    outputs = [F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling) for q, k, v in parts]
-    return torch.cat(outputs, dim=2).transpose(1, 2), None
+    parts = zip(*(side[0].split(packing.lengths, dim=1) for side in (query, key, value)), strict=True)
+    if not causal:
+        outputs = [_attend(q, k, v, None, dropout, scaling) for q, k, v in parts]
+    elif packing.longest > LONG and reach is None:
+        options: dict[str, Any] = {"dropout_p": dropout, "scale": scaling, "is_causal": True}
+        outputs = [F.scaled_dot_product_attention(q[None], k[None], v[None], **options)[0] for q, k, v in parts]
+    else:
+        bias = packing.causal_bias(reach, query.dtype)
+        outputs = [_attend(q, k, v, bias[: q.shape[1], : q.shape[1]], dropout, scaling) for q, k, v in parts]
+    return torch.cat(outputs, dim=1).transpose(0, 1)[None], None
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: float, scaling: float | None
+) -> Tensor:
+    """Attention over all keys of each batch entry, as two products and a softmax [batch, queries, size].
+
+    On a CPU torch's fused kernel takes twice as long in bf16, and three times as long backwards; it is quicker only
+    where the scores of a very long sequence leave the cache.
+    """
+    if bias is None and query.shape[1] > LONG:
+        return F.scaled_dot_product_attention(query[None], key[None], value[None], dropout_p=dropout, scale=scaling)[0]
+    query = query * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    keys = key.transpose(1, 2)
+    scores = torch.bmm(query, keys) if bias is None else torch.baddbmm(bias, query, keys)
+    return torch.bmm(F.dropout(scores.softmax(-1), dropout), value)
 
 
 def _on_gpu(
-    query: Tensor, key: Tensor, value: Tensor, packing: Packing, scaling: float | None, reach: int | None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    packing: Packing,
+    scaling: float | None,
+    reach: int | None,
+    causal: bool = False,
 ) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
     q, k, v = (side[0].transpose(0, 1) for side in (query, key, value))  # [tokens, heads, size]
     ends, longest = packing.boundaries, packing.longest
-    window = (-1, -1) if reach is None else (reach, reach)
-    output = varlen_attn(q, k, v, ends, ends, longest, longest, scale=scaling, window_size=window)
+    back = -1 if reach is None else reach
+    window = (back, 0 if causal else back)
+    grouped = k.shape[1] < q.shape[1]
+    output = varlen_attn(q, k, v, ends, ends, longest, longest, scale=scaling, window_size=window, enable_gqa=grouped)
     assert isinstance(output, Tensor)
     return output[None]
 
@@ -121,14 +183,16 @@ def _banded(
     query: Tensor, key: Tensor, value: Tensor, packing: Packing, dropout: float, scaling: float | None, reach: int
 ) -> Tensor:
     """Attention that reaches `reach` tokens to either side: the work grows with the length, not with its square."""
-    mask = packing.band_mask(reach)
-    count, total = len(mask), query.shape[2]
+    heads, total, size = query.shape[1:]
+    count = num_stretches(total, reach)
     filling = count * BAND - total
-    queries = F.pad(query[0], (0, 0, 0, filling)).unflatten(1, (count, BAND)).transpose(0, 1)
-    # [heads, tokens, size] to [stretches, heads, keys, size]
+    queries = F.pad(query[0], (0, 0, 0, filling)).reshape(heads * count, BAND, size)
+    # The heads stand one behind the other: a stretch of keys is then a view, and what it sees of the next head filling.
     keys, values = (
-        F.pad(side[0], (0, 0, reach, reach + filling)).unfold(1, BAND + 2 * reach, BAND).permute(1, 0, 3, 2)
+        F.pad(F.pad(side[0], (0, 0, reach, filling - reach)).flatten(0, 1), (0, 0, 0, 2 * reach))
+        .unfold(0, BAND + 2 * reach, BAND)
+        .transpose(1, 2)
         for side in (key, value)
     )
-    output = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, dropout_p=dropout, scale=scaling)
-    return output.permute(0, 2, 1, 3).flatten(0, 1)[None, :total]
+    output = _attend(queries, keys, values, packing.band_bias(reach, heads, query.dtype), dropout, scaling)
+    return output.view(heads, count * BAND, size)[:, :total].transpose(0, 1)[None]

@@ -128,7 +128,7 @@ def test_sequences_about_as_long_as_the_window(length: int) -> None:
 
 def test_a_band_sees_its_own_sequence_and_no_further_than_it_reaches() -> None:
     packing = Packing.of((3, 4))
-    mask = packing.band_mask(2)[0, 0]
+    mask = packing.band_bias(2, heads=2, dtype=torch.float32)[0] == 0
     seen = [[key - 2 for key in torch.nonzero(mask[query]).flatten().tolist()] for query in range(7)]
     assert seen == [[0, 1, 2], [0, 1, 2], [0, 1, 2], [3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6], [4, 5, 6]]
     assert packing.longest == 4 and packing.boundaries.tolist() == [0, 3, 7]
@@ -138,7 +138,9 @@ def test_an_attention_of_its_own_cannot_be_packed() -> None:
     assert not use_packed_attention(torch.nn.Linear(2, 2))
 
 
-def dense(q: Tensor, k: Tensor, v: Tensor, ends: Tensor, _: Any, *lengths: int, scale: Any, window_size: Any) -> Tensor:
+def dense(
+    q: Tensor, k: Tensor, v: Tensor, ends: Tensor, _: Any, *lengths: int, scale: Any, window_size: Any, enable_gqa: bool
+) -> Tensor:
     """What torch's varlen_attn says that it computes."""
     parts = []
     assert lengths == (max(ends.diff().tolist()),) * 2
@@ -148,7 +150,8 @@ def dense(q: Tensor, k: Tensor, v: Tensor, ends: Tensor, _: Any, *lengths: int, 
         behind = place[None] - place[:, None]
         seen = (behind >= -left) & (behind <= right)
         sides = (side[low:high].transpose(0, 1) for side in (q, k, v))
-        parts.append(torch.nn.functional.scaled_dot_product_attention(*sides, attn_mask=seen, scale=scale))
+        options = {"attn_mask": seen, "scale": scale, "enable_gqa": enable_gqa}
+        parts.append(torch.nn.functional.scaled_dot_product_attention(*sides, **options))
     return torch.cat(parts, dim=1).transpose(0, 1)
 
 
