@@ -157,7 +157,7 @@ def _parse(data: bytes, line: int, path: str | Path) -> dict[str, Any]:
 
 
 def read_predictions(path: str | Path) -> dict[str, Prediction]:
-    """A predictions file by id, every line checked: `id` and `label` are needed, the other keys may be absent.
+    """A predictions file by id, every line checked: `id` is needed, and `label` or `text`; other keys may be absent.
 
     Raises:
         UserError: A bad or missing value, an id given twice, or no rows at all; file and line are named.
@@ -170,7 +170,9 @@ def read_predictions(path: str | Path) -> dict[str, Prediction]:
             _check_types(row)
             prediction = Prediction.from_dict(row)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            mend = 'each line: {"id", "label": hallucinated|faithful|unparsed, "score": 0..1 or null, "spans", "text"}'
+            mend = (
+                'each line: {"id", "label": hallucinated|faithful|unparsed|null, "score": 0..1|null, "spans", "text"}'
+            )
             raise UserError(f"bad prediction: {error}", place=place, mend=mend) from error
         if prediction.id in found:
             problem = f"id {shorten(prediction.id)} was already given on line {lines[prediction.id]}"
@@ -183,7 +185,8 @@ def read_predictions(path: str | Path) -> dict[str, Prediction]:
 
 def _check_types(row: Mapping[str, Any]) -> None:
     """What `Prediction` takes on trust, because our own code builds it."""
-    missing = [key for key in ("id", "label") if row.get(key) is None]
+    needed = ("id",) if isinstance(row.get("text"), str) else ("id", "label")  # a response that nobody judged
+    missing = [key for key in needed if row.get(key) is None]
     if missing:
         raise ValueError(f"no {' and no '.join(repr(key) for key in missing)} (the row has: {shorten(list(row))})")
     if not isinstance(row["id"], str):

@@ -102,10 +102,16 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What a detector says of one example; score is P(hallucinated), None where the detector gives none."""
+    """What a detector says of one example, or the response that a generator gave.
+
+    Args:
+        label: hallucinated, faithful or unparsed; None where nobody judged.
+        score: P(hallucinated), None where the detector gives none.
+        text: The response of a generator; what else a detector said.
+    """
 
     id: str
-    label: str
+    label: str | None = None
     score: float | None = None
     spans: tuple[Span, ...] = ()
     text: str = ""
@@ -113,7 +119,8 @@ class Prediction:
     def __post_init__(self) -> None:
         _require(bool(self.id), "id is empty")
         allowed = (*LABELS, UNPARSED)
-        _require(self.label in allowed, f"label must be one of {allowed}, got {shorten(self.label)}")
+        known = self.label is None or self.label in allowed
+        _require(known, f"label must be one of {allowed}, or null, got {shorten(self.label)}")
         if self.score is not None:
             in_range = isinstance(self.score, int | float) and 0 <= self.score <= 1
             _require(in_range, f"score must lie in 0..1, got {shorten(self.score)}")
@@ -128,7 +135,7 @@ class Prediction:
         """The reverse of `to_dict`; keys that other tools add are ignored."""
         return cls(
             id=row["id"],
-            label=row["label"],
+            label=row.get("label"),
             score=row.get("score"),
             spans=tuple(Span(**span) for span in row.get("spans") or ()),
             text=row.get("text") or "",

@@ -4,7 +4,7 @@ Pairs are ordered by length and batched by tokens, so almost nothing is padding.
 length is read through overlapping windows; a response is as hallucinated as its best window leaves it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -13,14 +13,14 @@ import torch
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
+from common.batching import plan_batches
 from common.errors import UserError, shorten
 from common.model_folder import CRITIC
 from common.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from critic.opening import open_detector
+from critic.opening import Opened, open_detector
 from critic.precision import apply_precision
 from critic.settings import Settings
 from critic.verdict import Verdict, log_odds
-from data_modules.batching import plan_batches
 from data_modules.encode import PairEncoder
 from data_modules.ragged import Ragged
 from data_modules.tokens import tokenize
@@ -66,13 +66,18 @@ class Critic:
             precision: 32-true, bf16, int8 (CPU), or auto: what the hardware is fastest in.
         """
         opened = open_detector(path, "AutoModelForSequenceClassification", CRITIC, Settings.from_sidecar, device)
-        settings = opened.settings or _of_another_making(opened.model.config, path)
-        encoder = PairEncoder(tokenizer=opened.tokenizer, max_length=settings.max_length, order=settings.order)
-        critic = cls(opened.model, encoder, settings.verdict, batch_tokens=batch_tokens)
+        critic = cls.of(opened, path, batch_tokens=batch_tokens)
         critic.model = apply_precision(
             opened.model, precision, opened.device, lambda: critic.odds(*calibration_pairs())
         )
         return critic
+
+    @classmethod
+    def of(cls, opened: Opened[Settings], path: str, *, batch_tokens: int | None = None) -> "Critic":
+        """A critic of a model that was opened already; without a sidecar its labels must be ours."""
+        settings = opened.settings or _of_another_making(opened.model.config, path)
+        encoder = PairEncoder(tokenizer=opened.tokenizer, max_length=settings.max_length, order=settings.order)
+        return cls(opened.model, encoder, settings.verdict, batch_tokens=batch_tokens)
 
     @overload
     def score(self, knowledge: str, response: str) -> Score: ...
@@ -120,25 +125,35 @@ class Critic:
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def _chunk(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
-        ids, second_start, owner = encode_windows(self.encoder, knowledge, response)
-        odds = np.empty(len(ids))
-        lengths = ids.lengths.astype(np.int32)
-        for rows in plan_batches(lengths, None, self.batch_tokens, None):
-            batch = self.encoder.collate({"input_ids": ids.take(rows), "second_start": second_start[rows]})
-            odds[rows] = log_odds(self._logits(batch))
+        logits, owner = window_logits(self.model, self.encoder, knowledge, response, self.batch_tokens)
         best = np.full(len(knowledge), np.inf)
-        np.minimum.at(best, owner, odds)
+        np.minimum.at(best, owner, log_odds(logits))
         return best
-
-    @torch.inference_mode()
-    def _logits(self, batch: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
-        inputs = {name: torch.from_numpy(array).to(self._device()) for name, array in batch.items()}
-        if bool(inputs["attention_mask"].all()):
-            del inputs["attention_mask"]  # nothing is masked: attention takes its faster way
-        return self.model(**inputs).logits.float().cpu().numpy()
 
     def _device(self) -> torch.device:
         return next(self.model.parameters()).device
+
+
+def window_logits(
+    model: Any, encoder: PairEncoder, knowledge: Sequence[str], response: Sequence[str], batch_tokens: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """A classifier's logits of every window (windows, classes), and which pair each belongs to."""
+    ids, second_start, owner = encode_windows(encoder, knowledge, response)
+    logits = np.empty((len(ids), model.config.num_labels), np.float32)
+    for rows in plan_batches(ids.lengths.astype(np.int32), None, batch_tokens, None):
+        logits[rows] = _logits(
+            model, encoder.collate({"input_ids": ids.take(rows), "second_start": second_start[rows]})
+        )
+    return logits, owner
+
+
+@torch.inference_mode()
+def _logits(model: Any, batch: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+    device = next(model.parameters()).device
+    inputs = {name: torch.from_numpy(array).to(device) for name, array in batch.items()}
+    if bool(inputs["attention_mask"].all()):
+        del inputs["attention_mask"]  # nothing is masked: attention takes its faster way
+    return model(**inputs).logits.float().cpu().numpy()
 
 
 def encode_windows(

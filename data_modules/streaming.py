@@ -19,9 +19,10 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import IterableDataset, get_worker_info
 
+from common.batching import plan_batches
 from common.errors import UserError
 from common.records import Example
-from data_modules.batching import PADDING_ROW, plan_batches
+from data_modules.batching import PADDING_ROW
 from data_modules.cache import group_hash
 from data_modules.encode import Columns, Encoder
 from data_modules.ragged import Ragged

@@ -35,11 +35,16 @@ class Outcomes:
         return ~np.isnan(self.scores)
 
 
-def align(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> list[Prediction]:
+def align(
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, judged: bool = True
+) -> list[Prediction]:
     """The prediction of each example, in the examples' order.
 
+    Args:
+        judged: Every prediction must have a label; responses that nobody judged have none.
+
     Raises:
-        UserError: No examples, an id twice, or ids that stand on one side only.
+        UserError: No examples, an id twice, ids that stand on one side only, or a label that is missing.
     """
     if not examples:
         raise UserError("there are no examples to score", mend="check benchmark.path, split and num_rows")
@@ -59,6 +64,10 @@ def align(examples: Sequence[Example], predictions: Mapping[str, Prediction]) ->
             problems.append(f"{len(extra)} of {len(predictions)} predictions have no example ({_first(in_order)})")
         mend = "score the same file, split and num_rows that the predictions were made on"
         raise UserError("; ".join(problems), mend=mend)
+    unjudged = [id_ for id_ in ids if predictions[id_].label is None] if judged else []
+    if unjudged:
+        problem = f"{len(unjudged)} of {len(ids)} predictions have no label ({_first(unjudged)})"
+        raise UserError(problem, mend="these are responses: score them with benchmark=faithdial, wow, ...")
     return [predictions[id_] for id_ in ids]
 
 

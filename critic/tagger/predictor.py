@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
+from common.batching import plan_batches
 from common.errors import UserError
 from common.model_folder import TAGGER
 from common.packing import use_packed_attention
@@ -25,7 +26,6 @@ from critic.tagger.reading import Reading
 from critic.tagger.requests import Request, Tagged, TaggedSpan, dialogue_requests, request_of, requests_of
 from critic.tagger.settings import Settings, tagger_labels
 from critic.tagger.tuning import Answers
-from data_modules.batching import plan_batches
 from data_modules.encode_spans import SpanEncoder, question_text
 from data_modules.ragged import Ragged, stack_rows
 

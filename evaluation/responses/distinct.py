@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from evaluation.intervals import Groups, Statistic, Values
-from evaluation.responses.ngrams import grams
+from evaluation.responses.ngrams import Grams, grams
 from evaluation.responses.words import words
 
 
@@ -16,9 +16,7 @@ def distinct(groups: Groups, responses: Sequence[str], max_order: int = 2) -> St
     data. Resamples are therefore scored to first order: a group's weight changes the number of different n-grams by
     those that no other group has (the jackknife's influence; Efron & Tibshirani 1993, ch. 11).
     """
-    orders = [
-        _counts(groups, found.row, found.gram, found.kinds) for found in grams(list(map(words, responses)), max_order)
-    ]
+    orders = [_counts(groups, found) for found in grams(list(map(words, responses)), max_order)]
 
     def statistic(weights: Values) -> dict[str, Values]:
         values = {}
@@ -31,11 +29,10 @@ def distinct(groups: Groups, responses: Sequence[str], max_order: int = 2) -> St
     return statistic
 
 
-def _counts(groups: Groups, row: Values, gram: Values, kinds: int) -> tuple[int, Values, Values]:
+def _counts(groups: Groups, found: Grams) -> tuple[int, Values, Values]:
     """Different n-grams of all; of each group those that it alone has, and all that it has."""
-    group = groups.index[row]
-    pairs = np.unique(group * max(1, kinds) + gram)
-    holder, held = pairs // max(1, kinds), pairs % max(1, kinds)
+    group, kinds = groups.index[found.row], max(1, found.kinds)
+    holder, held = np.divmod(np.unique(group * kinds + found.gram), kinds)
     alone = np.bincount(held, minlength=kinds)[held] == 1
     own = np.bincount(holder[alone], minlength=groups.count).astype(np.float64)
-    return kinds, own, np.bincount(group, minlength=groups.count).astype(np.float64)
+    return found.kinds, own, np.bincount(group, minlength=groups.count).astype(np.float64)

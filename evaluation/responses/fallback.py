@@ -20,12 +20,12 @@ _OWN = r"(?:(?:any|much|that|the|enough|more|an?|personal|specific|further|exact
 _FALLBACK = re.compile(
     rf"\b(?:i|we) {_VERY}(?:do not|don't|dont) {_VERY}(?:know|recall|remember|have {_OWN}{_FACTS})\b"
     rf"|\b(?:i|we) {_VERY}{_CANNOT} {_VERY}(?:say|tell|comment|answer|confirm|find|give|recall|remember|help)\b"
-    rf"|\b(?:i am|i'm|im) {_VERY}(?:not {_VERY}|un)(?:sure|certain|aware|familiar|informed|knowledgeable)\b(?! (?:if|whether) you)"
+    rf"|\b(?:i am|i'm|im) {_VERY}(?:not {_VERY}|un)(?:sure|certain|aware|familiar|informed)\b(?! (?:if|whether) you)"
     rf"|\b(?:i|we) have no {_OWN}{_FACTS}\b"
     r"|\bi(?: have not| haven't|'ve never| have never) heard of\b"
     r"|\b(?:i am|i'm|im|as|being) (?:just |only |merely )?an? (?:ai|bot|robot|chat ?bot|machine|language model)\b"
     # Without its subject, at the start of a sentence.
-    rf"|(?:^|[.!?,;] )(?:{_VERY}not {_VERY}(?:sure|certain)|unsure|(?:do not|don't|dont) {_VERY}know|no (?:idea|clue))\b"
+    rf"|(?:^|[.!?,;] )(?:{_VERY}not {_VERY}(?:sure|certain)|unsure|don't {_VERY}know|no (?:idea|clue))\b"
 )
 
 

@@ -1,7 +1,7 @@
 """N-grams of many pairs of texts at once: how many each side has, and how many both share.
 
-Words become numbers and pairs become rows of flat arrays, so that counting is sorting. BLEU, ROUGE and token F1 all stand
-on the same clipped count: of each n-gram, the smaller of its numbers on the two sides.
+Words become numbers and pairs become rows of flat arrays, so that counting is sorting. BLEU, ROUGE and token F1 all
+stand on the same clipped count: of each n-gram, the smaller of its numbers on the two sides.
 """
 
 from collections import defaultdict
@@ -74,5 +74,5 @@ def _share(found: Grams, size: int) -> Shared:
     common, mine, theirs = np.intersect1d(keys, other_keys, assume_unique=True, return_indices=True)
     clipped = np.minimum(counts[mine], other_counts[theirs])
     totals = np.bincount(found.row, minlength=2 * size).astype(np.float64)
-    both = np.bincount(common // max(1, found.kinds), weights=clipped, minlength=size)
+    both = np.bincount(common // max(1, found.kinds), weights=clipped, minlength=size).astype(np.float64)
     return Shared(first=totals[:size], second=totals[size:], both=both)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from common.jsonl import JsonlAppender, disk_errors, read_jsonl, read_predictions, write_json, write_jsonl
+from common.records import Prediction
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates too
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | ANY_TEXT
@@ -172,7 +173,7 @@ def test_predictions_come_by_id_and_other_tools_keys_are_passed_over(tmp_path):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"id": None, "label": None}, "no 'id' and no 'label'"),
+        ({"id": None, "label": None, "text": None}, "no 'id' and no 'label'"),
         ({"id": ""}, "id is empty"),
         ({"id": 7}, "id must be text"),
         ({"label": "Hallucinated"}, "label must be one of"),
@@ -204,3 +205,10 @@ def test_an_empty_predictions_file_is_no_result(tmp_path):
     (tmp_path / "predictions").touch()
     with pytest.raises(UserError, match="no predictions"):
         read_predictions(tmp_path / "predictions")
+
+
+def test_a_response_that_nobody_judged_needs_no_label(tmp_path):
+    path = tmp_path / "responses.jsonl"
+    path.write_text('{"id": "a", "text": "It is red."}\n{"id": "b", "label": null, "text": ""}\n')
+    found = read_predictions(path)
+    assert found["a"] == Prediction(id="a", text="It is red.") and found["b"].to_dict()["label"] is None

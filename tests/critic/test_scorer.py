@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from critic import Critic
-from critic.scorer import encode_windows
+from critic.scorer import encode_windows, window_logits
 from critic.verdict import log_odds
 
 TEXT = st.text(min_size=1, max_size=80).filter(lambda text: bool(text.strip()))
@@ -58,9 +58,8 @@ def test_knowledge_of_any_length_is_read_to_its_end(critic: Critic) -> None:
 
 def test_a_response_is_as_hallucinated_as_its_best_window_leaves_it(critic: Critic) -> None:
     knowledge, response = "the king lives in the city " * 40, "the king lives"
-    ids, second_start, _ = encode_windows(critic.encoder, [knowledge], [response])
-    batch = critic.encoder.collate({"input_ids": ids, "second_start": second_start})
-    windows = critic.verdict.scores(log_odds(critic._logits(batch)))
+    logits, _ = window_logits(critic.model, critic.encoder, [knowledge], [response], batch_tokens=512)
+    windows = critic.verdict.scores(log_odds(logits))
     assert critic.score(knowledge, response).probability == pytest.approx(windows.min(), abs=1e-6)
 
 

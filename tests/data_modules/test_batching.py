@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.batching import plan_batches
 from common.errors import UserError
-from data_modules.batching import PADDING_ROW, BatchSampler, Part, plan_batches
+from data_modules.batching import PADDING_ROW, BatchSampler, Part
 
 LENGTHS = st.lists(st.integers(1, 200), min_size=1, max_size=80).map(lambda values: np.array(values, np.int32))
 

@@ -178,3 +178,9 @@ def test_a_thousand_resamples_of_a_large_benchmark_take_seconds():
     start = time.process_time()
     score(outcomes)
     assert time.process_time() - start < 6  # about 0.8 on an idle core
+
+
+def test_responses_that_nobody_judged_are_told_apart_from_predictions():
+    examples = [Example(id="a", source="s", split="test", group="g", knowledge="k", response="r", label="faithful")]
+    with pytest.raises(UserError, match="1 of 1 predictions have no label"):
+        classification_metrics(examples, {"a": Prediction(id="a", text="a response")})

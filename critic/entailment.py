@@ -1,0 +1,94 @@
+"""Entailment by any critic of ours or any NLI model of the hub: the same three probabilities of both.
+
+A critic does not tell what contradicts the knowledge from what merely is not in it: what it calls hallucinated is
+neutral here, and nothing is a contradiction. The same holds for NLI models of two classes.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from common.entailment import CONTRADICTION, ENTAILMENT, NEUTRAL, Entailment
+from common.errors import UserError
+from common.model_folder import CRITIC
+from critic.opening import open_detector
+from critic.scorer import CHUNK, CPU_BATCH_TOKENS, GPU_BATCH_TOKENS, Critic, window_logits
+from critic.settings import Settings
+from data_modules.encode import PairEncoder
+from evaluation.calibration import apply_temperature, logit
+
+OF_CRITICS = {"faithful", "hallucinated"}
+# How the labels of NLI models begin, in lower case; of two classes the second is the one that is not entailment.
+COLUMNS = {"entail": ENTAILMENT, "neutral": NEUTRAL, "contra": CONTRADICTION, "not": NEUTRAL, "non": NEUTRAL}
+
+
+def load_entailment(checkpoint: str, *, device: str | None = None, batch_tokens: int | None = None) -> Entailment:
+    """A critic (a run, an hf/ folder, a hub name) or an NLI model, told apart by the labels of its classes.
+
+    Raises:
+        UserError: It cannot be loaded, or its labels are neither's.
+    """
+    opened = open_detector(checkpoint, "AutoModelForSequenceClassification", CRITIC, Settings.from_sidecar, device)
+    labels = [str(opened.model.config.id2label[i]).lower() for i in range(opened.model.config.num_labels)]
+    if set(labels) == OF_CRITICS:
+        return CriticEntailment(Critic.of(opened, checkpoint, batch_tokens=batch_tokens))
+    longest = min(512, getattr(opened.model.config, "max_position_embeddings", 512) - 2)
+    encoder = PairEncoder(tokenizer=opened.tokenizer, max_length=longest)
+    default = CPU_BATCH_TOKENS if opened.device == "cpu" else GPU_BATCH_TOKENS
+    return NliModel(opened.model, encoder, nli_columns(labels, checkpoint), batch_tokens=batch_tokens or default)
+
+
+def nli_columns(labels: Sequence[str], checkpoint: str) -> list[int]:
+    """Which of the three columns each class of a model belongs to."""
+    columns = [next((c for start, c in COLUMNS.items() if label.startswith(start)), None) for label in labels]
+    found = [column for column in columns if column is not None]
+    if len(found) < len(labels) or len(set(found)) < len(found) or ENTAILMENT not in found:
+        mend = "give a critic of ours, or a model whose labels are entailment, neutral, contradiction"
+        raise UserError(f"not an NLI model: its labels are {', '.join(labels)}", place=checkpoint, mend=mend)
+    return found
+
+
+class CriticEntailment:
+    """A critic as an NLI model: faithful is entailment, hallucinated is neutral.
+
+    Log-odds are moved by the critic's threshold, so that the likelier of the two is what the critic itself says.
+    """
+
+    def __init__(self, critic: Critic):
+        self.critic = critic
+
+    def entailment(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
+        scores = self.critic.probabilities(premises, hypotheses)
+        hallucinated = apply_temperature(logit(scores) - logit(self.critic.verdict.threshold), 1.0)
+        found = np.zeros((len(scores), 3))
+        found[:, ENTAILMENT], found[:, NEUTRAL] = 1 - hallucinated, hallucinated
+        return found
+
+
+class NliModel:
+    """A sequence classifier over NLI's labels. Of a long premise the window that entails most decides.
+
+    Args:
+        columns: Which of the three columns each of its classes belongs to.
+    """
+
+    def __init__(self, model: Any, encoder: PairEncoder, columns: Sequence[int], *, batch_tokens: int):
+        self.model, self.encoder, self.columns, self.batch_tokens = model, encoder, list(columns), batch_tokens
+
+    def entailment(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
+        parts = [
+            self._chunk(premises[begin : begin + CHUNK], hypotheses[begin : begin + CHUNK])
+            for begin in range(0, len(premises), CHUNK)
+        ]
+        return np.concatenate(parts) if parts else np.zeros((0, 3))
+
+    def _chunk(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
+        logits, owner = window_logits(self.model, self.encoder, premises, hypotheses, self.batch_tokens)
+        windows = np.zeros((len(logits), 3))
+        windows[:, self.columns] = torch.from_numpy(logits).double().softmax(-1).numpy()
+        order = np.lexsort((windows[:, ENTAILMENT], owner))  # of each pair the best window comes last
+        last = np.append(np.flatnonzero(np.diff(owner[order])), len(order) - 1)
+        return windows[order[last]]
