@@ -1,4 +1,4 @@
-"""The file formats of raw data: JSON lines, JSON lists, TSV without quoting, CSV with quoting.
+"""The file formats of raw data: JSON lines, JSON lists, one JSON object, TSV without quoting, CSV with quoting.
 
 A parser yields the line and the values of every data row. A row that cannot be parsed is yielded as `Broken`, in its
 place, so that the numbers (and so the ids) of the rows after it do not shift.
@@ -31,7 +31,7 @@ Parsed = tuple[int, Mapping[str, Any] | Broken]
 
 
 def parse_json(path: Path) -> Iterator[Parsed]:
-    """A JSON list of objects or JSON lines, told apart by the first character.
+    """A JSON list of objects or JSON lines, told apart by the first character; one object over several lines is a row.
 
     The suffix says nothing here: several corpora name JSON lines `.json`, and DNLI names a list `.jsonl`.
     """
@@ -50,12 +50,20 @@ def _json_lines(path: Path) -> Iterator[Parsed]:
                 yield line, _object(json.loads(text))
             except (ValueError, RecursionError) as error:  # a plain ValueError: a number of thousands of digits
                 if line == 1 and text.strip(SPACE) == "{":
-                    raise UserError(
-                        "one JSON object where a list or JSON lines are expected",
-                        place=f"{path}, line 1",
-                        mend="give the corpus's own file: a JSON list, or one object a line",
-                    ) from error
+                    yield line, _whole(path)
+                    return
                 yield line, Broken(f"broken JSON{_column(error)}", text)
+
+
+def _whole(path: Path) -> Mapping[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"the file begins as one JSON object, but is not one: broken JSON{_column(error)}",
+            place=f"{path}, line {getattr(error, 'lineno', 1)}",
+            mend="give the corpus's own file: a JSON list, one object a line, or one object",
+        ) from error
 
 
 def _json_list(path: Path) -> Iterator[Parsed]:

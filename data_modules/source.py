@@ -68,7 +68,8 @@ def find_files(path: str, *layouts: Patterns, address: str = "") -> dict[str, li
     root = Path(path).expanduser()
     if root.is_file():
         every = [(split, name) for patterns in layouts for split, names in patterns.items() for name in names]
-        owners = [split for split, name in every if root.match(Path(name).name)]
+        whole = [split for split, name in every if root.match(name)]
+        owners = whole or [split for split, name in every if root.match(Path(name).name)]
         return {owners[0] if owners else "all": [root]}
     if not root.is_dir():
         raise UserError("no such file or folder", place=str(root), mend="set data.path (or benchmark.path) to it")

@@ -2,6 +2,7 @@
 
 from data_modules.audit import Audit
 from data_modules.begin import Begin
+from data_modules.cmu_dog import CmuDog
 from data_modules.conjnli import ConjNli
 from data_modules.decode import Decode
 from data_modules.dnli import DialogueNli
@@ -13,6 +14,7 @@ from data_modules.ragtruth import RagTruth
 from data_modules.snli import Snli
 from data_modules.source import Source
 from data_modules.span_rows import SpanRows
+from data_modules.topical_chat import TopicalChat
 from data_modules.weak.dropped import DroppedSupport
 from data_modules.weak.wow import WeakWow
 from data_modules.wow import WizardOfWikipedia
@@ -23,6 +25,8 @@ SOURCES: dict[str, type[Source]] = {
     "faithdial": FaithDial,
     "faithcritic": FaithCritic,
     "wow": WizardOfWikipedia,
+    "cmu_dog": CmuDog,
+    "topical_chat": TopicalChat,
     "begin": Begin,
     "audit": Audit,
     "mnli": Mnli,

@@ -76,6 +76,10 @@ WOW_PARLAI: Rows = [
         ],
     },
 ]
+TURNS: Rows = [
+    {"conv": "c1", "history": SAID, "knowledge": LAKE, "response": "Lake Orvel is very deep.", "rating": 2},
+    {"conv": "c1", "history": ["Hi", *SAID], "knowledge": LAKE, "response": "It is the deepest.", "rating": 2},
+]
 BEGIN: Rows = [
     {
         "model_name": model,
@@ -294,6 +298,8 @@ CASES: dict[str, tuple[str, Rows, tuple[str, str, str] | None]] = {
     "faithdial": ("test.json", FAITHDIAL, None),
     "faithcritic": ("test.json", FAITHDIAL, None),
     "wow": ("wow_test.json", WOW, None),
+    "cmu_dog": ("cmu_dog_test_turns.jsonl", TURNS, None),
+    "topical_chat": ("test_freq_turns.jsonl", TURNS, None),
     "begin": ("begin_test_wow.tsv", BEGIN[:3], ("knowledge", "response", "begin_label")),
     "audit": ("wow.csv", AUDIT_GOLD[:4], ("evidence", "response", "BEGIN")),
     "mnli": ("multinli_1.0_dev_matched.jsonl", MNLI[:3], ("sentence1", "sentence2", "gold_label")),

@@ -162,5 +162,5 @@ def test_every_dataset_can_stand_on_the_embedded_corpus_in_its_own_layout(
         assert examples, name
         if name == "dropped_support":
             assert {e.label for e in examples} == {"hallucinated"} and all(e.spans for e in examples)
-        elif name not in ("wow", "faithdial", "weak_wow"):
+        elif name not in ("wow", "faithdial", "weak_wow", "cmu_dog", "topical_chat"):
             assert {e.label for e in examples} == {"faithful", "hallucinated"}, name

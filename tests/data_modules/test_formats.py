@@ -42,6 +42,12 @@ def test_json_lists_and_lines_give_back_what_was_written(tmp_path: Path, rows: l
 
 
 @RUNS
+@given(st.dictionaries(LONE, LONE | st.integers() | st.none(), min_size=1, max_size=3))
+def test_one_object_over_several_lines_is_one_row(tmp_path: Path, row: dict) -> None:
+    assert values(put(tmp_path / "a.json", json.dumps(row, indent=2))) == [row]
+
+
+@RUNS
 @given(st.lists(TEXT, min_size=1, max_size=5))
 def test_unescaped_json_lines_are_cut_at_line_feeds_alone(tmp_path: Path, texts: list[str]) -> None:
     lines = "\n".join(json.dumps({"t": text}, ensure_ascii=False) for text in texts)
@@ -100,7 +106,8 @@ def test_a_rejected_row_keeps_its_number(tmp_path: Path, name: str, content: str
         ("a.json", '[{"x": 1}\n{"x": 2}]', "no comma"),
         ("a.json", '[{"x": 1},]', "broken JSON"),
         ("a.json", '[{"x": 1}]\n[]', "text after the end"),
-        ("a.json", '{\n "x": 1\n}', "one JSON object"),
+        ("a.json", '{\n "x": 1\n}\n{\n "x": 2\n}', "begins as one JSON object.*\n  at: .*line 4"),
+        ("a.json", '{\n "x": 1', "begins as one JSON object"),
         ("a.json", "hello", "broken JSON"),
         ("a.jsonl", '{"x": 1}\n3\n', "must be a JSON object, got 3\n  at: .*line 2"),
         ("a.jsonl", "[1, 2]", "must be a JSON object, got 1"),

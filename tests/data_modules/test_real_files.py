@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from common.records import Example
+from data_modules.reading_sets import overlap_f1
 from tests.data_modules.official_rows import labels, make, read
 
 ROOT = os.environ.get("FAITHKIT_TEST_DATA")
@@ -15,6 +17,16 @@ WANTED: list[tuple[str, str, str, dict[str, Any], dict[str | None, int], dict[st
     ("wow", "wow", "validation", {}, {None: 3686}, {"layout: FaithDial": 981}),
     ("wow", "wow", "test", {}, {None: 1744}, {"layout: FaithDial": 471}),
     ("faithdial", "wow/wow_valid.json", "all", {}, {None: 3686}, {"case: unedited, untagged": 3686}),
+    ("cmu_dog", "cmu_dog", "validation", {}, {None: 1500}, {"layout: turns": 1500}),
+    (
+        "cmu_dog",
+        "cmu_dog/Conversations",
+        "validation",
+        {},
+        {None: 770},
+        {"layout: conversations": 40, "dropped: has not seen the document": 224, "dropped: opens the conversation": 27},
+    ),
+    ("topical_chat", "topical_chat", "validation", {}, {None: 1500}, {"layout: turns": 1500}),
     (
         "begin",
         "begin",
@@ -99,10 +111,29 @@ def test_counts(
     assert found == counts | {"kept": sum(wanted.values())}
 
 
-@pytest.mark.parametrize("name", ["wow", "begin", "audit", "snli", "conjnli", "ragtruth", "xsum_tokens"])
+@pytest.mark.parametrize("name", sorted({name for name, *_ in WANTED} - {"faithdial"}))
 def test_the_folder_of_all_corpora_will_do(name: str) -> None:
     assert ROOT is not None
     assert read(make(name, ROOT))[0]
+
+
+def test_cmu_dogs_conversations_give_the_turns_that_were_cut_out_of_them() -> None:
+    assert ROOT is not None
+    turns = read(make("cmu_dog", Path(ROOT) / "cmu_dog"))[0]
+    raw = read(make("cmu_dog", Path(ROOT) / "cmu_dog" / "Conversations"))[0]
+    conversations = {example.group for example in raw}
+
+    def shown(examples: list[Example]) -> set[Any]:  # the rows of turns keep the last six of the history
+        return {(e.group, e.knowledge, e.history[-6:], e.response) for e in examples if e.group in conversations}
+
+    assert shown(raw) == shown(turns) and len(conversations) == 40
+
+
+def test_topical_chats_overlap_is_the_one_that_its_turns_tell() -> None:
+    assert ROOT is not None
+    examples = read(make("topical_chat", ROOT))[0]
+    wrong = [e for e in examples if round(overlap_f1(e.response, e.knowledge), 3) != e.meta["overlap_f1"]]
+    assert not wrong
 
 
 def test_the_span_corpora_as_they_are() -> None:

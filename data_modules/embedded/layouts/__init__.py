@@ -7,6 +7,7 @@ from data_modules.embedded.layouts.audit import write_audit
 from data_modules.embedded.layouts.begin import write_begin, write_begin_2021
 from data_modules.embedded.layouts.contradiction import write_decode, write_dnli
 from data_modules.embedded.layouts.faithdial import write_faithdial, write_wow
+from data_modules.embedded.layouts.grounded import write_cmu_dog, write_topical_chat
 from data_modules.embedded.layouts.nli import write_conjnli, write_mnli, write_snli
 from data_modules.embedded.layouts.spans import write_ragtruth, write_spans, write_xsum_tokens
 from data_modules.embedded.layouts.wow import write_wow_parlai
@@ -17,6 +18,8 @@ WRITERS: dict[str, Callable[..., Path]] = {
     "faithcritic": write_faithdial,
     "wow": write_wow_parlai,
     "wow_faithdial": write_wow,
+    "cmu_dog": write_cmu_dog,
+    "topical_chat": write_topical_chat,
     "begin": write_begin,
     "begin_2021": write_begin_2021,
     "audit": write_audit,

@@ -83,6 +83,11 @@ def write_json(path: Path, items: Iterable[Any]) -> None:
     write_text(path, pieces())
 
 
+def write_json_object(path: Path, values: Mapping[str, Any]) -> None:
+    """One JSON object over several lines."""
+    write_text(path, [json.dumps(values, ensure_ascii=False, indent=1), "\n"])
+
+
 def write_jsonl(path: Path, items: Iterable[Any]) -> None:
     """One JSON object a line."""
     write_text(path, (json.dumps(item, ensure_ascii=False) + "\n" for item in items))
