@@ -8,21 +8,7 @@ from common.errors import UserError
 from evaluation.responses.bert_score import BertScore
 
 RESPONSES = ["the river is long", "a dog", "music is food and food is music", "the king [SEP] plays", "yes", "he plays"]
-    "the river is long",
-    "a dog",
-    "music is food and food is music",
-    "the king [SEP] plays",
-    "yes",
-    "the river is long",
-]
 KNOWLEDGE = ["a long river", "the dog lives in the old city with the king", "music", "he plays", "no", "a stone"]
-    "a long river of the city",
-    "the dog lives in the old city with the king",
-    "music",
-    "he plays",
-    "no",
-    "a stone",
-]
 
 
 @pytest.fixture(scope="module")
