@@ -16,8 +16,6 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from inference.cache import join_caches, new_cache, select_rows
 
-READ_TOKENS = 4096  # of prompts read at a time, padding counted
-
 
 class CausalState:
     """Rows of a causal model.
