@@ -2,6 +2,7 @@
 
 python train.py model=critic                                        the embedded corpus, a CPU, minutes
 python train.py model=critic data=faithcritic data.path=DIR         official files as they are
+python train.py model=t5 objective=loss_truncation                  a generator
 python train.py resume=runs/...                                     go on after any interruption
 python train.py -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4   a sweep
 """
@@ -10,20 +11,30 @@ from typing import Any
 
 from common.cli import run_script
 
-GROUPS = ("model", "data", "scale", "trainer", "logger", "experiment")
+GROUPS = ("model", "objective", "data", "scale", "trainer", "logger", "experiment")
 
 
 def main(cfg: Any) -> None:
+    """One training, or several behind each other."""
+    from common.run_folder import open_run
+    from common.stages import check_objective, stages
+
+    run, config = open_run(cfg, f"{cfg.model.name}-{cfg.data.name}")
+    check_objective(config)
+    for stage, settings in stages(run, config):
+        train(stage, settings)
+
+
+def train(run: Any, config: dict[str, Any]) -> None:
     """Data, fit, test, report: the whole sequence."""
     from hydra.utils import instantiate
 
     from common.jsonl import write_jsonl
-    from common.run_folder import environment, log_to, open_run
+    from common.run_folder import environment, log_to
     from common.training import build_loggers, build_trainer, check_checkpoint, settle
     from data_modules.build import build_data
-    from evaluation.conclude import conclude
+    from evaluation.conclude import conclude_reports
 
-    run, config = open_run(cfg, f"{cfg.model.name}-{cfg.data.name}")
     model, callbacks, seed = config["model"], config["callbacks"], config["seed"]
     log_to(run.log)
     checkpoint = check_checkpoint(run)
@@ -44,17 +55,12 @@ def main(cfg: Any) -> None:
     module = task.module(num_steps=num_steps, dataset=config["data"]["name"], seed=seed)
     trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     origin = {"config": config, "data": data.summary()}
-    sets, calibration = task.finish(trainer, module, data, run, origin)
+    sizes = {name: callbacks[name] for name in ("num_resamples", "num_examples")}
+    reports, fit = task.finish(trainer, module, data, run, origin, **sizes)
     if trainer.is_global_zero:
         write_jsonl(run.path / "rejects.jsonl", data.rejects)
-        conclude(
-            run,
-            sets,
-            meta={**origin, "calibration": calibration, "environment": environment()},
-            fitted_on=[example for subset in data.subsets["validation"] for example in subset.examples()],
-            num_resamples=callbacks["num_resamples"],
-            num_examples=callbacks["num_examples"],
-        )
+        conclude_reports(run, reports, meta={**origin, "calibration": fit, "environment": environment()})
+    trainer.strategy.barrier()  # the next stage of every process reads what the first one wrote
 
 
 if __name__ == "__main__":

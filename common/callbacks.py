@@ -25,10 +25,11 @@ class LastCheckpoint(Checkpoint):
     Args:
         path: The file.
         every_seconds: Time between two checkpoints.
+        run_path: What to resume, as the user is told.
     """
 
-    def __init__(self, path: Path, every_seconds: float):
-        self.path, self.every_seconds = path, every_seconds
+    def __init__(self, path: Path, every_seconds: float, run_path: Path):
+        self.path, self.every_seconds, self.run_path = path, every_seconds, run_path
         self._saved_at = time.monotonic()
         self._signal: int | None = None
         self._stop = False
@@ -76,7 +77,7 @@ class LastCheckpoint(Checkpoint):
             self._stop = self._agree(trainer, int(self._signal is not None)) == 1
 
     def _how_to_go_on(self) -> str:
-        return f"go on with resume={self.path.parent.parent}"
+        return f"go on with resume={self.run_path}"
 
     @staticmethod
     def _agree(trainer: pl.Trainer, wanted: int) -> int:

@@ -18,10 +18,19 @@ log = logging.getLogger("faithkit")
 
 
 class RunFolder:
-    """Paths within a run's folder."""
+    """Paths within a run's folder.
 
-    def __init__(self, path: str | Path):
+    Args:
+        whole: The folder of the whole run, where this is that of one of its stages.
+    """
+
+    def __init__(self, path: str | Path, whole: Path | None = None):
         self.path = Path(path)
+        self.whole = whole or self.path
+
+    def stage(self, name: str) -> "RunFolder":
+        """The folder of a stage within this run."""
+        return RunFolder(self.path / name, whole=self.whole)
 
     @property
     def config(self) -> Path:

@@ -90,7 +90,7 @@ def _callbacks(run: RunFolder, options: Mapping[str, Any], logged: bool) -> list
         enable_version_counter=False,
     )
     # Behind `best`, whose state it must hold.
-    return [*callbacks, best, LastCheckpoint(run.last, options["save_every_seconds"])]
+    return [*callbacks, best, LastCheckpoint(run.last, options["save_every_seconds"], run.whole)]
 
 
 def check_checkpoint(run: RunFolder) -> Path | None:

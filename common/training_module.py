@@ -26,6 +26,14 @@ class TrainingModule(pl.LightningModule):
         mixed = np.random.SeedSequence([self.hparams["seed"], batch_idx, self.global_rank]).generate_state(1)
         torch.manual_seed(int(mixed[0]))
 
+    @property
+    def world_size(self) -> int:
+        return self.trainer.world_size
+
+    def gather(self, values: Tensor) -> Tensor:
+        """The same from every process, in the order of their ranks [processes, ...]; all must have equal shapes."""
+        return self.trainer.strategy.all_gather(values).view(self.world_size, *values.shape)
+
     def total(self, count: Tensor) -> Tensor:
         """The count over all processes, at least 1."""
         summed = self.trainer.strategy.reduce(count, reduce_op="sum")

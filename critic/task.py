@@ -25,9 +25,9 @@ from data_modules.data_module import DataModule
 from data_modules.encode import PairEncoder
 from data_modules.tokens import load_tokenizer
 from evaluation.calibration import check_aim
+from evaluation.conclude import Reports, detection_reports
 
 log = logging.getLogger("faithkit")
-TestSets = dict[str, tuple[list[Example], list[Prediction]]]
 
 
 class CriticTask:
@@ -83,14 +83,22 @@ class CriticTask:
         return module
 
     def finish(
-        self, trainer: pl.Trainer, module: CriticModule, data: DataModule, run: RunFolder, origin: Mapping[str, Any]
-    ) -> tuple[TestSets, dict[str, Any]]:
+        self,
+        trainer: pl.Trainer,
+        module: CriticModule,
+        data: DataModule,
+        run: RunFolder,
+        origin: Mapping[str, Any],
+        *,
+        num_resamples: int,
+        num_examples: int,
+    ) -> tuple[Reports, dict[str, Any]]:
         """Calibrates the best checkpoint on validation, predicts the test sets, writes predictions and hf/.
 
         Both go the way of every later use of the model, windows over long knowledge included.
 
         Returns:
-            For each test set its labelled examples and their predictions; and the report of the calibration.
+            For each test set its reports, from the first process alone; and the report of the calibration.
         """
         from transformers import AutoModelForSequenceClassification
 
@@ -99,7 +107,7 @@ class CriticTask:
         validation = [e for subset in data.subsets["validation"] for e in subset.examples() if e.label is not None]
         gold = np.array([e.label == HALLUCINATED for e in validation], np.int8)
         verdict, fit = Verdict.fit(shared_odds(critic, validation, trainer), gold, self.threshold_aim)
-        sets: TestSets = {}
+        sets: dict[str, tuple[list[Example], list[Prediction]]] = {}
         for subset in data.subsets["test"]:
             examples = subset.examples()
             scores = verdict.scores(shared_odds(critic, examples, trainer))
@@ -108,12 +116,14 @@ class CriticTask:
             sets[subset.name] = ([e for e, _ in pairs], [p for _, p in pairs])
             if trainer.is_global_zero and examples:
                 write_jsonl(run.predictions / f"{subset.name}.jsonl", (p.to_dict() for p in predictions))
-        if trainer.is_global_zero:
-            settings = Settings(
-                max_length=self.encoder.max_length, order=self.encoder.order, verdict=verdict, origin=dict(origin)
-            )
-            write_folder(run.hf, best, self.tokenizer, settings.to_sidecar())
-        return sets, fit
+        if not trainer.is_global_zero:
+            return {}, fit
+        settings = Settings(
+            max_length=self.encoder.max_length, order=self.encoder.order, verdict=verdict, origin=dict(origin)
+        )
+        write_folder(run.hf, best, self.tokenizer, settings.to_sidecar())
+        options: dict[str, Any] = {"num_resamples": num_resamples, "num_examples": num_examples}
+        return detection_reports(sets, meta=origin, fitted_on=validation, **options), fit
 
 
 def shared_odds(critic: Critic, examples: Sequence[Example], trainer: pl.Trainer) -> NDArray[np.float64]:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from common.errors import UserError
+from common.from_pretrained import override, quietly
 from common.records import LABELS
 from common.weights import loading
 
@@ -48,34 +49,27 @@ def _load(
     attention_dropout: float | None = None,
 ) -> Any:
     from transformers import AutoConfig, AutoModel
-    from transformers.utils import logging
 
-    logging.disable_progress_bar()
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()  # it reports the head as missing: that is the point of fine-tuning
-    try:
-        with loading(weights) as folder, torch.random.fork_rng(devices=[]):
-            config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-            architecture = (config.architectures or [""])[0]
-            _check_labels(config, weights, kind.__name__.removeprefix("AutoModel"), labels)
-            config.num_labels = len(labels)
-            config.id2label = dict(enumerate(labels))
-            config.label2id = {label: index for index, label in enumerate(labels)}
-            _set(config, (*DROPOUTS, *ATTENTION_DROPOUTS), dropout)
-            _set(config, ATTENTION_DROPOUTS, attention_dropout)
-            torch.manual_seed(seed)
-            options = {"dtype": torch.float32, "trust_remote_code": False, "use_safetensors": True}
-            head = kind.__name__.removeprefix("AutoModel")
-            if "For" not in architecture or architecture.endswith(head):
-                return kind.from_pretrained(folder, config=config, **options)
-            # The head of another task may have the same name and shape: it is no beginning for this one.
-            model = kind.from_config(config).float()
-            encoder = AutoModel.from_pretrained(folder, **options)
-            missing = model.base_model.load_state_dict(encoder.state_dict(), strict=False).missing_keys
-            assert not missing, f"an encoder without {missing}"
-            return model
-    finally:
-        logging.set_verbosity(verbosity)
+    with quietly(), loading(weights) as folder, torch.random.fork_rng(devices=[]):
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        architecture = (config.architectures or [""])[0]
+        _check_labels(config, weights, kind.__name__.removeprefix("AutoModel"), labels)
+        config.num_labels = len(labels)
+        config.id2label = dict(enumerate(labels))
+        config.label2id = {label: index for index, label in enumerate(labels)}
+        override(config, (*DROPOUTS, *ATTENTION_DROPOUTS), dropout)
+        override(config, ATTENTION_DROPOUTS, attention_dropout)
+        torch.manual_seed(seed)
+        options = {"dtype": torch.float32, "trust_remote_code": False, "use_safetensors": True}
+        head = kind.__name__.removeprefix("AutoModel")
+        if "For" not in architecture or architecture.endswith(head):
+            return kind.from_pretrained(folder, config=config, **options)
+        # The head of another task may have the same name and shape: it is no beginning for this one.
+        model = kind.from_config(config).float()
+        encoder = AutoModel.from_pretrained(folder, **options)
+        missing = model.base_model.load_state_dict(encoder.state_dict(), strict=False).missing_keys
+        assert not missing, f"an encoder without {missing}"
+        return model
 
 
 def check_length(model: Any, max_length: int, weights: str) -> None:
@@ -88,12 +82,6 @@ def check_length(model: Any, max_length: int, weights: str) -> None:
     if max_length > longest:
         problem = f"model.max_length is {max_length}, but this encoder reads {longest} tokens at most"
         raise UserError(problem, place=weights, mend=f"set model.max_length={longest} or less")
-
-
-def _set(config: Any, names: Sequence[str], value: float | None) -> None:
-    for name in names:
-        if value is not None and hasattr(config, name):
-            setattr(config, name, value)
 
 
 def _check_labels(config: Any, weights: str, kind: str, labels: Sequence[str]) -> None:

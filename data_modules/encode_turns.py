@@ -19,7 +19,17 @@ from data_modules.encode import ENCODING_VERSION, Columns
 from data_modules.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
 from data_modules.source import WIZARD as WIZARD_SPEAKER
 from data_modules.tokens import Tokenizer, fingerprint_of, tokenize
-from data_modules.turns import CONTROL_TOKENS, KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, TurnLayout, bos_of, fit_history
+from data_modules.turns import (
+    CAUSAL,
+    CONTROL_TOKENS,
+    KNOWLEDGE,
+    SEEKER,
+    SEQ2SEQ,
+    WIZARD,
+    TurnLayout,
+    bos_of,
+    fit_history,
+)
 
 Ints = NDArray[np.int64]
 LONGER = "response longer than max_response_length"
@@ -46,6 +56,10 @@ class TurnEncoder:
         tokens = [bos_of(self.tokenizer), KNOWLEDGE, SEEKER, WIZARD, *(token for group in groups for token in group)]
         object.__setattr__(self, "ids", dict(zip(tokens, self.tokenizer.convert_tokens_to_ids(tokens), strict=True)))
         assert all(token in self.tokenizer.get_vocab() for token in tokens), "the tokenizer lacks markers: add_markers"
+
+    @property
+    def is_packed(self) -> bool:
+        return self.packed and self.layout.kind == CAUSAL
 
     @property
     def decoder_prefix(self) -> tuple[int, ...]:
@@ -182,7 +196,7 @@ class TurnEncoder:
             return batch | {"target_at": row * batch["decoder_input_ids"].shape[1] + step}
         sequence = join_rows([context, read])
         first = context.lengths[row] - 1  # the wizard's marker predicts the first token
-        if not self.packed:
+        if not self.is_packed:
             batch |= self._padded(sequence)
             return batch | {"target_at": row * batch["input_ids"].shape[1] + first + step}
         return batch | {

@@ -8,10 +8,12 @@ from common.run_folder import RunFolder
 from evaluation.conclude_labels import label_report
 from evaluation.conclude_spans import has_spans, span_report
 from evaluation.intervals import Metric
+from evaluation.report import Report
 from evaluation.results import full_names, write_results
 from evaluation.tables import show
 
 TestSets = Mapping[str, tuple[Sequence[Example], Sequence[Prediction]]]
+Reports = dict[str, list[Report]]  # of each test set; none where nothing of it is labelled
 EMBEDDED = "embedded"
 
 
@@ -35,10 +37,25 @@ def conclude(
         fitted_on: Labelled examples that the baselines choose their threshold on.
         split: The first part of the metrics' names.
     """
-    metrics: dict[str, Metric] = {}
+    options: dict[str, Any] = {"num_resamples": num_resamples, "num_examples": num_examples}
+    reports = detection_reports(sets, meta=meta, fitted_on=fitted_on, split=split, **options)
+    return conclude_reports(run, reports, meta=meta, split=split)
+
+
+def detection_reports(
+    sets: TestSets,
+    *,
+    meta: Mapping[str, Any],
+    fitted_on: Sequence[Example] = (),
+    split: str = "test",
+    num_resamples: int = 1000,
+    num_examples: int = 5,
+) -> Reports:
+    """The reports of each test set; arguments as those of `conclude`."""
+    reports: Reports = {}
     for name, (examples, predictions) in sets.items():
+        reports[name] = []
         if not examples:
-            print(f"{name}: no test example has a label, so there is nothing to score")
             continue
         by_id = {prediction.id: prediction for prediction in predictions}
         options: dict[str, Any] = {
@@ -47,9 +64,21 @@ def conclude(
             "num_resamples": num_resamples,
             "num_examples": num_examples,
         }
-        reports = [label_report(examples, by_id, **options)]
+        reports[name].append(label_report(examples, by_id, **options))
         if has_spans(examples):
-            reports.append(span_report(examples, by_id, dataset="" if _embedded(meta) else name, **options))
+            reports[name].append(span_report(examples, by_id, dataset="" if _embedded(meta) else name, **options))
+    return reports
+
+
+def conclude_reports(
+    run: RunFolder, found: Reports, *, meta: Mapping[str, Any], split: str = "test"
+) -> dict[str, Metric]:
+    """Writes metrics.json and prints the reports of each test set; the run's path comes last."""
+    metrics: dict[str, Metric] = {}
+    for name, reports in found.items():
+        if not reports:
+            print(f"{name}: no test example has a label, so there is nothing to score")
+            continue
         for report in reports:
             metrics |= full_names(split, name, report.metrics)
         shown = reports[-1:] if reports[-1].tables else reports

@@ -25,8 +25,7 @@ from data_modules.data_module import DataModule
 from data_modules.encode_spans import SpanEncoder
 from data_modules.tokens import load_tokenizer
 from evaluation.calibration import check_aim
-
-TestSets = dict[str, tuple[list[Example], list[Prediction]]]
+from evaluation.conclude import Reports, detection_reports
 
 
 class TaggerTask:
@@ -95,12 +94,20 @@ class TaggerTask:
         return module
 
     def finish(
-        self, trainer: pl.Trainer, module: TaggerModule, data: DataModule, run: RunFolder, origin: Mapping[str, Any]
-    ) -> tuple[TestSets, dict[str, Any]]:
+        self,
+        trainer: pl.Trainer,
+        module: TaggerModule,
+        data: DataModule,
+        run: RunFolder,
+        origin: Mapping[str, Any],
+        *,
+        num_resamples: int,
+        num_examples: int,
+    ) -> tuple[Reports, dict[str, Any]]:
         """Fits the reading of the best checkpoint on validation, predicts the test sets, writes predictions and hf/.
 
         Returns:
-            For each test set its marked examples and their predictions; and the report of the fit.
+            For each test set its reports, from the first process alone; and the report of the fit.
         """
         from transformers import AutoModelForTokenClassification
 
@@ -109,7 +116,7 @@ class TaggerTask:
         validation = [e for subset in data.subsets["validation"] for e in subset.examples() if e.spans is not None]
         answers = shared_answers(tagger, validation, trainer)
         tagger.reading, fit = fit_reading(answers, validation, self.threshold_aim, use_evidence=self.evidence)
-        sets: TestSets = {}
+        sets: dict[str, tuple[list[Example], list[Prediction]]] = {}
         for subset in data.subsets["test"]:
             examples = subset.examples()
             mine = range(len(examples))[trainer.global_rank :: trainer.world_size]
@@ -120,15 +127,18 @@ class TaggerTask:
             sets[subset.name] = ([e for e, _ in marked], [p for _, p in marked])
             if trainer.is_global_zero and examples:
                 write_jsonl(run.predictions / f"{subset.name}.jsonl", (p.to_dict() for p in predictions))
-        if trainer.is_global_zero:
-            settings = Settings(
-                labels=tagger_labels(self.typed),
-                max_length=self.encoder.max_length,
-                reading=tagger.reading,
-                origin=dict(origin),
-            )
-            write_folder(run.hf, best, self.tokenizer, settings.to_sidecar())
-        return sets, fit
+        if not trainer.is_global_zero:
+            return {}, fit
+        settings = Settings(
+            labels=tagger_labels(self.typed),
+            max_length=self.encoder.max_length,
+            reading=tagger.reading,
+            origin=dict(origin),
+        )
+        write_folder(run.hf, best, self.tokenizer, settings.to_sidecar())
+        options: dict[str, Any] = {"num_resamples": num_resamples, "num_examples": num_examples}
+        fitted_on = [e for subset in data.subsets["validation"] for e in subset.examples()]
+        return detection_reports(sets, meta=origin, fitted_on=fitted_on, **options), fit
 
 
 def shared_answers(tagger: Tagger, examples: Sequence[Example], trainer: pl.Trainer) -> Answers:

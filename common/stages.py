@@ -1,0 +1,42 @@
+"""One training behind the other in a single run: each goes on from the weights of the one before it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from common.disk import write_json
+from common.errors import UserError
+from common.run_folder import RunFolder
+
+
+def stages(run: RunFolder, config: Mapping[str, Any]) -> Iterator[tuple[RunFolder, dict[str, Any]]]:
+    """The trainings of a run, each with its folder and its configuration; those that are finished are left out.
+
+    Where the data block has `first`, what stands in it takes the place of the block's own values in a first stage, in a
+    folder of its own within the run's. The stage behind it starts from its best weights, with a fresh schedule.
+    """
+    data = dict(config["data"])
+    first = data.pop("first", None)
+    if first is None:
+        yield run, dict(config)
+        return
+    values = dict(first)
+    stage = run.stage(f"stage1-{values.pop('stage')}")
+    if not stage.metrics.exists():
+        own = {**config, "data": {**data, **values}}
+        stage.checkpoints.mkdir(parents=True, exist_ok=True)
+        write_json(stage.config, own)  # JSON is YAML
+        yield stage, own
+    model = {**config["model"], "task": {**config["model"]["task"], "weights": str(stage.hf)}}
+    yield run, {**config, "data": data, "model": model}
+
+
+def check_objective(config: Mapping[str, Any]) -> None:
+    """Refuses an objective for a model that has none to choose.
+
+    Raises:
+        UserError: There is one.
+    """
+    if config.get("objective") and "objective" not in config["model"]["task"]:
+        name = config["objective"]["_target_"].split(".")[-2]
+        problem = f"objective={name} does not go with model={config['model']['name']}"
+        raise UserError(problem, mend="leave objective out, or choose a generator: model=t5, gpt2, ...")

@@ -1,0 +1,1 @@
+"""What a generator is trained for: one objective a file."""

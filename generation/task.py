@@ -1,0 +1,160 @@
+"""The generator's part of training: its encoder, its module, and what is made of the best checkpoint."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+from numpy.typing import NDArray
+
+from common.batching import plan_batches
+from common.checkpoints import load_best
+from common.distributed import gather_rows
+from common.errors import UserError
+from common.model_folder import write_folder
+from common.packing import use_packed_attention
+from common.records import Example
+from common.run_folder import RunFolder
+from common.weights import resolve
+from data_modules.data_module import Batches, DataModule
+from data_modules.division import Subset
+from data_modules.encode_turns import TurnEncoder
+from data_modules.tokens import load_tokenizer
+from data_modules.turns import TurnLayout, add_markers
+from evaluation.conclude import Reports
+from evaluation.conclude_text import perplexity_report
+from generation.module import GeneratorModule, row_statistics
+from generation.objectives.objective import Objective
+from generation.settings import Settings
+from generation.weights import ARCHITECTURES, check_length, load_generator, starts_with
+from inference.decoding import Decoding, Prompt
+from inference.transformers_engine import TransformersEngine
+
+
+class GeneratorTask:
+    """Builds what training needs and finishes it; one for each `model=` that writes.
+
+    Args:
+        architecture: A key of `generation.weights.ARCHITECTURES`.
+        weights: A folder (of a generator of ours too), hub name or local name.
+        objective: What is learnt from.
+        max_length: Tokens that the model reads: see `data_modules.turns`.
+        max_response_length: Tokens of a response.
+        max_history: Turns at most; None for all that fit.
+        packed: Causal models: sequences without padding.
+        optimizer: lr, weight_decay, warmup, schedule, floor, layer_decay, head_lr.
+    """
+
+    def __init__(
+        self,
+        *,
+        architecture: str,
+        weights: str,
+        objective: Objective,
+        max_length: int,
+        max_response_length: int,
+        max_history: int | None,
+        packed: bool,
+        dropout: float | None,
+        attention_dropout: float | None,
+        gradient_checkpointing: bool,
+        optimizer: Mapping[str, Any],
+    ):
+        self.architecture, self.weights, self.objective = architecture, weights, objective
+        self.dropouts = {"dropout": dropout, "attention_dropout": attention_dropout}
+        self.gradient_checkpointing, self.optimizer = gradient_checkpointing, dict(optimizer)
+        layout = TurnLayout(
+            kind=ARCHITECTURES[architecture].kind,
+            max_length=max_length,
+            max_response_length=max_response_length,
+            max_history=max_history,
+        )
+        self.tokenizer = load_tokenizer(resolve(weights))
+        self.new_tokens = add_markers(self.tokenizer, layout)
+        self.encoder = TurnEncoder(self.tokenizer, layout, packed=packed)
+
+    def module(self, *, num_steps: int, dataset: str, seed: int) -> GeneratorModule:
+        """The module to train."""
+        model = load_generator(
+            self.weights, self.architecture, tokenizer=self.tokenizer, new_tokens=self.new_tokens, **self.dropouts
+        )
+        check_length(model, self.encoder.layout, self.weights)
+        starts_with(model, self.tokenizer, self.encoder.decoder_prefix)
+        if self.encoder.is_packed and not use_packed_attention(model):
+            name = type(model).__name__
+            raise UserError(f"{name} has an attention of its own and cannot be packed", mend="set model.packed=false")
+        if self.gradient_checkpointing:
+            model.gradient_checkpointing_enable()
+        return GeneratorModule(model, self.objective, num_steps=num_steps, dataset=dataset, seed=seed, **self.optimizer)
+
+    def finish(
+        self,
+        trainer: pl.Trainer,
+        module: GeneratorModule,
+        data: DataModule,
+        run: RunFolder,
+        origin: Mapping[str, Any],
+        *,
+        num_resamples: int,
+        num_examples: int,
+    ) -> tuple[Reports, dict[str, Any]]:
+        """Measures the best checkpoint's perplexity on the test sets, lets it answer a few turns, writes hf/.
+
+        Returns:
+            For each test set its reports, from the first process alone; and what was fitted on validation: nothing.
+        """
+        model = load_best(module, run, ARCHITECTURES[self.architecture].model_class)
+        model = model.to(trainer.strategy.root_device).eval()
+        scored = {
+            subset.name: (subset.examples(), shared_statistics(model, self.encoder, subset, data, trainer))
+            for subset in data.subsets["test"]
+        }
+        if not trainer.is_global_zero:
+            return {}, {}
+        settings = Settings(
+            layout=self.encoder.layout, architecture=self.architecture, thresholds={}, origin=dict(origin)
+        )
+        write_folder(run.hf, model, self.tokenizer, settings.to_sidecar())
+        model.set_attn_implementation("sdpa")
+        reports: Reports = {}
+        for name, (examples, rows) in scored.items():
+            shown = examples[:: max(1, len(examples) // num_examples)][:num_examples] if num_examples else []
+            reports[name] = [
+                perplexity_report(
+                    examples, rows, self.answers(model, shown), title=f"test/{name}", num_resamples=num_resamples
+                )
+            ]
+        return reports, {}
+
+    def answers(self, model: Any, examples: Sequence[Example]) -> dict[str, str]:
+        """What the model answers, by greedy decoding, by the examples' ids."""
+        if not examples:
+            return {}
+        layout, tokenizer = self.encoder.layout, self.tokenizer
+        engine = TransformersEngine(
+            model,
+            eos_id=tokenizer.eos_token_id,
+            pad_id=tokenizer.pad_token_id,
+            decoder_prefix=self.encoder.decoder_prefix,
+        )
+        contexts = self.encoder.contexts(examples, Counter())
+        prompts = [Prompt(example.id, contexts.row(place)) for place, example in enumerate(examples)]
+        said = engine.generate(prompts, Decoding(max_new_tokens=layout.max_response_length))
+        return {answer.id: tokenizer.decode(answer.ids, skip_special_tokens=True).strip() for answer in said}
+
+
+def shared_statistics(
+    model: Any, encoder: TurnEncoder, subset: Subset, data: DataModule, trainer: pl.Trainer
+) -> NDArray[np.float64]:
+    """`row_statistics` of a subset's rows, in their order; each process works on its share of the batches."""
+    batches = Batches([subset], encoder)
+    plan = plan_batches(batches.lengths(), None, data.eval_max_tokens, None)[trainer.global_rank :: trainer.world_size]
+    indices, values = [], []
+    for rows in plan:
+        batch = {name: column.to(model.device) for name, column in batches[rows, len(rows)].items()}
+        indices.append(batch["index"].cpu().numpy())
+        values.append(row_statistics(model, batch))
+    index, found = gather_rows(indices, values)
+    assert len(index) == len(subset), "every example is scored once"
+    return found

@@ -1,0 +1,121 @@
+"""A language model that answers, from wherever its weights come, with the tokens that a dialogue needs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from common.errors import UserError
+from common.from_pretrained import override, quietly
+from common.model_folder import whole_weights
+from common.weights import loading
+from data_modules.turns import CAUSAL, SEQ2SEQ, TurnLayout
+
+# What architectures call their dropout: T5; GPT-2; BART.
+DROPOUTS = ("dropout_rate", "resid_pdrop", "embd_pdrop", "dropout", "activation_dropout")
+ATTENTION_DROPOUTS = ("attn_pdrop", "attention_dropout")
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A family of models.
+
+    Args:
+        kind: Of the layout that it reads: SEQ2SEQ or CAUSAL.
+        loader: A class of transformers by its name.
+        heads: How the names of the models end that are of this family.
+    """
+
+    kind: str
+    loader: str
+    heads: tuple[str, ...]
+
+    @property
+    def model_class(self) -> Any:
+        import transformers
+
+        return getattr(transformers, self.loader)
+
+
+ARCHITECTURES = {
+    "seq2seq": Architecture(SEQ2SEQ, "AutoModelForSeq2SeqLM", ("ForConditionalGeneration",)),
+    "causal": Architecture(CAUSAL, "AutoModelForCausalLM", ("ForCausalLM", "LMHeadModel")),
+}
+MODELS = {"seq2seq": "model=t5", "causal": "model=gpt2"}  # what to choose for weights of a family
+
+
+def load_generator(
+    weights: str,
+    architecture: str,
+    *,
+    tokenizer: Any,
+    new_tokens: Mapping[int, Sequence[int]],
+    dropout: float | None = None,
+    attention_dropout: float | None = None,
+) -> Any:
+    """The model in fp32, with an embedding for every token of the tokenizer.
+
+    Args:
+        architecture: A key of ARCHITECTURES.
+        new_tokens: Tokens that the weights do not know, each with the ids of words that describe it: its embedding
+            begins as their mean.
+
+    Raises:
+        UserError: The weights are not to be had, or are of another family.
+    """
+    from transformers import AutoConfig
+
+    with quietly(), loading(weights) as folder, whole_weights(weights):
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        _check_family(config, weights, architecture)
+        override(config, (*DROPOUTS, *ATTENTION_DROPOUTS), dropout)
+        override(config, ATTENTION_DROPOUTS, attention_dropout)
+        model = ARCHITECTURES[architecture].model_class.from_pretrained(
+            folder, config=config, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
+        )
+        _add_tokens(model, len(tokenizer), new_tokens)
+    return model
+
+
+def check_length(model: Any, layout: TurnLayout, weights: str) -> None:
+    """Refuses sequences longer than the model has places for; T5 counts none and takes any."""
+    longest = getattr(model.config, "max_position_embeddings", None)
+    for name in ("max_length", "max_response_length"):
+        if longest is not None and getattr(layout, name) > longest:
+            problem = f"model.{name} is {getattr(layout, name)}, but this model has {longest} places"
+            raise UserError(problem, place=weights, mend=f"set model.{name}={longest} or less")
+
+
+def starts_with(model: Any, tokenizer: Any, decoder_prefix: Sequence[int]) -> None:
+    """Tells the configs where a response starts and ends, for plain `generate`; its other habits are dropped."""
+    from transformers import GenerationConfig
+
+    known = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    if decoder_prefix:
+        known["decoder_start_token_id"] = decoder_prefix[0]
+    for name, value in known.items():
+        setattr(model.config, name, value)
+    model.generation_config = GenerationConfig(**known)
+
+
+def _check_family(config: Any, weights: str, architecture: str) -> None:
+    wanted = ARCHITECTURES[architecture]
+    names = config.architectures or []
+    if not any(name.endswith(wanted.heads) for name in names):
+        fitting = [key for key, other in ARCHITECTURES.items() if any(name.endswith(other.heads) for name in names)]
+        mend = f"these weights are for {MODELS[fitting[0]]}" if fitting else "choose a model that writes text"
+        raise UserError(f"{', '.join(names) or config.model_type} is no {architecture} model", place=weights, mend=mend)
+
+
+def _add_tokens(model: Any, num_tokens: int, new_tokens: Mapping[int, Sequence[int]]) -> None:
+    sides = [model.get_input_embeddings().weight, model.get_output_embeddings().weight]
+    # T5's config says tied whatever the weights are, and resizing would believe it.
+    model.config.tie_word_embeddings = sides[0] is sides[1]
+    if num_tokens > len(sides[0]):  # some models have more rows than their tokenizer has tokens
+        model.resize_token_embeddings(num_tokens, mean_resizing=False)
+        sides = [model.get_input_embeddings().weight, model.get_output_embeddings().weight]
+    with torch.no_grad():
+        for token, words in new_tokens.items():
+            for rows in sides if sides[0] is not sides[1] else sides[:1]:
+                rows[token] = rows[list(words)].mean(0)
