@@ -49,7 +49,7 @@ def engine_of(family: str, batch_size: int = 16) -> TransformersEngine:
     return TransformersEngine(model, eos_id=EOS, pad_id=PAD, decoder_prefix=prefix, batch_size=batch_size)
 
 
-def prompts(count: int = 24, longest: int = 24) -> list[Prompt]:
+def prompts(count: int = 14, longest: int = 20) -> list[Prompt]:
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, longest, count)
     return [Prompt(f"p{i}", rng.integers(3, VOCABULARY, n).astype(np.int32)) for i, n in enumerate(lengths)]

@@ -12,7 +12,7 @@ from inference.transformers_engine import TransformersEngine
 from tests.inference.models import EOS, FAMILIES, PAD, by_huggingface, engine_of, logprob_by_hand, model_of, prompts
 
 Texts = dict[tuple[str, int], tuple[tuple[int, ...], bool]]
-TIMES = 20
+TIMES = 12
 
 
 def texts(completions: Sequence[Completion]) -> Texts:
@@ -31,17 +31,17 @@ def test_greedy_decoding_is_that_of_each_prompt_alone(family: str) -> None:
     shuffled = prompts()
     random.Random(1).shuffle(shuffled)
     decoding = Decoding(max_new_tokens=TIMES)
-    for batch_size, asked in ((1, prompts()), (5, shuffled), (16, prompts()), (64, shuffled)):
+    for batch_size, asked in ((1, prompts()), (3, shuffled), (16, prompts())):
         assert run(family, decoding, batch_size, asked) == expected, batch_size
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_samples_do_not_depend_on_what_else_is_in_the_batch(family: str) -> None:
-    decoding = Decoding(strategy="nucleus", top_p=0.9, num_samples=3, max_new_tokens=TIMES, seed=4)
+    decoding = Decoding(strategy="nucleus", top_p=0.9, num_samples=2, max_new_tokens=TIMES, seed=4)
     alone = run(family, decoding, 1)
     assert run(family, decoding, 16, prompts()[::-1]) == alone
-    few = prompts()[3:9]
-    assert run(family, decoding, 64, few) == {key: alone[key] for p in few for key in [(p.id, s) for s in range(3)]}
+    few = prompts()[3:7]
+    assert run(family, decoding, 64, few) == {key: alone[key] for p in few for key in [(p.id, s) for s in range(2)]}
 
 
 def test_samples_differ_by_seed_and_by_number() -> None:
