@@ -11,6 +11,7 @@ from common.records import HALLUCINATED, Example
 from data_modules.data_module import DataModule
 from data_modules.encode import Encoder
 from data_modules.exclude import Excluded, Without
+from data_modules.negatives.source import WithNegatives
 from data_modules.rows import ReadReport
 from data_modules.source import EMBEDDED, Source, read_examples
 from data_modules.sources import SOURCES
@@ -64,8 +65,14 @@ def write_embedded(dataset: str) -> str:
 Parts = Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]  # a list, or by name: variants can change one
 
 
-def build_sources(parts: Parts, exclude: Sequence[Mapping[str, Any]] = ()) -> list[tuple[Source, float]]:
-    """The sources of a mix with their weights, less what stands in the test sets that `exclude` names."""
+def build_sources(
+    parts: Parts, exclude: Sequence[Mapping[str, Any]] = (), negatives: Mapping[str, Any] | None = None
+) -> list[tuple[Source, float]]:
+    """The sources of a mix with their weights, less what stands in the test sets that `exclude` names.
+
+    Args:
+        negatives: `{kinds, num, seed, weights}`, all of them optional: the examples carry negatives.
+    """
     excluded = read_excluded(exclude)
     sources = []
     for part in parts.values() if isinstance(parts, Mapping) else parts:
@@ -77,7 +84,9 @@ def build_sources(parts: Parts, exclude: Sequence[Mapping[str, Any]] = ()) -> li
         if "dataset" not in options:
             raise UserError(f"a part of data.parts names no dataset: {dict(part)}", mend="{dataset: NAME, path: PATH}")
         source = build_source(**options)
-        sources.append((source if only == "test" else without(source, excluded), float(weight)))
+        if only != "test":
+            source = with_negatives(without(source, excluded), negatives)
+        sources.append((source, float(weight)))
     return sources
 
 
@@ -106,12 +115,25 @@ def without(source: Source, excluded: Excluded) -> Source:
     return Without(source, excluded)
 
 
+def with_negatives(source: Source, negatives: Mapping[str, Any] | None) -> Source:
+    """The source with negatives, where any are wanted."""
+    if negatives is None:
+        return source
+    known = [field.name for field in fields(WithNegatives) if field.name != "source"]
+    if unknown := set(negatives) - set(known):
+        raise UserError(f"data.negatives has no option {min(unknown)!r}", mend=f"its options are {', '.join(known)}")
+    return WithNegatives(source, **negatives)
+
+
 def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, seed: int) -> DataModule:
     """The DataModule of a `data` block."""
     parts = data["parts"]
+    if data["negatives"] is not None and data["streaming"]:
+        problem = "data.streaming with data.negatives: negatives are made of a whole split"
+        raise UserError(problem, mend="set data.streaming=false, or data.negatives=null")
     blocks = list(parts.values()) if isinstance(parts, Mapping) else parts
     return DataModule(
-        build_sources(parts, data["exclude"]),
+        build_sources(parts, data["exclude"], data["negatives"]),
         encoder,
         names=list(parts) if isinstance(parts, Mapping) else None,
         only=[block.get("only") for block in blocks],
@@ -141,22 +163,31 @@ class Benchmark:
     summary: dict[str, Any]
 
 
-def read_benchmark(block: Mapping[str, Any]) -> Benchmark:
-    """The test set of a `benchmark` block; rows without a label are left out and counted.
+def datasets_of(block: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The blocks of a benchmark's datasets by name: of `datasets`, each with what the block gives all, or its own."""
+    shared = {name: value for name, value in block.items() if name != "datasets"}
+    if "datasets" not in block:
+        return {block["name"]: shared}
+    return {name: {**shared, **own, "name": name} for name, own in block["datasets"].items()}
 
-    `dataset` names the data where the benchmark is called otherwise.
+
+def read_benchmark(block: Mapping[str, Any], *, labelled: bool = True) -> Benchmark:
+    """The test set of a `benchmark` block, whose `dataset` names the data where the benchmark is called otherwise.
+
+    Args:
+        labelled: Rows without a label are left out and counted.
     """
     report = ReadReport(block["on_bad_row"])
     source = build_source(block.get("dataset", block["name"]), block["path"], **block["options"])
     examples = list(read_examples(source, block["split"], report, block["num_rows"]))
-    labelled = [example for example in examples if example.label is not None]
-    if len(labelled) < len(examples):
-        report.count("unlabelled, not scored", len(examples) - len(labelled))
+    kept = [example for example in examples if example.label is not None or not labelled]
+    if len(kept) < len(examples):
+        report.count("unlabelled, not scored", len(examples) - len(kept))
     counts = dict(report.counts)
     log.info("%s: %s", block["name"], ", ".join(f"{name} {count:,}" for name, count in counts.items()))
-    if not labelled:
+    if not kept:
         raise UserError(
             f"{block['name']}: no example has a label", place=source.path, mend="choose another benchmark.split"
         )
     path = "embedded" if block["path"] == EMBEDDED else source.path
-    return Benchmark(block["name"], labelled, {"counts": counts, "path": path, "rejects": report.rejects})
+    return Benchmark(block["name"], kept, {"counts": counts, "path": path, "rejects": report.rejects})

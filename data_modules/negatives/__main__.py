@@ -1,0 +1,50 @@
+"""Shows what negatives a dataset gets: counts by kind, and some of them in full.
+
+python -m data_modules.negatives wow --path DIR --split validation --show 5
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from common.errors import UserError
+from data_modules.build import build_source
+from data_modules.negatives.make import KINDS, WEIGHTS, cached_negatives
+from data_modules.rows import ReadReport
+from data_modules.source import EMBEDDED, read_examples
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    summary = (__doc__ or "").splitlines()[0]
+    parser = argparse.ArgumentParser(prog="python -m data_modules.negatives", description=summary)
+    parser.add_argument("dataset", help="faithdial, wow, cmu_dog, topical_chat, ...")
+    parser.add_argument("--path", default=EMBEDDED, help="its files; without it the embedded corpus in its layout")
+    parser.add_argument("--split", help="default: test, or the only one")
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS), metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("--num", type=int, default=4, help="of an example, at most")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--weights", default=WEIGHTS, help="a spaCy model, for entity swaps")
+    parser.add_argument("--show", type=int, default=3, metavar="N", help="examples to print")
+    options = parser.parse_args(arguments)
+    try:
+        source = build_source(options.dataset, options.path)
+        examples = list(read_examples(source, options.split, ReadReport()))
+        making = {name: getattr(options, name) for name in ("kinds", "num", "seed", "weights")}
+        made = cached_negatives(examples, **making)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    step = max(1, len(examples) // max(1, options.show))
+    for place in range(0, len(examples), step)[: options.show]:
+        example = examples[place]
+        print(f"{example.id}\n  knowledge: {example.knowledge}\n  response: {example.response}")
+        for kind, text in zip(made.kinds[place], made.texts[place], strict=True):
+            print(f"  {kind}: {text}")
+    print(json.dumps({"examples": len(examples), **made.counts}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

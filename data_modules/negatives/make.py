@@ -1,0 +1,152 @@
+"""Negatives of every example, from all kinds in turn; kept on disk, so that they are made once."""
+
+import hashlib
+import json
+import logging
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+from common.errors import UserError
+from common.home import cache_dir
+from common.records import Example
+from data_modules.exclude import text_key
+from data_modules.negatives.entities import Finder, find_entities, spacy_model
+from data_modules.negatives.entity_swap import entity_swaps
+from data_modules.negatives.original import original_responses
+from data_modules.negatives.other import other_responses
+from data_modules.negatives.verbatim import verbatim_knowledge
+
+VERSION = 1  # a change of what is made from the same records changes it
+ORIGINAL, ENTITY_SWAP, VERBATIM, OTHER = "original", "entity_swap", "verbatim", "other"
+KINDS = (ORIGINAL, ENTITY_SWAP, VERBATIM, OTHER)
+WEIGHTS = "spacy-sm"
+
+log = logging.getLogger("faithkit")
+
+
+class Negatives(NamedTuple):
+    """Texts and the kind of each, in the order of the examples, with the counts of both."""
+
+    texts: list[tuple[str, ...]]
+    kinds: list[tuple[str, ...]]
+    counts: Counter[str]
+
+
+def check_kinds(kinds: Sequence[str], num: int) -> None:
+    """Raises: UserError: An unknown kind, the same one twice, or nothing to be made."""
+    if isinstance(kinds, str) or not kinds or set(kinds) - set(KINDS) or len(set(kinds)) < len(kinds):
+        shown = kinds if isinstance(kinds, str) else list(kinds)
+        raise UserError(f"kinds of negatives: {shown!r}", mend=f"give a list of some of {', '.join(KINDS)}")
+    if not isinstance(num, int) or num < 1:
+        raise UserError(f"number of negatives: {num!r}", mend="use 1 or more")
+
+
+def make_negatives(
+    examples: Sequence[Example],
+    *,
+    kinds: Sequence[str] = KINDS,
+    num: int = 4,
+    seed: int = 0,
+    find: Finder | None = None,
+) -> Negatives:
+    """Up to `num` texts for each example, all different, and different from its response.
+
+    The kinds take turns, beginning with another one in each example, so that all have their share where `num` is small.
+
+    Args:
+        find: Finds named entities, for entity swaps.
+
+    Raises:
+        UserError: An example for which no kind has a text.
+    """
+    check_kinds(kinds, num)
+    made = {kind: _candidates(kind, examples, num, seed, find) for kind in kinds}
+    texts, used = [], []
+    counts: Counter[str] = Counter()
+    for place, example in enumerate(examples):
+        chosen = _take_turns({kind: made[kind][place] for kind in kinds}, example, num, seed)
+        if not chosen:
+            raise _none(example, kinds)
+        texts.append(tuple(chosen))
+        used.append(tuple(chosen.values()))
+        counts.update(f"negatives: {kind}" for kind in chosen.values())
+        counts[f"rows with fewer than {num} negatives"] += len(chosen) < num
+    return Negatives(texts, used, +counts)
+
+
+def _candidates(
+    kind: str, examples: Sequence[Example], num: int, seed: int, find: Finder | None
+) -> Sequence[Sequence[str]]:
+    if kind == ORIGINAL:
+        return original_responses(examples)
+    if kind == VERBATIM:
+        return verbatim_knowledge(examples)
+    if kind == OTHER:
+        return other_responses(examples, num, seed)
+    assert find is not None, "entity swaps need a finder"
+    return entity_swaps(examples, num, seed, find)
+
+
+def _take_turns(made: Mapping[str, Sequence[str]], example: Example, num: int, seed: int) -> dict[str, str]:
+    """Texts with their kinds."""
+    kinds = list(made)
+    digest = hashlib.blake2b(f"{seed}:{example.id}".encode(errors="surrogatepass"), digest_size=8).digest()
+    start = int.from_bytes(digest, "little") % len(kinds)
+    order = kinds[start:] + kinds[:start]
+    taken = {text_key(example.response), ""}
+    chosen: dict[str, str] = {}
+    for texts in zip_longest(*(made[kind] for kind in order)):
+        for kind, text in zip(order, texts, strict=True):
+            if text and len(chosen) < num and (key := text_key(text)) not in taken:
+                taken.add(key)
+                chosen[text] = kind
+    return chosen
+
+
+def _none(example: Example, kinds: Sequence[str]) -> UserError:
+    missing = [kind for kind in (OTHER, VERBATIM) if kind not in kinds]
+    mend = f"add {' or '.join(missing)} to the kinds" if missing else "the data are too few to make negatives from"
+    problem = f"example {example.id}: {', '.join(kinds)} give no negative"
+    return UserError(problem, place=f"{example.source}/{example.split}", mend=mend)
+
+
+def cached_negatives(
+    examples: Sequence[Example], *, kinds: Sequence[str] = KINDS, num: int = 4, seed: int = 0, weights: str = WEIGHTS
+) -> Negatives:
+    """The same from the cache, made first where it is not there: it is kept by the content of the examples.
+
+    Args:
+        weights: A spaCy model, for entity swaps.
+    """
+    settings = describe(kinds, num, seed, weights)
+    file = cache_dir("negatives") / f"{_key(examples, settings)}.json"
+    if not file.exists():
+        log.info("making negatives for %s examples (kept for later launches)", f"{len(examples):,}")
+        made = make_negatives(examples, kinds=kinds, num=num, seed=seed, find=find_entities(weights))
+        _write(file, json.dumps([made.texts, made.kinds, made.counts]))
+    texts, used, counts = json.loads(file.read_text(encoding="utf-8"))
+    return Negatives([tuple(row) for row in texts], [tuple(row) for row in used], Counter(counts))
+
+
+def describe(kinds: Sequence[str], num: int, seed: int, weights: str) -> dict[str, object]:
+    """What the texts depend on beside the examples."""
+    check_kinds(kinds, num)
+    settings: dict[str, object] = {"version": VERSION, "kinds": list(kinds), "num": num, "seed": seed}
+    return settings | ({"model": spacy_model(weights)} if ENTITY_SWAP in kinds else {})
+
+
+def _key(examples: Sequence[Example], settings: Mapping[str, object]) -> str:
+    digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16)
+    for e in examples:
+        digest.update(json.dumps([e.id, e.group, e.knowledge, e.response, e.original, e.tags]).encode())
+    return digest.hexdigest()
+
+
+def _write(file: Path, text: str) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, encoding="utf-8") as temporary:
+        temporary.write(text)
+    Path(temporary.name).replace(file)

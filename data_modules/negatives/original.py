@@ -1,0 +1,16 @@
+"""What the wizard said before it was corrected, where the tags call that hallucinated."""
+
+from collections.abc import Sequence
+
+from common.records import Example
+
+HALLUCINATED_TAGS = {"hallucination", "partial hallucination"}  # tags speak of the original text
+
+
+def original_responses(examples: Sequence[Example]) -> list[list[str]]:
+    """Of each example at most one."""
+    return [[e.original] if e.original and _hallucinated(e) else [] for e in examples]
+
+
+def _hallucinated(example: Example) -> bool:
+    return any(tag.strip().lower() in HALLUCINATED_TAGS for tag in example.tags)

@@ -1,0 +1,13 @@
+"""The knowledge itself: it is true, but no answer to anybody."""
+
+from collections.abc import Sequence
+
+from common.records import Example
+from data_modules.content import best_sentences
+
+MAX_WORDS = 60  # of a longer text, the sentences that the response is nearest to
+
+
+def verbatim_knowledge(examples: Sequence[Example]) -> list[list[str]]:
+    """Of each example one text."""
+    return [[best_sentences(e.knowledge, e.response, MAX_WORDS).strip()] for e in examples]

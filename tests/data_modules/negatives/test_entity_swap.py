@@ -1,0 +1,151 @@
+"""Entity swaps: one of the same type, from other knowledge, in a sentence that stays a sentence."""
+
+import random
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.weights import LOCAL
+from data_modules.negatives.entities import Entity, find_entities, spacy_model
+from data_modules.negatives.entity_swap import entity_swaps
+from data_modules.negatives.slots import form, mention, unlike
+from tests.data_modules.negatives.corpus import PEOPLE, PLACES, TOPICS, YEARS, corpus, example, ruled
+
+pytest.importorskip("spacy")
+KINDS = {**dict.fromkeys(PEOPLE, "p"), **dict.fromkeys(PLACES, "g"), **dict.fromkeys(YEARS, "y")}
+NAME = re.compile("|".join(KINDS))
+
+
+def pattern(text: str) -> str:
+    return NAME.sub(lambda found: f"<{KINDS[found.group()]}>", text)
+
+
+def test_entities_change_places_with_others_of_their_type() -> None:
+    examples = corpus()
+    for one, texts in zip(examples, entity_swaps(examples, 4, 0, ruled()), strict=True):
+        assert texts and len(set(texts)) == len(texts) <= 4
+        for text in texts:
+            assert text != one.response and pattern(text) == pattern(one.response)
+            new = set(NAME.findall(text)) - set(NAME.findall(one.response))
+            assert new and not any(name in one.knowledge for name in new)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(0, 3))
+def test_the_order_of_the_rows_does_not_matter(shuffler: random.Random, seed: int) -> None:
+    examples = corpus()
+    mixed = list(examples)
+    shuffler.shuffle(mixed)
+    wanted = dict(zip((e.id for e in examples), entity_swaps(examples, 3, seed, ruled()), strict=True))
+    assert dict(zip((e.id for e in mixed), entity_swaps(mixed, 3, seed, ruled()), strict=True)) == wanted
+
+
+def test_seeds_and_ids_draw_differently() -> None:
+    examples = corpus()
+    assert entity_swaps(examples, 1, 0, ruled()) != entity_swaps(examples, 1, 1, ruled())
+    twice = [example(0, id=str(n)) for n in range(30)]
+    assert len({tuple(texts) for texts in entity_swaps([*examples, *twice], 1, 0, ruled())[12:]}) > 1
+
+
+def test_only_what_was_stated_is_swapped() -> None:
+    others = corpus()
+    unknown = example(0, response="Mira and Tor Vik saw it.", knowledge="The lighthouse stands.")
+    assert entity_swaps([unknown, *others], 3, 0, ruled())[0] == []
+    asked = example(0, response="Well, Tor Vik saw it.", knowledge="Tor Vik looked on.")
+    assert entity_swaps([asked, *others], 3, 0, ruled())[0]
+
+
+def test_nothing_to_swap_gives_nothing() -> None:
+    plain = example(0, response="It stands.")
+    assert entity_swaps([plain, *corpus()], 3, 0, ruled())[0] == []
+    assert entity_swaps([example(0)], 3, 0, ruled()) == [[]]  # no other knowledge
+
+
+def test_every_place_of_an_entity_changes_and_longer_words_do_not() -> None:
+    said = "Tarn it was. Tarn! Not Tarnish, but Tarn."
+    one = example(0, response=said, knowledge="The windmill of Tarn.")
+    for text in entity_swaps([one, *corpus()], 3, 0, ruled())[0]:
+        assert text.count("Tarn") == 1 and "Tarnish" in text
+
+
+def slot_of(text: str, name: str, label: str = "GPE"):
+    start = text.index(name)
+    return mention(text, Entity(start, start + len(name), label))
+
+
+def test_articles_and_possessives_stay_where_they_are() -> None:
+    found = slot_of("He left the United States's coast.", "the United States's")
+    assert found and (found.text, found.slot.article, found.opens) == ("United States", "the", False)
+    assert slot_of("He left France.", "France").slot.article == ""
+    for text, name in (("an 81 storey house", "81"), ("an 18 year wait", "18"), ("an Alpine hut", "Alpine")):
+        assert slot_of(text, name).slot.article == "an"
+    for text, name in (("a 38 storey house", "38"), ("a 180 degree turn", "180"), ("a Nordic hut", "Nordic")):
+        assert slot_of(text, name).slot.article == "a"
+    assert slot_of("Hm. France is far.", "France").opens
+
+
+@pytest.mark.parametrize("name", ["one", "x", '"', "a\nb", "long " * 20])
+def test_what_is_no_entity_by_its_form_is_left_alone(name: str) -> None:
+    assert slot_of(f"so {name} there", name, "CARDINAL") is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "label", "same"),
+    [
+        ("1998", "2003", "DATE", True),
+        ("1998", "12", "DATE", False),
+        ("March 3, 1998", "July 5, 2003", "DATE", True),
+        ("two years", "ten years", "DATE", True),
+        ("two years", "12 years", "DATE", False),
+        ("third", "fifth", "ORDINAL", True),
+        ("Ada Fenn", "Mira", "PERSON", False),
+        ("Americans", "French", "NORP", False),
+    ],
+)
+def test_numbers_keep_their_pattern_and_names_their_shape(first: str, second: str, label: str, same: bool) -> None:
+    assert (form(first, label) == form(second, label)) is same
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "label", "wanted"),
+    [
+        ("United States", "US", "GPE", False),
+        ("America", "U.S.", "GPE", False),
+        ("Tor Vik", "Vik", "PERSON", False),
+        ("New York", "New Orleans", "GPE", False),  # near enough to be on the safe side
+        ("Orvel", "Tarn", "GPE", True),
+        ("two years", "ten years", "DATE", True),
+        ("1998", "1998", "DATE", False),
+    ],
+)
+def test_two_names_of_one_thing_are_not_swapped(first: str, second: str, label: str, wanted: bool) -> None:
+    assert unlike(first, second, label) is unlike(second, first, label) is wanted
+
+
+def test_a_swap_at_the_start_of_a_sentence_has_a_capital() -> None:
+    from data_modules.negatives.entity_swap import _replace
+
+    assert _replace("Two came. two left", {"Two": "nine", "two": "ten"}) == "Nine came. ten left"
+    assert _replace("It is in Tarn. Tarn!", {"Tarn": "the west"}) == "It is in the west. The west!"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text(max_size=60), st.sampled_from(TOPICS))
+def test_any_text_around_the_entities_stays(around: str, topic: str) -> None:
+    one = example(0, response=f"{around} Tarn {around}", knowledge=f"The {topic} of Tarn.")
+    for text in entity_swaps([one, *corpus()], 2, 0, ruled())[0]:
+        assert NAME.sub("", text) == NAME.sub("", one.response)
+
+
+@pytest.mark.network
+def test_the_real_model_reads_with_what_it_needs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    import spacy
+
+    from common.weights import resolve
+
+    assert "spacy-sm" in LOCAL and "core_web_sm" in spacy_model("spacy-sm")
+    text = "Leonardo DiCaprio was born in Los Angeles in November 1974."
+    whole = [Entity(e.start_char, e.end_char, e.label_) for e in spacy.load(resolve("spacy-sm"))(text).ents]
+    assert find_entities("spacy-sm")([text, text]) == [whole, whole] and len(whole) == 3

@@ -1,0 +1,185 @@
+"""Negatives from all kinds in turn: distinct, counted, kept on disk, carried by a source."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.errors import UserError
+from common.records import Example
+from data_modules.build import build_data, build_sources
+from data_modules.exclude import text_key
+from data_modules.negatives import __main__ as command
+from data_modules.negatives import make
+from data_modules.negatives.make import KINDS, OTHER, VERBATIM, cached_negatives, make_negatives
+from data_modules.negatives.source import WithNegatives
+from data_modules.rows import ReadReport
+from data_modules.source import read_examples
+from tests.data_modules.negatives.corpus import corpus, example, ruled
+from tests.data_modules.official_rows import FAITHDIAL, write
+from tests.data_modules.official_rows import make as make_source
+
+PLAIN = ["original", "verbatim", "other"]  # kinds that need no spaCy
+
+
+def test_texts_are_distinct_and_never_the_response() -> None:
+    pytest.importorskip("spacy")
+    examples = corpus()
+    made = make_negatives(examples, num=6, find=ruled())
+    for one, texts, kinds in zip(examples, made.texts, made.kinds, strict=True):
+        keys = [text_key(text) for text in (*texts, one.response)]
+        assert len(set(keys)) == len(keys) and len(texts) == len(kinds) <= 6
+    assert {kind for kinds in made.kinds for kind in kinds} == set(KINDS)
+    of_kind = Counter(kind for kinds in made.kinds for kind in kinds)
+    assert {f"negatives: {kind}": count for kind, count in of_kind.items()}.items() <= made.counts.items()
+
+
+def test_where_few_are_wanted_the_kinds_share_them() -> None:
+    examples = [
+        replace(e, id=f"{n}/{e.id}", group=f"{n}/{e.group}", knowledge=f"{e.knowledge} {n}", tags=("Hallucination",))
+        for n in range(10)
+        for e in corpus()
+    ]
+    made = make_negatives(examples, kinds=PLAIN, num=1)
+    share = Counter(kind for kinds in made.kinds for kind in kinds)
+    assert set(share) == set(PLAIN) and min(share.values()) > len(examples) / 6
+    assert "rows with fewer than 1 negatives" not in made.counts
+
+
+def test_rows_with_too_few_are_counted() -> None:
+    made = make_negatives(corpus(), kinds=["verbatim"], num=2)
+    assert made.counts == {"negatives: verbatim": 12, "rows with fewer than 2 negatives": 12}
+
+
+def test_a_row_with_none_is_told_with_what_would_mend_it() -> None:
+    with pytest.raises(UserError, match=r"example 0:0: original give no negative\n  at: here/train\n  mend: add other"):
+        make_negatives(corpus(), kinds=["original"])
+    copied = example(0, response=f" {example(0).knowledge.upper()}!")
+    with pytest.raises(UserError, match="too few to make negatives from"):
+        make_negatives([copied], kinds=[VERBATIM, OTHER])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"kinds": ["swap"]}, r"kinds of negatives: \['swap'\]"),
+        ({"kinds": "other"}, "kinds of negatives: 'other'"),
+        ({"kinds": []}, "give a list"),
+        ({"kinds": ["other", "other"]}, "give a list"),
+        ({"num": 0}, "number of negatives: 0"),
+    ],
+)
+def test_settings_are_checked(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        make_negatives(corpus(), **options)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=30)), min_size=1, max_size=6), st.integers(1, 5))
+def test_any_text_is_taken(texts: list[tuple[str, str]], num: int) -> None:
+    examples = [
+        example(n * 3, id=str(n), group=str(n), knowledge=f"Stone {known}", response=said)
+        for n, (known, said) in enumerate(texts)
+        if text_key(f"Stone {known}") != text_key(said)
+    ]
+    made = make_negatives(examples, kinds=PLAIN, num=num)
+    assert made == make_negatives(examples, kinds=PLAIN, num=num)
+    assert all(1 <= len(row) <= num for row in made.texts)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
+    """How often negatives were made anew."""
+    made: list[int] = []
+
+    def counted(examples: list[Example], **options: Any) -> make.Negatives:
+        made.append(len(examples))
+        return make_negatives(examples, **options)
+
+    monkeypatch.setattr(make, "make_negatives", counted)
+    monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
+    return made
+
+
+def test_they_are_made_once_for_one_content(calls: list[int]) -> None:
+    first = cached_negatives(corpus(), kinds=PLAIN)
+    assert cached_negatives(corpus(), kinds=PLAIN) == first == make_negatives(corpus(), kinds=PLAIN)
+    assert calls == [12]
+    cached_negatives(corpus(), kinds=PLAIN, seed=1)
+    cached_negatives(corpus(), kinds=PLAIN, num=2)
+    cached_negatives(corpus(), kinds=[VERBATIM])
+    cached_negatives([*corpus(11), example(11, response="Another thing was said here.")], kinds=PLAIN)
+    assert calls == [12] * 5
+
+
+def test_another_model_makes_them_anew(monkeypatch: pytest.MonkeyPatch, calls: list[int]) -> None:
+    pytest.importorskip("spacy")
+    monkeypatch.setattr(make, "find_entities", lambda weights: ruled())
+    for model in ("one", "one", "two"):
+        monkeypatch.setattr(make, "spacy_model", lambda weights, model=model: model)
+        cached_negatives(corpus())
+    assert calls == [12, 12]
+
+
+def test_missing_spacy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from data_modules.negatives import entities
+
+    def absent(name: str) -> str:
+        raise entities.PackageNotFoundError(name)
+
+    monkeypatch.setattr(entities, "version", absent)
+    with pytest.raises(UserError, match=r"spaCy, which is not installed\n  mend: pip install 'faithkit\[spacy\]'"):
+        cached_negatives(corpus())
+
+
+@pytest.fixture
+def faithdial(tmp_path: Path) -> Path:
+    turns = [
+        {**turn, "response": f"{turn['response']} {n}", "knowledge": f"{turn['knowledge']} {n}"}
+        for n, turn in enumerate(turn for dialogue in FAITHDIAL for turn in dialogue["utterances"])
+    ]
+    dialogues = [{"dialog_idx": n, "utterances": [turn]} for n, turn in enumerate(turns)]
+    for name in ("train", "valid"):
+        write(tmp_path / f"{name}.json", dialogues)
+    return tmp_path
+
+
+def test_a_source_carries_them(faithdial: Path, calls: list[int]) -> None:
+    inner = make_source("faithdial", faithdial)
+    source = WithNegatives(inner, PLAIN, num=2)
+    report, plain = ReadReport(), ReadReport()
+    examples = list(read_examples(source, "train", report, 5))
+    assert [replace(e, negatives=()) for e in examples] == list(read_examples(inner, "train", plain))[:5]
+    assert all(1 <= len(e.negatives) <= 2 for e in examples)
+    assert report.counts["kept"] == 5 and report.counts["negatives: verbatim"] and calls == [8]
+    assert {name: n for name, n in plain.counts.items() if name != "kept"}.items() <= report.counts.items()
+    assert source.layout() != WithNegatives(inner, PLAIN, num=3).layout() != inner.layout()
+
+
+def test_a_configuration_asks_for_them(faithdial: Path, calls: list[int]) -> None:
+    parts = [{"dataset": "faithdial", "path": str(faithdial)}, {"dataset": "wow", "path": "x", "only": "test"}]
+    (train, _), (test, _) = build_sources(parts, (), {"kinds": [VERBATIM], "num": 1})
+    assert isinstance(train, WithNegatives) and not isinstance(test, WithNegatives)
+    assert next(read_examples(train, "train", ReadReport())).negatives[0].startswith("Lake Orvel")
+    with pytest.raises(UserError, match=r"no option 'kind'\n  mend: its options are kinds, num, seed, weights"):
+        build_sources(parts, (), {"kind": [VERBATIM]})
+    with pytest.raises(UserError, match="negatives are not made for embedded"):
+        build_sources([{"dataset": "embedded"}], (), {})
+    streamed = {"parts": parts, "negatives": {}, "streaming": True}
+    with pytest.raises(UserError, match=r"data\.streaming with data\.negatives"):
+        build_data(streamed, None, num_epochs=1, seed=0)  # type: ignore[arg-type]
+
+
+def test_the_command_shows_them(faithdial: Path, calls: list[int], capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["faithdial", "--path", str(faithdial), "--split", "train", "--kinds", *PLAIN]
+    assert command.main([*options, "--show", "1"]) == 0
+    *shown, counts = capsys.readouterr().out.splitlines()
+    assert shown[0] == "0:0" and any(line.startswith("  verbatim: Lake Orvel") for line in shown)
+    assert json.loads(counts)["examples"] == 8
+    assert command.main([*options, "--num", "0"]) == 2
+    assert "number of negatives: 0" in capsys.readouterr().err
