@@ -12,8 +12,12 @@ from common.cli import run_script
 
 def main(cfg: Any) -> None:
     """Copies, describes, reloads in plain transformers and compares."""
-    from critic.export import export
+    from common.model_folder import GENERATOR, find_folder, read_sidecar
+    from critic.export import export as export_detector
+    from generation.export import export as export_generator
 
+    sidecar = read_sidecar(find_folder(cfg.checkpoint))
+    export = export_generator if sidecar and sidecar.kind == GENERATOR else export_detector
     report = export(cfg.checkpoint, cfg.output_dir)
     print(f"reloaded in plain transformers: largest difference of {report.num_logits} logits {report.difference:.1e}")
     print(report.folder)

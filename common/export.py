@@ -1,12 +1,72 @@
 """What every exported model has: a card that says what it is for, and the proof that a plain reload is the same."""
 
-from collections.abc import Mapping, Sequence
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from common.errors import UserError
+from common.model_folder import SIDECAR, Sidecar, find_folder, read_sidecar
+from common.run_folder import RunFolder
+
+TOLERANCE = 1e-5
 SHOWN_METRICS = {
+    *("perplexity", "token_accuracy"),
     *("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "ece"),
     *(f"{level}_{name}" for level in ("response", "char") for name in ("f1", "precision", "recall")),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was written, and how far its logits are from the run's own."""
+
+    folder: Path
+    num_logits: int
+    difference: float
+
+
+def export_folder(
+    checkpoint: str,
+    output_dir: str,
+    *,
+    card: Callable[[Sidecar, RunFolder], str],
+    compare: Callable[[Sidecar, RunFolder, Path], tuple[int, float]],
+) -> Report:
+    """Copies the hf/ folder of a run, adds a card, and has the copy proved before it takes its place.
+
+    Args:
+        card: The text of the model card.
+        compare: How many logits of the reloaded folder differ how far, at most, from those of the run's checkpoint.
+
+    Raises:
+        UserError: The output folder is not empty, or the reloaded model differs.
+    """
+    target = Path(output_dir)
+    if target.exists() and any(target.iterdir()):
+        raise UserError("the output folder is not empty", place=str(target), mend="name a new folder")
+    source = find_folder(checkpoint)
+    sidecar = read_sidecar(source)
+    if sidecar is None:
+        raise UserError(f"no {SIDECAR} here: not a model of ours", place=str(source), mend="give a run's folder")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        shutil.copytree(source, temporary, dirs_exist_ok=True)
+        run = RunFolder(checkpoint)
+        (temporary / "README.md").write_text(card(sidecar, run), encoding="utf-8")
+        num_logits, difference = compare(sidecar, run, temporary)
+        if not difference <= TOLERANCE:
+            raise UserError(f"the reloaded model differs by {difference:.1e} in its logits", place=str(source))
+        if target.exists():
+            target.rmdir()
+        temporary.replace(target)
+        target.chmod(0o755)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return Report(target, num_logits, difference)
 
 
 def model_card(
@@ -20,7 +80,8 @@ def model_card(
     metrics: Mapping[str, Mapping[str, Any]],
     thresholds: str,
     limits: Sequence[str],
-    labels: Sequence[str],
+    labels: Sequence[str] = (),
+    tags: str = "hallucination-detection, faithfulness",
 ) -> str:
     """A Hugging Face model card in Markdown: data, metrics with intervals, intended use, limits."""
     sizes = data.get("sizes", {})
@@ -31,7 +92,7 @@ def model_card(
         "language: en",
         "library_name: transformers",
         f"pipeline_tag: {pipeline}",
-        "tags: [hallucination-detection, faithfulness]",
+        f"tags: [{tags}]",
         "---",
         "",
         f"# {title}",
@@ -42,8 +103,7 @@ def model_card(
         "",
         usage,
         "",
-        f"Labels: {', '.join(f'{index} = {label}' for index, label in enumerate(labels))}.",
-        "",
+        *([f"Labels: {', '.join(f'{index} = {label}' for index, label in enumerate(labels))}.", ""] if labels else []),
         "## Training",
         "",
         f"Started from `{config['model']['weights']}`; data: {trained or 'not recorded'}; seed {config.get('seed')}.",
@@ -61,8 +121,7 @@ def model_card(
         "|---|---|---|---|---|",
         *_metric_rows(metrics),
         "",
-        thresholds,
-        "",
+        *([thresholds, ""] if thresholds else []),
         "## Limits",
         "",
         *(f"- {limit}" for limit in limits),

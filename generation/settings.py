@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from common.model_folder import GENERATOR, Sidecar
-from data_modules.turns import TurnLayout
+from data_modules.turns import KNOWLEDGE, SEEKER, WIZARD, TurnLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +25,7 @@ class Settings:
 
     def to_sidecar(self) -> Sidecar:
         layout = asdict(self.layout) | {"control": list(self.layout.control), "architecture": self.architecture}
+        layout["markers"] = {"knowledge": KNOWLEDGE, "seeker": SEEKER, "wizard": WIZARD}  # for readers: nothing to choose
         return Sidecar(kind=GENERATOR, labels=[], layout=layout, thresholds=self.thresholds, origin=self.origin)
 
     @classmethod

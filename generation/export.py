@@ -1,0 +1,109 @@
+"""A generator's run as a folder that plain transformers loads."""
+
+import copy
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from common.checkpoints import model_state
+from common.export import Report, export_folder, model_card
+from common.from_pretrained import quietly
+from common.model_folder import Sidecar, whole_weights
+from common.records import Example, Turn
+from common.run_folder import RunFolder, read_json
+from data_modules.encode_turns import TurnEncoder
+from data_modules.tokens import load_tokenizer
+from data_modules.turns import KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, bos_of
+from generation.forward import run_model
+from generation.settings import Settings
+from generation.steering import control_tokens
+from generation.weights import ARCHITECTURES
+
+TRIED = [
+    Example(
+        id=str(place),
+        source="export",
+        split="test",
+        group=str(place),
+        knowledge=knowledge,
+        history=tuple(Turn(speaker=("seeker", "wizard")[i % 2], text=text) for i, text in enumerate(history)),
+        response=response,
+    )
+    for place, (knowledge, history, response) in enumerate(
+        [
+            ("Ten countries lie along the Danube.", ("Where does it flow?",), "Through ten countries."),
+            ("Bread is baked from flour.", ("I bake.", "So do I!", "What do you take?"), "Flour, and some water."),
+            ("Clocks were once driven by weights.", (), "Clocks had weights."),
+        ]
+    )
+]
+LIMITS = (
+    "It was trained to answer from the given knowledge alone; what it adds of its own may be false.",
+    "Trained on English dialogues of a few turns.",
+    "Faithfulness to a source is no proof of truth: a wrong source gives wrong answers.",
+)
+USAGE = """```python
+from transformers import {loader}, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(FOLDER)
+model = {loader}.from_pretrained(FOLDER)
+text = "{bos}{knowledge}" + knowledge + "{seeker}" + question + "{end}"
+inputs = tokenizer(text, add_special_tokens=False, return_tensors="pt")
+ids = model.generate(**inputs, max_new_tokens={max_response_length})[0]{cut}
+print(tokenizer.decode(ids, skip_special_tokens=True))
+```
+
+Each turn of the history stands behind its speaker's marker, `{seeker}` or `{wizard}`, oldest first."""
+
+
+def export(checkpoint: str, output_dir: str) -> Report:
+    """Writes the folder, reloads it in plain transformers, and compares logits with the best checkpoint's."""
+    return export_folder(checkpoint, output_dir, card=_card, compare=_compare)
+
+
+def _card(sidecar: Sidecar, run: RunFolder) -> str:
+    settings = Settings.from_sidecar(sidecar)
+    is_seq2seq = settings.layout.kind == SEQ2SEQ
+    tokenizer = load_tokenizer(str(run.hf if run.hf.exists() else run.path))
+    usage = USAGE.format(
+        loader=ARCHITECTURES[settings.architecture].loader,
+        bos=bos_of(tokenizer),
+        knowledge=KNOWLEDGE,
+        seeker=SEEKER,
+        wizard=WIZARD,
+        end=tokenizer.eos_token if is_seq2seq else WIZARD,
+        max_response_length=settings.layout.max_response_length,
+        cut="" if is_seq2seq else "[inputs.input_ids.shape[1] :]",
+    )
+    return model_card(
+        title="A faithful generator",
+        purpose="A generator for knowledge-grounded dialogue: it answers from a source text, given the turns before.",
+        usage=usage,
+        pipeline="text-generation",
+        config=sidecar.origin["config"],
+        data=sidecar.origin["data"],
+        metrics=read_json(run.metrics)["metrics"] if run.metrics.exists() else {},
+        thresholds="",
+        limits=LIMITS,
+        tags="knowledge-grounded-dialogue, faithfulness",
+    )
+
+
+def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float]:
+    settings = Settings.from_sidecar(sidecar)
+    with quietly(), whole_weights(str(folder)):
+        reloaded: Any = ARCHITECTURES[settings.architecture].model_class.from_pretrained(folder).eval()
+    reference = copy.deepcopy(reloaded)  # not made of the config: T5's says tied of weights that are not
+    if run.best.exists():
+        state = torch.load(run.best, map_location="cpu", weights_only=True)["state_dict"]
+        reference.load_state_dict(model_state(state))
+    encoder = TurnEncoder(load_tokenizer(str(folder)), settings.layout, packed=False)
+    columns = encoder.encode(TRIED, Counter())
+    if settings.layout.control:
+        columns["control"] = encoder.control_ids([control_tokens(settings.layout.control)] * len(TRIED))
+    batch = {name: torch.from_numpy(column) for name, column in encoder.collate(columns).items()}
+    with torch.inference_mode():
+        found, wanted = run_model(reloaded, batch).logits, run_model(reference, batch).logits
+    return found.numel(), float((found - wanted).abs().max())
