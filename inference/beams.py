@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from inference.transformers_engine import TransformersEngine
 
 
-def search_beams(
-    engine: "TransformersEngine", prompts: Sequence[Prompt], decoding: Decoding
-) -> Iterator[Completion]:
+def search_beams(engine: "TransformersEngine", prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
     """The best beams of each prompt, likeliest first."""
     size = max(1, engine.batch_size // decoding.num_beams)
     settings = GenerationConfig(

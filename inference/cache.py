@@ -27,6 +27,9 @@ class GrowingLayer(DynamicLayer):
         spare: Columns to allocate beyond those that are needed.
     """
 
+    keys: Any
+    values: Any
+
     def __init__(self, spare: int = SPARE) -> None:
         super().__init__()
         self.spare = spare
@@ -74,32 +77,54 @@ class GrowingLayer(DynamicLayer):
             mine[rows, :, begin : begin + width] = theirs
 
 
-def new_cache(*, spare: int = SPARE) -> Cache:
-    """An empty cache; without spare columns for what never grows."""
-    return Cache(layer_class_to_replicate=partial(GrowingLayer, spare))
+class GrowingCache(Cache):
+    """Keys and values of all layers, row by row.
 
+    Args:
+        spare: Columns to allocate beyond those that are needed; none for what never grows.
+    """
 
-def select_rows(cache: Cache, rows: Tensor) -> None:
-    """Keeps these rows, in this order; a row may come several times."""
-    for index, layer in enumerate(cache.layers):
-        cache.layers[index] = _holding(layer.keys[rows], layer.values[rows], layer.spare)
+    layers: Any
 
+    def __init__(self, spare: int = SPARE) -> None:
+        super().__init__(layer_class_to_replicate=partial(GrowingLayer, spare))  # type: ignore[arg-type]
+        self.spare = spare
 
-def join_caches(caches: Sequence[Cache], *, align_right: bool) -> Cache:
-    """All rows in one cache; narrower ones are filled up with zeros at their beginning, or else at their end."""
-    joined = new_cache(spare=caches[0].layers[0].spare)
-    for layers in zip(*(cache.layers for cache in caches), strict=True):
-        width = max(layer.get_seq_length() for layer in layers)
-        keys = torch.cat([_widened(layer.keys, width, align_right) for layer in layers])
-        values = torch.cat([_widened(layer.values, width, align_right) for layer in layers])
-        joined.layers.append(_holding(keys, values, layers[0].spare))
-    return joined
+    @property
+    def width(self) -> int:
+        """Columns of every row."""
+        return self.get_seq_length()
 
+    def keep_last(self, width: int) -> None:
+        """Forgets all columns but the last ones."""
+        for layer in self.layers:
+            layer.keep_last(width)
 
-def _holding(keys: Tensor, values: Tensor, spare: int) -> GrowingLayer:
-    layer = GrowingLayer(spare)
-    layer.update(keys, values)
-    return layer
+    def select(self, rows: Tensor) -> None:
+        """Keeps these rows, in this order; a row may come several times."""
+        self._hold([(layer.keys[rows], layer.values[rows]) for layer in self.layers])
+
+    def put(self, rows: Tensor, other: "GrowingCache", *, align_right: bool) -> None:
+        """Overwrites rows with those of another cache, which has no more columns."""
+        for mine, theirs in zip(self.layers, other.layers, strict=True):
+            mine.put(rows, theirs.keys, theirs.values, align_right=align_right)
+
+    @classmethod
+    def join(cls, caches: Sequence["GrowingCache"], *, align_right: bool) -> "GrowingCache":
+        """All rows in one cache; narrower ones are filled up with zeros at their beginning, or else at their end."""
+        width = max(cache.width for cache in caches)
+        joined = cls(caches[0].spare)
+        states = []
+        for layers in zip(*(cache.layers for cache in caches), strict=True):
+            keys = torch.cat([_widened(layer.keys, width, align_right) for layer in layers])
+            states.append((keys, torch.cat([_widened(layer.values, width, align_right) for layer in layers])))
+        joined._hold(states)
+        return joined
+
+    def _hold(self, states: Sequence[tuple[Tensor, Tensor]]) -> None:
+        self.layers = []
+        for number, (keys, values) in enumerate(states):
+            self.update(keys, values, number)
 
 
 def _widened(states: Tensor, width: int, align_right: bool) -> Tensor:

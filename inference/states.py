@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers.cache_utils import Cache, EncoderDecoderCache
+from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from inference.cache import join_caches, new_cache, select_rows
+from inference.cache import GrowingCache
 
 
 class CausalState:
@@ -24,14 +24,14 @@ class CausalState:
         lengths: Tokens of each row so far [B].
     """
 
-    def __init__(self, cache: Cache, lengths: Tensor):
+    def __init__(self, cache: GrowingCache, lengths: Tensor):
         self.cache, self.lengths = cache, lengths
 
     @classmethod
     def read(cls, model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int) -> tuple["CausalState", Tensor]:
         """Reads prompts of like lengths; gives what it remembers and the logits of the next tokens [B, V]."""
         lengths = torch.tensor([len(row) for row in ids], device=model.device)
-        cache, mask = new_cache(), _visible(lengths, int(lengths.max()))
+        cache, mask = GrowingCache(), _visible(lengths, int(lengths.max()))
         positions = (mask.long().cumsum(1) - 1).clamp_min(0)
         output = model(
             input_ids=_padded(ids, pad_id, model.device, align_right=True),
@@ -46,7 +46,7 @@ class CausalState:
     def step(self, model: Any, tokens: Tensor) -> Tensor:
         """Adds a token to each row [B]; gives the logits of the next ones [B, V]."""
         self.lengths += 1
-        mask = _visible(self.lengths, self.cache.get_seq_length() + 1)
+        mask = _visible(self.lengths, self.cache.width + 1)
         output = model(
             input_ids=tokens[:, None],
             attention_mask=_unless_all(mask),
@@ -62,27 +62,24 @@ class CausalState:
 
     def select(self, rows: Tensor) -> None:
         """Keeps these rows, in this order; a row may come several times."""
-        select_rows(self.cache, rows)
+        self.cache.select(rows)
         self.lengths = self.lengths[rows]
         self._crop()
 
     def put(self, rows: Tensor, other: "CausalState") -> None:
         """Has rows that began later take the place of others."""
-        for mine, theirs in zip(self.cache.layers, other.cache.layers, strict=True):
-            mine.put(rows, theirs.keys, theirs.values, align_right=True)
+        self.cache.put(rows, other.cache, align_right=True)
         self.lengths[rows] = other.lengths
         self._crop()
 
     def _crop(self) -> None:
-        width = int(self.lengths.max())
-        for layer in self.cache.layers:
-            layer.keep_last(width)
+        self.cache.keep_last(int(self.lengths.max()))
 
     @classmethod
     def join(cls, states: Sequence["CausalState"]) -> "CausalState":
         """All rows, one state behind the other."""
-        caches = join_caches([state.cache for state in states], align_right=True)
-        return cls(caches, torch.cat([state.lengths for state in states]))
+        cache = GrowingCache.join([state.cache for state in states], align_right=True)
+        return cls(cache, torch.cat([state.lengths for state in states]))
 
 
 class Seq2SeqState:
@@ -95,7 +92,7 @@ class Seq2SeqState:
         crossed: Keys and values of the encoder's states, which never change.
     """
 
-    def __init__(self, hidden: Tensor, readable: Tensor, written: CausalState, crossed: Cache):
+    def __init__(self, hidden: Tensor, readable: Tensor, written: CausalState, crossed: GrowingCache):
         self.hidden, self.readable, self.written, self.crossed = hidden, readable, written, crossed
 
     @classmethod
@@ -108,7 +105,7 @@ class Seq2SeqState:
         readable = torch.arange(tokens.shape[1], device=model.device) < lengths[:, None]
         hidden = model.get_encoder()(input_ids=tokens, attention_mask=_unless_all(readable)).last_hidden_state
         counted = torch.zeros_like(lengths)
-        state = cls(hidden, readable, CausalState(new_cache(), counted), new_cache(spare=0))
+        state = cls(hidden, readable, CausalState(GrowingCache(), counted), GrowingCache(spare=0))
         begin = torch.tensor([list(prefix)], device=model.device).expand(len(ids), -1)
         return state, state._forward(model, begin)
 
@@ -119,9 +116,9 @@ class Seq2SeqState:
     def _forward(self, model: Any, tokens: Tensor) -> Tensor:
         written = self.written
         written.lengths += tokens.shape[1]
-        mask = _visible(written.lengths, written.cache.get_seq_length() + tokens.shape[1])
+        mask = _visible(written.lengths, written.cache.width + tokens.shape[1])
         output = model(
-            encoder_outputs=BaseModelOutput(last_hidden_state=self.hidden),
+            encoder_outputs=BaseModelOutput(last_hidden_state=self.hidden),  # type: ignore[arg-type]
             attention_mask=_unless_all(self.readable),
             decoder_input_ids=tokens,
             decoder_attention_mask=_unless_all(mask),
@@ -137,14 +134,13 @@ class Seq2SeqState:
     def select(self, rows: Tensor) -> None:
         """Keeps these rows, in this order; a row may come several times."""
         self.written.select(rows)
-        select_rows(self.crossed, rows)
+        self.crossed.select(rows)
         self.hidden, self.readable = self.hidden[rows], self.readable[rows]
 
     def put(self, rows: Tensor, other: "Seq2SeqState") -> None:
         """Has rows that began later take the place of others."""
         self.written.put(rows, other.written)
-        for mine, theirs in zip(self.crossed.layers, other.crossed.layers, strict=True):
-            mine.put(rows, theirs.keys, theirs.values, align_right=False)
+        self.crossed.put(rows, other.crossed, align_right=False)
         width = other.hidden.shape[1]
         self.hidden[rows, :width] = other.hidden
         self.readable[rows] = False
@@ -160,7 +156,7 @@ class Seq2SeqState:
             torch.cat([pad(state.hidden, (0, 0, 0, more)) for state, more in zip(states, extra, strict=True)]),
             torch.cat([pad(state.readable, (0, more)) for state, more in zip(states, extra, strict=True)]),
             CausalState.join([state.written for state in states]),
-            join_caches([state.crossed for state in states], align_right=False),
+            GrowingCache.join([state.crossed for state in states], align_right=False),
         )
 
 

@@ -58,7 +58,9 @@ class VllmEngine:
 
         check_prompts(prompts)
         if decoding.strategy == BEAM:
-            raise UserError("vLLM searches no beams here", mend="use decoding=greedy or nucleus, or engine=transformers")
+            raise UserError(
+                "vLLM searches no beams here", mend="use decoding=greedy or nucleus, or engine=transformers"
+            )
         settings = [SamplingParams(**sampling(decoding, prompt.id, self.eos_id)) for prompt in prompts]
         asked = [TokensPrompt(prompt_token_ids=prompt.ids.tolist()) for prompt in prompts]
         for prompt, output in zip(prompts, self.llm.generate(asked, settings, use_tqdm=False), strict=True):

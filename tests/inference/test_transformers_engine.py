@@ -67,7 +67,9 @@ def test_the_logprob_is_the_models_own_of_what_was_written(family: str, strategy
 def test_beams_are_those_of_each_prompt_alone(family: str) -> None:
     expected = {(p.id, 0): by_huggingface(family, p, max_new_tokens=10, num_beams=3) for p in prompts(8)}
     for batch_size in (1, 12):
-        assert run(family, Decoding(strategy="beam", num_beams=3, max_new_tokens=10), batch_size, prompts(8)) == expected
+        assert (
+            run(family, Decoding(strategy="beam", num_beams=3, max_new_tokens=10), batch_size, prompts(8)) == expected
+        )
 
 
 def test_the_best_beams_come_likeliest_first() -> None:

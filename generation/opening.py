@@ -1,0 +1,91 @@
+"""Opening a trained generator from a run, an hf/ folder or a hub name."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from common.errors import UserError
+from common.hardware import best_precision
+from common.model_folder import GENERATOR, find_folder, read_settings
+from common.quick_import import import_transformers
+from common.weights import HUB_NAME, loading
+from data_modules.encode_turns import TurnEncoder
+from data_modules.tokens import load_tokenizer
+from data_modules.turns import TurnLayout, add_markers
+from generation.settings import Settings
+from generation.weights import ARCHITECTURES, load_generator
+
+PRECISIONS = ("auto", "32-true", "bf16")
+MAX_LENGTH, MAX_RESPONSE_LENGTH = 512, 100  # of a model that did not come from here: as the paper has them
+
+
+class Opened(NamedTuple):
+    """What a path names: its source for `from_pretrained`, how it reads turns, and its settings."""
+
+    source: str
+    encoder: TurnEncoder
+    settings: Settings
+    new_tokens: dict[int, list[int]]
+
+
+def open_generator(path: str) -> Opened:
+    """Reads what a path names, but for its weights; nothing in it is executed.
+
+    A model of another's making reads turns by the default layout: 512 tokens, or as many as it has places for, all the
+    history that fits, answers of up to 100 tokens, no control tokens. Markers that it lacks are added, and say at first
+    what the words say that they stand for.
+    """
+    import_transformers()
+    is_hub_name = not Path(path).expanduser().exists() and HUB_NAME.fullmatch(path)
+    folder = None if is_hub_name else find_folder(path)
+    settings = read_settings(folder, GENERATOR, Settings.from_sidecar) if folder else None
+    with loading(str(folder or path)) as source:
+        tokenizer = load_tokenizer(source)
+        settings = settings or _of_another_making(source)
+    new_tokens = add_markers(tokenizer, settings.layout)
+    return Opened(source, TurnEncoder(tokenizer, settings.layout), settings, new_tokens)
+
+
+def load_model(opened: Opened, *, device: str | None, precision: str) -> Any:
+    """The weights of what was opened, on a device, for decoding.
+
+    Args:
+        device: None takes the GPU where there is one.
+        precision: 32-true, bf16, or auto: bf16 where the hardware computes in it.
+    """
+    import torch
+
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    model = load_generator(
+        opened.source,
+        opened.settings.architecture,
+        tokenizer=opened.encoder.tokenizer,
+        new_tokens=opened.new_tokens,
+    )
+    bf16 = resolve_precision(precision, device) == "bf16"
+    return model.eval().to(device, torch.bfloat16 if bf16 else torch.float32)
+
+
+def resolve_precision(precision: str, device: str) -> str:
+    """32-true or bf16."""
+    if precision not in PRECISIONS:
+        raise UserError(f"precision is {precision!r}", mend=f"use one of {', '.join(PRECISIONS)}")
+    if precision != "auto":
+        return precision
+    return "bf16" if best_precision("gpu" if device.startswith("cuda") else "cpu") == "bf16-mixed" else "32-true"
+
+
+def _of_another_making(source: str) -> Settings:
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    names = config.architectures or []
+    fitting = [key for key, family in ARCHITECTURES.items() if any(name.endswith(family.heads) for name in names)]
+    if not fitting:
+        have = ", ".join(names) or config.model_type
+        raise UserError(f"{have} writes no text", place=source, mend="give a run of a generator, or a language model")
+    layout = TurnLayout(
+        kind=ARCHITECTURES[fitting[0]].kind,
+        max_length=min(MAX_LENGTH, getattr(config, "max_position_embeddings", None) or MAX_LENGTH),
+        max_response_length=MAX_RESPONSE_LENGTH,
+    )
+    return Settings(layout=layout, architecture=fitting[0], thresholds={}, origin={})

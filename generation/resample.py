@@ -1,0 +1,84 @@
+"""Resampling: an answer without the features that its control tokens asked for is written again (Rashkin et al. 2021).
+
+Control tokens only make features likelier. The paper draws again until an answer has them all, up to a number of times;
+here every example whose answer misses some is drawn again, and the answer that misses least is kept.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from common.errors import UserError
+from common.records import Example, Prediction
+from generation.generator import Advance, Candidate, Generator
+from generation.steering import control_tokens
+from inference.decoding import NUCLEUS, Decoding
+
+Features = Callable[[Sequence[Example]], Sequence[Sequence[str]]]  # of each example's response its control tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The answer kept for an example.
+
+    Args:
+        num_draws: Answers written until then.
+        num_missing: Wanted features that it has not.
+    """
+
+    candidate: Candidate
+    num_draws: int
+    num_missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resampling:
+    """Answers that are written again while they miss wanted features.
+
+    Args:
+        features: Reads the control tokens off responses.
+        max_draws: Answers of an example at most.
+        control: Names of the wanted control tokens; None for those of a faithful answer.
+    """
+
+    generator: Generator
+    features: Features
+    decoding: Decoding
+    max_draws: int = 10
+    control: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.decoding.strategy != NUCLEUS:
+            raise UserError(f"{self.decoding.strategy} decoding writes the same again", mend="use decoding=nucleus")
+        if self.max_draws < 1:
+            raise UserError(f"max_draws is {self.max_draws}", mend="use 1 or more")
+        if not self.generator.encoder.layout.control:
+            problem = "this model was trained without control tokens: there is nothing to ask for"
+            raise UserError(problem, mend="train it with control=ctrl")
+
+    def answer(self, examples: Sequence[Example], advance: Advance | None = None) -> list[Prediction]:
+        """The kept answers, which nobody has judged."""
+        drawn = self.draw(examples, advance)
+        return [Prediction(id=e.id, text=kept.candidate.text) for e, kept in zip(examples, drawn, strict=True)]
+
+    def draw(self, examples: Sequence[Example], advance: Advance | None = None) -> list[Drawn]:
+        """The kept answers with how they came about."""
+        wanted = control_tokens(self.generator.encoder.layout.control, self.control)
+        kept: dict[int, Drawn] = {}
+        places = list(range(len(examples)))
+        for number in range(self.max_draws):
+            # A draw of its own has a random stream of its own.
+            asked = [replace(examples[place], id=f"{examples[place].id}\n{number}") for place in places]
+            found = self.generator.candidates(asked, decoding=self.decoding, control=self.control)
+            answered = [replace(e, response=own[0].text) for e, own in zip(asked, found, strict=True)]
+            for place, own, tokens in zip(places, found, self.features(answered), strict=True):
+                missing = sum(token not in tokens for token in wanted)
+                best = kept.get(place)
+                if best is None or missing < best.num_missing:
+                    kept[place] = Drawn(own[0], number + 1, missing)
+            done = [place for place in places if not kept[place].num_missing or number + 1 == self.max_draws]
+            places = [place for place in places if kept[place].num_missing]
+            if advance and done:
+                advance(len(done))
+            if not places:
+                break
+        return [kept[place] for place in range(len(examples))]

@@ -1,0 +1,33 @@
+"""Control tokens by name: which a user may ask a model for, and which it is given when nobody asks."""
+
+from collections.abc import Sequence
+
+from common.errors import UserError
+from data_modules.turns import CONTROL_TOKENS
+
+
+def control_tokens(groups: Sequence[str], names: Sequence[str] | None = None) -> tuple[str, ...]:
+    """One token of each of the model's control groups, in their order.
+
+    Args:
+        groups: Of the model's layout.
+        names: Tokens as `high-overlap`; for a group of which none is named, and for None, the one that is wanted of a
+            faithful answer: no first person, high overlap, entailed.
+
+    Raises:
+        UserError: A name that the model does not know, or two of one group.
+    """
+    known = {token.strip("<|>"): group for group in groups for token in CONTROL_TOKENS[group]}
+    chosen = {group: CONTROL_TOKENS[group][-1] for group in groups}
+    named: dict[str, str] = {}
+    for name in names or ():
+        name = name.strip("<|>")
+        if name not in known:
+            mend = f"use some of {', '.join(known)}" if known else "train it with control=ctrl, or leave control out"
+            raise UserError(f"this model knows no control token {name!r}", place="control", mend=mend)
+        if known[name] in named:
+            problem = f"control tokens {named[known[name]]!r} and {name!r} exclude each other"
+            raise UserError(problem, place="control", mend="name one of them")
+        named[known[name]] = name
+        chosen[known[name]] = f"<|{name}|>"
+    return tuple(chosen[group] for group in groups)
