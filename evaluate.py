@@ -3,64 +3,54 @@
 python evaluate.py benchmark=begin benchmark.path=FILE checkpoint=runs/...   predict, then score
 python evaluate.py benchmark=begin benchmark.path=FILE predictions=FILE      score only: no model is loaded
 python evaluate.py benchmark=ragtruth benchmark.path=DIR checkpoint=runs/... html=answers.html   and a page to read
+python evaluate.py benchmark=faithdial predictions=FILE benchmark.critic=runs/... against=FILE   generated responses
 """
 
 from typing import Any
 
 from common.cli import run_script
 
-GROUPS = ("benchmark", "scale")
+GROUPS = ("benchmark", "decoding", "scale")
 
 
 def main(cfg: Any) -> None:
-    """Examples, predictions, metrics: the whole sequence."""
-    from common.jsonl import read_predictions, write_jsonl
-    from common.run_folder import environment, log_to, open_run
-    from critic.detectors import load_detector
+    """Generated responses, the transfer table of critics, or a detector's benchmark."""
+    from common.run_folder import log_to, open_run
+    from critic.benchmark import run_benchmark
     from critic.transfer import run_transfer
-    from data_modules.build import read_benchmark
-    from evaluation.conclude import conclude
-    from evaluation.conclude_suppression import conclude_suppression
-    from evaluation.corpus_report import report_corpus
-    from evaluation.page import write_page
 
     run, config = open_run(cfg, f"evaluate-{cfg.benchmark.name}")
     log_to(run.log)
-    block, num_resamples = config["benchmark"], config["num_resamples"]
-    if block["name"] == "transfer":
+    if config["benchmark"].get("task") == "responses":
+        score_responses(run, config)
+    elif config["benchmark"]["name"] == "transfer":
         run_transfer(run, config)
-        return
-    given = read_predictions(config["predictions"]) if config["predictions"] else None
-    benchmark = read_benchmark(block)
-    meta = {"config": config, "data": benchmark.summary, "environment": environment()}
-    if block["name"] == "analysis":
-        report_corpus(benchmark.examples, run.path, title=block["dataset"], plots=block["plots"])
-        print(run.path)
-        return
-    if given is None:
-        detector = load_detector(
-            config["checkpoint"], precision=config["precision"], batch_tokens=config["batch_tokens"]
-        )
-        given = {
-            prediction.id: prediction for prediction in detector.predict_examples(benchmark.examples, progress=True)
-        }
-        write_jsonl(run.predictions / f"{benchmark.name}.jsonl", (p.to_dict() for p in given.values()))
-    if config["html"]:
-        write_page(config["html"], benchmark.examples, given, title=f"{benchmark.name}: answers and their marks")
-    predictions = list(given.values())
-    if block["name"] == "suppression":
-        conclude_suppression(
-            run,
-            benchmark.examples,
-            predictions,
-            groups=block["groups"],
-            strategies=block["strategies"],
-            meta=meta,
-            num_resamples=num_resamples,
-        )
-        return
-    sets = {benchmark.name: (benchmark.examples, predictions)}
-    conclude(run, sets, meta=meta, num_resamples=num_resamples, num_examples=config["num_examples"])
+    else:
+        run_benchmark(run, config)
+
+
+def score_responses(run: Any, config: dict[str, Any]) -> None:
+    """Of each dataset the examples and a response to each; then the models of the metrics, and the metrics."""
+    from common.jsonl import read_predictions
+    from common.run_folder import environment
+    from critic.metric_models import load_metric_models
+    from data_modules.build import datasets_of, read_benchmark
+    from evaluation.responses.conclude import conclude_responses
+    from evaluation.responses.given import Responses
+    from generation.benchmark import answer_benchmark
+
+    sets, read = {}, {}
+    for name, block in datasets_of(config["benchmark"]).items():
+        files = {key: read_predictions(block[key]) if block[key] else None for key in ("predictions", "against")}
+        benchmark = read_benchmark(block, labelled=False)
+        given = files["predictions"] or answer_benchmark(run, config, benchmark)
+        sets[name] = Responses.of(benchmark.examples, given, files["against"], incomplete=block["incomplete"])
+        read[name] = benchmark.summary
+    meta = {"config": config, "data": read, "environment": environment()}
+    options = {key: config[key] for key in ("num_resamples", "num_examples")}
+    conclude_responses(
+        run, sets, load_metric_models(config), meta=meta, baselines=config["benchmark"]["baselines"], **options
+    )
 
 
 if __name__ == "__main__":

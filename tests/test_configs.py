@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from data_modules.build import build_source, build_sources
+from data_modules.build import build_source, build_sources, datasets_of
 from data_modules.sources import SOURCES
 from tests.running import ROOT, compose
 
@@ -60,9 +60,17 @@ def test_every_benchmark_composes(benchmark: str, tmp_path: Path) -> None:
     cfg = OmegaConf.to_container(compose("evaluate", f"benchmark={benchmark}"), resolve=True)
     assert isinstance(cfg, dict)
     if benchmark != "transfer":
-        options = cfg["benchmark"]["options"]
-        name = cfg["benchmark"].get("dataset", benchmark)
-        assert build_source(name, str(tmp_path), **options).name == name
+        for block in datasets_of(cfg["benchmark"]).values():
+            name = block.get("dataset", block["name"])
+            assert build_source(name, str(tmp_path), **block["options"]).name == name
+
+
+@pytest.mark.parametrize("benchmark", ["faithdial", "wow", "cmu_dog", "topical_chat", "transfer_responses"])
+def test_benchmarks_of_responses_take_files_and_models_from_the_command_line(benchmark: str) -> None:
+    cfg = compose("evaluate", f"benchmark={benchmark}", "against=a.jsonl", "scale=paper", "benchmark.q2.answers=null")
+    blocks = datasets_of(OmegaConf.to_container(cfg.benchmark, resolve=True))  # type: ignore[arg-type]
+    assert all(block["task"] == "responses" and block["against"] == "a.jsonl" for block in blocks.values())
+    assert cfg.benchmark.bert_score.num_layers == 17 and cfg.benchmark.q2.answers is None and cfg.benchmark.q2.questions
 
 
 def test_paper_scale_is_the_papers_recipe() -> None:
@@ -78,6 +86,6 @@ def test_the_command_line_wins_over_model_and_scale() -> None:
 
 
 def test_every_dataset_has_a_config_and_a_benchmark() -> None:
-    assert set(choices("data")) == set(SOURCES) | {"mix"}
+    assert set(choices("data")) == set(SOURCES) | {"mix", "wow_then_faithdial"}
     tested = {name for name, source in SOURCES.items() if not getattr(source, "train_only", False)}
-    assert set(choices("benchmark")) == tested | {"transfer", "suppression", "analysis"}
+    assert set(choices("benchmark")) == tested | {"transfer", "transfer_responses", "suppression", "analysis"}

@@ -1,0 +1,55 @@
+"""The models of the metrics of responses, critics among them, as a benchmark's configuration names them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from common.errors import UserError
+from critic.detectors import load_detector
+from critic.entailment import load_entailment
+from evaluation.responses.bert_score import BertScore
+from evaluation.responses.measure import Models
+from evaluation.responses.q2.answers import ExtractiveAnswers
+from evaluation.responses.q2.candidates import SpacyCandidates
+from evaluation.responses.q2.questions import Seq2SeqQuestions
+from evaluation.responses.q2.score import Q2
+
+
+def load_metric_models(config: Mapping[str, Any]) -> Models:
+    """Loads what the `benchmark` block names: critic, bert_score, and q2 with nli; null leaves a metric out.
+
+    Raises:
+        UserError: Q2 has some of its models, but not all; or one cannot be loaded.
+    """
+    block, batch_tokens = config["benchmark"], config["batch_tokens"]
+    bert_score, detector = block["bert_score"], None
+    if block["critic"]:
+        detector = load_detector(block["critic"], precision=config["precision"], batch_tokens=batch_tokens)
+    return Models(
+        detector=detector,
+        bert_score=BertScore.load(bert_score["encoder"], num_layers=bert_score["num_layers"])
+        if bert_score["encoder"]
+        else None,
+        q2=load_q2(block["q2"], block["nli"]),
+    )
+
+
+def load_q2(names: Mapping[str, Any], nli: str | None) -> Q2 | None:
+    """Q2 with its models; None where neither its questions nor its answers have one.
+
+    Args:
+        names: candidates (a spaCy pipeline), questions and answers (models), question_template.
+        nli: An NLI model or a critic.
+    """
+    if not names["questions"] and not names["answers"]:
+        return None
+    given = {"q2.candidates": names["candidates"], "q2.questions": names["questions"], "q2.answers": names["answers"]}
+    missing = [f"benchmark.{name}" for name, model in {**given, "nli": nli}.items() if not model]
+    if missing or not nli:
+        mend = "give all of its models, or set benchmark.q2.questions and benchmark.q2.answers to null"
+        raise UserError(f"Q2 lacks {', '.join(missing)}", mend=mend)
+    return Q2(
+        SpacyCandidates.load(names["candidates"]),
+        Seq2SeqQuestions.load(names["questions"], template=names["question_template"]),
+        ExtractiveAnswers.load(names["answers"]),
+        load_entailment(nli),
+    )
