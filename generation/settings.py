@@ -25,7 +25,7 @@ class Settings:
 
     def to_sidecar(self) -> Sidecar:
         layout = asdict(self.layout) | {"control": list(self.layout.control), "architecture": self.architecture}
-        layout["markers"] = {"knowledge": KNOWLEDGE, "seeker": SEEKER, "wizard": WIZARD}  # for readers: nothing to choose
+        layout["markers"] = {"knowledge": KNOWLEDGE, "seeker": SEEKER, "wizard": WIZARD}
         return Sidecar(kind=GENERATOR, labels=[], layout=layout, thresholds=self.thresholds, origin=self.origin)
 
     @classmethod

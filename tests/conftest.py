@@ -60,3 +60,12 @@ def trained_tagger(tmp_path_factory: pytest.TempPathFactory, tagger_options: lis
         patch.setenv("FAITHKIT_HOME", str(session_home))
         train_here(f"run_dir={folder}", *tagger_options)
     return folder
+
+
+@pytest.fixture(scope="session")
+def language_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders of tiny random models that write, by family."""
+    from tests.tiny import write_language_model
+
+    folder = tmp_path_factory.mktemp("language-models")
+    return {family: write_language_model(folder / family, family) for family in ("t5", "bart", "gpt2", "llama")}

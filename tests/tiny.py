@@ -135,3 +135,42 @@ def write_bert(folder: Path, *, seed: int = 0, hidden_size: int = 32, num_layers
     )
     BertModel(config).save_pretrained(folder)
     return folder
+
+
+def write_language_model(folder: Path, family: str, *, seed: int = 0) -> Path:
+    """A tiny `t5`, `bart`, `gpt2` or `llama` without dropout, with its tokenizer, as a Hugging Face folder."""
+    import torch
+    import transformers as t
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tokenizer(folder, "unigram" if family == "t5" else "bpe")
+    tokenizer = t.AutoTokenizer.from_pretrained(folder)
+    tokenizer.eos_token, tokenizer.unk_token = "</s>", "<unk>"
+    tokenizer.save_pretrained(folder)
+    shared = {
+        "vocab_size": len(tokenizer) + 1,  # as some have: more rows than tokens
+        "bos_token_id": None,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    torch.manual_seed(seed)
+    model: t.PreTrainedModel
+    if family == "t5":
+        sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.0}
+        model = t.T5ForConditionalGeneration(t.T5Config(**shared, **sizes))
+    elif family == "bart":
+        sides = {"layers": 2, "attention_heads": 2, "ffn_dim": 64}
+        sizes = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in sides.items()}
+        plain = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+        config = t.BartConfig(**shared, **sizes, **plain, d_model=32, max_position_embeddings=128)
+        model = t.BartForConditionalGeneration(config)
+    elif family == "gpt2":
+        plain = {"attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
+        model = t.GPT2LMHeadModel(t.GPT2Config(**shared, **plain, n_embd=32, n_layer=2, n_head=2, n_positions=128))
+    else:
+        assert family == "llama", family
+        heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+        config = t.LlamaConfig(**shared, **heads, hidden_size=32, num_hidden_layers=2, intermediate_size=64)
+        model = t.LlamaForCausalLM(config)
+    model.save_pretrained(folder)
+    return folder

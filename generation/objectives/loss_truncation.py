@@ -46,7 +46,7 @@ class LossTruncation(Objective):
         row, real = step.batch["target_row"], step.real
         lengths = sums_by_row(torch.ones_like(step.losses), row, len(real))
         losses = sums_by_row(step.losses.detach(), row, len(real)) / lengths
-        self.note(_everyones(losses.masked_fill(~real, torch.nan), step))
+        self.note(_everyones(losses[real], step))
         kept = real & (losses <= self.cutoff)
         step.log("dropped", 1 - step.processes.total(kept.sum()) / step.batch["num_rows"])
         return token_mean(step.losses, kept[row], step.processes)

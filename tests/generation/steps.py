@@ -1,0 +1,66 @@
+"""Steps of training made by hand: losses as they are given, and processes that are none."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from generation.objectives.objective import Step
+
+
+@dataclass
+class OneProcess:
+    """The only process."""
+
+    world_size: int = 1
+
+    def total(self, count: Tensor) -> Tensor:
+        return count.clamp(min=1)
+
+    def gather(self, values: Tensor) -> Tensor:
+        return values[None]
+
+
+@dataclass
+class Share:
+    """One of several processes, which know beforehand what the others have."""
+
+    counts: list[Tensor] = field(default_factory=list)
+    values: list[Tensor] = field(default_factory=list)
+
+    @property
+    def world_size(self) -> int:
+        return 2
+
+    def total(self, count: Tensor) -> Tensor:
+        return self.counts.pop(0).clamp(min=1)
+
+    def gather(self, values: Tensor) -> Tensor:
+        return torch.stack(self.values)
+
+
+def step_of(rows: list[list[float]], *, padding: tuple[int, ...] = (), processes: Any = None, **values: Any) -> Step:
+    """A step whose rows have these losses of their tokens.
+
+    Args:
+        padding: Rows that are there to fill the batch.
+    """
+    index = torch.arange(len(rows))
+    index[list(padding)] = -1
+    batch = {
+        "target_row": torch.tensor([place for place, row in enumerate(rows) for _ in row]),
+        "index": index,
+        "num_rows": torch.tensor(len(rows) - len(padding)),
+    }
+    losses = torch.tensor([loss for row in rows for loss in row], requires_grad=True)
+    options: dict[str, Any] = {"model": None, "output": None, "log": lambda name, value: None}
+    return Step(batch={**batch, **values}, losses=losses, processes=processes or OneProcess(), **options)
+
+
+def gradient(loss: Tensor, step: Step) -> list[float]:
+    """How each token's loss counts."""
+    step.losses.grad = None
+    loss.backward()
+    assert step.losses.grad is not None
+    return step.losses.grad.tolist()

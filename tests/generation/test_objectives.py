@@ -1,0 +1,131 @@
+"""Objectives on losses written by hand: which tokens count, how much, and the same for any number of processes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from common.errors import UserError
+from generation.objectives.loss_truncation import LossTruncation
+from generation.objectives.mle import Mle
+from tests.generation.steps import Share, gradient, step_of
+
+
+def truncation(**values: float) -> LossTruncation:
+    options = {"drop_fraction": 0.5, "window": 4, "hot_start": 4, "recompute_every": 4, **values}
+    return LossTruncation(**options)  # type: ignore[arg-type]
+
+
+def test_likelihood_is_the_mean_over_tokens_not_over_responses() -> None:
+    step = step_of([[1.0, 2.0, 3.0], [10.0]])
+    loss = Mle()(step)
+    assert loss.item() == 4.0 and gradient(loss, step) == [0.25] * 4
+
+
+def test_a_row_of_padding_counts_for_nothing() -> None:
+    step = step_of([[1.0, 3.0], [100.0]], padding=(1,))
+    loss = Mle()(step)
+    assert loss.item() == 2.0 and gradient(loss, step) == [0.5, 0.5, 0.0]
+
+
+def test_two_processes_make_the_gradient_of_one() -> None:
+    whole = step_of([[1.0, 2.0, 3.0], [10.0], [4.0, 5.0]])
+    wanted = gradient(Mle()(whole), whole)
+    total = torch.tensor(6)
+    shares = [
+        step_of([[1.0, 2.0, 3.0], [4.0, 5.0]], processes=Share([total])),
+        step_of([[10.0]], processes=Share([total])),
+    ]
+    first, second = (gradient(Mle()(share), share) for share in shares)
+    averaged = [value / 2 for value in first[:3] + second + first[3:]]
+    assert averaged == pytest.approx(wanted)
+
+
+def test_nothing_is_dropped_before_the_hot_start_and_the_worst_half_behind_it() -> None:
+    objective = truncation(hot_start=6)
+    for rows, kept in [
+        ([[1.0], [9.0]], [True, True]),
+        ([[2.0], [8.0]], [True, True]),
+        # The window is now [5, 4, 2, 8]: losses above their median, 4.5, are left out.
+        ([[5.0], [4.0]], [False, True]),
+        ([[4.5], [4.6]], [True, False]),
+        ([[100.0], [4.4]], [False, True]),  # the cutoff stays until four more have been seen
+    ]:
+        step = step_of(rows)
+        loss = objective(step)
+        assert [share > 0 for share in gradient(loss, step)] == kept, rows
+        counted = [row[0] for row, stays in zip(rows, kept, strict=True) if stays]
+        assert loss.item() == pytest.approx(sum(counted) / len(counted))
+    # Four were seen since: the window is [4.5, 4.6, 100, 4.4].
+    assert float(objective.cutoff) == pytest.approx(np.median([4.5, 4.6, 100.0, 4.4]))
+
+
+def test_a_response_is_judged_by_its_mean_over_real_tokens() -> None:
+    objective = truncation(window=2, hot_start=2, recompute_every=2)
+    step = step_of([[1.0] * 8, [2.0]])  # a sum, or a mean over padding, would call the first one the worse
+    loss = objective(step)
+    assert gradient(loss, step) == pytest.approx([1 / 8] * 8 + [0.0])
+    assert objective.recent.tolist() == [1.0, 2.0]
+
+
+def test_padding_enters_no_window() -> None:
+    objective = truncation()
+    objective(step_of([[1.0], [50.0]], padding=(1,)))
+    assert int(objective.seen) == 1 and objective.recent.tolist() == [1.0, 0.0, 0.0, 0.0]
+
+
+def test_a_batch_larger_than_the_window_leaves_its_end_there() -> None:
+    objective = truncation()
+    objective(step_of([[float(n)] for n in range(1, 8)]))
+    assert sorted(objective.recent.tolist()) == [4.0, 5.0, 6.0, 7.0] and float(objective.cutoff) == 5.5
+
+
+def test_when_all_of_a_batch_is_dropped_nothing_is_learnt_from_it() -> None:
+    objective = truncation()
+    objective(step_of([[1.0], [1.0], [2.0], [2.0]]))
+    step = step_of([[9.0], [8.0]])
+    loss = objective(step)
+    assert loss.item() == 0.0 and gradient(loss, step) == [0.0, 0.0]
+
+
+def test_every_process_has_the_window_of_one() -> None:
+    whole = truncation(hot_start=3)
+    step = step_of([[1.0, 3.0], [9.0], [4.0, 4.0]])
+    wanted = gradient(whole(step), step)
+    gathered = [torch.tensor([2.0, 4.0]), torch.tensor([9.0, torch.nan])]
+    found = []
+    for rows in ([[1.0, 3.0], [4.0, 4.0]], [[9.0]]):
+        objective = truncation(hot_start=3)
+        processes = Share([torch.tensor(2), torch.tensor(4)], gathered)
+        share = step_of(rows, processes=processes, num_rows=torch.tensor(3))
+        found.append(gradient(objective(share), share))
+        for name, buffer in whole.named_buffers():
+            assert torch.equal(buffer, objective.get_buffer(name)), name
+    assert [value / 2 for value in found[0][:2] + found[1] + found[0][2:]] == pytest.approx(wanted)
+
+
+def test_window_and_cutoff_are_in_the_checkpoint() -> None:
+    objective = truncation()
+    objective(step_of([[1.0], [5.0], [3.0], [2.0], [7.0]]))
+    again = truncation()
+    again.load_state_dict(objective.state_dict())
+    for rows in ([[2.4], [2.6]], [[1.0], [1.5]], [[1.2], [1.3]]):
+        steps = step_of(rows), step_of(rows)
+        assert gradient(objective(steps[0]), steps[0]) == gradient(again(steps[1]), steps[1])
+
+
+def test_the_share_that_was_dropped_is_logged() -> None:
+    objective = truncation()
+    logged: dict[str, torch.Tensor] = {}
+    for rows in ([[1.0], [2.0], [3.0], [4.0]], [[9.0], [1.0], [8.0], [7.0]]):
+        objective(replace(step_of(rows), log=logged.__setitem__))
+    assert float(logged["dropped"]) == 0.5
+
+
+@pytest.mark.parametrize(
+    "values", [{"drop_fraction": 0.0}, {"drop_fraction": 1.0}, {"window": 0}, {"hot_start": 0}, {"recompute_every": -1}]
+)
+def test_a_setting_that_cannot_be_is_told(values: dict[str, float]) -> None:
+    with pytest.raises(UserError, match=f"objective.{next(iter(values))}"):
+        truncation(**values)

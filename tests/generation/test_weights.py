@@ -1,0 +1,96 @@
+"""Any model that writes is loaded, with tokens of its own for a dialogue."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from common.errors import UserError
+from data_modules.tokens import load_tokenizer
+from data_modules.turns import CONTROL_TOKENS, KNOWLEDGE, TurnLayout, add_markers
+from generation.weights import ARCHITECTURES, check_length, load_generator, starts_with
+
+FAMILIES = {"t5": "seq2seq", "bart": "seq2seq", "gpt2": "causal", "llama": "causal"}
+
+
+def load(folder: Path, architecture: str, **options: Any) -> tuple[Any, Any, dict[int, list[int]]]:
+    layout = TurnLayout(
+        kind=ARCHITECTURES[architecture].kind, max_length=96, max_response_length=24, control=tuple(CONTROL_TOKENS)
+    )
+    tokenizer = load_tokenizer(str(folder))
+    new = add_markers(tokenizer, layout)
+    return load_generator(str(folder), architecture, tokenizer=tokenizer, new_tokens=new, **options), tokenizer, new
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_new_tokens_begin_as_the_words_that_describe_them(family: str, language_models: dict[str, Path]) -> None:
+    before = ARCHITECTURES[FAMILIES[family]].model_class.from_pretrained(language_models[family])
+    model, tokenizer, new = load(language_models[family], FAMILIES[family])
+    assert len(new) == 4 + 8 and model.dtype == torch.float32
+    old = before.get_input_embeddings().weight
+    rows = model.get_input_embeddings().weight
+    assert len(rows) == model.get_output_embeddings().weight.shape[0] == max(len(tokenizer), len(old))
+    known = min(new)
+    assert torch.equal(rows[:known], old[:known])
+    knowledge = tokenizer.convert_tokens_to_ids(KNOWLEDGE)
+    assert torch.equal(rows[knowledge], rows[new[knowledge]].mean(0))
+    again, _, _ = load(language_models[family], FAMILIES[family])
+    assert all(torch.equal(*pair) for pair in zip(model.parameters(), again.parameters(), strict=True))
+
+
+def test_weights_that_are_not_tied_stay_so(language_models: dict[str, Path], tmp_path: Path) -> None:
+    model, tokenizer, _ = load(language_models["t5"], "seq2seq")
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach() * 0.5)
+    model.config.tie_word_embeddings = model.config.scale_decoder_outputs = False
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    tokenizer.add_tokens(["<one>", "<two>"], special_tokens=True)
+    new = {len(tokenizer) - 2: [3], len(tokenizer) - 1: [4, 5]}
+    grown = load_generator(str(tmp_path), "seq2seq", tokenizer=tokenizer, new_tokens=new)
+    head, shared = grown.lm_head.weight, grown.shared.weight
+    assert len(head) == len(shared) == len(tokenizer)
+    assert torch.equal(head[: len(model.lm_head.weight)], model.lm_head.weight)
+    assert torch.equal(head[-1], head[[4, 5]].mean(0)) and torch.equal(shared[-1], shared[[4, 5]].mean(0))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_plain_generate_starts_and_ends_where_a_response_does(family: str, language_models: dict[str, Path]) -> None:
+    model, tokenizer, _ = load(language_models[family], FAMILIES[family])
+    starts_with(model, tokenizer, (7,) if model.config.is_encoder_decoder else ())
+    written = model.generate(torch.tensor([[4, 5, 6]]), max_new_tokens=3)[0].tolist()
+    assert written[:1] == [7] if model.config.is_encoder_decoder else written[:3] == [4, 5, 6]
+    assert model.generation_config.eos_token_id == tokenizer.eos_token_id
+
+
+def test_dropout_is_what_the_user_says(language_models: dict[str, Path]) -> None:
+    model, _, _ = load(language_models["gpt2"], "causal", dropout=0.2, attention_dropout=0.0)
+    assert (model.config.resid_pdrop, model.config.embd_pdrop, model.config.attn_pdrop) == (0.2, 0.2, 0.0)
+    model, _, _ = load(language_models["t5"], "seq2seq", dropout=0.3)
+    assert {m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)} == {0.3}
+
+
+@pytest.mark.parametrize(
+    ("family", "architecture", "mend"), [("gpt2", "seq2seq", "model=gpt2"), ("bart", "causal", "model=t5")]
+)
+def test_a_model_of_another_family_is_told(
+    family: str, architecture: str, mend: str, language_models: dict[str, Path]
+) -> None:
+    with pytest.raises(UserError, match=f"is no {architecture} model(.|\n)*{mend}"):
+        load(language_models[family], architecture)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_model_that_writes_nothing_is_told(architecture: str, tiny_bert: Path) -> None:
+    tokenizer = load_tokenizer(str(tiny_bert))
+    with pytest.raises(UserError, match="BertModel is no"):
+        load_generator(str(tiny_bert), architecture, tokenizer=tokenizer, new_tokens={})
+
+
+def test_more_tokens_than_places_are_refused(language_models: dict[str, Path]) -> None:
+    layout = TurnLayout(kind="causal", max_length=129, max_response_length=24)
+    model, _, _ = load(language_models["gpt2"], "causal")
+    with pytest.raises(UserError, match="128 places"):
+        check_length(model, layout, "tiny")
+    model, _, _ = load(language_models["t5"], "seq2seq")
+    check_length(model, layout, "tiny")
