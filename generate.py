@@ -1,7 +1,7 @@
 """Answer dialogues with a trained generator; optionally let a detector choose among several answers.
 
 python generate.py checkpoint=runs/... data=faithdial data.path=DIR decoding=greedy   the test split; data.split=NAME
-python generate.py checkpoint=runs/... data=wow best_of=8 detector=runs/...           the answer that a critic doubts least
+python generate.py checkpoint=runs/... data=wow best_of=8 detector=runs/...           the one that a critic trusts most
 python generate.py checkpoint=runs/... engine=vllm batch_size=256                     causal models, with vLLM
 python generate.py resume=runs/...                                                    go on after any interruption
 """

@@ -69,12 +69,15 @@ class Resampling:
             # A draw of its own has a random stream of its own.
             asked = [replace(examples[place], id=f"{examples[place].id}\n{number}") for place in places]
             found = self.generator.candidates(asked, decoding=self.decoding, control=self.control)
-            answered = [replace(e, response=own[0].text) for e, own in zip(asked, found, strict=True)]
-            for place, own, tokens in zip(places, found, self.features(answered), strict=True):
+            first = [own[0] for own in found]
+            answered = [
+                replace(e, response=drawn.text, label=None, spans=None) for e, drawn in zip(asked, first, strict=True)
+            ]
+            for place, drawn, tokens in zip(places, first, self.features(answered), strict=True):
                 missing = sum(token not in tokens for token in wanted)
                 best = kept.get(place)
                 if best is None or missing < best.num_missing:
-                    kept[place] = Drawn(own[0], number + 1, missing)
+                    kept[place] = Drawn(drawn, number + 1, missing)
             done = [place for place in places if not kept[place].num_missing or number + 1 == self.max_draws]
             places = [place for place in places if kept[place].num_missing]
             if advance and done:

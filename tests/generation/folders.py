@@ -1,0 +1,60 @@
+"""Folders of untrained generators, as a run leaves them."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from data_modules.tokens import load_tokenizer
+from data_modules.turns import CAUSAL, SEQ2SEQ, TurnLayout, add_markers
+from generation.settings import Settings
+from generation.weights import starts_with
+from tests.tiny import write_tokenizer
+
+CONTROL = ("voice", "overlap", "entailment")
+
+
+def write_generator(folder: Path, kind: str, control: tuple[str, ...] = ()) -> Path:
+    """A tiny generator of random weights: T5 or Llama, with its tokenizer and its sidecar."""
+    import torch
+    import transformers as t
+
+    from common.model_folder import write_folder
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tokenizer(folder, "unigram" if kind == SEQ2SEQ else "bpe")
+    tokenizer = load_tokenizer(str(folder))
+    tokenizer.eos_token = "</s>"
+    layout = TurnLayout(kind=kind, max_length=400, max_response_length=12, control=control)
+    add_markers(tokenizer, layout)
+    torch.manual_seed(0)
+    size = {"vocab_size": len(tokenizer)}
+    if kind == SEQ2SEQ:
+        model: Any = t.T5ForConditionalGeneration(
+            t.T5Config(**size, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, initializer_factor=3.0)
+        )
+    else:
+        model = t.LlamaForCausalLM(
+            t.LlamaConfig(
+                **size,
+                hidden_size=48,
+                num_hidden_layers=2,
+                num_attention_heads=6,
+                num_key_value_heads=2,
+                intermediate_size=64,
+                initializer_range=0.5,
+            )
+        )
+    prefix = (tokenizer.convert_tokens_to_ids("<|wizard|>"),) if kind == SEQ2SEQ else ()
+    starts_with(model, tokenizer, prefix)
+    architecture = {SEQ2SEQ: "seq2seq", CAUSAL: "causal"}[kind]
+    settings = Settings(layout=layout, architecture=architecture, thresholds={}, origin={})
+    write_folder(folder, model, tokenizer, settings.to_sidecar())
+    return folder
+
+
+@cache
+def examples(count: int = 12) -> list[Any]:
+    """Turns of the embedded corpus."""
+    from data_modules.embedded.corpus import generate
+
+    return list(generate("test", count))
