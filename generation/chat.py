@@ -33,7 +33,8 @@ Read = Callable[[str], str]  # shows a prompt and gives a line; EOFError ends
 def talk(answerer: "Answerer", read: Read, console: Console) -> None:
     """The dialogue, until the user leaves."""
     console.print(Text(HELP, style="dim"))
-    knowledge, history, number = _read_knowledge(read, console), [], 0
+    knowledge, number = _read_knowledge(read, console), 0
+    history: list[Turn] = []
     while True:
         said = read("you> ").strip()
         if said == "/quit":

@@ -10,7 +10,7 @@ from common.cli import explain, help_text
 from common.errors import UserError
 from tests.running import ROOT, run
 
-SCRIPTS = ("train.py", "evaluate.py", "export.py")
+SCRIPTS = ("train.py", "evaluate.py", "export.py", "generate.py")
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -41,6 +41,8 @@ def test_help_lists_the_choices_that_the_folders_have() -> None:
         ("train.py", ["trainer=gpu"], ["no CUDA device", "trainer=cpu"]),
         ("evaluate.py", ["benchmark=embedded"], ["checkpoint"]),
         ("evaluate.py", ["predictions=/nowhere.jsonl"], ["/nowhere.jsonl"]),
+        ("generate.py", ["checkpoint=/nowhere"], ["no such run", "/nowhere"]),
+        ("generate.py", ["checkpoint=x", "decoding=topk"], ["topk", "greedy"]),
         ("export.py", ["checkpoint=/nowhere", "output_dir=/tmp/never-made"], ["no such run", "/nowhere"]),
         ("export.py", [], ["checkpoint"]),
     ],

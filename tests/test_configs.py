@@ -7,6 +7,7 @@ from omegaconf import OmegaConf
 
 from data_modules.build import build_source, build_sources, datasets_of
 from data_modules.sources import SOURCES
+from inference.decoding import Decoding
 from tests.running import ROOT, compose
 
 
@@ -31,6 +32,16 @@ def test_every_model_composes_at_every_scale_on_every_trainer(model: str, traine
     cfg = compose("train", f"model={model}", f"trainer={trainer}", f"scale={scale}")
     resolved = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     assert isinstance(resolved, dict) and resolved["model"]["name"] == model
+
+
+@pytest.mark.parametrize("decoding", choices("decoding"))
+def test_every_way_of_decoding_composes_over_every_dataset_and_is_built(decoding: str) -> None:
+    for data in choices("data"):
+        cfg = compose("generate", "checkpoint=x", f"decoding={decoding}", f"data={data}")
+        resolved = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+        assert isinstance(resolved, dict) and Decoding(**resolved["decoding"]).strategy == decoding
+    chat = OmegaConf.to_container(compose("chat", "checkpoint=x", f"decoding={decoding}"), resolve=True)
+    assert isinstance(chat, dict) and Decoding(**chat["decoding"]).max_new_tokens == 100
 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
