@@ -57,6 +57,12 @@ class GeneratorModule(TrainingModule):
             from common.sharding import shard
 
             shard(self.model, self.device_mesh)
+            if any(True for _ in self.objective.parameters()):
+                shard(self.objective, self.device_mesh)
+
+    def on_fit_start(self) -> None:
+        super().on_fit_start()
+        self.objective.check(self.trainer.datamodule)  # type: ignore[attr-defined]
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         output = self.objective.run(self.model, batch)

@@ -66,3 +66,17 @@ def run(script: str, *arguments: str, timeout: float = 240, **environment: str) 
         text=True,
         timeout=timeout,
     )
+
+
+SMALL_GENERATOR = (
+    "data.num_rows=40",
+    "model.max_length=400",
+    "model.max_response_length=90",
+    "model.batch_size=8",
+    "optimizer.lr=1e-3",
+    "callbacks.num_resamples=20",
+    "callbacks.progress_bar=false",
+    "callbacks.num_examples=0",
+    "trainer=cpu",
+    "trainer.precision=32-true",
+)

@@ -166,7 +166,7 @@ def write_language_model(folder: Path, family: str, *, seed: int = 0) -> Path:
         model = t.BartForConditionalGeneration(config)
     elif family == "gpt2":
         plain = {"attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
-        model = t.GPT2LMHeadModel(t.GPT2Config(**shared, **plain, n_embd=32, n_layer=2, n_head=2, n_positions=128))
+        model = t.GPT2LMHeadModel(t.GPT2Config(**shared, **plain, n_embd=32, n_layer=2, n_head=2, n_positions=512))
     else:
         assert family == "llama", family
         heads = {"num_attention_heads": 4, "num_key_value_heads": 2}

@@ -88,9 +88,9 @@ def test_a_model_that_writes_nothing_is_told(architecture: str, tiny_bert: Path)
 
 
 def test_more_tokens_than_places_are_refused(language_models: dict[str, Path]) -> None:
-    layout = TurnLayout(kind="causal", max_length=129, max_response_length=24)
+    layout = TurnLayout(kind="causal", max_length=513, max_response_length=24)
     model, _, _ = load(language_models["gpt2"], "causal")
-    with pytest.raises(UserError, match="128 places"):
+    with pytest.raises(UserError, match="512 places"):
         check_length(model, layout, "tiny")
     model, _, _ = load(language_models["t5"], "seq2seq")
     check_length(model, layout, "tiny")

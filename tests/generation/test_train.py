@@ -1,0 +1,237 @@
+"""A generator's run from its command to its folder: what it leaves, resumes and refuses, in one stage or two."""
+
+import csv
+import json
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from common.cli import explain
+from common.errors import UserError
+from common.model_folder import read_sidecar
+from common.records import Turn
+from data_modules.build import build_source
+from data_modules.encode_turns import TurnEncoder
+from data_modules.rows import ReadReport
+from data_modules.source import read_examples
+from data_modules.tokens import load_tokenizer
+from data_modules.turns import KNOWLEDGE
+from generation.export import export
+from generation.module import GeneratorModule
+from generation.settings import Settings
+from tests.data_modules.examples import example
+from tests.running import SMALL_GENERATOR, run, train_here
+
+
+def metrics_of(folder: Path) -> dict[str, dict[str, float]]:
+    return json.loads((folder / "metrics.json").read_text())["metrics"]
+
+
+def curve(folder: Path, name: str) -> list[float]:
+    with (folder / "csv" / "metrics.csv").open() as file:
+        return [float(row[name]) for row in csv.DictReader(file) if row.get(name)]
+
+
+def state(folder: Path, name: str = "last") -> dict[str, torch.Tensor]:
+    return torch.load(folder / "checkpoints" / f"{name}.ckpt", weights_only=True)["state_dict"]
+
+
+def assert_same_run(first: Path, second: Path) -> None:
+    ours, theirs = state(first), state(second)
+    assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert metrics_of(first) == metrics_of(second)
+
+
+def resume_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        given = SimpleNamespace(overrides=SimpleNamespace(task=[f"resume={folder}"]))
+        patch.setattr("hydra.core.hydra_config.HydraConfig.get", lambda: given)
+        train_here(f"resume={folder}")
+
+
+def break_at(number: int, monkeypatch: pytest.MonkeyPatch, folder: Path, *options: str) -> None:
+    """A training in which the power fails at the step of this number, counted over all stages."""
+    step, done = GeneratorModule.training_step, 0
+
+    def broken(self: GeneratorModule, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor:
+        nonlocal done
+        if done == number:
+            raise RuntimeError("the power fails")
+        done += 1
+        return step(self, batch, batch_idx)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GeneratorModule, "training_step", broken)
+        with pytest.raises(RuntimeError, match="the power fails"):
+            train_here(f"run_dir={folder}", *options)
+
+
+@pytest.fixture(scope="module")
+def options(language_models: dict[str, Path]) -> dict[str, list[str]]:
+    """What a training of seconds of each model is asked for."""
+    weights = {"t5": "t5", "gpt2": "llama"}
+    plain = ["callbacks.log_every_num_steps=1", *SMALL_GENERATOR]
+    return {m: [f"model={m}", f"model.weights={language_models[w]}", *plain] for m, w in weights.items()}
+
+
+@pytest.fixture(scope="module")
+def trained(options: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folders of finished runs."""
+    folder = tmp_path_factory.mktemp("generators")
+    for model, given in options.items():
+        train_here(f"run_dir={folder / model}", *given, "callbacks.num_examples=2", "model.num_epochs=3")
+    return {model: folder / model for model in options}
+
+
+@pytest.mark.parametrize("model", ["t5", "gpt2"])
+def test_a_run_leaves_the_folder_that_outside_programs_rely_on(model: str, trained: dict[str, Path]) -> None:
+    folder = trained[model]
+    for name in ("config.yaml", "checkpoints/best.ckpt", "checkpoints/last.ckpt", "train.log", "rejects.jsonl"):
+        assert (folder / name).is_file(), name
+    for name in ("perplexity", "loss", "token_accuracy"):
+        metric = metrics_of(folder)[f"test/faithdial/{name}"]
+        assert metric["low"] <= metric["value"] <= metric["high"] and metric["n"] == 40
+    sidecar = json.loads((folder / "hf" / "faithkit.json").read_text())
+    assert (sidecar["kind"], sidecar["labels"]) == ("generator", [])
+    kind = {"t5": "seq2seq", "gpt2": "causal"}[model]
+    layout = {"kind": kind, "architecture": kind, "max_length": 400, "max_response_length": 90, "max_history": None}
+    assert layout.items() <= sidecar["layout"].items() and sidecar["layout"]["markers"]["knowledge"] == KNOWLEDGE
+    assert sidecar["origin"]["data"]["fingerprints"] and sidecar["versions"]["torch"]
+    losses = curve(folder, "train/loss")
+    assert len(losses) == 15 and np.mean(losses[-3:]) < np.mean(losses[:3])
+    found = curve(folder, "validation/faithdial/perplexity")
+    assert found[-1] < found[0] and curve(folder, "validation/faithdial/token_accuracy")
+
+
+@pytest.mark.parametrize("model", ["t5", "gpt2"])
+def test_an_exported_model_is_the_same_in_plain_transformers(
+    model: str, trained: dict[str, Path], tmp_path: Path
+) -> None:
+    report = export(str(trained[model]), str(tmp_path / "out"))
+    assert report.difference <= 1e-5 and report.num_logits > 1000
+    card = (tmp_path / "out" / "README.md").read_text()
+    for part in ("faithdial (40 examples)", "perplexity", "## Limits", KNOWLEDGE, "Fingerprints"):
+        assert part in card, part
+    assert "Labels" not in card
+    code = card.split("```python\n")[1].split("```")[0].replace("FOLDER", repr(str(tmp_path / "out")))
+    scope: dict[str, Any] = {"knowledge": "the river is long", "question": "is it"}
+    exec(code, scope)  # noqa: S102 - the card's own lines
+    asked = example(knowledge=scope["knowledge"], history=(Turn(speaker="seeker", text=scope["question"]),))
+    encoder = encoder_of(tmp_path / "out")
+    assert scope["inputs"].input_ids[0].tolist() == encoder.contexts([asked], Counter()).row(0).tolist()
+
+
+def encoder_of(folder: Path) -> TurnEncoder:
+    sidecar = read_sidecar(folder)
+    assert sidecar is not None
+    return TurnEncoder(load_tokenizer(str(folder)), Settings.from_sidecar(sidecar).layout)
+
+
+def test_the_test_figures_are_those_of_the_exported_folder(trained: dict[str, Path]) -> None:
+    from transformers import AutoModelForCausalLM
+
+    folder = trained["gpt2"] / "hf"
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    examples = list(read_examples(build_source("faithdial", "embedded"), "test", ReadReport(), 40))
+    columns: dict[str, Any] = encoder_of(folder).encode(examples, Counter())
+    total = count = 0.0
+    for place in range(40):
+        context, response = (torch.tensor(columns[name].row(place).tolist()) for name in ("context", "response"))
+        labels = torch.cat([torch.full_like(context, -100), response])
+        with torch.no_grad():
+            loss = model(input_ids=torch.cat([context, response])[None], labels=labels[None]).loss
+        total, count = total + float(loss) * len(response), count + len(response)
+    assert metrics_of(trained["gpt2"])["test/faithdial/loss"]["value"] == pytest.approx(total / count, abs=1e-5)
+
+
+def test_padded_training_takes_the_steps_of_packed_training(options: dict[str, list[str]], tmp_path: Path) -> None:
+    for packed in ("true", "false"):
+        train_here(f"run_dir={tmp_path / packed}", *options["gpt2"], f"model.packed={packed}")
+    ours, theirs = (curve(tmp_path / packed, "train/loss") for packed in ("true", "false"))
+    assert len(ours) == 5 and ours == pytest.approx(theirs, abs=1e-4)
+
+
+def test_an_interrupted_run_resumes_to_the_same_weights_and_window(
+    options: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truncation = ["objective=loss_truncation", "objective.window=16", "objective.recompute_every=8"]
+    given = [*options["t5"], *truncation, "model.dropout=0.1", "callbacks.save_every_seconds=0"]
+    train_here(f"run_dir={tmp_path / 'whole'}", *given)
+    break_at(3, monkeypatch, tmp_path / "run", *given)
+    resume_here(tmp_path / "run", monkeypatch)
+    assert "going on at step 3" in (tmp_path / "run" / "train.log").read_text()
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+    assert state(tmp_path / "run")["objective.seen"] == 40
+    assert max(curve(tmp_path / "run", "train/dropped")) > 0.2
+
+
+def test_two_stages_are_one_run_that_resumes_wherever_it_broke(
+    options: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [*options["t5"], "data=wow_then_faithdial", "data.num_rows=24", "callbacks.save_every_seconds=0"]
+    train_here(f"run_dir={tmp_path / 'whole'}", *given)
+    first = tmp_path / "whole" / "stage1-wow"
+    assert "test/wow/perplexity" in metrics_of(first) and (first / "hf" / "faithkit.json").exists()
+    assert set(metrics_of(tmp_path / "whole")) >= {"test/faithdial/perplexity", "test/faithdial/loss"}
+    assert len(curve(first, "train/loss")) == len(curve(tmp_path / "whole", "train/loss")) == 3
+    assert curve(tmp_path / "whole", "validation/wow_then_faithdial/perplexity")[0] < np.exp(
+        curve(first, "train/loss")[0]
+    )
+    break_at(1, monkeypatch, tmp_path / "run", *given)
+    assert not (tmp_path / "run" / "checkpoints" / "last.ckpt").exists()
+    resume_here(tmp_path / "run", monkeypatch)
+    assert_same_run(tmp_path / "run" / "stage1-wow", first)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+    (tmp_path / "run" / "metrics.json").unlink()
+    before = (tmp_path / "run" / "stage1-wow" / "train.log").read_text()
+    resume_here(tmp_path / "run", monkeypatch)
+    assert (tmp_path / "run" / "stage1-wow" / "train.log").read_text() == before, "a finished stage is left alone"
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", ["ddp", "fsdp"])
+@pytest.mark.parametrize("model", ["t5", "gpt2"])
+def test_two_processes_take_the_steps_of_one(
+    model: str, trainer: str, options: dict[str, list[str]], tmp_path: Path
+) -> None:
+    objective = ["objective=loss_truncation", "objective.window=16", "objective.recompute_every=8"]
+    plain = [option for option in options[model] if option != "trainer=cpu"]
+    plain += [*objective, "data.num_rows=37", "data=wow_then_faithdial"]
+    train_here(f"run_dir={tmp_path / 'one'}", *plain, "trainer=cpu")
+    two = [f"trainer={trainer}", "trainer.accelerator=cpu", "trainer.devices=2"]
+    done = run("train.py", f"run_dir={tmp_path / 'two'}", *plain, *two)
+    assert done.returncode == 0, done.stderr
+    for stage in (".", "stage1-wow"):
+        one, both = (metrics_of(tmp_path / name / stage) for name in ("one", "two"))
+        assert one.keys() == both.keys()
+        for name in one:
+            assert both[name]["value"] == pytest.approx(one[name]["value"], rel=1e-4), name
+    windows = [state(tmp_path / name)["objective.recent"].sort()[0] for name in ("one", "two")]
+    torch.testing.assert_close(*windows, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (["model=critic", "objective=loss_truncation"], "loss_truncation does not go with model=critic"),
+        (["model=t5", "model.weights={gpt2}"], "is no seq2seq model"),
+        (["model=gpt2", "model.weights={gpt2}", "model.max_length=600"], "512 places"),
+        (["model=t5", "model.weights={t5}", "model.max_length=20"], "knowledge alone take"),
+        (["model=t5", "model.weights={t5}", "objective=loss_truncation", "objective.drop_fraction=2"], "drop_fraction"),
+    ],
+)
+def test_what_cannot_be_trained_is_explained_in_five_lines(
+    given: list[str], problem: str, language_models: dict[str, Path], tmp_path: Path
+) -> None:
+    overrides = [option.format(**language_models) for option in given]
+    with pytest.raises(Exception) as caught:
+        train_here(f"run_dir={tmp_path / 'run'}", "data.num_rows=30", "trainer=cpu", "logger=none", *overrides)
+    told = explain(caught.value)
+    assert told is not None and problem in told and len(told.splitlines()) <= 5
+    assert isinstance(caught.value, UserError) or isinstance(caught.value.__cause__, UserError)
