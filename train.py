@@ -11,16 +11,16 @@ from typing import Any
 
 from common.cli import run_script
 
-GROUPS = ("model", "objective", "data", "scale", "trainer", "logger", "experiment")
+GROUPS = ("model", "objective", "control", "data", "scale", "trainer", "logger", "experiment")
 
 
 def main(cfg: Any) -> None:
     """One training, or several behind each other."""
     from common.run_folder import open_run
-    from common.stages import check_objective, stages
+    from common.stages import check_parts, stages
 
     run, config = open_run(cfg, f"{cfg.model.name}-{cfg.data.name}")
-    check_objective(config)
+    check_parts(config)
     for stage, settings in stages(run, config):
         train(stage, settings)
 

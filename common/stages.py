@@ -30,13 +30,14 @@ def stages(run: RunFolder, config: Mapping[str, Any]) -> Iterator[tuple[RunFolde
     yield run, {**config, "data": data, "model": model}
 
 
-def check_objective(config: Mapping[str, Any]) -> None:
-    """Refuses an objective for a model that has none to choose.
+def check_parts(config: Mapping[str, Any]) -> None:
+    """Refuses an objective or control tokens for a model that has none to choose.
 
     Raises:
-        UserError: There is one.
+        UserError: There are some.
     """
-    if config.get("objective") and "objective" not in config["model"]["task"]:
-        name = config["objective"]["_target_"].split(".")[-2]
-        problem = f"objective={name} does not go with model={config['model']['name']}"
-        raise UserError(problem, mend="leave objective out, or choose a generator: model=t5, gpt2, ...")
+    for group in ("objective", "control"):
+        if config.get(group) and group not in config["model"]["task"]:
+            name = config[group]["_target_"].split(".")[-2]
+            problem = f"{group}={name} does not go with model={config['model']['name']}"
+            raise UserError(problem, mend=f"leave {group} out, or choose a generator: model=t5, gpt2, ...")

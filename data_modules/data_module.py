@@ -171,6 +171,8 @@ class DataModule(pl.LightningDataModule):
             raise UserError("no training examples", mend="check data.path and data.split")
         if not sum(len(subset) for subset in self.subsets["validation"]):
             raise UserError("no validation examples", mend="raise data.validation_fraction")
+        if fit := getattr(self.encoder, "fit", None):
+            fit(self.subsets["train"])
 
     def _keep_weak_apart(self) -> None:
         weak = {n for (s, _), n in zip(self.sources, self.names, strict=True) if getattr(s, "train_only", False)}

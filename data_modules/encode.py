@@ -27,7 +27,10 @@ Columns = dict[str, NDArray[Any] | Ragged]  # one entry a row in each; `length` 
 
 
 class Encoder(Protocol):
-    """Turns records into columns of numbers, and some rows of them into a batch."""
+    """Turns records into columns of numbers, and some rows of them into a batch.
+
+    A method `fit(subsets)` is optional: it is shown the rows that train, encoded, before any batch is made.
+    """
 
     def fingerprint(self) -> str: ...
 

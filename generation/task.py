@@ -19,14 +19,18 @@ from common.run_folder import RunFolder
 from common.weights import resolve
 from data_modules.data_module import Batches, DataModule
 from data_modules.division import Subset
+from data_modules.encode import Encoder
 from data_modules.encode_turns import TurnEncoder
 from data_modules.tokens import load_tokenizer
 from data_modules.turns import TurnLayout, add_markers
 from evaluation.conclude import Reports
 from evaluation.conclude_text import perplexity_report
+from generation.control.ctrl import Ctrl
+from generation.control.encoder import ControlEncoder
 from generation.module import GeneratorModule, row_statistics
 from generation.objectives.objective import Objective
 from generation.settings import Settings
+from generation.steering import control_tokens
 from generation.weights import ARCHITECTURES, check_length, load_generator, starts_with
 from inference.decoding import Decoding, Prompt
 from inference.transformers_engine import TransformersEngine
@@ -39,6 +43,7 @@ class GeneratorTask:
         architecture: A key of `generation.weights.ARCHITECTURES`.
         weights: A folder (of a generator of ours too), hub name or local name.
         objective: What is learnt from.
+        control: What stands in front of everything; None for nothing.
         max_length: Tokens that the model reads: see `data_modules.turns`.
         max_response_length: Tokens of a response.
         max_history: Turns at most; None for all that fit.
@@ -52,6 +57,7 @@ class GeneratorTask:
         architecture: str,
         weights: str,
         objective: Objective,
+        control: Ctrl | None,
         max_length: int,
         max_response_length: int,
         max_history: int | None,
@@ -69,19 +75,23 @@ class GeneratorTask:
             max_length=max_length,
             max_response_length=max_response_length,
             max_history=max_history,
+            control=control.groups if control else (),
         )
         self.tokenizer = load_tokenizer(resolve(weights))
         self.new_tokens = add_markers(self.tokenizer, layout)
-        self.encoder = TurnEncoder(self.tokenizer, layout, packed=packed)
+        self.turns = TurnEncoder(self.tokenizer, layout, packed=packed)
+        encoder = objective.encoder(self.turns, self.turns)
+        self.control = ControlEncoder(encoder, self.turns, control) if control else None
+        self.encoder: Encoder = self.control or encoder
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> GeneratorModule:
         """The module to train."""
         model = load_generator(
             self.weights, self.architecture, tokenizer=self.tokenizer, new_tokens=self.new_tokens, **self.dropouts
         )
-        check_length(model, self.encoder.layout, self.weights)
-        starts_with(model, self.tokenizer, self.encoder.decoder_prefix)
-        if self.encoder.is_packed and not use_packed_attention(model):
+        check_length(model, self.turns.layout, self.weights)
+        starts_with(model, self.tokenizer, self.turns.decoder_prefix)
+        if self.turns.is_packed and not use_packed_attention(model):
             name = type(model).__name__
             raise UserError(f"{name} has an attention of its own and cannot be packed", mend="set model.packed=false")
         if self.gradient_checkpointing:
@@ -113,7 +123,10 @@ class GeneratorTask:
         if not trainer.is_global_zero:
             return {}, {}
         settings = Settings(
-            layout=self.encoder.layout, architecture=self.architecture, thresholds={}, origin=dict(origin)
+            layout=self.turns.layout,
+            architecture=self.architecture,
+            thresholds=self.control.thresholds if self.control else {},
+            origin=dict(origin),
         )
         write_folder(run.hf, model, self.tokenizer, settings.to_sidecar())
         model.set_attn_implementation("sdpa")
@@ -128,24 +141,25 @@ class GeneratorTask:
         return reports, {}
 
     def answers(self, model: Any, examples: Sequence[Example]) -> dict[str, str]:
-        """What the model answers, by greedy decoding, by the examples' ids."""
+        """What the model answers, by greedy decoding with the wanted control tokens, by the examples' ids."""
         if not examples:
             return {}
-        layout, tokenizer = self.encoder.layout, self.tokenizer
+        layout, tokenizer = self.turns.layout, self.tokenizer
+        wanted = control_tokens(layout.control)
         engine = TransformersEngine(
             model,
             eos_id=tokenizer.eos_token_id,
             pad_id=tokenizer.pad_token_id,
-            decoder_prefix=self.encoder.decoder_prefix,
+            decoder_prefix=self.turns.decoder_prefix,
         )
-        contexts = self.encoder.contexts(examples, Counter())
+        contexts = self.turns.contexts(examples, Counter(), [wanted] * len(examples))
         prompts = [Prompt(example.id, contexts.row(place)) for place, example in enumerate(examples)]
         said = engine.generate(prompts, Decoding(max_new_tokens=layout.max_response_length))
         return {answer.id: tokenizer.decode(answer.ids, skip_special_tokens=True).strip() for answer in said}
 
 
 def shared_statistics(
-    model: Any, encoder: TurnEncoder, subset: Subset, data: DataModule, trainer: pl.Trainer
+    model: Any, encoder: Encoder, subset: Subset, data: DataModule, trainer: pl.Trainer
 ) -> NDArray[np.float64]:
     """`row_statistics` of a subset's rows, in their order; each process works on its share of the batches."""
     batches = Batches([subset], encoder)

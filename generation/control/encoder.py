@@ -1,0 +1,83 @@
+"""Dialogue turns with the control tokens of their own responses in front.
+
+What is measured is cached, not the tokens: the terciles of the lexical overlap are those of whatever rows train.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import UserError
+from common.records import Example
+from data_modules.division import Subset
+from data_modules.encode import Columns, Encoder
+from data_modules.encode_turns import TurnEncoder
+from data_modules.ragged import Ragged
+from data_modules.turns import CONTROL_TOKENS
+from generation.control.ctrl import Ctrl
+from generation.control.features import OVERLAP, Terciles, fit_terciles, levels
+
+PREFIX = "feature: "  # of the columns
+
+log = logging.getLogger("faithkit")
+
+
+class ControlEncoder:
+    """An encoder of turns whose layout has control groups, and what fills them.
+
+    Args:
+        inner: Encodes all else.
+        turns: Knows the tokens.
+    """
+
+    def __init__(self, inner: Encoder, turns: TurnEncoder, ctrl: Ctrl):
+        self.inner, self.ctrl = inner, ctrl
+        self.ids = [np.array([turns.ids[t] for t in CONTROL_TOKENS[group]], np.int32) for group in ctrl.groups]
+        self.terciles: Terciles | None = None
+
+    @property
+    def thresholds(self) -> dict[str, Any]:
+        """What must be known to measure as in training: part of the sidecar."""
+        return {} if self.terciles is None else {OVERLAP: list(self.terciles)}
+
+    def fingerprint(self) -> str:
+        return f"{self.inner.fingerprint()}:{self.ctrl.fingerprint()}"
+
+    def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
+        """The inner columns, and a value of each feature."""
+        measured = self.ctrl.measure(examples, keep=True)
+        return self.inner.encode(examples, counts) | {PREFIX + group: values for group, values in measured.items()}
+
+    def fit(self, train: Sequence[Subset]) -> None:
+        """Learns the terciles from the rows that train."""
+        if not train:
+            mend = "set data.streaming=false, or control=null"
+            raise UserError("data.streaming with control: the terciles come of the whole training split", mend=mend)
+        self.ctrl.release()
+        rows = {
+            group: np.concatenate([s.encoded.columns[PREFIX + group][s.indices] for s in train])  # type: ignore[index]
+            for group in self.ctrl.groups
+        }
+        if OVERLAP in rows:
+            self.terciles = fit_terciles(rows[OVERLAP])
+            log.info("control: terciles of lexical overlap %.3f and %.3f", *self.terciles)
+        shares = [np.bincount(column) / len(column) for column in levels(rows, self.terciles).T]
+        said = [
+            f"{token.strip('<|>')} {share:.0%}"
+            for group, own in zip(self.ctrl.groups, shares, strict=True)
+            for token, share in zip(CONTROL_TOKENS[group], own, strict=False)
+        ]
+        log.info("control: of the training responses %s", ", ".join(said))
+
+    def collate(self, columns: Columns) -> Mapping[str, NDArray[Any]]:
+        """The inner batch, with each row's own control tokens."""
+        values = {group: columns[PREFIX + group] for group in self.ctrl.groups}
+        others = {name: column for name, column in columns.items() if not name.startswith(PREFIX)}
+        found = levels(values, self.terciles)
+        ids = np.stack([own[found[:, place]] for place, own in enumerate(self.ids)], axis=1)
+        control = Ragged(ids.ravel(), np.arange(len(ids) + 1) * len(self.ids))
+        return self.inner.collate({**others, "control": control})

@@ -1,0 +1,63 @@
+"""The entailment feature: any critic or NLI model, asked in batches, once for each pair, and once for the same data."""
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common import entailment
+from common.disk import replacing
+from common.entailment import Entailment
+from common.home import cache_dir
+from common.model_folder import find_folder
+from common.records import Example
+from common.weights import resolve
+
+# Levels of the group, from the unwanted to the wanted, by the classes of an entailment model.
+LEVELS = np.zeros(3, np.int8)
+LEVELS[[entailment.CONTRADICTION, entailment.NEUTRAL, entailment.ENTAILMENT]] = 0, 1, 2
+SAYS_NOTHING = LEVELS[entailment.NEUTRAL]
+
+log = logging.getLogger("faithkit")
+
+
+def entailment_levels(examples: Sequence[Example], model: Entailment) -> NDArray[np.int8]:
+    """The likeliest class of each (knowledge, response), as a level; equal pairs are asked once, empty texts never."""
+    pairs = [(example.knowledge, example.response) for example in examples]
+    asked = list(dict.fromkeys(pair for pair in pairs if pair[1].strip()))
+    found = dict.fromkeys(pairs, SAYS_NOTHING)
+    if asked:
+        probabilities = model.entailment([pair[0] for pair in asked], [pair[1] for pair in asked])
+        found |= dict(zip(asked, LEVELS[np.asarray(probabilities).argmax(1)], strict=True))
+    return np.array([found[pair] for pair in pairs], np.int8)
+
+
+def kept_levels(examples: Sequence[Example], digest: str) -> Path:
+    """Where the levels of these pairs by this model are kept: named by the content of both."""
+    key = hashlib.blake2b(digest.encode(), digest_size=16)
+    for example in examples:
+        for text in (example.knowledge, example.response):
+            data = text.encode(errors="surrogatepass")
+            key.update(len(data).to_bytes(8, "little") + data)
+    return cache_dir("entailment") / f"{key.hexdigest()}.npy"
+
+
+def write_levels(path: Path, found: NDArray[np.int8]) -> None:
+    with replacing(path) as file:
+        np.save(file, found)
+
+
+def model_digest(checkpoint: str) -> str:
+    """Names a model in the keys of caches: by the content of its folder, or as the hub does."""
+    path = Path(checkpoint).expanduser()
+    source = find_folder(checkpoint) if path.exists() else Path(resolve(checkpoint))
+    if not source.is_dir():
+        return checkpoint
+    digest = hashlib.blake2b(digest_size=16)
+    for file in sorted(f for f in source.iterdir() if f.suffix in (".json", ".safetensors")):
+        with file.open("rb") as opened:
+            digest.update(file.name.encode() + hashlib.file_digest(opened, "blake2b").digest())
+    return digest.hexdigest()
