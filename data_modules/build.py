@@ -23,8 +23,13 @@ MADE_OF = {"dropped_support": "ragtruth"}  # datasets made of another one, which
 EMBEDDED_ROWS = {"train": 3000, "validation": 400, "test": 1000}  # of a dataset whose path is `embedded`
 
 
-def build_source(dataset: str, path: str | None = None, **options: Any) -> Source:
+def build_source(
+    dataset: str, path: str | None = None, *, embedded_rows: Mapping[str, int] | None = None, **options: Any
+) -> Source:
     """A dataset by name; `path=embedded` has the embedded corpus written in that dataset's official layout.
+
+    Args:
+        embedded_rows: How many examples it then has in each split; None for EMBEDDED_ROWS.
 
     Raises:
         UserError: An unknown dataset, or an option that it does not have.
@@ -35,7 +40,7 @@ def build_source(dataset: str, path: str | None = None, **options: Any) -> Sourc
         of = {"dataset": MADE_OF[dataset], **options.get("of", {})}
         options["of"], path = build_source(**{**of, **({} if path is None else {"path": path})}), None
     if path == EMBEDDED and dataset != EMBEDDED:
-        path = write_embedded(EMBEDDED_LAYOUTS.get(dataset, dataset))
+        path = write_embedded(EMBEDDED_LAYOUTS.get(dataset, dataset), embedded_rows)
     for option in PATH_OPTIONS.keys() & options.keys():
         if options[option] == EMBEDDED:
             options[option] = write_embedded(PATH_OPTIONS[option])
@@ -48,16 +53,17 @@ def build_source(dataset: str, path: str | None = None, **options: Any) -> Sourc
         raise UserError(f"dataset {dataset}: {error}", mend=f"its options are {known}") from error
 
 
-def write_embedded(dataset: str) -> str:
+def write_embedded(dataset: str, num_rows: Mapping[str, int] | None = None) -> str:
     """The folder of the embedded corpus in a dataset's official layout, written if it is not there yet."""
     from data_modules.embedded.corpus import VERSION
     from data_modules.embedded.layouts import WRITERS
 
-    folder = cache_dir("embedded", f"{dataset}-{VERSION}-{sum(EMBEDDED_ROWS.values())}")
+    rows = num_rows or EMBEDDED_ROWS
+    folder = cache_dir("embedded", f"{dataset}-{VERSION}-{'-'.join(map(str, rows.values()))}")
     log.info("%s: no path given, so the embedded corpus stands in, in its layout", dataset)
     done = folder / ".complete"
     if not done.exists():
-        WRITERS[dataset](folder, EMBEDDED_ROWS, seed=0)
+        WRITERS[dataset](folder, rows, seed=0)
         done.touch()
     return str(folder)
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from data_modules.build import build_source, build_sources, datasets_of
@@ -42,6 +43,15 @@ def test_every_way_of_decoding_composes_over_every_dataset_and_is_built(decoding
         assert isinstance(resolved, dict) and Decoding(**resolved["decoding"]).strategy == decoding
     chat = OmegaConf.to_container(compose("chat", "checkpoint=x", f"decoding={decoding}"), resolve=True)
     assert isinstance(chat, dict) and Decoding(**chat["decoding"]).max_new_tokens == 100
+
+
+@pytest.mark.parametrize("objective", choices("objective"))
+@pytest.mark.parametrize("scale", choices("scale"))
+def test_every_objective_is_built_at_every_scale(objective: str, scale: str) -> None:
+    from generation.objectives.objective import Objective
+
+    cfg = compose("train", "model=t5", f"objective={objective}", f"scale={scale}")
+    assert isinstance(instantiate(cfg.model.task.objective), Objective)
 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
@@ -89,6 +99,16 @@ def test_paper_scale_is_the_papers_recipe() -> None:
     assert (cfg.model.weights, cfg.optimizer.lr, cfg.optimizer.weight_decay) == ("FacebookAI/roberta-large", 1e-5, 0.1)
     assert (cfg.model.batch_size, cfg.model.num_epochs, cfg.callbacks.patience) == (16, 10, 5)
     assert (cfg.model.max_length, cfg.optimizer.warmup, cfg.model.gradient_clip_val) == (512, 0.08, 1.0)
+
+
+def test_generators_at_paper_scale_are_the_papers() -> None:
+    t5, gpt2, dialogpt = (compose("train", f"model={name}", "scale=paper") for name in ("t5", "gpt2", "dialogpt"))
+    weights = [cfg.model.task.weights for cfg in (t5, gpt2, dialogpt)]
+    assert weights == ["google-t5/t5-base", "openai-community/gpt2", "microsoft/DialoGPT-medium"]
+    assert (t5.model.batch_size, t5.model.max_length, t5.optimizer.warmup) == (16, 512, 0.04)
+    for cfg in (gpt2, dialogpt):
+        assert (cfg.model.batch_size, cfg.optimizer.lr, cfg.model.num_epochs) == (32, 6.25e-5, 10)
+        assert (cfg.callbacks.patience, cfg.callbacks.monitor) == (5, "validation/faithdial/perplexity")
 
 
 def test_the_command_line_wins_over_model_and_scale() -> None:
