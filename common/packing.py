@@ -8,8 +8,11 @@ A model takes a packed row through transformers' attention interface:
 Everything but attention treats tokens one by one, so only attention needs to know where a sequence ends. It gets the
 lengths with the call and works on each sequence by itself: exact isolation, and none of the work that a mask over the
 whole row would cost. Resetting the positions alone would not isolate anything.
+
+A causal sequence may have branches: parts that all go on from the same beginning and see nothing of each other.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -25,15 +28,26 @@ LONG = 2048  # tokens from which on torch's fused kernel is quicker
 
 @dataclass(frozen=True)
 class Packing:
-    """Where the sequences of a packed row begin and end; made once a step and shared by all layers."""
+    """Where the sequences of a packed row begin and end; made once a step and shared by all layers.
+
+    Args:
+        parts: Of each sequence with branches the lengths of its beginning and of each branch.
+    """
 
     lengths: tuple[int, ...]
     device: torch.device
+    parts: tuple[tuple[int, ...], ...] | None = None
     _bands: dict[Any, Tensor] = field(default_factory=dict, repr=False)
+    _branches: dict[Any, list[Tensor]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, lengths: Any, device: Any = "cpu") -> "Packing":
         return cls(tuple(int(length) for length in lengths), torch.device(device))
+
+    @classmethod
+    def branched(cls, parts: Sequence[Sequence[int]], device: Any = "cpu") -> "Packing":
+        """Of causal sequences in parts: the first is their beginning, each of the others goes on from there."""
+        return cls(tuple(map(sum, parts)), torch.device(device), tuple(map(tuple, parts)))
 
     @cached_property
     def longest(self) -> int:
@@ -80,6 +94,25 @@ class Packing:
             self._bands[name] = bias.to(self.device)
         return self._bands[name]
 
+    def branch_biases(self, reach: int | None, dtype: torch.dtype) -> list[Tensor]:
+        """0 where a token may look and -inf elsewhere, for each sequence in parts."""
+        assert self.parts is not None
+        name = ("branches", reach, dtype)
+        if name not in self._branches:
+            self._branches[name] = [branch_bias(lengths, reach, dtype).to(self.device) for lengths in self.parts]
+        return self._branches[name]
+
+
+def branch_bias(lengths: Sequence[int], reach: int | None, dtype: torch.dtype) -> Tensor:
+    """0 where a token may look and -inf elsewhere: back to the beginning of its part, and then in the first part."""
+    total, first = sum(lengths), lengths[0]
+    part = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+    starts = torch.tensor([0, *lengths[:-1]]).cumsum(0)
+    place = torch.arange(total) - starts[part] + first * (part > 0)
+    back = place[:, None] - place
+    seen = (back >= 0) & (back <= (total if reach is None else reach)) & ((part[:, None] == part) | (part == 0))
+    return torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, -torch.inf)
+
 
 def num_stretches(total: int, reach: int) -> int:
     """Stretches of `BAND` that hold so many tokens and, behind them, filling as long as two reaches."""
@@ -124,14 +157,18 @@ def packed_attention(
     assert attention_mask is None and query.shape[0] == 1, "a packed row comes alone and without a mask"
     causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
     reach = sliding_window - 1 if sliding_window is not None and sliding_window <= packing.longest else None
-    if query.is_cuda and not dropout and query.dtype in (torch.bfloat16, torch.float16):
+    if packing.parts is None and query.is_cuda and not dropout and query.dtype in (torch.bfloat16, torch.float16):
         return _on_gpu(query, key, value, packing, scaling, reach, causal), None
     if key.shape[1] < query.shape[1]:
         key, value = (side.repeat_interleave(query.shape[1] // side.shape[1], dim=1) for side in (key, value))
     if reach is not None and not causal:
         return _banded(query, key, value, packing, dropout, scaling, reach), None
     parts = zip(*(side[0].split(packing.lengths, dim=1) for side in (query, key, value)), strict=True)
-    if not causal:
+    if packing.parts is not None:
+        assert causal, "branches are of causal sequences"
+        biases = packing.branch_biases(reach, query.dtype)
+        outputs = [_attend(q, k, v, bias, dropout, scaling) for (q, k, v), bias in zip(parts, biases, strict=True)]
+    elif not causal:
         outputs = [_attend(q, k, v, None, dropout, scaling) for q, k, v in parts]
     elif packing.longest > LONG and reach is None:
         options: dict[str, Any] = {"dropout_p": dropout, "scale": scaling, "is_causal": True}

@@ -30,9 +30,18 @@ class TrainingModule(pl.LightningModule):
     def world_size(self) -> int:
         return self.trainer.world_size
 
-    def gather(self, values: Tensor) -> Tensor:
-        """The same from every process, in the order of their ranks [processes, ...]; all must have equal shapes."""
-        return self.trainer.strategy.all_gather(values).view(self.world_size, *values.shape)
+    @property
+    def rank(self) -> int:
+        return self.global_rank
+
+    def gather(self, values: Tensor, *, with_gradients: bool = False) -> Tensor:
+        """The same from every process, in the order of their ranks [processes, ...]; all must have equal shapes.
+
+        Args:
+            with_gradients: What the others make of this process's values trains them too.
+        """
+        gathered = self.trainer.strategy.all_gather(values, sync_grads=with_gradients)
+        return gathered.view(self.world_size, *values.shape)
 
     def total(self, count: Tensor) -> Tensor:
         """The count over all processes, at least 1."""

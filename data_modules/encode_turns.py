@@ -109,6 +109,21 @@ class TurnEncoder:
                 raise UserError(f"control tokens {shorten(list(tokens))}", mend=mend)
         return Ragged.from_lists([[self.ids[token] for token in tokens] for tokens in control])
 
+    def text_ids(self, texts: Sequence[str]) -> Ragged:
+        """The ids of texts; a marker that somebody wrote is text."""
+        backend = self.tokenizer.backend_tokenizer
+        before = backend.encode_special_tokens
+        backend.encode_special_tokens = True
+        try:
+            ids = tokenize(self.tokenizer, texts)
+        finally:
+            backend.encode_special_tokens = before
+        # A Unigram model knows its special tokens by their spelling all the same.
+        unknown, special = self.tokenizer.unk_token_id, self.tokenizer.all_special_ids
+        if unknown is not None and unknown != self.tokenizer.eos_token_id:
+            ids = Ragged(np.where(np.isin(ids.values, special), np.int32(unknown), ids.values), ids.offsets)
+        return ids
+
     def _turns(self, example: Example) -> Sequence[Turn]:
         limit = self.layout.max_history
         return example.history if limit is None else example.history[max(0, len(example.history) - limit) :]
@@ -117,17 +132,7 @@ class TurnEncoder:
         """Ids of the knowledge, of the turns of all histories, and of the responses."""
         knowledge = [example.knowledge for example in examples]
         turns = [turn.text for example in examples for turn in self._turns(example)]
-        backend = self.tokenizer.backend_tokenizer
-        before = backend.encode_special_tokens
-        backend.encode_special_tokens = True  # a marker that somebody wrote is text
-        try:
-            ids = tokenize(self.tokenizer, [*knowledge, *turns, *responses])
-        finally:
-            backend.encode_special_tokens = before
-        # A Unigram model knows its special tokens by their spelling all the same.
-        unknown, special = self.tokenizer.unk_token_id, self.tokenizer.all_special_ids
-        if unknown is not None and unknown != self.tokenizer.eos_token_id:
-            ids = Ragged(np.where(np.isin(ids.values, special), np.int32(unknown), ids.values), ids.offsets)
+        ids = self.text_ids([*knowledge, *turns, *responses])
         ends = np.cumsum([0, len(knowledge), len(turns), len(responses)])
         first, second, third = (ids.take(np.arange(ends[i], ends[i + 1])) for i in range(3))
         return first, second, third
@@ -182,9 +187,7 @@ class TurnEncoder:
         causal, packed: input_ids, position_ids [1, tokens], sequence_lengths [rows]
         causal, padded: input_ids, attention_mask [rows, width]
         """
-        context, response = columns["context"], columns["response"]
-        if self.layout.control:
-            context = join_rows([columns["control"], context])
+        context, response = self.whole_contexts(columns), columns["response"]
         count, step = len(response), steps_of(response.lengths)
         row = np.repeat(np.arange(count), response.lengths)
         # The last token predicts nothing: it is not read.
@@ -205,6 +208,11 @@ class TurnEncoder:
             "sequence_lengths": sequence.lengths,
             "target_at": sequence.offsets[row] + first + step,
         }
+
+    def whole_contexts(self, columns: Mapping[str, Any]) -> Ragged:
+        """What the rows of a batch have in front of their responses, control tokens included."""
+        context = columns["context"]
+        return join_rows([columns["control"], context]) if self.layout.control else context
 
     def _padded(self, rows: Ragged) -> dict[str, NDArray[Any]]:
         inside = np.arange(int(rows.lengths.max(initial=0))) < rows.lengths[:, None]

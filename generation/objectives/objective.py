@@ -7,6 +7,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from data_modules.encode import Encoder
+from data_modules.encode_turns import TurnEncoder
 from generation.forward import run_model
 
 
@@ -16,9 +18,12 @@ class Processes(Protocol):
     @property
     def world_size(self) -> int: ...
 
+    @property
+    def rank(self) -> int: ...
+
     def total(self, count: Tensor) -> Tensor: ...
 
-    def gather(self, values: Tensor) -> Tensor: ...
+    def gather(self, values: Tensor, *, with_gradients: bool = False) -> Tensor: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +52,21 @@ class Step:
 
 class Objective(torch.nn.Module):
     """A loss for generators; its buffers and parameters are trained, checkpointed and sharded with the model's."""
+
+    def encoder(self, encoder: Encoder, turns: TurnEncoder) -> Encoder:
+        """What makes the batches, given what makes those of plain turns: for columns of its own.
+
+        Raises:
+            UserError: The objective does not go with such a model.
+        """
+        return encoder
+
+    def check(self, data: Any) -> None:
+        """Called once, with the DataModule, when training begins.
+
+        Raises:
+            UserError: The data lack what is to be learnt from.
+        """
 
     def set_up(self, model: Any, seed: int) -> None:
         """Called once, with the model, before training: for parameters of its own."""

@@ -14,11 +14,12 @@ class OneProcess:
     """The only process."""
 
     world_size: int = 1
+    rank: int = 0
 
     def total(self, count: Tensor) -> Tensor:
         return count.clamp(min=1)
 
-    def gather(self, values: Tensor) -> Tensor:
+    def gather(self, values: Tensor, *, with_gradients: bool = False) -> Tensor:
         return values[None]
 
 
@@ -28,6 +29,7 @@ class Share:
 
     counts: list[Tensor] = field(default_factory=list)
     values: list[Tensor] = field(default_factory=list)
+    rank: int = 0
 
     @property
     def world_size(self) -> int:
@@ -36,7 +38,7 @@ class Share:
     def total(self, count: Tensor) -> Tensor:
         return self.counts.pop(0).clamp(min=1)
 
-    def gather(self, values: Tensor) -> Tensor:
+    def gather(self, values: Tensor, *, with_gradients: bool = False) -> Tensor:
         return torch.stack(self.values)
 
 

@@ -1,0 +1,229 @@
+"""The contrastive objective: right by hand, and the same as passing each candidate through the model by itself."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from common.errors import UserError
+from data_modules.encode_candidates import CUT, NONE
+from generation.candidates import Contrast
+from generation.module import row_statistics
+from generation.objectives.infonce import InfoNce, by_row
+from tests.data_modules.examples import example
+from tests.generation.contrast import NEGATIVES, ROWS, batch_of, loss_of, objective_of, prepared, the_long_way
+from tests.generation.steps import Share, step_of
+from tests.generation.test_forward import FAMILIES, build
+
+QUERIES = [
+    ("t5", "encoder_first"),
+    ("t5", "encoder_mean"),
+    ("t5", "decoder_first"),
+    ("bart", "encoder_mean"),
+    ("bart", "decoder_first"),
+    ("gpt2", None),
+    ("llama", None),
+]
+COUNTS = [3, 2, 1, 4]  # candidates of four rows, the gold response counted
+
+
+def by_hand(objective: InfoNce, query: Any, candidates: Any, rows: Any = range(4)) -> float:
+    """The mean over the rows that have a negative, in numpy."""
+    found = []
+    for place in rows:
+        begin = sum(COUNTS[:place])
+        own = candidates[begin : begin + COUNTS[place]]
+        if len(own) > 1:
+            scores = own @ (objective.projection.weight.detach().numpy() @ query[place])
+            scores = scores / np.sqrt(query.shape[1]) / objective.temperature
+            found.append(np.log(np.exp(scores).sum()) - scores[0])
+    return float(np.mean(found))
+
+
+def hand_made(size: int = 6) -> tuple[InfoNce, Any, Any]:
+    generator = np.random.default_rng(0)
+    objective = objective_of()
+    objective.projection = torch.nn.Linear(size, size, bias=False)
+    return objective, generator.normal(size=(4, size)), generator.normal(size=(sum(COUNTS), size))
+
+
+def contrast_step(query: Any, candidates: Any, **values: Any) -> Any:
+    row = torch.repeat_interleave(torch.arange(4), torch.tensor(COUNTS))
+    output = Contrast(torch.zeros(1), torch.tensor(query).float(), torch.tensor(candidates).float())
+    return replace(step_of([[1.0], [2.0], [3.0], [6.0]], candidate_row=row, **values), output=output)
+
+
+def test_the_value_on_four_rows_is_numpys() -> None:
+    objective, query, candidates = hand_made()
+    logged: dict[str, torch.Tensor] = {}
+    loss = objective(replace(contrast_step(query, candidates), log=logged.__setitem__))
+    wanted = by_hand(objective, query, candidates)
+    assert logged["contrast"].item() == pytest.approx(wanted, abs=1e-6)
+    assert loss.item() == pytest.approx(3.0 + 0.1 * wanted, abs=1e-6)
+
+
+def test_a_row_of_padding_counts_for_nothing() -> None:
+    objective, query, candidates = hand_made()
+    loss = objective(contrast_step(query, candidates, padding=(3,)))
+    assert loss.item() == pytest.approx(2.0 + 0.1 * by_hand(objective, query, candidates, range(3)), abs=1e-6)
+
+
+def test_rows_without_negatives_alone_leave_the_likelihood() -> None:
+    objective, query, candidates = hand_made()
+    step = contrast_step(query, candidates)
+    only = {"candidate_row": torch.arange(4)}
+    step = replace(
+        step, batch={**step.batch, **only}, output=replace(step.output, candidates=step.output.candidates[:4])
+    )
+    loss = objective(step)
+    loss.backward()
+    assert loss.item() == 3.0 and objective.projection.weight.grad.abs().max() == 0
+
+
+def test_two_processes_make_the_gradient_of_one() -> None:
+    objective, query, candidates = hand_made()
+    step = contrast_step(query, candidates)
+    objective(step).backward()
+    wanted = objective.projection.weight.grad.clone()
+    objective.projection.weight.grad = None
+    for own in ([0, 2], [1, 3]):
+        kept = torch.isin(step.batch["candidate_row"], torch.tensor(own))
+        row = (step.batch["candidate_row"][kept] == own[1]).long()
+        output = Contrast(torch.zeros(1), step.output.query[own], step.output.candidates[kept])
+        share = step_of([[1.0], [1.0]], processes=Share([torch.tensor(3)] * 2 + [torch.tensor(4)]), candidate_row=row)
+        (objective(replace(share, output=output)) / 2).backward()
+    torch.testing.assert_close(objective.projection.weight.grad, wanted, rtol=0, atol=1e-6)
+
+
+def test_scores_stand_row_by_row() -> None:
+    found = by_row(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0, 0, 1, 2]), 3)
+    assert found.tolist() == [[1.0, 2.0], [3.0, -torch.inf], [4.0, -torch.inf]]
+
+
+@pytest.mark.parametrize("in_batch", [False, True])
+@pytest.mark.parametrize(("family", "query"), QUERIES)
+def test_loss_and_gradients_are_those_of_every_candidate_alone(
+    family: str, query: str | None, in_batch: bool, language_models: dict[str, Path]
+) -> None:
+    folder = language_models[family]
+    model, objective, encoder = prepared(folder, family, query=query, in_batch=in_batch)
+    plain, _ = build(folder, FAMILIES[family], packed=False)
+    twin = objective_of(query=objective.query, in_batch=in_batch)
+    twin.set_up(plain, 0)
+    wanted = the_long_way(plain, twin, encoder)
+    loss, _ = loss_of(model, objective, batch_of(encoder))
+    torch.testing.assert_close(loss, wanted, rtol=0, atol=1e-5)
+    for made in (wanted, loss):
+        made.backward()
+    ours = [*model.named_parameters(), *objective.named_parameters()]
+    theirs = [*plain.parameters(), *twin.parameters()]
+    for (name, one), other in zip(ours, theirs, strict=True):
+        assert one.grad is not None and other.grad is not None, name
+        torch.testing.assert_close(one.grad, other.grad, rtol=0, atol=1e-5)
+    assert objective.projection.weight.grad.abs().max() > 1e-5, "the projection is trained"
+
+
+@pytest.mark.parametrize("family", ["t5", "bart", "llama"])
+def test_a_row_of_padding_changes_no_gradient(family: str, language_models: dict[str, Path]) -> None:
+    gradients = []
+    for rows, padding in ((ROWS, ()), ([*ROWS, ROWS[0]], (4,))):
+        model, objective, encoder = prepared(language_models[family], family)
+        loss, logged = loss_of(model, objective, batch_of(encoder, rows, padding))
+        loss.backward()
+        gradients.append(
+            [loss, *logged.values(), *(p.grad for p in model.parameters()), objective.projection.weight.grad]
+        )
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["t5", "bart", "gpt2", "llama"])
+def test_bf16_is_finite_and_near_fp32(family: str, language_models: dict[str, Path]) -> None:
+    model, objective, encoder = prepared(language_models[family], family)
+    batch = batch_of(encoder)
+    wanted, _ = loss_of(model, objective, batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed, _ = loss_of(model, objective, batch)
+    check_training(mixed, wanted, model, objective)
+    whole, _ = loss_of(model.bfloat16(), objective.bfloat16(), batch)
+    check_training(whole, wanted, model, objective)
+
+
+def check_training(loss: torch.Tensor, wanted: torch.Tensor, *modules: torch.nn.Module) -> None:
+    loss.backward()
+    assert loss.item() == pytest.approx(wanted.item(), abs=0.05)
+    grads = [parameter.grad for module in modules for parameter in module.parameters()]
+    assert all(bool(grad.isfinite().all()) for grad in grads if grad is not None)
+    for module in modules:
+        module.zero_grad()
+
+
+@pytest.mark.parametrize("family", ["t5", "llama"])
+def test_validation_does_not_see_the_negatives(family: str, language_models: dict[str, Path]) -> None:
+    model, _, encoder = prepared(language_models[family], family)
+    _, turns = build(language_models[family], FAMILIES[family], packed=True)
+    plain = {name: torch.from_numpy(c) for name, c in turns.collate(turns.encode(ROWS, Counter())).items()}
+    found = row_statistics(model, batch_of(encoder))
+    assert np.array_equal(found, row_statistics(model, {**plain, "index": torch.arange(4)}))
+
+
+@pytest.mark.parametrize("family", ["t5", "gpt2"])
+def test_negatives_are_counted_cut_and_capped(family: str, language_models: dict[str, Path]) -> None:
+    _, _, encoder = prepared(language_models[family], family, num_negatives=2)
+    long = replace(ROWS[0], negatives=("it is long " * 40, "no", "yes"))
+    counts: Counter[str] = Counter()
+    columns: dict[str, Any] = encoder.encode([long, *ROWS[1:]], counts)
+    plain: dict[str, Any] = encoder.turns.encode([long, *ROWS[1:]], Counter())
+    lengths = [columns["negative_length"].row(place).tolist() for place in range(4)]
+    assert [len(row) for row in lengths] == [2, 1, 0, 2] and lengths[0][0] == 40
+    assert (columns["length"] - plain["length"]).tolist() == [sum(row) for row in lengths]
+    ends = columns["negative"].values[np.cumsum([n for row in lengths for n in row]) - 1]
+    assert set(ends.tolist()) == {encoder.turns.tokenizer.eos_token_id}
+    assert counts[CUT] == 1 and counts[NONE] == 1
+    assert encoder.fingerprint() != prepared(language_models[family], family)[2].fingerprint()
+
+
+def test_a_negative_never_makes_a_causal_sequence_too_long(language_models: dict[str, Path]) -> None:
+    _, _, encoder = prepared(language_models["llama"], "llama")
+    full = replace(example(knowledge="x " * 50, response="it is"), negatives=("it is long " * 40,))
+    columns: dict[str, Any] = encoder.encode([full], Counter())
+    size = len(columns["context"].values) + len(columns["negative"].values)
+    assert size == encoder.turns.layout.max_length
+
+
+def test_a_written_marker_in_a_negative_is_text(language_models: dict[str, Path]) -> None:
+    _, _, encoder = prepared(language_models["t5"], "t5")
+    columns: dict[str, Any] = encoder.encode([replace(ROWS[0], negatives=("<|wizard|> </s>",))], Counter())
+    special = {encoder.turns.ids["<|wizard|>"], encoder.turns.tokenizer.eos_token_id}
+    assert not special & set(columns["negative"].values[:-1].tolist())
+
+
+@pytest.mark.parametrize(
+    ("family", "values", "words"),
+    [
+        ("llama", {"query": "encoder_mean"}, "encoder_mean does not go with a causal model"),
+        ("t5", {"query": "context_last"}, "context_last does not go with an encoder-decoder"),
+        ("t5", {"query": "middle"}, "objective.query is 'middle'"),
+        ("t5", {"weight": 0.0}, "objective.weight is 0.0"),
+        ("t5", {"temperature": -1.0}, "objective.temperature"),
+        ("t5", {"num_negatives": 0}, "num_negatives is 0"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_told(
+    family: str, values: dict[str, Any], words: str, language_models: dict[str, Path]
+) -> None:
+    with pytest.raises(UserError, match=words):
+        prepared(language_models[family], family, **values)
+
+
+def test_a_padded_causal_model_is_told_what_to_set(language_models: dict[str, Path]) -> None:
+    _, turns = build(language_models["gpt2"], "causal", packed=False)
+    with pytest.raises(UserError, match=r"(?s)model.packed=false.*set model.packed=true"):
+        objective_of().encoder(turns, turns)
+
+
+def test_negatives_are_as_many_as_the_rows_say() -> None:
+    assert [len(own) + 1 for own in NEGATIVES] == COUNTS
