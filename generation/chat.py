@@ -99,19 +99,16 @@ def main(cfg: Any) -> None:
     from hydra.utils import instantiate
     from omegaconf import OmegaConf
 
-    from generation.answering import Plain
-    from generation.best_of import BestOf
+    from generation.choosing import check_choice, choose_answerer
     from generation.generator import Generator
     from inference.decoding import Decoding
 
     config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     decoding = Decoding(**config["decoding"])
-    if decoding.num_samples > 1 and not config["detector"]:
-        raise UserError(f"best_of={decoding.num_samples} needs a judge", mend="detector=PATH of a critic or a tagger")
+    check_choice(decoding, config["detector"])
     generator = Generator.load(config["checkpoint"], precision=config["precision"])
-    answerer: Answerer = Plain(generator, decoding, config["control"])
-    if config["detector"]:
-        answerer = BestOf(generator, instantiate(config["judge"]), decoding, config["control"])
+    detector = instantiate(config["judge"]) if config["detector"] else None
+    answerer = choose_answerer(generator, decoding, config["control_tokens"], detector=detector)
     if sys.stdin.isatty():
         import readline  # noqa: F401 - lines can be edited, and those before called back
     console = Console(highlight=False)

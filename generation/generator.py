@@ -15,6 +15,7 @@ from common.records import Example, Prediction, Turn
 from data_modules.encode_turns import TurnEncoder
 from data_modules.source import alternate
 from generation.opening import load_model, open_generator, resolve_precision
+from generation.settings import Settings
 from generation.steering import control_tokens
 from inference.decoding import Decoding, Engine, Prompt
 
@@ -40,11 +41,12 @@ class Generator:
     """A trained generator, ready to answer.
 
     Args:
+        settings: How the model was trained.
         longest: Tokens of prompt and answer together that the model has places for; None for any number.
     """
 
-    def __init__(self, engine: Engine, encoder: TurnEncoder, *, longest: int | None = None):
-        self.engine, self.encoder, self.longest = engine, encoder, longest
+    def __init__(self, engine: Engine, encoder: TurnEncoder, settings: Settings, *, longest: int | None = None):
+        self.engine, self.encoder, self.settings, self.longest = engine, encoder, settings, longest
 
     @classmethod
     def load(
@@ -84,6 +86,7 @@ class Generator:
                     batch_size=batch_size,
                 ),
                 encoder,
+                opened.settings,
                 longest=longest,
             )
         from inference.transformers_engine import TransformersEngine
@@ -96,7 +99,7 @@ class Generator:
             decoder_prefix=encoder.decoder_prefix,
             batch_size=batch_size,
         )
-        return cls(made, encoder, longest=getattr(model.config, "max_position_embeddings", None))
+        return cls(made, encoder, opened.settings, longest=getattr(model.config, "max_position_embeddings", None))
 
     def reply(
         self,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from common.errors import UserError
 from common.records import Example, Prediction
 from generation.generator import Advance, Candidate, Generator
-from generation.steering import control_tokens
+from generation.steering import check_controlled, control_tokens
 from inference.decoding import NUCLEUS, Decoding
 
 Features = Callable[[Sequence[Example]], Sequence[Sequence[str]]]  # of each example's response its control tokens
@@ -50,10 +50,8 @@ class Resampling:
         if self.decoding.strategy != NUCLEUS:
             raise UserError(f"{self.decoding.strategy} decoding writes the same again", mend="use decoding=nucleus")
         if self.max_draws < 1:
-            raise UserError(f"max_draws is {self.max_draws}", mend="use 1 or more")
-        if not self.generator.encoder.layout.control:
-            problem = "this model was trained without control tokens: there is nothing to ask for"
-            raise UserError(problem, mend="train it with control=ctrl")
+            raise UserError(f"resample is {self.max_draws}", mend="use 1 or more")
+        check_controlled(self.generator.encoder.layout.control)
 
     def answer(self, examples: Sequence[Example], advance: Advance | None = None) -> list[Prediction]:
         """The kept answers, which nobody has judged."""

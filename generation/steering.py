@@ -6,6 +6,17 @@ from common.errors import UserError
 from data_modules.turns import CONTROL_TOKENS
 
 
+def check_controlled(groups: Sequence[str]) -> None:
+    """Refuses a model that nothing can be asked of.
+
+    Args:
+        groups: Of the model's layout.
+    """
+    if not groups:
+        problem = "this model was trained without control tokens: there is nothing to ask for"
+        raise UserError(problem, mend="train it with control=ctrl")
+
+
 def control_tokens(groups: Sequence[str], names: Sequence[str] | None = None) -> tuple[str, ...]:
     """One token of each of the model's control groups, in their order.
 
@@ -23,11 +34,12 @@ def control_tokens(groups: Sequence[str], names: Sequence[str] | None = None) ->
     for name in names or ():
         name = name.strip("<|>")
         if name not in known:
-            mend = f"use some of {', '.join(known)}" if known else "train it with control=ctrl, or leave control out"
-            raise UserError(f"this model knows no control token {name!r}", place="control", mend=mend)
+            without = "leave control_tokens out, or train it with control=ctrl"
+            mend = f"use some of {', '.join(known)}" if known else without
+            raise UserError(f"this model knows no control token {name!r}", place="control_tokens", mend=mend)
         if known[name] in named:
             problem = f"control tokens {named[known[name]]!r} and {name!r} exclude each other"
-            raise UserError(problem, place="control", mend="name one of them")
+            raise UserError(problem, place="control_tokens", mend="name one of them")
         named[known[name]] = name
         chosen[known[name]] = f"<|{name}|>"
     return tuple(chosen[group] for group in groups)

@@ -47,7 +47,8 @@ def write_generator(folder: Path, kind: str, control: tuple[str, ...] = ()) -> P
     prefix = (tokenizer.convert_tokens_to_ids("<|wizard|>"),) if kind == SEQ2SEQ else ()
     starts_with(model, tokenizer, prefix)
     architecture = {SEQ2SEQ: "seq2seq", CAUSAL: "causal"}[kind]
-    settings = Settings(layout=layout, architecture=architecture, thresholds={}, origin={})
+    thresholds = {"overlap": [0.2, 0.5]} if "overlap" in control else {}
+    settings = Settings(layout=layout, architecture=architecture, thresholds=thresholds, origin={})
     write_folder(folder, model, tokenizer, settings.to_sidecar())
     return folder
 

@@ -139,7 +139,7 @@ def test_resampling_a_real_generator_does_not_depend_on_the_batch(tiny_controlle
 def test_what_cannot_be_resampled_is_refused() -> None:
     with pytest.raises(UserError, match="writes the same again"):
         Resampling(Written(), features, Decoding())  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="max_draws is 0"):
+    with pytest.raises(UserError, match="resample is 0"):
         Resampling(Written(), features, NUCLEUS, max_draws=0)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="without control tokens"):
         Resampling(Written(control=()), features, NUCLEUS)  # type: ignore[arg-type]

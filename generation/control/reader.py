@@ -1,0 +1,45 @@
+"""Reading control tokens off responses, as the model that is asked for them was taught what they mean."""
+
+from collections.abc import Callable, Sequence
+
+from common.entailment import Entailment
+from common.errors import UserError
+from common.records import Example
+from generation.control.ctrl import Ctrl
+from generation.control.features import ENTAILMENT, OVERLAP, Terciles, levels, tokens_of
+from generation.settings import Settings
+from generation.steering import check_controlled
+
+
+class FeatureReader:
+    """Gives the control tokens of each example's response.
+
+    Args:
+        terciles: Of the lexical overlap in training.
+    """
+
+    def __init__(self, ctrl: Ctrl, terciles: Terciles | None):
+        self.ctrl, self.terciles = ctrl, terciles
+
+    @classmethod
+    def of(cls, settings: Settings, *, entailment: str | None, load: Callable[[str], Entailment]) -> "FeatureReader":
+        """The reader of a trained generator's features.
+
+        Args:
+            entailment: A critic or an NLI model; None takes the one that it was trained with.
+            load: Makes the model of its name.
+        """
+        groups, terciles = settings.layout.control, settings.thresholds.get(OVERLAP)
+        check_controlled(groups)
+        if OVERLAP in groups and terciles is None:
+            raise UserError("this model's sidecar lacks the terciles of lexical overlap", mend="train it again")
+        if ENTAILMENT in groups and entailment is None:
+            trained = settings.origin.get("config", {}).get("control") or {}
+            entailment = trained.get("entailment")
+            if entailment is None:
+                problem = "nothing says which model of entailment this one was trained with"
+                raise UserError(problem, mend="give entailment=PATH of a critic or an NLI model")
+        return cls(Ctrl(groups=groups, entailment=entailment, load=load), terciles and (terciles[0], terciles[1]))
+
+    def __call__(self, examples: Sequence[Example]) -> list[tuple[str, ...]]:
+        return tokens_of(self.ctrl.groups, levels(self.ctrl.measure(examples), self.terciles))

@@ -1,0 +1,224 @@
+"""Features are what a reader would say they are; every row has its own tokens first and its response as target."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.errors import UserError
+from common.records import Example
+from data_modules.division import Subset
+from data_modules.encode_turns import TurnEncoder
+from data_modules.tokens import load_tokenizer
+from data_modules.turns import CAUSAL, CONTROL_TOKENS, SEQ2SEQ, TurnLayout, add_markers
+from generation.control.ctrl import Ctrl
+from generation.control.encoder import ControlEncoder
+from generation.control.entailment import model_digest
+from generation.control.features import (
+    fit_terciles,
+    levels,
+    lexical_overlap,
+    objective_voice,
+    tokens_of,
+)
+from generation.control.reader import FeatureReader
+from generation.settings import Settings
+from tests.data_modules.examples import example
+from tests.generation.judges import Words, refuse
+
+GROUPS = tuple(CONTROL_TOKENS)
+TEXTS = st.text(alphabet=st.sampled_from("imye 'ñ。\n-"), max_size=20)
+
+
+@pytest.mark.parametrize("said", ["I do.", "so am i", "It is MINE!", "I'm here", "I’d say so", "me-too", "ask myself"])
+def test_a_speaker_who_speaks_of_themselves_is_no_objective_voice(said: str) -> None:
+    assert not objective_voice(said)
+
+
+@pytest.mark.parametrize("said", ["", "It mines coal.", "Myanmar", "They'll see", "The iMac", "meme", "you and we"])
+def test_other_words_are(said: str) -> None:
+    assert objective_voice(said)
+
+
+def test_overlap_is_the_share_of_said_words_that_the_knowledge_has() -> None:
+    assert lexical_overlap("The river is long.", "the LONG, long road") == 3 / 4
+    assert lexical_overlap("The river", "") == lexical_overlap("The river", "...") == 0
+    assert lexical_overlap("", "anything") == 0
+
+
+@given(TEXTS, TEXTS)
+def test_overlap_is_a_share_whole_for_a_copy_and_the_order_of_words_is_nothing(knowledge: str, said: str) -> None:
+    share = lexical_overlap(knowledge, said)
+    assert 0 <= share <= 1
+    assert lexical_overlap(knowledge, f"{said}\n{said}") == share
+    assert lexical_overlap(f"{said} {knowledge}", said) in (0, 1)
+
+
+def level_of(values: list[float]) -> list[int]:
+    column = np.array(values)
+    return levels({"overlap": column}, fit_terciles(column))[:, 0].tolist()
+
+
+def test_terciles_part_in_three_and_equal_values_stay_together() -> None:
+    assert level_of([0.0, 0.1, 0.2, 0.3, 0.4, 0.5]) == [0, 0, 1, 1, 2, 2]
+    assert level_of([1.0, 0.0, 1.0, 0.0, 1.0, 0.5]) == [2, 0, 2, 0, 2, 1]
+    assert level_of([0.0, 0.0, 0.0, 0.0, 0.5, 1.0]) == [1, 1, 1, 1, 2, 2], "nothing lies below a boundary of 0"
+    assert level_of([0.7]) == [2] and level_of([0.5] * 5) == [2] * 5
+
+
+@given(st.lists(st.integers(0, 12).map(lambda n: n / 12), min_size=1, max_size=40))
+def test_the_wanted_part_is_never_empty_and_no_smaller_than_a_third(values: list[float]) -> None:
+    found = level_of(values)
+    assert found.count(2) * 3 >= len(values)
+    by_value: dict[float, int] = {}
+    for value, level in zip(values, found, strict=True):
+        assert by_value.setdefault(value, level) == level
+    ordered = [by_value[value] for value in sorted(by_value)]
+    assert ordered == sorted(ordered)
+
+
+ROWS = [
+    example(id="a", group="a", knowledge="the river is long", response="yes the river is long"),
+    example(id="b", group="b", knowledge="the river is long", response="no i know a city"),
+    example(id="c", group="c", knowledge="the king is old", response="the king was great"),
+    example(id="d", group="d", knowledge="the king is old", response="the king was great"),
+]
+WANTED = [  # of ROWS; terciles of 4/5, 0, 1/2, 1/2
+    ("<|no-first-person|>", "<|high-overlap|>", "<|entailed|>"),
+    ("<|first-person|>", "<|low-overlap|>", "<|contradicted|>"),
+    ("<|no-first-person|>", "<|high-overlap|>", "<|neutral|>"),
+    ("<|no-first-person|>", "<|high-overlap|>", "<|neutral|>"),
+]
+
+
+def ctrl(groups: tuple[str, ...] = GROUPS, judge: Any = None, name: str = "some/model") -> Ctrl:
+    return Ctrl(groups=groups, entailment=name, load=lambda _: judge or Words())
+
+
+def turns(folder: Path, kind: str, *, packed: bool, groups: tuple[str, ...] = GROUPS) -> TurnEncoder:
+    layout = TurnLayout(kind=kind, max_length=128, max_response_length=24, control=groups)
+    tokenizer = load_tokenizer(str(folder))
+    add_markers(tokenizer, layout)
+    return TurnEncoder(tokenizer, layout, packed=packed)
+
+
+def fitted(encoder: ControlEncoder, rows: list[Example]) -> dict[str, Any]:
+    """The encoded columns, after the encoder has seen them as the rows that train."""
+    columns = encoder.encode(rows, Counter())
+    whole = type("Encoded", (), {"columns": columns})
+    encoder.fit([Subset("x", whole, np.arange(len(rows)))])  # type: ignore[arg-type]
+    return columns
+
+
+@pytest.mark.parametrize(("kind", "packed"), [(SEQ2SEQ, False), (CAUSAL, True), (CAUSAL, False)])
+@pytest.mark.parametrize("groups", [GROUPS, ("voice", "overlap"), ("entailment",)])
+def test_a_batch_begins_with_each_rows_tokens_and_aims_at_its_response(
+    kind: str, packed: bool, groups: tuple[str, ...], language_models: dict[str, Path]
+) -> None:
+    family = "bart" if kind == SEQ2SEQ else "llama"
+    plain = turns(language_models[family], kind, packed=packed, groups=groups)
+    encoder = ControlEncoder(plain, plain, ctrl(groups))
+    columns = fitted(encoder, ROWS)
+    batch = encoder.collate(columns)
+    texts = plain.tokenizer.convert_ids_to_tokens
+    width = batch["input_ids"].shape[1]
+    rows = np.split(batch["input_ids"][0], np.cumsum(batch["sequence_lengths"])[:-1]) if packed else batch["input_ids"]
+    chosen = [GROUPS.index(group) for group in groups]
+    for row, wanted in zip(rows, WANTED, strict=True):
+        assert texts(row[: len(groups)]) == [wanted[place] for place in chosen]
+        assert texts(int(row[len(groups)])) == (plain.tokenizer.bos_token or "<|dialogue|>")
+    for place, one in enumerate(ROWS):
+        mine = batch["target"][batch["target_row"] == place]
+        assert plain.tokenizer.decode(mine[:-1]) == one.response and mine[-1] == plain.tokenizer.eos_token_id
+    # What is read at the place that predicts a token is what stands before it.
+    read = batch["decoder_input_ids" if kind == SEQ2SEQ else "input_ids"].ravel()[batch["target_at"]]
+    starts = np.flatnonzero(np.diff(batch["target_row"], prepend=-1))
+    assert set(texts(read[starts])) == {"<|wizard|>"}
+    others = np.setdiff1d(np.arange(len(read)), starts)
+    assert (read[others] == batch["target"][others - 1]).all()
+    assert width == (columns["length"].sum() - len(ROWS) if packed else width)
+
+
+def test_the_reader_says_of_responses_what_training_said(language_models: dict[str, Path]) -> None:
+    plain = turns(language_models["llama"], CAUSAL, packed=True)
+    encoder = ControlEncoder(plain, plain, ctrl())
+    fitted(encoder, ROWS)
+    settings = Settings(layout=plain.layout, architecture="causal", thresholds=encoder.thresholds, origin={})
+    again = Settings.from_sidecar(settings.to_sidecar())
+    reader = FeatureReader.of(again, entailment="some/model", load=lambda _: Words())  # type: ignore[arg-type,return-value]
+    assert reader(ROWS) == WANTED
+    assert reader([example(knowledge="x", response="")]) == [("<|no-first-person|>", "<|low-overlap|>", "<|neutral|>")]
+
+
+def test_equal_pairs_are_asked_once_and_the_same_data_never_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path))
+    judge = Words()
+    first = ctrl(("entailment",), judge).measure(ROWS, keep=True)
+    assert len(judge.asked) == 3
+    later = Ctrl(groups=("entailment",), entailment="some/model", load=refuse)  # type: ignore[arg-type]
+    assert later.measure(ROWS, keep=True)["entailment"].tolist() == first["entailment"].tolist() == [2, 0, 1, 1]  # type: ignore[union-attr]
+    other = Words()
+    ctrl(("entailment",), other, "another/model").measure(ROWS, keep=True)
+    assert other.asked, "another model judges anew"
+
+
+def test_caches_know_a_model_by_its_content(tiny_bert: Path, tmp_path: Path) -> None:
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(tiny_bert, copy)
+    assert model_digest(str(copy)) == model_digest(str(tiny_bert)) != model_digest("some/model") == "some/model"
+    (copy / "config.json").write_text((copy / "config.json").read_text() + " ")
+    assert model_digest(str(copy)) != model_digest(str(tiny_bert))
+
+
+def test_a_cached_encoding_belongs_to_its_features(language_models: dict[str, Path]) -> None:
+    plain = turns(language_models["llama"], CAUSAL, packed=True)
+    some = [ctrl(), ctrl(name="another/model"), ctrl(("voice",)), ctrl(("voice", "overlap"))]
+    prints = {ControlEncoder(plain, plain, one).fingerprint() for one in some} | {plain.fingerprint()}
+    assert len(prints) == 5
+
+
+def test_without_a_model_the_entailment_group_is_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="faithkit"):
+        assert Ctrl(groups=GROUPS, entailment=None, load=refuse).groups == ("voice", "overlap")  # type: ignore[arg-type]
+    assert "no entailment group" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("groups", "problem"), [((), "without any group"), (("entailment",), "without any group"), (("mood",), "'mood'")]
+)
+def test_groups_that_are_none_are_refused(groups: tuple[str, ...], problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        Ctrl(groups=groups, entailment=None, load=refuse)  # type: ignore[arg-type]
+
+
+def test_streaming_is_refused_for_want_of_a_training_split(language_models: dict[str, Path]) -> None:
+    plain = turns(language_models["llama"], CAUSAL, packed=True)
+    with pytest.raises(UserError, match=r"data\.streaming with control"):
+        ControlEncoder(plain, plain, ctrl()).fit([])
+
+
+@pytest.mark.parametrize(
+    ("control", "thresholds", "problem"),
+    [
+        ((), {}, "trained without control tokens"),
+        (("overlap",), {}, "lacks the terciles"),
+        (("entailment",), {}, "which model of entailment"),
+    ],
+)
+def test_what_cannot_be_read_off_is_told(control: tuple[str, ...], thresholds: dict[str, Any], problem: str) -> None:
+    layout = TurnLayout(kind=SEQ2SEQ, max_length=64, max_response_length=8, control=control)
+    settings = Settings(layout=layout, architecture="seq2seq", thresholds=thresholds, origin={})
+    with pytest.raises(UserError, match=problem):
+        FeatureReader.of(settings, entailment=None, load=refuse)  # type: ignore[arg-type]
+
+
+def test_tokens_are_named_by_level() -> None:
+    assert tokens_of(("overlap", "entailment"), np.array([[1, 0]])) == [("<|medium-overlap|>", "<|contradicted|>")]

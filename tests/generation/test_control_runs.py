@@ -1,0 +1,136 @@
+"""From `control=ctrl` on the command line to answers that are drawn again."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from common.cli import explain
+from common.errors import UserError
+from common.jsonl import read_predictions
+from common.model_folder import read_sidecar
+from data_modules.build import build_source
+from data_modules.rows import ReadReport
+from data_modules.source import read_examples
+from generation import Generator
+from generation.control.ctrl import Ctrl
+from generation.control.features import fit_terciles, lexical_overlap
+from generation.control.reader import FeatureReader
+from tests.generation.judges import bits
+from tests.generation.test_generate import generate_here
+from tests.running import SMALL_GENERATOR, train_here
+
+ASKED = ["num_rows=12", "decoding.max_new_tokens=8", "num_examples=1"]
+
+
+@pytest.fixture(scope="module")
+def controlled(language_models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with all three features, by a model of entailment that the test knows."""
+    folder = tmp_path_factory.mktemp("controlled") / "run"
+    judge = ["control=ctrl", "control.entailment=a/model", "control.load._target_=tests.generation.judges.bits"]
+    weights = f"model.weights={language_models['llama']}"
+    train_here(f"run_dir={folder}", "model=gpt2", weights, *judge, *SMALL_GENERATOR, "callbacks.num_examples=2")
+    return folder
+
+
+def read_all(split: str) -> list:
+    return list(read_examples(build_source("faithdial", "embedded"), split, ReadReport(), 40))
+
+
+def test_the_folder_holds_the_terciles_of_the_training_split(controlled: Path) -> None:
+    sidecar = read_sidecar(controlled / "hf")
+    assert sidecar is not None and sidecar.layout["control"] == ["voice", "overlap", "entailment"]
+    shares = np.array([lexical_overlap(e.knowledge, e.response) for e in read_all("train")])
+    assert sidecar.thresholds == {"overlap": list(fit_terciles(shares))}
+    log = (controlled / "train.log").read_text()
+    assert "terciles of lexical overlap" in log and "no-first-person" in log
+
+
+def test_the_test_figures_are_of_each_rows_own_features(controlled: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    generator, model = Generator.load(str(controlled)), AutoModelForCausalLM.from_pretrained(controlled / "hf")
+    ctrl = Ctrl(groups=generator.settings.layout.control, entailment="a/model", load=bits)  # type: ignore[arg-type]
+    examples = read_all("test")
+    own = FeatureReader(ctrl, tuple(generator.settings.thresholds["overlap"]))(examples)
+    assert len(set(own)) > 4
+    contexts = generator.encoder.contexts(examples, Counter(), own)
+    total = count = 0.0
+    for place, one in enumerate(examples):
+        tokenizer = generator.encoder.tokenizer
+        context = torch.tensor(contexts.row(place).tolist())
+        said = torch.tensor([*tokenizer(one.response, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id])
+        labels = torch.cat([torch.full_like(context, -100), said])
+        with torch.no_grad():
+            loss = model(input_ids=torch.cat([context, said])[None], labels=labels[None]).loss
+        total, count = total + float(loss) * len(said), count + len(said)
+    metrics = json.loads((controlled / "metrics.json").read_text())["metrics"]
+    assert metrics["test/faithdial/loss"]["value"] == pytest.approx(total / count, abs=1e-5)
+
+
+def test_the_model_is_asked_for_a_faithful_answer_unless_others_are_named(controlled: Path) -> None:
+    generator = Generator.load(str(controlled))
+    asked = read_all("test")[:3]
+    wanted = generator.candidates(asked)
+    named = generator.candidates(asked, control=["entailed", "no-first-person"])
+    assert wanted == named
+    other = generator.candidates(asked, control=["first-person", "low-overlap"])
+    assert [one[0].logprob for one in other] != [one[0].logprob for one in wanted]
+
+
+def test_answers_without_the_features_are_drawn_again(
+    controlled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("critic.entailment.load_entailment", bits)
+    one, several = tmp_path / "one", tmp_path / "several"
+    generate_here(f"checkpoint={controlled}", f"run_dir={one}", *ASKED, "resample=1")
+    generate_here(f"checkpoint={controlled}", f"run_dir={several}", *ASKED, "resample=6")
+    generator = Generator.load(str(controlled))
+    reader = FeatureReader.of(generator.settings, entailment=None, load=bits)  # type: ignore[arg-type]
+    examples = {example.id: example for example in read_all("test")}
+    missing = []
+    for folder in (one, several):
+        said = read_predictions(folder / "predictions" / "faithdial.jsonl")
+        answered = [replace(examples[id_], response=p.text, label=None) for id_, p in said.items()]
+        wanted = ("<|no-first-person|>", "<|high-overlap|>", "<|entailed|>")
+        missing.append([sum(t not in tokens for t in wanted) for tokens in reader(answered)])
+    assert len(missing[0]) == 12 and sum(missing[1]) < sum(missing[0])
+    assert all(later <= first for first, later in zip(*missing, strict=True))
+
+
+def test_an_exported_model_with_control_tokens_is_the_same(controlled: Path, tmp_path: Path) -> None:
+    from generation.export import export
+
+    assert export(str(controlled), str(tmp_path / "out")).difference <= 1e-5
+    assert read_sidecar(tmp_path / "out") == read_sidecar(controlled / "hf")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["control_tokens=[high-overlap,polite]"], "knows no control token 'polite'"),
+        (["control_tokens=[high-overlap,low-overlap]"], "exclude each other"),
+        (["control_tokens=[high-overlap]", "checkpoint={plain}"], "knows no control token 'high-overlap'"),
+        (["resample=3", "checkpoint={plain}"], "trained without control tokens"),
+        (["resample=0"], "resample is 0"),
+        (["resample=3", "decoding=greedy"], "writes the same again"),
+        (["resample=3", "detector=x"], "chooses by features"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_told(
+    options: list[str], problem: str, controlled: Path, tiny_llama: Path, tmp_path: Path
+) -> None:
+    given = [f"checkpoint={controlled}", *(option.format(plain=tiny_llama) for option in options)]
+    with pytest.raises(UserError, match=problem) as caught:
+        generate_here(*given, f"run_dir={tmp_path / 'run'}", *ASKED)
+    told = explain(caught.value)
+    assert told is not None and len(told.splitlines()) <= 5
+
+
+def test_a_model_that_has_no_control_refuses_it(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="control=ctrl does not go with model=critic"):
+        train_here(f"run_dir={tmp_path / 'run'}", "model=critic", "control=ctrl")
