@@ -122,7 +122,7 @@ def _metric_rows(title: str, columns: Any) -> Table:
 
 
 def _cell(metric: Metric | None, scale: float) -> str:
-    if metric is not None and metric.low == metric.high:
+    if metric is not None and metric.low is not None and metric.high is not None and metric.high - metric.low < 1e-6:
         metric = Metric(value=metric.value)  # what cannot be otherwise, such as the gold response's overlap with itself
     return format_metric(metric, digits=1 if scale == PERCENT else 2, scale=scale)
 

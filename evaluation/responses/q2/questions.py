@@ -13,7 +13,7 @@ from evaluation.responses.words import words
 
 # What asks the reader or the speaker about themselves: no text answers it.
 PERSONAL = frozenset("i me my mine myself you your yours yourself yourselves".split())
-CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 32_768
+CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 512, 32_768
 
 
 class Questions(Protocol):
