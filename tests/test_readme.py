@@ -40,7 +40,7 @@ def test_every_dataset_of_the_table_is_there() -> None:
 
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", README, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert named == set(SOURCES) | {"mix"}
+    assert named == set(SOURCES) | {"mix", "wow_then_faithdial"}
 
 
 def test_a_mix_as_the_readme_writes_it_is_understood(tmp_path: Path) -> None:
