@@ -1,4 +1,4 @@
-"""Write a run's best model as a Hugging Face folder that needs no code of ours, and prove it.
+"""Write a run's best model as a Hugging Face folder that needs no code of ours (but for DoHA), and prove it.
 
 python export.py checkpoint=runs/... output_dir=DIR     weights, tokenizer, model card, faithkit.json
 python export.py checkpoint=runs/... output_dir=DIR && huggingface-cli upload NAME DIR
@@ -19,7 +19,8 @@ def main(cfg: Any) -> None:
     sidecar = read_sidecar(find_folder(cfg.checkpoint))
     export = export_generator if sidecar and sidecar.kind == GENERATOR else export_detector
     report = export(cfg.checkpoint, cfg.output_dir)
-    print(f"reloaded in plain transformers: largest difference of {report.num_logits} logits {report.difference:.1e}")
+    largest = f"largest difference of {report.num_logits} logits {report.difference:.1e}"
+    print(f"reloaded in {report.reloaded_in}: {largest}")
     print(report.folder)
 
 

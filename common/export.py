@@ -21,11 +21,16 @@ SHOWN_METRICS = {
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was written, and how far its logits are from the run's own."""
+    """What was written, and how far its logits are from the run's own.
+
+    Args:
+        reloaded_in: What reads the folder.
+    """
 
     folder: Path
     num_logits: int
     difference: float
+    reloaded_in: str
 
 
 def export_folder(
@@ -34,12 +39,14 @@ def export_folder(
     *,
     card: Callable[[Sidecar, RunFolder], str],
     compare: Callable[[Sidecar, RunFolder, Path], tuple[int, float]],
+    reloaded_in: Callable[[Sidecar], str] = lambda _: "plain transformers",
 ) -> Report:
     """Copies the hf/ folder of a run, adds a card, and has the copy proved before it takes its place.
 
     Args:
         card: The text of the model card.
         compare: How many logits of the reloaded folder differ how far, at most, from those of the run's checkpoint.
+        reloaded_in: What `compare` reloads the folder in.
 
     Raises:
         UserError: The output folder is not empty, or the reloaded model differs.
@@ -66,7 +73,7 @@ def export_folder(
         target.chmod(0o755)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return Report(target, num_logits, difference)
+    return Report(target, num_logits, difference, reloaded_in(sidecar))
 
 
 def model_card(

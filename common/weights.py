@@ -27,6 +27,8 @@ HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 CONFIGS = ("config.json", "adapter_config.json", "meta.json")  # of a model, of an adapter, of spaCy
 PATH_STARTS = (".", "~", "/")
 
+log = logging.getLogger("faithkit")
+
 
 def resolve(name_or_path: str) -> str:
     """What to hand to `from_pretrained`: a folder's path, or a hub's name as it is.
@@ -38,6 +40,8 @@ def resolve(name_or_path: str) -> str:
         UserError: It is neither a folder nor a possible name, or the local weights cannot be fetched.
     """
     if name_or_path in LOCAL:
+        if LOCAL[name_or_path].untrained:
+            log.warning("%s: %s", name_or_path, LOCAL[name_or_path].description)
         return str(fetch(LOCAL[name_or_path]))
     path = Path(name_or_path).expanduser()
     if name_or_path and path.is_dir():

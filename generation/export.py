@@ -56,18 +56,35 @@ print(tokenizer.decode(ids, skip_special_tokens=True))
 ```
 
 Each turn of the history stands behind its speaker's marker, `{seeker}` or `{wizard}`, oldest first."""
+OUR_USAGE = """Plain transformers does not know this model: it is BART with a second cross-attention in every layer of
+the decoder. faithkit has its class, and runs nothing that the folder holds.
+
+```python
+from generation import Generator
+
+Generator.load(FOLDER).reply(knowledge="...", history=["..."])
+```"""
 
 
 def export(checkpoint: str, output_dir: str) -> Report:
-    """Writes the folder, reloads it in plain transformers, and compares logits with the best checkpoint's."""
-    return export_folder(checkpoint, output_dir, card=_card, compare=_compare)
+    """Writes the folder, reloads it, and compares logits with the best checkpoint's.
+
+    All but DoHA reload in plain transformers.
+    """
+    return export_folder(checkpoint, output_dir, card=_card, compare=_compare, reloaded_in=_reloaded_in)
 
 
-def _card(sidecar: Sidecar, run: RunFolder) -> str:
-    settings = Settings.from_sidecar(sidecar)
+def _reloaded_in(sidecar: Sidecar) -> str:
+    family = ARCHITECTURES[Settings.from_sidecar(sidecar).architecture]
+    return f"faithkit's own {family.loader}" if family.is_ours else "plain transformers"
+
+
+def _usage(settings: Settings, run: RunFolder) -> str:
+    if ARCHITECTURES[settings.architecture].is_ours:
+        return OUR_USAGE
     is_seq2seq = settings.layout.kind == SEQ2SEQ
     tokenizer = load_tokenizer(str(run.hf if run.hf.exists() else run.path))
-    usage = USAGE.format(
+    return USAGE.format(
         loader=ARCHITECTURES[settings.architecture].loader,
         bos=bos_of(tokenizer),
         knowledge=KNOWLEDGE,
@@ -77,10 +94,13 @@ def _card(sidecar: Sidecar, run: RunFolder) -> str:
         max_response_length=settings.layout.max_response_length,
         cut="" if is_seq2seq else "[inputs.input_ids.shape[1] :]",
     )
+
+
+def _card(sidecar: Sidecar, run: RunFolder) -> str:
     return model_card(
         title="A faithful generator",
         purpose="A generator for knowledge-grounded dialogue: it answers from a source text, given the turns before.",
-        usage=usage,
+        usage=_usage(Settings.from_sidecar(sidecar), run),
         pipeline="text-generation",
         config=sidecar.origin["config"],
         data=sidecar.origin["data"],

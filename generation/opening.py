@@ -12,7 +12,7 @@ from data_modules.encode_turns import TurnEncoder
 from data_modules.tokens import load_tokenizer
 from data_modules.turns import TurnLayout, add_markers
 from generation.settings import Settings
-from generation.weights import ARCHITECTURES, load_generator
+from generation.weights import ARCHITECTURES, families_of, load_generator, model_names
 
 PRECISIONS = ("auto", "32-true", "bf16")
 MAX_LENGTH, MAX_RESPONSE_LENGTH = 512, 100  # of a model that did not come from here: as the paper has them
@@ -75,14 +75,12 @@ def resolve_precision(precision: str, device: str) -> str:
 
 
 def _of_another_making(source: str) -> Settings:
-    from transformers import AutoConfig
-
-    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-    names = config.architectures or []
-    fitting = [key for key, family in ARCHITECTURES.items() if any(name.endswith(family.heads) for name in names)]
+    names = model_names(source)
+    fitting = families_of(names)
     if not fitting:
-        have = ", ".join(names) or config.model_type
-        raise UserError(f"{have} writes no text", place=source, mend="give a run of a generator, or a language model")
+        mend = "give a run of a generator, or a language model"
+        raise UserError(f"{', '.join(names)} writes no text", place=source, mend=mend)
+    config = ARCHITECTURES[fitting[0]].config_class.from_pretrained(source, trust_remote_code=False)
     layout = TurnLayout(
         kind=ARCHITECTURES[fitting[0]].kind,
         max_length=min(MAX_LENGTH, getattr(config, "max_position_embeddings", None) or MAX_LENGTH),

@@ -1,5 +1,6 @@
 """A language model that answers, from wherever its weights come, with the tokens that a dialogue needs."""
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from common.errors import UserError
 from common.from_pretrained import override, quietly
 from common.model_folder import whole_weights
 from common.weights import loading
-from data_modules.turns import CAUSAL, SEQ2SEQ, TurnLayout
+from data_modules.turns import CAUSAL, KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, TurnLayout
 
 # What architectures call their dropout: T5; GPT-2; BART.
 DROPOUTS = ("dropout_rate", "resid_pdrop", "embd_pdrop", "dropout", "activation_dropout")
@@ -23,26 +24,40 @@ class Architecture:
 
     Args:
         kind: Of the layout that it reads: SEQ2SEQ or CAUSAL.
-        loader: A class of transformers by its name.
+        loader: The name of a class.
         heads: How the names of the models end that are of this family.
+        choice: What to choose on the command line.
+        module: Where the class is.
     """
 
     kind: str
     loader: str
     heads: tuple[str, ...]
+    choice: str
+    module: str = "transformers"
 
     @property
     def model_class(self) -> Any:
-        import transformers
+        return getattr(importlib.import_module(self.module), self.loader)
 
-        return getattr(transformers, self.loader)
+    @property
+    def config_class(self) -> Any:
+        from transformers import AutoConfig
+
+        return getattr(self.model_class, "config_class", AutoConfig)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether plain transformers does not know it."""
+        return self.module != "transformers"
 
 
+DOHA = "DohaForConditionalGeneration"
 ARCHITECTURES = {
-    "seq2seq": Architecture(SEQ2SEQ, "AutoModelForSeq2SeqLM", ("ForConditionalGeneration",)),
-    "causal": Architecture(CAUSAL, "AutoModelForCausalLM", ("ForCausalLM", "LMHeadModel")),
+    "seq2seq": Architecture(SEQ2SEQ, "AutoModelForSeq2SeqLM", ("ForConditionalGeneration",), "model=t5"),
+    "causal": Architecture(CAUSAL, "AutoModelForCausalLM", ("ForCausalLM", "LMHeadModel"), "model=gpt2"),
+    "doha": Architecture(SEQ2SEQ, DOHA, ("BartForConditionalGeneration",), "model=doha", "generation.doha.model"),
 }
-MODELS = {"seq2seq": "model=t5", "causal": "model=gpt2"}  # what to choose for weights of a family
 
 
 def load_generator(
@@ -64,14 +79,14 @@ def load_generator(
     Raises:
         UserError: The weights are not to be had, or are of another family.
     """
-    from transformers import AutoConfig
-
+    family = ARCHITECTURES[architecture]
     with quietly(), loading(weights) as folder, whole_weights(weights):
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        _check_family(config, weights, architecture)
+        _check_family(folder, weights, architecture)
+        config = family.config_class.from_pretrained(folder, trust_remote_code=False)
+        _name_markers(config, tokenizer)
         override(config, (*DROPOUTS, *ATTENTION_DROPOUTS), dropout)
         override(config, ATTENTION_DROPOUTS, attention_dropout)
-        model = ARCHITECTURES[architecture].model_class.from_pretrained(
+        model = family.model_class.from_pretrained(
             folder, config=config, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
         )
         _add_tokens(model, len(tokenizer), new_tokens)
@@ -99,13 +114,34 @@ def starts_with(model: Any, tokenizer: Any, decoder_prefix: Sequence[int]) -> No
     model.generation_config = GenerationConfig(**known)
 
 
-def _check_family(config: Any, weights: str, architecture: str) -> None:
-    wanted = ARCHITECTURES[architecture]
-    names = config.architectures or []
-    if not any(name.endswith(wanted.heads) for name in names):
-        fitting = [key for key, other in ARCHITECTURES.items() if any(name.endswith(other.heads) for name in names)]
-        mend = f"these weights are for {MODELS[fitting[0]]}" if fitting else "choose a model that writes text"
-        raise UserError(f"{', '.join(names) or config.model_type} is no {architecture} model", place=weights, mend=mend)
+def model_names(folder: str) -> list[str]:
+    """What a folder's config says of the model: the names of its classes, or else its type."""
+    from transformers import PreTrainedConfig
+
+    stored, _ = PreTrainedConfig.get_config_dict(folder)
+    return stored.get("architectures") or [stored.get("model_type") or "a model without a type"]
+
+
+def families_of(names: Sequence[str]) -> list[str]:
+    """The keys of ARCHITECTURES that models of such names can be loaded as, the likeliest first."""
+    if DOHA in names:
+        return ["doha"]
+    return [key for key, family in ARCHITECTURES.items() if any(name.endswith(family.heads) for name in names)]
+
+
+def _check_family(folder: str, weights: str, architecture: str) -> None:
+    names = model_names(folder)
+    fitting = families_of(names)
+    if architecture not in fitting:
+        mend = f"these weights are for {ARCHITECTURES[fitting[0]].choice}" if fitting else "choose one that writes text"
+        raise UserError(f"{', '.join(names)} is no {architecture} model", place=weights, mend=mend)
+
+
+def _name_markers(config: Any, tokenizer: Any) -> None:
+    """Tells a model that looks for markers itself which tokens they are."""
+    ids = tokenizer.convert_tokens_to_ids
+    override(config, ["knowledge_token_id"], ids(KNOWLEDGE))
+    override(config, ["speaker_token_ids"], ids([SEEKER, WIZARD]))
 
 
 def _add_tokens(model: Any, num_tokens: int, new_tokens: Mapping[int, Sequence[int]]) -> None:

@@ -1,0 +1,193 @@
+"""DoHA's two-view attention in BART ("Focused Attention Improves Document-Grounded Generation").
+
+Each layer of the decoder attends to what is written, to the dialogue's history, and to knowledge and history together;
+the second cross-attention has a norm of its own, and both begin as copies of BART's. One encoder reads both views.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, BartConfig, BartForConditionalGeneration
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.modeling_outputs import BaseModelOutput
+from transformers.models.bart.modeling_bart import (
+    BartAttention,
+    BartDecoder,
+    BartDecoderLayer,
+    BartEncoder,
+    BartModel,
+)
+
+from generation.doha.views import join_views, split_views, without_knowledge
+
+SECOND = "knowledge_attn"  # how the names of what BART lacks begin
+
+
+class DohaConfig(BartConfig):
+    """BART's, and the ids of the markers between which the knowledge stands."""
+
+    model_type = "doha"
+
+    knowledge_token_id: int | None = None
+    speaker_token_ids: list[int] | None = None
+
+
+class DohaEncoder(BartEncoder):
+    """Reads each row twice: as it is, and without its knowledge."""
+
+    def forward(
+        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, **kwargs: Any
+    ) -> BaseModelOutput:
+        """The states of both views, as `join_views` puts them together."""
+        assert input_ids is not None, "the views are told apart by their tokens"
+        ids, there = without_knowledge(
+            input_ids,
+            attention_mask,
+            knowledge_id=self.config.knowledge_token_id,
+            speaker_ids=self.config.speaker_token_ids,
+        )
+        whole = super().forward(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        history = super().forward(input_ids=ids, attention_mask=there.long()).last_hidden_state
+        return BaseModelOutput(last_hidden_state=join_views(whole, history, there))  # type: ignore[arg-type]
+
+
+class DohaDecoderLayer(BartDecoderLayer):
+    """BART's layer with a second cross-attention behind the first."""
+
+    def __init__(self, config: DohaConfig, layer_idx: int):
+        super().__init__(config, layer_idx)
+        self.knowledge_attn = BartAttention(
+            config.d_model,
+            config.decoder_attention_heads,
+            dropout=config.attention_dropout,
+            is_decoder=True,
+            config=config,
+            layer_idx=layer_idx + config.decoder_layers,  # where its keys and values are cached
+        )
+        self.knowledge_attn_layer_norm = nn.LayerNorm(config.d_model)
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        past_key_values: Any = None,
+        use_cache: bool | None = True,
+        *,
+        history_mask: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        assert encoder_hidden_states is not None
+        whole, history, _ = split_views(encoder_hidden_states)
+        cached = {"past_key_values": past_key_values, **kwargs}
+        attended, _ = self.self_attn(hidden_states, attention_mask=attention_mask, **cached)
+        hidden_states = self.self_attn_layer_norm(hidden_states + self._dropped(attended))
+        attended, _ = self.encoder_attn(hidden_states, history, attention_mask=history_mask, **cached)
+        hidden_states = self.encoder_attn_layer_norm(hidden_states + self._dropped(attended))
+        attended, _ = self.knowledge_attn(hidden_states, whole, attention_mask=encoder_attention_mask, **cached)
+        hidden_states = self.knowledge_attn_layer_norm(hidden_states + self._dropped(attended))
+        inner = self.activation_fn(self.fc1(hidden_states))
+        inner = self.fc2(nn.functional.dropout(inner, p=self.activation_dropout, training=self.training))
+        return self.final_layer_norm(hidden_states + self._dropped(inner))
+
+    def _dropped(self, states: Tensor) -> Tensor:
+        return nn.functional.dropout(states, p=self.dropout, training=self.training)
+
+
+class DohaDecoder(BartDecoder):
+    """BART's decoder over states of two views."""
+
+    def __init__(self, config: DohaConfig):
+        super().__init__(config)
+        self.layers = nn.ModuleList([DohaDecoderLayer(config, number) for number in range(config.decoder_layers)])
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        past_key_values: Any = None,
+        use_cache: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        assert encoder_hidden_states is not None
+        if past_key_values is None and use_cache is not False:
+            past_key_values = growing_cache()
+        states = self.embed_tokens(input_ids)
+        history_mask = create_bidirectional_mask(
+            config=self.config,
+            inputs_embeds=states,
+            attention_mask=split_views(encoder_hidden_states)[2],
+            encoder_hidden_states=encoder_hidden_states,
+        )
+        return super().forward(
+            inputs_embeds=states,
+            attention_mask=attention_mask,
+            encoder_hidden_states=encoder_hidden_states,
+            encoder_attention_mask=encoder_attention_mask,
+            past_key_values=past_key_values,
+            use_cache=use_cache,
+            history_mask=history_mask,
+        )
+
+
+class DohaModel(BartModel):
+    """BART's encoder and decoder with two views."""
+
+    def __init__(self, config: DohaConfig):
+        super().__init__(config)
+        self.encoder, self.decoder = DohaEncoder(config), DohaDecoder(config)
+        self.post_init()
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """BART's output, whose encoder states are those of knowledge and history together."""
+        output = super().forward(*args, **kwargs)
+        output.encoder_last_hidden_state = split_views(output.encoder_last_hidden_state)[0]
+        return output
+
+
+class DohaForConditionalGeneration(BartForConditionalGeneration):
+    """DoHA as transformers knows models: loads plain BART weights, its own, and writes."""
+
+    config_class = DohaConfig
+
+    def __init__(self, config: DohaConfig):
+        super().__init__(config)
+        self.model = DohaModel(config)
+        self.post_init()
+
+    @classmethod
+    def from_pretrained(cls, source: Any, **options: Any) -> "DohaForConditionalGeneration":  # type: ignore[override]
+        """Of plain BART's weights the second cross-attention and its norm begin as the first."""
+        model, report = super().from_pretrained(source, output_loading_info=True, **options)
+        if any(SECOND in name for name in report["missing_keys"]):
+            model.copy_cross_attention()
+        return model
+
+    @classmethod
+    def from_config(cls, config: DohaConfig) -> "DohaForConditionalGeneration":
+        return cls._from_config(config)
+
+    @torch.no_grad()
+    def copy_cross_attention(self) -> None:
+        """Has the second cross-attention of every layer be what the first is."""
+        for layer in self.model.decoder.layers:
+            layer.knowledge_attn.load_state_dict(layer.encoder_attn.state_dict())
+            layer.knowledge_attn_layer_norm.load_state_dict(layer.encoder_attn_layer_norm.state_dict())
+
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """transformers' own, with a cache that has room for both cross-attentions."""
+        return super().generate(*args, **{"past_key_values": growing_cache(), **kwargs})
+
+
+def growing_cache() -> EncoderDecoderCache:
+    """A cache of as many layers as are asked for, where one by the configuration has a layer for each of BART's."""
+    return EncoderDecoderCache(DynamicCache(), DynamicCache())
+
+
+AutoConfig.register(DohaConfig.model_type, DohaConfig)
