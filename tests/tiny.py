@@ -137,8 +137,12 @@ def write_bert(folder: Path, *, seed: int = 0, hidden_size: int = 32, num_layers
     return folder
 
 
-def write_language_model(folder: Path, family: str, *, seed: int = 0) -> Path:
-    """A tiny `t5`, `bart`, `gpt2` or `llama` without dropout, with its tokenizer, as a Hugging Face folder."""
+def write_language_model(folder: Path, family: str, *, seed: int = 0, num_places: int = 128) -> Path:
+    """A tiny `t5`, `bart`, `gpt2` or `llama` without dropout, with its tokenizer, as a Hugging Face folder.
+
+    Args:
+        num_places: Positions that BART has.
+    """
     import torch
     import transformers as t
 
@@ -162,7 +166,7 @@ def write_language_model(folder: Path, family: str, *, seed: int = 0) -> Path:
         sides = {"layers": 2, "attention_heads": 2, "ffn_dim": 64}
         sizes = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in sides.items()}
         plain = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
-        config = t.BartConfig(**shared, **sizes, **plain, d_model=32, max_position_embeddings=128)
+        config = t.BartConfig(**shared, **sizes, **plain, d_model=32, max_position_embeddings=num_places)
         model = t.BartForConditionalGeneration(config)
     elif family == "gpt2":
         plain = {"attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}

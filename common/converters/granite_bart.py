@@ -6,6 +6,7 @@ cross-attention begins as the layer's attention to itself, and it has never writ
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from common.converters import granite_roberta
 from common.converters.hf_folder import Tensors, write_config, write_tensors
@@ -32,7 +33,7 @@ def convert(source: Path, target: Path) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         granite_roberta.convert(source, Path(folder))
-        roberta = RobertaConfig.from_pretrained(folder)
+        roberta: Any = RobertaConfig.from_pretrained(folder)
         tensors = load_file(Path(folder) / "model.safetensors")
         AutoTokenizer.from_pretrained(folder).save_pretrained(target)
     num_layers = roberta.num_hidden_layers

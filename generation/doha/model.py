@@ -56,7 +56,10 @@ class DohaEncoder(BartEncoder):
 class DohaDecoderLayer(BartDecoderLayer):
     """BART's layer with a second cross-attention behind the first."""
 
-    def __init__(self, config: DohaConfig, layer_idx: int):
+    dropout: float
+    activation_dropout: float
+
+    def __init__(self, config: Any, layer_idx: int):
         super().__init__(config, layer_idx)
         self.knowledge_attn = BartAttention(
             config.d_model,
@@ -100,7 +103,7 @@ class DohaDecoderLayer(BartDecoderLayer):
 class DohaDecoder(BartDecoder):
     """BART's decoder over states of two views."""
 
-    def __init__(self, config: DohaConfig):
+    def __init__(self, config: Any):
         super().__init__(config)
         self.layers = nn.ModuleList([DohaDecoderLayer(config, number) for number in range(config.decoder_layers)])
         self.post_init()
@@ -164,7 +167,8 @@ class DohaForConditionalGeneration(BartForConditionalGeneration):
     @classmethod
     def from_pretrained(cls, source: Any, **options: Any) -> "DohaForConditionalGeneration":  # type: ignore[override]
         """Of plain BART's weights the second cross-attention and its norm begin as the first."""
-        model, report = super().from_pretrained(source, output_loading_info=True, **options)
+        loaded: Any = super().from_pretrained(source, output_loading_info=True, **options)
+        model, report = loaded
         if any(SECOND in name for name in report["missing_keys"]):
             model.copy_cross_attention()
         return model
@@ -182,7 +186,8 @@ class DohaForConditionalGeneration(BartForConditionalGeneration):
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         """transformers' own, with a cache that has room for both cross-attentions."""
-        return super().generate(*args, **{"past_key_values": growing_cache(), **kwargs})
+        options = {"past_key_values": growing_cache(), **kwargs}
+        return super().generate(*args, **options)  # type: ignore[misc]
 
 
 def growing_cache() -> EncoderDecoderCache:

@@ -5,7 +5,7 @@ import struct
 
 import numpy as np
 
-from common.converters import flan_t5_small, granite_roberta, smollm2
+from common.converters import flan_t5_small, granite_bart, granite_roberta, smollm2
 from common.converters.gguf_reader import read_gguf
 from common.converters.onnx_reader import Node, dequantized, read_onnx
 
@@ -113,3 +113,28 @@ def test_the_pack_has_a_scale_for_each_group_and_one_matrix_for_three():
     renamed = granite_roberta.rename(tensors)
     np.testing.assert_array_equal(renamed["encoder.layer.0.attention.self.key.weight"], expected[2:4])
     np.testing.assert_array_equal(renamed["embeddings.LayerNorm.bias"], [1.0, 2.0])
+
+
+def test_bart_is_made_of_robertas_layers():
+    sizes = {"query": (2, 2), "key": (2, 2), "value": (2, 2)}
+    tensors = {
+        "embeddings.word_embeddings.weight": np.ones((5, 2)),
+        "embeddings.position_embeddings.weight": np.arange(6.0).reshape(3, 2),
+        "embeddings.token_type_embeddings.weight": np.array([[10.0, 20.0]]),
+        **{f"embeddings.LayerNorm.{parameter}": np.ones(2) for parameter in ("weight", "bias")},
+    }
+    for layer in range(4):
+        for place, name in enumerate(granite_bart.LAYER):
+            shape = sizes.get(name.rpartition(".")[2], (2,))
+            for parameter in ("weight", "bias"):
+                tensors[f"encoder.layer.{layer}.{name}.{parameter}"] = np.full(shape, 10.0 * layer + place)
+    made = granite_bart.rename(tensors, 4, [1, 3])
+    np.testing.assert_array_equal(made["model.decoder.embed_positions.weight"], [[10, 21], [12, 23], [14, 25]])
+    assert made["model.encoder.layers.2.self_attn.k_proj.weight"][0, 0] == 21
+    second = {name: value for name, value in made.items() if name.startswith("model.decoder.layers.1.")}
+    assert {name: value.flat[0] for name, value in second.items() if name.endswith("v_proj.bias")} == {
+        "model.decoder.layers.1.self_attn.v_proj.bias": 32,
+        "model.decoder.layers.1.encoder_attn.v_proj.bias": 32,
+    }
+    assert second["model.decoder.layers.1.encoder_attn_layer_norm.weight"][0] == 34
+    assert not any("decoder.layers.2" in name for name in made)

@@ -144,3 +144,17 @@ def test_spacy_finds_entities():
     entities = {entity.text: entity.label_ for entity in found}
     print(f"\nspacy-sm: {entities}")
     assert entities == {"Barack Obama": "PERSON", "Hawaii": "GPE", "August 4, 1961": "DATE"}
+
+
+def test_the_small_bart_reads_as_granite_does():
+    import torch
+    from transformers import AutoModel, AutoModelForSeq2SeqLM
+
+    roberta, tokenizer, _ = load(AutoModel, "granite-roberta")
+    bart, _, report = load(AutoModelForSeq2SeqLM, "granite-bart")
+    assert not any(report.values())
+    batch = tokenizer([*ALIKE[0], "Hello."], padding=True, return_tensors="pt")
+    with torch.inference_mode():
+        wanted, found = (model(**batch).last_hidden_state for model in (roberta, bart.get_encoder()))
+    mask = batch["attention_mask"][..., None]
+    assert ((wanted - found) * mask).abs().max() < 1e-3 * wanted.abs().max()

@@ -1,0 +1,254 @@
+"""DoHA is BART with two views: what it attends to, where it begins, and that it writes the same however it is run."""
+
+from collections import Counter
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from common.errors import UserError
+from common.records import Turn
+from data_modules.encode_turns import TurnEncoder
+from data_modules.tokens import load_tokenizer
+from data_modules.turns import SEQ2SEQ, TurnLayout, add_markers
+from generation.doha.views import join_views, split_views, without_knowledge
+from generation.forward import run_model
+from generation.weights import families_of, load_generator
+from inference.decoding import Decoding, Prompt
+from inference.transformers_engine import TransformersEngine
+from tests.data_modules.examples import example
+
+KNOWLEDGE, SEEKER, WIZARD, PAD, EOS = 10, 11, 12, 1, 2
+SAID = [
+    (
+        Turn(speaker="seeker", text="is the river long"),
+        Turn(speaker="wizard", text="yes"),
+        Turn(speaker="seeker", text="how"),
+    ),
+    (Turn(speaker="seeker", text="who was the king of the old city"),),
+    (),
+]
+ROWS = [
+    example(knowledge="the river is long and old", history=SAID[0], response="it is long"),
+    example(knowledge="he was born in the city", history=SAID[1], response="a great king i think"),
+    example(knowledge="music", history=SAID[2], response="music plays"),
+]
+
+
+def loaded(folder: Path, architecture: str = "doha") -> tuple[Any, TurnEncoder]:
+    layout = TurnLayout(kind=SEQ2SEQ, max_length=96, max_response_length=24)
+    tokenizer = load_tokenizer(str(folder))
+    new = add_markers(tokenizer, layout)
+    model = load_generator(str(folder), architecture, tokenizer=tokenizer, new_tokens=new)
+    return model.eval(), TurnEncoder(tokenizer, layout)
+
+
+@pytest.fixture(scope="module")
+def doha(language_models: dict[str, Path]) -> tuple[Any, TurnEncoder]:
+    """A tiny DoHA whose two cross-attentions are no longer the same."""
+    model, encoder = loaded(language_models["bart"])
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "attn" in name or "norm" in name:
+                parameter.add_(0.2 * torch.randn_like(parameter))
+    return model, encoder
+
+
+def batch_of(encoder: TurnEncoder, rows: list = ROWS) -> dict[str, Tensor]:
+    columns: Any = encoder.encode(rows, Counter())
+    return {name: torch.from_numpy(column) for name, column in encoder.collate(columns).items()}
+
+
+def logits_of(model: Any, batch: dict[str, Tensor]) -> Tensor:
+    names = ("input_ids", "attention_mask", "decoder_input_ids")
+    with torch.inference_mode():
+        return model(**{name: batch[name] for name in names}, use_cache=False).logits
+
+
+TEXT = st.lists(st.integers(20, 29), max_size=5)
+TURN = st.tuples(st.sampled_from([SEEKER, WIZARD]), TEXT).map(lambda turn: [turn[0], *turn[1]])
+PARTS = st.tuples(TEXT, TEXT, st.lists(TURN, max_size=3))
+
+
+@given(st.lists(PARTS, min_size=1, max_size=4))
+@settings(deadline=None)
+def test_the_second_view_is_the_row_without_its_knowledge(
+    rows: list[tuple[list[int], list[int], list[list[int]]]],
+) -> None:
+    history = [[*front, *chain(*turns), EOS] for front, _, turns in rows]
+    whole = [[*front, KNOWLEDGE, *known, *chain(*turns), EOS] for front, known, turns in rows]
+    width = max(map(len, whole))
+    ids = torch.tensor([row + [PAD] * (width - len(row)) for row in whole])
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in whole])
+    found, there = without_knowledge(ids, mask, knowledge_id=KNOWLEDGE, speaker_ids=[SEEKER, WIZARD])
+    assert [row[kept].tolist() for row, kept in zip(found, there, strict=True)] == history
+    assert found.shape[1] == max(map(len, history)) and (there.sum(1) == torch.tensor(list(map(len, history)))).all()
+    first, second, real = split_views(join_views(torch.rand(*ids.shape, 6), torch.rand(*found.shape, 6), there))
+    assert first.shape == second.shape == (*ids.shape, 6)
+    assert real[:, : there.shape[1]].equal(there) and not real[:, there.shape[1] :].any()
+
+
+def test_a_row_without_knowledge_is_its_own_second_view() -> None:
+    ids = torch.tensor([[5, SEEKER, 20, EOS]])
+    found, there = without_knowledge(ids, None, knowledge_id=KNOWLEDGE, speaker_ids=[SEEKER, WIZARD])
+    assert found.equal(ids) and there.all()
+
+
+def test_plain_bart_weights_load_and_the_second_attention_begins_as_the_first(language_models: dict[str, Path]) -> None:
+    model, _ = loaded(language_models["bart"])
+    bart, _ = loaded(language_models["bart"], "seq2seq")
+    ours = model.state_dict()
+    assert all(torch.equal(ours[name], value) for name, value in bart.state_dict().items())
+    further = {name for name in ours if name not in bart.state_dict()}
+    assert further and all(torch.equal(ours[n], ours[n.replace("knowledge", "encoder")]) for n in further)
+    assert model.lm_head.weight is model.model.shared.weight is model.model.encoder.embed_tokens.weight
+
+
+@pytest.mark.parametrize(("silent", "view"), [("knowledge_attn", "history"), ("encoder_attn", "whole")])
+def test_with_one_attention_silenced_it_is_bart_that_reads_the_other_view(
+    silent: str, view: str, language_models: dict[str, Path]
+) -> None:
+    model, encoder = loaded(language_models["bart"])
+    bart, _ = loaded(language_models["bart"], "seq2seq")
+    with torch.no_grad():
+        for layer in model.model.decoder.layers:
+            getattr(layer, silent).out_proj.weight.zero_()
+            getattr(layer, silent).out_proj.bias.zero_()
+    batch = batch_of(encoder)
+    read = dict(batch)
+    if view == "history":
+        config = model.config
+        ids, there = without_knowledge(
+            batch["input_ids"],
+            batch["attention_mask"],
+            knowledge_id=config.knowledge_token_id,
+            speaker_ids=config.speaker_token_ids,
+        )
+        read |= {"input_ids": ids, "attention_mask": there.long()}
+    # A norm of a norm is that norm but for its epsilon: untrained ones have no scale of their own.
+    torch.testing.assert_close(logits_of(model, batch), logits_of(bart, read), atol=2e-4, rtol=0)
+
+
+def attend(attention: Any, states: Tensor, seen: Tensor, causal: bool = False) -> Tensor:
+    """Attention of one row without a batch, a mask or a cache [tokens, size]."""
+    heads, size = attention.num_heads, attention.head_dim
+    query, key, value = (
+        project(x).view(len(x), heads, size).transpose(0, 1)
+        for project, x in ((attention.q_proj, states), (attention.k_proj, seen), (attention.v_proj, seen))
+    )
+    scores = query @ key.transpose(1, 2) / size**0.5
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[1:]).triu(1).bool(), -torch.inf)
+    return attention.out_proj((scores.softmax(-1) @ value).transpose(0, 1).reshape(len(states), -1))
+
+
+def read_naively(part: Any, ids: Tensor) -> Tensor:
+    places = part.embed_positions.weight[torch.arange(len(ids)) + part.embed_positions.offset]
+    return part.layernorm_embedding(part.embed_tokens(ids) + places)
+
+
+def encode_naively(encoder: Any, ids: Tensor) -> Tensor:
+    states = read_naively(encoder, ids)
+    for layer in encoder.layers:
+        states = layer.self_attn_layer_norm(states + attend(layer.self_attn, states, states))
+        states = layer.final_layer_norm(states + layer.fc2(layer.activation_fn(layer.fc1(states))))
+    return states
+
+
+def test_the_forward_pass_is_what_the_paper_describes(doha: tuple[Any, TurnEncoder]) -> None:
+    model, encoder = doha
+    batch = batch_of(encoder)
+    found = logits_of(model, batch)
+    marker, speakers = model.config.knowledge_token_id, model.config.speaker_token_ids
+    for row, one in enumerate(ROWS):
+        ids = batch["input_ids"][row][batch["attention_mask"][row].bool()]
+        begin = ids.tolist().index(marker)
+        end = next((p for p, token in enumerate(ids.tolist()) if token in speakers), len(ids) - 1)
+        with torch.inference_mode():
+            whole = encode_naively(model.model.encoder, ids)
+            history = encode_naively(model.model.encoder, torch.cat([ids[:begin], ids[end:]]))
+            said = encoder.tokenizer(one.response, add_special_tokens=False)["input_ids"]
+            states = read_naively(model.model.decoder, torch.tensor([*encoder.decoder_prefix, *said]))
+            for layer in model.model.decoder.layers:
+                states = layer.self_attn_layer_norm(states + attend(layer.self_attn, states, states, causal=True))
+                states = layer.encoder_attn_layer_norm(states + attend(layer.encoder_attn, states, history))
+                states = layer.knowledge_attn_layer_norm(states + attend(layer.knowledge_attn, states, whole))
+                states = layer.final_layer_norm(states + layer.fc2(layer.activation_fn(layer.fc1(states))))
+            torch.testing.assert_close(found[row, : len(states)], model.lm_head(states), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_every_part_learns(checkpointing: bool, language_models: dict[str, Path]) -> None:
+    model, encoder = loaded(language_models["bart"])
+    if checkpointing:
+        model.gradient_checkpointing_enable()
+    model.train()
+    batch = batch_of(encoder)
+    run_model(model, batch).logits[0].gather(1, batch["target"][:, None]).sum().backward()
+    assert all(
+        p.grad is not None and p.grad.abs().sum() > 0 for n, p in model.named_parameters() if "k_proj.bias" not in n
+    )
+
+
+def test_it_reloads_as_it_was_saved_and_says_what_it_is(doha: tuple[Any, TurnEncoder], tmp_path: Path) -> None:
+    model, encoder = doha
+    model.save_pretrained(tmp_path)
+    encoder.tokenizer.save_pretrained(tmp_path)
+    again, other = loaded(tmp_path)
+    batch = batch_of(encoder)
+    assert (
+        torch.equal(logits_of(again, batch), logits_of(model, batch)) and other.fingerprint() == encoder.fingerprint()
+    )
+    with pytest.raises(UserError, match=r"is no seq2seq model(.|\n)*model=doha"):
+        loaded(tmp_path, "seq2seq")
+
+
+def test_other_weights_are_no_dohas(language_models: dict[str, Path]) -> None:
+    with pytest.raises(UserError, match=r"is no doha model(.|\n)*model=t5"):
+        loaded(language_models["t5"])
+    assert families_of(["BartForConditionalGeneration"]) == ["seq2seq", "doha"]
+    assert families_of(["DohaForConditionalGeneration"]) == ["doha"] and families_of(["BertModel"]) == []
+
+
+DECODINGS = {
+    "greedy": Decoding(max_new_tokens=12),
+    "nucleus": Decoding(strategy="nucleus", top_p=0.95, max_new_tokens=12, num_samples=2),
+    "beam": Decoding(strategy="beam", num_beams=3, max_new_tokens=6),
+}
+
+
+def answers(model: Any, encoder: TurnEncoder, decoding: Decoding, batch_size: int) -> dict[tuple[str, int], Any]:
+    ids = encoder.tokenizer
+    engine = TransformersEngine(
+        model,
+        eos_id=ids.eos_token_id,
+        pad_id=ids.pad_token_id,
+        decoder_prefix=encoder.decoder_prefix,
+        batch_size=batch_size,
+    )
+    engine.read_tokens = 24  # prompts of other lengths are read apart
+    contexts = encoder.contexts(ROWS, Counter())
+    said = engine.generate([Prompt(row.id, contexts.row(place)) for place, row in enumerate(ROWS)], decoding)
+    return {(one.id, one.sample): (one.ids, round(one.logprob, 3)) for one in said}
+
+
+@pytest.mark.parametrize("strategy", DECODINGS)
+def test_it_writes_the_same_in_any_batch(strategy: str, doha: tuple[Any, TurnEncoder]) -> None:
+    one, several = (answers(*doha, DECODINGS[strategy], size) for size in (1, 16))
+    assert one == several and len(one) >= len(ROWS)
+
+
+def test_greedy_decoding_with_caches_is_the_likeliest_token_of_the_whole_pass(doha: tuple[Any, TurnEncoder]) -> None:
+    model, encoder = doha
+    said = answers(model, encoder, DECODINGS["greedy"], 16)
+    for row in ROWS:
+        ids = list(said[row.id, 0][0])
+        batch = batch_of(encoder, [row])
+        batch["decoder_input_ids"] = torch.tensor([[*encoder.decoder_prefix, *ids[:-1]]])
+        assert logits_of(model, batch)[0].argmax(-1).tolist() == ids
