@@ -85,17 +85,17 @@ class CandidateEncoder:
         candidates, num = self._candidates(columns)
         row, rows, of_row = np.repeat(np.arange(len(num)), num), np.arange(len(num)), offsets_of(num)
         behind = candidates.offsets[of_row]  # where a row's candidates begin and end
-        step = steps_of(candidates.lengths)
+        step = steps_of(candidates.lengths).astype(np.int32)
         if self.turns.layout.kind == CAUSAL:
             context = self.turns.whole_contexts(columns)
             joined = join_rows([context, Ragged(candidates.values, behind)])
             begin = joined.offsets[:-1] + context.lengths
-            step = step + np.repeat(context.lengths[row], candidates.lengths)
-            places = join_rows([Ragged(steps_of(context.lengths), context.offsets), Ragged(step, behind)])
+            step += np.repeat(context.lengths[row], candidates.lengths).astype(np.int32)
+            places = join_rows([Ragged(steps_of(context.lengths).astype(np.int32), context.offsets), Ragged(step, behind)])
             batch |= {"candidate_ids": joined.values[None].astype(np.int64)}
             batch |= {"candidate_places": places.values[None].astype(np.int64), "context_length": context.lengths}
         else:
-            owner = Ragged(np.repeat(steps_of(num), candidates.lengths), behind)
+            owner = Ragged(np.repeat(steps_of(num), candidates.lengths).astype(np.int32), behind)
             batch["candidate_ids"] = pad_rows(Ragged(candidates.values, behind), self.turns.tokenizer.pad_token_id)
             batch["candidate_places"], batch["candidate_owner"] = pad_rows(Ragged(step, behind), 0), pad_rows(owner, -1)
             begin = rows * batch["candidate_ids"].shape[1]

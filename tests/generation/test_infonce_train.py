@@ -1,0 +1,98 @@
+"""Training with negatives from its command to its folder: it learns, resumes, and is the same on more processes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from common.cli import explain
+from tests.generation.test_train import assert_same_run, break_at, curve, metrics_of, resume_here, state
+from tests.running import SMALL_GENERATOR, run, train_here
+
+OBJECTIVE = ["objective=infonce", "data.negatives.kinds=[original,verbatim,other]", "objective.num_negatives=2"]
+
+
+@pytest.fixture(scope="module")
+def options(language_models: dict[str, Path]) -> dict[str, list[str]]:
+    plain = ["callbacks.log_every_num_steps=1", *SMALL_GENERATOR, *OBJECTIVE]
+    weights = {"t5": "t5", "gpt2": "llama"}
+    return {m: [f"model={m}", f"model.weights={language_models[w]}", *plain] for m, w in weights.items()}
+
+
+@pytest.mark.parametrize("model", ["t5", "gpt2"])
+def test_a_model_learns_to_write_and_to_tell_apart(model: str, options: dict[str, list[str]], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    given = ["model.num_epochs=6", "objective.weight=1", "optimizer.lr=5e-3", "data.num_rows=16"]
+    train_here(f"run_dir={folder}", *options[model], *given, "model.validations_per_epoch=0.2")
+    losses, contrast = curve(folder, "train/loss"), curve(folder, "train/contrast")
+    assert np.mean(losses[-3:]) < np.mean(losses[:3]) and np.mean(contrast[-3:]) < np.mean(contrast[:3])
+    assert len(curve(folder, "train/contrast_accuracy")) == 12
+    counts = json.loads((folder / "metrics.json").read_text())["meta"]["data"]["counts"]["faithdial/train"]
+    assert counts["negatives: verbatim"] > 0 and counts["negatives: original"] > 0
+    assert (folder / "hf" / "model.safetensors").exists()
+    assert not any("projection" in name for name in weights_of(folder)), "what helped in training stays behind"
+
+
+def weights_of(folder: Path) -> list[str]:
+    from safetensors import safe_open
+
+    with safe_open(folder / "hf" / "model.safetensors", "pt") as file:
+        return list(file.keys())
+
+
+def test_an_interrupted_run_resumes_to_the_same_weights_and_projection(
+    options: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [*options["gpt2"], "model.attention_dropout=0.1", "callbacks.save_every_seconds=0", "data.num_rows=16"]
+    train_here(f"run_dir={tmp_path / 'whole'}", *given)
+    break_at(1, monkeypatch, tmp_path / "run", *given)
+    resume_here(tmp_path / "run", monkeypatch)
+    assert "going on at step 1" in (tmp_path / "run" / "train.log").read_text()
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+    projection = state(tmp_path / "run")["objective.projection.weight"]
+    assert projection.shape == (32, 32)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", ["ddp", "fsdp"])
+@pytest.mark.parametrize("model", ["t5", "gpt2"])
+def test_two_processes_take_the_steps_of_one(
+    model: str, trainer: str, options: dict[str, list[str]], tmp_path: Path
+) -> None:
+    plain = [option for option in options[model] if option != "trainer=cpu"]
+    plain += ["objective.in_batch=true", "objective.weight=1", "data.num_rows=37"]
+    train_here(f"run_dir={tmp_path / 'one'}", *plain, "trainer=cpu")
+    two = [f"trainer={trainer}", "trainer.accelerator=cpu", "trainer.devices=2"]
+    done = run("train.py", f"run_dir={tmp_path / 'two'}", *plain, *two)
+    assert done.returncode == 0, done.stderr
+    one, both = (metrics_of(tmp_path / name) for name in ("one", "two"))
+    for name in one:
+        assert both[name]["value"] == pytest.approx(one[name]["value"], rel=1e-4), name
+    for name in ("train/contrast", "train/contrast_accuracy"):
+        assert np.isfinite(curve(tmp_path / "two", name)).all()
+    projections = [state(tmp_path / name)["objective.projection.weight"] for name in ("one", "two")]
+    torch.testing.assert_close(*projections, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (["model=t5", "model.weights={t5}", "data.negatives=null"], "no training example has negatives"),
+        (["model=gpt2", "model.weights={gpt2}", "model.packed=false"], "set model.packed=true"),
+        (["model=gpt2", "model.weights={gpt2}", "objective.query=encoder_mean"], "does not go with a causal model"),
+        (["model=critic"], "infonce does not go with model=critic"),
+    ],
+)
+def test_what_cannot_be_trained_is_explained(
+    given: list[str], problem: str, language_models: dict[str, Path], tmp_path: Path
+) -> None:
+    plain = [*OBJECTIVE[:1], "data.num_rows=30", "trainer=cpu", "logger=none", "model.max_length=400"]
+    kinds = [] if "data.negatives=null" in given else OBJECTIVE[1:2]
+    causal = ["model.max_response_length=90"] if "model=critic" not in given else []
+    overrides = [option.format(**language_models) for option in given]
+    with pytest.raises(Exception) as caught:
+        train_here(f"run_dir={tmp_path / 'run'}", *plain, *kinds, *causal, *overrides)
+    told = explain(caught.value)
+    assert told is not None and problem in told and len(told.splitlines()) <= 5
