@@ -109,9 +109,11 @@ def starts_with(model: Any, tokenizer: Any, decoder_prefix: Sequence[int]) -> No
     known = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
     if decoder_prefix:
         known["decoder_start_token_id"] = decoder_prefix[0]
+    model.generation_config = GenerationConfig(**known)
+    if tokenizer.pad_token_id == tokenizer.eos_token_id:
+        del known["pad_token_id"]  # GPT-2 would take every packed row for a padded one, and warn
     for name, value in known.items():
         setattr(model.config, name, value)
-    model.generation_config = GenerationConfig(**known)
 
 
 def model_names(folder: str) -> list[str]:
