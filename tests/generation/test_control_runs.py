@@ -19,7 +19,7 @@ from generation import Generator
 from generation.control.ctrl import Ctrl
 from generation.control.features import fit_terciles, lexical_overlap
 from generation.control.reader import FeatureReader
-from tests.generation.judges import bits
+from tests.generation.judges import bits, refuse
 from tests.generation.test_generate import generate_here
 from tests.running import SMALL_GENERATOR, train_here
 
@@ -134,3 +134,13 @@ def test_what_cannot_be_asked_for_is_told(
 def test_a_model_that_has_no_control_refuses_it(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="control=ctrl does not go with model=critic"):
         train_here(f"run_dir={tmp_path / 'run'}", "model=critic", "control=ctrl")
+
+
+def test_any_critic_of_ours_judges_entailment(trained: Path) -> None:
+    from critic.entailment import load_entailment
+
+    ctrl = Ctrl(groups=("entailment",), entailment=str(trained), load=load_entailment)
+    found = ctrl.measure(read_all("test")[:8], keep=True)["entailment"]
+    assert set(found.tolist()) <= {1, 2}, "a critic knows no contradiction"  # type: ignore[union-attr]
+    again = Ctrl(groups=("entailment",), entailment=str(trained), load=refuse)  # type: ignore[arg-type]
+    assert again.measure(read_all("test")[:8], keep=True)["entailment"].tolist() == found.tolist()  # type: ignore[union-attr]
