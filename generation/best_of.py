@@ -8,9 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from common.errors import UserError
 from common.records import FAITHFUL, Example, Prediction
-from generation.answering import Answerer, Plain
 from generation.generator import Advance, Candidate, Generator
 from inference.decoding import Decoding
 
@@ -55,21 +53,6 @@ class BestOf:
         spoken = [example for example in asked if example.response]  # nothing said is nothing to judge
         said = {prediction.id: prediction for prediction in self.detector.predict_examples(spoken)}
         return iter([said.get(example.id, Prediction(id=example.id)) for example in asked])
-
-
-def build_answerer(
-    generator: Generator, detector: Detector | None, decoding: Decoding, control: Sequence[str] | None
-) -> Answerer:
-    """The generator alone, or with a detector that judges what it writes and chooses where there is a choice.
-
-    Raises:
-        UserError: There is a choice, but nobody to make it.
-    """
-    if detector is not None:
-        return BestOf(generator, detector, decoding, control)
-    if decoding.num_samples > 1:
-        raise UserError(f"best_of={decoding.num_samples} needs a judge", mend="detector=PATH of a critic or a tagger")
-    return Plain(generator, decoding, control)
 
 
 def _distinct(samples: Sequence[Candidate]) -> list[Candidate]:
