@@ -3,7 +3,17 @@
 import subprocess
 import sys
 
-NAMES = ("help_speed", "prepare_speed", "stream_memory", "score_speed", "train_speed", "tagger_speed", "metric_speed")
+NAMES = (
+    "help_speed",
+    "prepare_speed",
+    "stream_memory",
+    "score_speed",
+    "train_speed",
+    "tagger_speed",
+    "metric_speed",
+    "infonce_speed",
+    "lm_speed",
+)
 
 
 def main() -> int:

@@ -103,8 +103,8 @@ def build(kind: str) -> tuple[Any, Any, TurnEncoder]:
         model = load_generator(WEIGHTS, "seq2seq", tokenizer=tokenizer, new_tokens=new, dropout=0.0)
     else:
         torch.manual_seed(0)
-        heads = {"num_attention_heads": 8, "num_key_value_heads": 4, "num_hidden_layers": 6}
-        size = {"hidden_size": 384, "intermediate_size": 1024, "vocab_size": len(tokenizer)}
+        heads: dict[str, Any] = {"num_attention_heads": 8, "num_key_value_heads": 4, "num_hidden_layers": 6}
+        size: dict[str, Any] = {"hidden_size": 384, "intermediate_size": 1024, "vocab_size": len(tokenizer)}
         model = LlamaForCausalLM(LlamaConfig(**heads, **size))
     twin = copy.deepcopy(model)
     if kind == CAUSAL:
