@@ -70,7 +70,7 @@ def run(script: str, *arguments: str, timeout: float = 240, **environment: str) 
 
 SMALL_GENERATOR = (
     "data.num_rows=40",
-    "model.max_length=400",
+    "model.max_length=320",
     "model.max_response_length=90",
     "model.batch_size=8",
     "optimizer.lr=1e-3",
