@@ -25,6 +25,10 @@ from generation.objectives.objective import Step
 
 ROWS, CONTEXT, RESPONSE = 8, (100, 12), (25, 5)  # rows of a batch; tokens: mean and spread
 WEIGHTS = "flan-t5-small"
+MODELS = {
+    "T5": (SEQ2SEQ, f"`{WEIGHTS}`, 8 + 8 layers of 512"),
+    "Llama": (CAUSAL, "A random Llama of 6 layers of 384"),
+}
 
 
 class OneProcess:
@@ -43,25 +47,24 @@ def main() -> None:
     """Times both ways in turns."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
     parser.add_argument("--negatives", type=int, nargs="+", default=[1, 4, 8])
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows = []
-    for name, kind in (("flan-t5-small", SEQ2SEQ), ("Llama", CAUSAL)):
-        for num in options.negatives:
-            rows.append(compare(name, kind, num, options.rounds))
-    header = ["model", "negatives", "ours, s a step", "naive, s a step", "faster", "least work", "of that"]
-    body = (
-        f"{ROWS} rows, contexts of {CONTEXT[0]} tokens (spread {CONTEXT[1]}), responses of {RESPONSE[0]} "
-        f"(spread {RESPONSE[1]}); fp32, no dropout. `{WEIGHTS}`, 8 + 8 layers of 512; a random Llama of 6 layers of "
-        "384. Naive: N + 1 padded passes of plain transformers, each with the contexts. Least work: the "
-        "multiplications of the naive way over those that no exact way can do without (each context read once, "
-        "nothing padded)."
-    )
-    report("InfoNCE", f"{body}\n\n{table(header, rows)}")
+    header = ["negatives", "ours, s a step", "naive, s a step", "faster", "least work", "of that"]
+    for name in options.models:
+        kind, described = MODELS[name]
+        rows = [compare(kind, num, options.rounds) for num in options.negatives]
+        body = (
+            f"{described}; {ROWS} rows, contexts of {CONTEXT[0]} tokens (spread {CONTEXT[1]}), responses of "
+            f"{RESPONSE[0]} (spread {RESPONSE[1]}); fp32, no dropout. Naive: N + 1 padded passes of plain "
+            "transformers, each with the contexts. Least work: the multiplications of the naive way over those that no exact way can "
+            "do without (each context read once, nothing padded)."
+        )
+        report(f"InfoNCE: {name}", f"{body}\n\n{table(header, rows)}")
 
 
-def compare(name: str, kind: str, num: int, num_rounds: int) -> list[Any]:
+def compare(kind: str, num: int, num_rounds: int) -> list[Any]:
     """A line of the table."""
     model, plain, turns = build(kind)
     objective = InfoNce(weight=0.1, temperature=1.0, query=None, num_negatives=num)
@@ -83,7 +86,7 @@ def compare(name: str, kind: str, num: int, num_rounds: int) -> list[Any]:
     taken = alternate({"ours": run_ours, "naive": run_naive}, num_rounds)
     ratio, limit = Ratio.of(taken["naive"], taken["ours"]), least_work(model, columns)
     seconds = [f"{np.median(taken[side]):.2f}" for side in ("ours", "naive")]
-    return [name, num, *seconds, ratio, f"{limit:.2f}x", f"{ratio.median / limit:.0%}"]
+    return [num, *seconds, ratio, f"{limit:.2f}x", f"{ratio.median / limit:.0%}"]
 
 
 def build(kind: str) -> tuple[Any, Any, TurnEncoder]:

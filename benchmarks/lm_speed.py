@@ -1,15 +1,16 @@
 """Training on dialogue turns: tokens a CPU-second of our batches against a padded loop in the manner of FaithDial's.
 
 The padded loop takes rows in random order, pads them to the longest of their batch, and has logits at every place. Ours
-takes turns of like length together (causal models: without padding), and has logits where a response is. Both do the
-same steps on the same turns with the same weights: forward, backward, clipping, AdamW. Padding is never counted.
+takes turns of like length together (causal models: without padding), and has logits where a response is. Both take
+the same steps from the same weights: forward, backward, clipping, AdamW. Padding is never counted.
 
 python -m benchmarks.lm_speed
 """
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,44 +31,50 @@ from generation.forward import run_model, token_losses
 
 BATCH_SIZE, LR, CLIP = 16, 1e-4, 1.0
 IGNORED = -100  # what transformers leaves out of its loss
+Batches = list[tuple[Any, dict[str, Tensor]]]  # the rows of each, and what the model is given
 
 
 def main() -> None:
     """Times an epoch of both ways in turns."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--turns", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=1024, help="that batches are made of")
+    parser.add_argument("--batches", type=int, default=4, help="of them that are timed, of each side")
+    parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
     for name, kind in (("flan-t5-small", SEQ2SEQ), ("Llama", CAUSAL)):
-        rows += compare(name, kind, options.turns, options.rounds)
+        rows += compare(name, kind, options.turns, options.batches, options.rounds)
     body = (
-        f"{options.turns} turns of the embedded corpus in FaithDial's layout, in batches of {BATCH_SIZE}; fp32, no "
-        f"dropout. `{WEIGHTS}`, and a random Llama of 6 layers of 384."
+        f"{options.turns} turns of the embedded corpus in FaithDial's layout, in batches of {BATCH_SIZE}; each side "
+        f"does {options.batches} of them, and is measured by token. fp32, no dropout. `{WEIGHTS}`, and a random Llama of "
+        "6 layers of 384."
     )
     header = ["model", "side", "tokens a CPU-second", "of what is read padding", "faster"]
     report("Training generators", f"{body}\n\n{table(header, rows)}")
 
 
-def compare(name: str, kind: str, num_turns: int, num_rounds: int) -> list[list[Any]]:
+def compare(name: str, kind: str, num_turns: int, num_batches: int, num_rounds: int) -> list[list[Any]]:
     """Two lines of the table."""
     model, plain, turns = build(kind)
     columns = columns_of(turns, num_turns)
-    tokens = int(columns["length"].sum())
     sides = {
-        "padded": lambda: train(plain, padded(turns, columns)),
-        "ours": lambda: train(model, bucketed(turns, columns)),
+        "padded": (plain, padded(turns, columns, num_batches)),
+        "ours": (model, bucketed(turns, columns, num_batches)),
     }
-    taken = alternate(sides, num_rounds)
-    places = {"padded": padded(turns, columns), "ours": bucketed(turns, columns)}
+    tokens = {
+        side: sum(int(columns["length"][rows].sum()) for rows, _ in batches) for side, (_, batches) in sides.items()
+    }
+    places = {side: sum(num_places(batch) for _, batch in batches) for side, (_, batches) in sides.items()}
+    taken = alternate({side: partial(train, model, batches) for side, (model, batches) in sides.items()}, num_rounds)
+    by_token = {side: [second / tokens[side] for second in seconds] for side, seconds in taken.items()}
     return [
         [
             name,
             side,
-            f"{tokens / np.median(taken[side]):,.0f}",
-            f"{1 - tokens / sum(map(num_places, places[side])):.0%}",
-            Ratio.of(taken["padded"], taken[side]),
+            f"{1 / np.median(by_token[side]):,.0f}",
+            f"{max(0.0, 1 - tokens[side] / places[side]):.0%}",
+            Ratio.of(by_token["padded"], by_token[side]),
         ]
         for side in sides
     ]
@@ -79,47 +86,55 @@ def columns_of(turns: TurnEncoder, count: int) -> dict[str, Any]:
     return turns.encode(examples[:: len(examples) // count][:count], Counter())
 
 
-def bucketed(turns: TurnEncoder, columns: dict[str, Any]) -> Iterator[dict[str, Tensor]]:
-    """Our batches."""
-    for rows in plan_batches(columns["length"], BATCH_SIZE, None, np.random.default_rng(0)):
-        batch = turns.collate(taken(columns, rows))
-        yield {name: torch.from_numpy(column) for name, column in batch.items()}
+def bucketed(turns: TurnEncoder, columns: dict[str, Any], count: int) -> Batches:
+    """Of our batches some, evenly from the shortest to the longest."""
+    plan = plan_batches(columns["length"], BATCH_SIZE, None, np.random.default_rng(0))
+    plan = sorted((rows for rows in plan if len(rows) == BATCH_SIZE), key=lambda rows: columns["length"][rows].mean())
+    chosen = [plan[(2 * n + 1) * len(plan) // (2 * count)] for n in range(count)]
+    return [(rows, tensors(turns.collate(taken(columns, rows)))) for rows in chosen]
 
 
-def padded(turns: TurnEncoder, columns: dict[str, Any]) -> Iterator[dict[str, Tensor]]:
-    """Batches in random order, with labels as transformers takes them."""
+def padded(turns: TurnEncoder, columns: dict[str, Any], count: int) -> Batches:
+    """Batches of turns drawn at random, with labels as transformers takes them."""
     order, pad = np.random.default_rng(0).permutation(len(columns["response"])), turns.tokenizer.pad_token_id
-    for start in range(0, len(order), BATCH_SIZE):
-        batch = taken(columns, order[start : start + BATCH_SIZE])
+    batches = []
+    for rows in order[: count * BATCH_SIZE].reshape(count, BATCH_SIZE):
+        batch = taken(columns, rows)
         context, response = batch["context"], batch["response"]
         if turns.layout.kind == SEQ2SEQ:
-            labels = torch.from_numpy(pad_rows(response, IGNORED))
-            decoded = torch.from_numpy(pad_rows(response, pad)).roll(1, dims=1)
+            decoded = np.roll(pad_rows(response, pad), 1, axis=1)
             decoded[:, 0] = turns.decoder_prefix[0]
-            yield {**inputs(context, pad), "decoder_input_ids": decoded, "labels": labels}
+            labels = pad_rows(response, IGNORED)
+            made = {**inputs(context, pad), "decoder_input_ids": decoded, "labels": labels}
         else:
             silent = Ragged(np.full(len(context.values), IGNORED, np.int32), context.offsets)
-            labels = torch.from_numpy(pad_rows(join_rows([silent, response]), IGNORED))
-            yield {**inputs(join_rows([context, response]), pad), "labels": labels}
+            labels = pad_rows(join_rows([silent, response]), IGNORED)
+            made = {**inputs(join_rows([context, response]), pad), "labels": labels}
+        batches.append((rows, tensors(made)))
+    return batches
 
 
 def taken(columns: dict[str, Any], rows: Any) -> dict[str, Any]:
     return {name: c.take(rows) if isinstance(c, Ragged) else c[rows] for name, c in columns.items()}
 
 
-def inputs(rows: Ragged, pad: int) -> dict[str, Tensor]:
+def inputs(rows: Ragged, pad: int) -> dict[str, Any]:
     inside = np.arange(int(rows.lengths.max())) < rows.lengths[:, None]
-    return {"input_ids": torch.from_numpy(pad_rows(rows, pad)), "attention_mask": torch.from_numpy(inside).long()}
+    return {"input_ids": pad_rows(rows, pad), "attention_mask": inside.astype(np.int64)}
+
+
+def tensors(batch: Mapping[str, Any]) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(array) for name, array in batch.items()}
 
 
 def num_places(batch: dict[str, Tensor]) -> int:
     return sum(batch[name].numel() for name in ("input_ids", "decoder_input_ids") if name in batch)
 
 
-def train(model: Any, batches: Iterator[dict[str, Tensor]]) -> None:
-    """An epoch."""
+def train(model: Any, batches: Batches) -> None:
+    """A step of each batch."""
     optimizer = build_optimizer(parameter_groups(model, LR, 0.0), LR)
-    for batch in batches:
+    for _, batch in batches:
         if "labels" in batch:
             loss = model(**batch, use_cache=False).loss
         else:
