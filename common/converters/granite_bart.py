@@ -5,13 +5,16 @@ cross-attention begins as the layer's attention to itself, and it has never writ
 """
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from common.converters import granite_roberta
 from common.converters.hf_folder import Tensors, write_config, write_tensors
 
-VERSION = 1
+VERSION = 2
 
 DECODER_EVERY = 2  # layers of the encoder for one of the decoder
 LAYER = {  # RoBERTa's names to BART's
@@ -59,15 +62,18 @@ def convert(source: Path, target: Path) -> None:
     write_config(target, config, "BartForConditionalGeneration")
 
 
-def rename(tensors: Tensors, num_layers: int, chosen: list[int]) -> Tensors:
+def rename(tensors: Tensors, num_layers: int, chosen: Sequence[int]) -> Tensors:
     """RobertaModel's tensors as BART's.
+
+    The last norm of the decoder is scaled down: RoBERTa's states were never compared with its words, and their products
+    are so large that a first loss would be five times that of chance.
 
     Args:
         chosen: The layers that the decoder is made of.
     """
     positions = tensors["embeddings.position_embeddings.weight"] + tensors["embeddings.token_type_embeddings.weight"][0]
     renamed: Tensors = {"model.shared.weight": tensors["embeddings.word_embeddings.weight"]}
-    for side, layers in (("encoder", list(range(num_layers))), ("decoder", chosen)):
+    for side, layers in (("encoder", list(range(num_layers))), ("decoder", list(chosen))):
         renamed[f"model.{side}.embed_positions.weight"] = positions
         for parameter in ("weight", "bias"):
             norm = tensors[f"embeddings.LayerNorm.{parameter}"]
@@ -79,4 +85,9 @@ def rename(tensors: Tensors, num_layers: int, chosen: list[int]) -> Tensors:
                     if side == "decoder" and ours.startswith("self_attn"):
                         cross = ours.replace("self_attn", "encoder_attn")
                         renamed[f"model.decoder.layers.{number}.{cross}.{parameter}"] = tensor
+    norm = f"model.decoder.layers.{len(chosen) - 1}.final_layer_norm"
+    words = np.linalg.norm(renamed["model.shared.weight"], axis=1).mean()
+    scale = 1 / (words * np.abs(renamed[f"{norm}.weight"]).mean())  # logits deviate by about 1
+    for parameter in ("weight", "bias"):
+        renamed[f"{norm}.{parameter}"] = (renamed[f"{norm}.{parameter}"] * scale).astype(np.float32)
     return renamed
