@@ -58,8 +58,8 @@ def main() -> None:
         body = (
             f"{described}; {ROWS} rows, contexts of {CONTEXT[0]} tokens (spread {CONTEXT[1]}), responses of "
             f"{RESPONSE[0]} (spread {RESPONSE[1]}); fp32, no dropout. Naive: N + 1 padded passes of plain "
-            "transformers, each with the contexts. Least work: the multiplications of the naive way over those that no exact way can "
-            "do without (each context read once, nothing padded)."
+            "transformers, each with the contexts. Least work: the multiplications of the naive way over those that "
+            "no exact way can do without (each context read once, nothing padded)."
         )
         report(f"InfoNCE: {name}", f"{body}\n\n{table(header, rows)}")
 

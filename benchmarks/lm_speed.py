@@ -47,8 +47,8 @@ def main() -> None:
         rows += compare(name, kind, options.turns, options.batches, options.rounds)
     body = (
         f"{options.turns} turns of the embedded corpus in FaithDial's layout, in batches of {BATCH_SIZE}; each side "
-        f"does {options.batches} of them, and is measured by token. fp32, no dropout. `{WEIGHTS}`, and a random Llama of "
-        "6 layers of 384."
+        f"does {options.batches} of them, and is measured by token. fp32, no dropout. `{WEIGHTS}`, and a random "
+        "Llama of 6 layers of 384."
     )
     header = ["model", "side", "tokens a CPU-second", "of what is read padding", "faster"]
     report("Training generators", f"{body}\n\n{table(header, rows)}")
