@@ -20,10 +20,11 @@ def test_the_readme_has_commands() -> None:
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_every_command_composes(line: str) -> None:
-    _, script, *arguments = shlex.split(line)
+    _, script, *arguments = shlex.split(line.replace("python -m ", "python "))
+    script = script.removesuffix(".py").rsplit(".", 1)[-1]
     overrides = [argument for argument in arguments if argument != "-m"]
     swept = [re.sub(r"=([^\[{]+?),.*", r"=\1", argument) if "-m" in arguments else argument for argument in overrides]
-    assert compose(script.removesuffix(".py"), *swept) is not None
+    assert compose(script, *swept) is not None
 
 
 @pytest.mark.parametrize(("name", "run"), [("critic", "trained"), ("tagger", "trained_tagger")])

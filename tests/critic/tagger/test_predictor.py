@@ -244,7 +244,9 @@ def test_a_dialogue_that_cannot_be_tagged_is_explained(
 
 
 def test_a_head_without_types_gives_spans_without_a_type(write_tagger: Write) -> None:
-    tagged = Tagger.load(str(write_tagger(typed=False))).predict(CONTEXT, ANSWER)
+    tagger = Tagger.load(str(write_tagger(typed=False)))
+    tagger.reading = replace(tagger.reading, char_threshold=0.01, response_threshold=0.01)  # random weights mark little
+    tagged = tagger.predict(CONTEXT, ANSWER)
     labels = {span.label for one in tagged for span in one.spans}
     assert labels == {UNTYPED}
 
@@ -268,7 +270,7 @@ def test_int8_is_measured_on_requests_of_many_lengths() -> None:
 
 def test_each_kind_refuses_the_others_folder(tagger_folder: Path, trained: Path, tmp_path: Path) -> None:
     assert (kind_of(str(tagger_folder)), kind_of(str(trained))) == ("tagger", "critic")
-    with pytest.raises(UserError, match=r"another kind: 'critic', wanted 'tagger'(.|\n)*run of model=tagger"):
+    with pytest.raises(UserError, match=r"another kind: 'critic', wanted 'tagger'(.|\n)*run of a tagger"):
         Tagger.load(str(trained))
     with pytest.raises(UserError, match=r"another kind: 'tagger', wanted 'critic'"):
         Critic.load(str(tagger_folder))
