@@ -85,9 +85,9 @@ def rename(tensors: Tensors, num_layers: int, chosen: Sequence[int]) -> Tensors:
                     if side == "decoder" and ours.startswith("self_attn"):
                         cross = ours.replace("self_attn", "encoder_attn")
                         renamed[f"model.decoder.layers.{number}.{cross}.{parameter}"] = tensor
-    norm = f"model.decoder.layers.{len(chosen) - 1}.final_layer_norm"
+    last = f"model.decoder.layers.{len(chosen) - 1}.final_layer_norm"
     words = np.linalg.norm(renamed["model.shared.weight"], axis=1).mean()
-    scale = 1 / (words * np.abs(renamed[f"{norm}.weight"]).mean())  # logits deviate by about 1
+    scale = 1 / (words * np.abs(renamed[f"{last}.weight"]).mean())  # logits deviate by about 1
     for parameter in ("weight", "bias"):
-        renamed[f"{norm}.{parameter}"] = (renamed[f"{norm}.{parameter}"] * scale).astype(np.float32)
+        renamed[f"{last}.{parameter}"] = (renamed[f"{last}.{parameter}"] * scale).astype(np.float32)
     return renamed
