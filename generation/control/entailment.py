@@ -1,7 +1,6 @@
 """The entailment feature: any critic or NLI model, asked in batches, once for each pair, and once for the same data."""
 
 import hashlib
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,8 +19,6 @@ from common.weights import resolve
 LEVELS = np.zeros(3, np.int8)
 LEVELS[[entailment.CONTRADICTION, entailment.NEUTRAL, entailment.ENTAILMENT]] = 0, 1, 2
 SAYS_NOTHING = LEVELS[entailment.NEUTRAL]
-
-log = logging.getLogger("faithkit")
 
 
 def entailment_levels(examples: Sequence[Example], model: Entailment) -> NDArray[np.int8]:
