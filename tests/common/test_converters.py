@@ -138,7 +138,6 @@ def test_bart_is_made_of_robertas_layers():
     }
     assert second["model.decoder.layers.1.encoder_attn_layer_norm.weight"][0] == 34
     assert second["model.decoder.layers.1.fc2.weight"][0] == 36
-    np.testing.assert_allclose(
-        second["model.decoder.layers.1.final_layer_norm.weight"], 0.5**0.5
-    )  # of words of sqrt(2)
+    words = 2**0.5  # their length
+    np.testing.assert_allclose(second["model.decoder.layers.1.final_layer_norm.weight"], 1 / words)
     assert not any("decoder.layers.2" in name for name in made)
