@@ -13,6 +13,7 @@ NAMES = (
     "metric_speed",
     "infonce_speed",
     "lm_speed",
+    "generate_speed",
 )
 
 

@@ -91,7 +91,9 @@ class CandidateEncoder:
             joined = join_rows([context, Ragged(candidates.values, behind)])
             begin = joined.offsets[:-1] + context.lengths
             step += np.repeat(context.lengths[row], candidates.lengths).astype(np.int32)
-            places = join_rows([Ragged(steps_of(context.lengths).astype(np.int32), context.offsets), Ragged(step, behind)])
+            places = join_rows(
+                [Ragged(steps_of(context.lengths).astype(np.int32), context.offsets), Ragged(step, behind)]
+            )
             batch |= {"candidate_ids": joined.values[None].astype(np.int64)}
             batch |= {"candidate_places": places.values[None].astype(np.int64), "context_length": context.lengths}
         else:
