@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from common.token_overlap import greedy_runs
 from common.words import STOP_WORDS, word_set
 
 NUM_WORD_FEATURES, NUM_VECTOR_FEATURES = 25, 10
@@ -29,7 +30,7 @@ def word_features(knowledge: str, response: str) -> list[float]:
     known_stems, known_words = {_stem(word) for word in asked}, set(asked)
     novel = [word for word in content if word not in known_content and word not in FILLERS]
     numbers = [word for word in said if any(c.isdigit() for c in word)]
-    runs = copied_runs([_stem(word) for word in said], [_stem(word) for word in asked])
+    runs = greedy_runs([_stem(word) for word in said], [_stem(word) for word in asked])
     n, num_content = max(1, len(said)), max(1, len(content))
     return [
         len(said),
@@ -78,22 +79,6 @@ def _stem(word: str) -> str:
 
 def _num_negations(words: Sequence[str]) -> int:
     return sum(word.endswith("n't") or word in _NEGATIONS for word in words)
-
-
-def copied_runs(response: Sequence[str], knowledge: Sequence[str]) -> list[int]:
-    """Lengths of the longest runs of the response that stand in the knowledge, taken greedily from the left."""
-    runs, i = [], 0
-    while i < len(response):
-        longest = 0
-        for j in range(len(knowledge)):
-            n = 0
-            while i + n < len(response) and j + n < len(knowledge) and response[i + n] == knowledge[j + n]:
-                n += 1
-            longest = max(longest, n)
-        if longest:
-            runs.append(longest)
-        i += longest or 1
-    return runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from common.token_overlap import greedy_runs
 from evaluation.intervals import Values
-from evaluation.responses.positions import greedy_runs
 from evaluation.responses.words import words_and_marks
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from common.token_overlap import lcs_length
 from evaluation.intervals import Values
 from evaluation.responses.ngrams import shared_grams
-from evaluation.responses.positions import lcs_length
 
 _TOKEN = re.compile(r"[a-z0-9]+")
 

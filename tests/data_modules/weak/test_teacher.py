@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from common.token_overlap import greedy_runs
 from data_modules.weak.features import (
     NUM_VECTOR_FEATURES,
     NUM_WORD_FEATURES,
-    copied_runs,
     text_vectors,
     vector_features,
     word_features,
@@ -20,8 +20,8 @@ KNOWN = ["river", "city", "king", "music", "food", "water", "stone", "book", "fi
 
 
 def test_copied_runs_are_the_longest_from_the_left() -> None:
-    assert copied_runs("a b c x b c".split(), "b c a b c d".split()) == [3, 2]
-    assert copied_runs(["x"], ["a"]) == [] and copied_runs([], ["a"]) == []
+    assert greedy_runs("a b c x b c".split(), "b c a b c d".split()) == [3, 2]
+    assert greedy_runs(["x"], ["a"]) == [] and greedy_runs([], ["a"]) == []
 
 
 def test_word_features_of_a_pair_by_hand() -> None:

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.token_overlap import greedy_runs, lcs_length
 from evaluation.intervals import Groups, bootstrap
 from evaluation.responses.distinct import distinct
 from evaluation.responses.extractive import extractive
-from evaluation.responses.positions import greedy_runs, lcs_length
 
 TOKENS = st.lists(st.sampled_from("abcd"), max_size=24)
 
