@@ -31,19 +31,24 @@ def main(cfg: Any) -> None:
 
 def score_responses(run: Any, config: dict[str, Any]) -> None:
     """Of each dataset the examples and a response to each; then the models of the metrics, and the metrics."""
+    from common.errors import UserError
     from common.jsonl import read_predictions
     from common.run_folder import environment
     from critic.metric_models import load_metric_models
     from data_modules.build import datasets_of, read_benchmark
     from evaluation.responses.conclude import conclude_responses
     from evaluation.responses.given import Responses
-    from generation.benchmark import answer_benchmark
+    from generation.benchmark import answering
 
+    if config["html"]:
+        mend = "leave html out; a response stands beside its values in the run's scores/"
+        raise UserError("the page is for answers with marked spans, as of benchmark=ragtruth", mend=mend)
+    answer = answering(run, config)
     sets, read = {}, {}
     for name, block in datasets_of(config["benchmark"]).items():
         files = {key: read_predictions(block[key]) if block[key] else None for key in ("predictions", "against")}
         benchmark = read_benchmark(block, labelled=False)
-        given = files["predictions"] or answer_benchmark(run, config, benchmark)
+        given = files["predictions"] or answer(benchmark)
         sets[name] = Responses.of(benchmark.examples, given, files["against"], incomplete=block["incomplete"])
         read[name] = benchmark.summary
     meta = {"config": config, "data": read, "environment": environment()}

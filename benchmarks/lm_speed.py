@@ -1,8 +1,10 @@
 """Training on dialogue turns: tokens a CPU-second of our batches against a padded loop in the manner of FaithDial's.
 
 The padded loop takes rows in random order, pads them to the longest of their batch, and has logits at every place. Ours
-takes turns of like length together (causal models: without padding), and has logits where a response is. Both take
-the same steps from the same weights: forward, backward, clipping, AdamW. Padding is never counted.
+takes turns of like length together (causal models: without padding), and has logits where a response is. Both take the
+same steps from the same weights: forward, backward, clipping, AdamW. Padding is never counted. The padded loop computes
+in fp32, as FaithDial's does unless told otherwise; ours in fp32, and where the CPU computes in bf16 in bf16-mixed too,
+which is what `precision=auto` takes there.
 
 python -m benchmarks.lm_speed
 """
@@ -20,6 +22,7 @@ from torch import Tensor
 from benchmarks.infonce_speed import WEIGHTS, build
 from benchmarks.measure import Ratio, alternate, report, table
 from common.batching import plan_batches
+from common.hardware import best_precision
 from common.optimiser import build_optimizer, parameter_groups
 from data_modules.build import build_source
 from data_modules.encode_turns import TurnEncoder
@@ -47,7 +50,7 @@ def main() -> None:
         rows += compare(name, kind, options.turns, options.batches, options.rounds)
     body = (
         f"{options.turns} turns of the embedded corpus in FaithDial's layout, in batches of {BATCH_SIZE}; each side "
-        f"does {options.batches} of them, and is measured by token. fp32, no dropout. `{WEIGHTS}`, and a random "
+        f"does {options.batches} of them, and is measured by token. No dropout. `{WEIGHTS}`, and a random "
         "Llama of 6 layers of 384."
     )
     header = ["model", "side", "tokens a CPU-second", "of what is read padding", "faster"]
@@ -59,14 +62,14 @@ def compare(name: str, kind: str, num_turns: int, num_batches: int, num_rounds: 
     model, plain, turns = build(kind)
     columns = columns_of(turns, num_turns)
     sides = {
-        "padded": (plain, padded(turns, columns, num_batches)),
-        "ours": (model, bucketed(turns, columns, num_batches)),
+        "padded, fp32": (plain, padded(turns, columns, num_batches), torch.float32),
+        "ours, fp32": (model, bucketed(turns, columns, num_batches), torch.float32),
     }
-    tokens = {
-        side: sum(int(columns["length"][rows].sum()) for rows, _ in batches) for side, (_, batches) in sides.items()
-    }
-    places = {side: sum(num_places(batch) for _, batch in batches) for side, (_, batches) in sides.items()}
-    taken = alternate({side: partial(train, model, batches) for side, (model, batches) in sides.items()}, num_rounds)
+    if best_precision("cpu") == "bf16-mixed":
+        sides["ours, bf16-mixed"] = (*sides["ours, fp32"][:2], torch.bfloat16)
+    tokens = {side: sum(int(columns["length"][rows].sum()) for rows, _ in own[1]) for side, own in sides.items()}
+    places = {side: sum(num_places(batch) for _, batch in own[1]) for side, own in sides.items()}
+    taken = alternate({side: partial(train, *own) for side, own in sides.items()}, num_rounds)
     by_token = {side: [second / tokens[side] for second in seconds] for side, seconds in taken.items()}
     return [
         [
@@ -74,7 +77,7 @@ def compare(name: str, kind: str, num_turns: int, num_batches: int, num_rounds: 
             side,
             f"{1 / np.median(by_token[side]):,.0f}",
             f"{max(0.0, 1 - tokens[side] / places[side]):.0%}",
-            Ratio.of(by_token["padded"], by_token[side]),
+            Ratio.of(by_token["padded, fp32"], by_token[side]),
         ]
         for side in sides
     ]
@@ -88,7 +91,7 @@ def columns_of(turns: TurnEncoder, count: int) -> dict[str, Any]:
 
 def bucketed(turns: TurnEncoder, columns: dict[str, Any], count: int) -> Batches:
     """Of our batches some, evenly from the shortest to the longest."""
-    plan = plan_batches(columns["length"], BATCH_SIZE, None, np.random.default_rng(0))
+    plan = plan_batches(columns["length"], BATCH_SIZE, None, np.random.default_rng(0), columns.get("second_length"))
     plan = sorted((rows for rows in plan if len(rows) == BATCH_SIZE), key=lambda rows: columns["length"][rows].mean())
     chosen = [plan[(2 * n + 1) * len(plan) // (2 * count)] for n in range(count)]
     return [(rows, tensors(turns.collate(taken(columns, rows)))) for rows in chosen]
@@ -131,14 +134,15 @@ def num_places(batch: dict[str, Tensor]) -> int:
     return sum(batch[name].numel() for name in ("input_ids", "decoder_input_ids") if name in batch)
 
 
-def train(model: Any, batches: Batches) -> None:
-    """A step of each batch."""
+def train(model: Any, batches: Batches, dtype: torch.dtype) -> None:
+    """A step of each batch, the weights in fp32."""
     optimizer = build_optimizer(parameter_groups(model, LR, 0.0), LR)
     for _, batch in batches:
-        if "labels" in batch:
-            loss = model(**batch, use_cache=False).loss
-        else:
-            loss = token_losses(run_model(model, batch).logits, batch["target"]).mean()
+        with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+            if "labels" in batch:
+                loss = model(**batch, use_cache=False).loss
+            else:
+                loss = token_losses(run_model(model, batch).logits, batch["target"]).mean()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()

@@ -40,7 +40,7 @@ def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: 
         groups: The configuration groups whose choices `--help` lists.
     """
     if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
-        print(help_text(doc, groups))
+        _print_help(help_text(doc, groups))
         sys.exit(DONE)
     debug = any(re.fullmatch(r"\+*debug=(true|1|yes)", argument, re.IGNORECASE) for argument in sys.argv[1:])
     # Waiting threads sleep: where other programs share the cores, spinning ones made a step ten times slower.
@@ -73,6 +73,13 @@ def _end(error: Exception, debug: bool) -> NoReturn:
         sys.exit(FAILED)
     print(f"error: {message}", file=sys.stderr)
     sys.exit(USER_ERROR)
+
+
+def _print_help(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # whoever reads it has seen enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would say so again at its end
 
 
 def help_text(doc: str, groups: tuple[str, ...]) -> str:

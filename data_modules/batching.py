@@ -35,6 +35,7 @@ class BatchSampler:
 
     Args:
         lengths: Tokens of each example.
+        second: Those of its second sequence, where it has one (`plan_batches`).
         parts: What an epoch is drawn from.
         shuffle: New batches each epoch (training), or always the same (evaluation).
         rank: This process, of `world_size`.
@@ -52,8 +53,9 @@ class BatchSampler:
         seed: int = 0,
         rank: int = 0,
         world_size: int = 1,
+        second: NDArray[np.int32] | None = None,
     ):
-        self.lengths, self.parts, self.shuffle, self.seed = lengths, parts, shuffle, seed
+        self.lengths, self.second, self.parts, self.shuffle, self.seed = lengths, second, parts, shuffle, seed
         self.batch_size, self.max_tokens, self.num_epochs = batch_size, max_tokens, num_epochs
         self.rank, self.world_size = rank, world_size
         self.start = 0
@@ -64,7 +66,9 @@ class BatchSampler:
         """All batches of an epoch, of all processes."""
         rng = np.random.default_rng([self.seed, epoch]) if self.shuffle else None
         rows = np.concatenate([part.draw(rng) if rng is not None else part.indices for part in self.parts])
-        return [rows[batch] for batch in plan_batches(self.lengths[rows], self.batch_size, self.max_tokens, rng)]
+        second = None if self.second is None else self.second[rows]
+        plan = plan_batches(self.lengths[rows], self.batch_size, self.max_tokens, rng, second)
+        return [rows[batch] for batch in plan]
 
     def __len__(self) -> int:
         return sum(self.steps_of_epoch)

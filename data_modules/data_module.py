@@ -35,8 +35,13 @@ class Batches(Dataset):
         self.subsets, self.encoder = list(subsets), encoder
         self.starts = np.cumsum([0] + [len(subset) for subset in self.subsets])
 
-    def lengths(self) -> NDArray[np.int32]:
-        return np.concatenate([np.asarray(s.encoded.columns["length"])[s.indices] for s in self.subsets])
+    def lengths(self, column: str = "length") -> NDArray[np.int32]:
+        return np.concatenate([np.asarray(s.encoded.columns[column])[s.indices] for s in self.subsets])
+
+    def second_lengths(self) -> NDArray[np.int32] | None:
+        """Of the second sequences, where every example has one."""
+        every = all("second_length" in s.encoded.columns for s in self.subsets)
+        return self.lengths("second_length") if every and self.subsets else None
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -249,6 +254,7 @@ class DataModule(pl.LightningDataModule):
             seed=self.seed,
             rank=self.trainer.global_rank if self.trainer else 0,
             world_size=world_size,
+            second=batches.second_lengths(),
         )
 
     def _loader(self, batches: Batches | Stream, sampler: BatchSampler | None) -> DataLoader:

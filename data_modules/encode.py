@@ -18,12 +18,13 @@ from common.records import HALLUCINATED, LABELS, Example
 from data_modules.ragged import Ragged, constant_rows, join_rows, pad_rows
 from data_modules.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize
 
-ENCODING_VERSION = 2  # part of every cache key: raise it when the same records would encode differently
+ENCODING_VERSION = 3  # part of every cache key: raise it when the same records would encode differently
 NO_LABEL = -1
 MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")  # of a batch, what an encoder takes
 KNOWLEDGE, RESPONSE = 1, 2  # values of `segment`; 0 is special tokens and padding
 
-Columns = dict[str, NDArray[Any] | Ragged]  # one entry a row in each; `length` orders the batches
+# One entry a row in each; `length` orders the batches, and `second_length` those rows of them that are about as long.
+Columns = dict[str, NDArray[Any] | Ragged]
 
 
 class Encoder(Protocol):

@@ -59,7 +59,9 @@ class CandidateEncoder:
         offsets = offsets_of(num)
         columns["negative"] = negative = Ragged(ended.values, ended.offsets[offsets])
         columns["negative_length"] = Ragged(ended.lengths.astype(np.int32), offsets)
-        columns["length"] = (np.asarray(columns["length"]) + negative.lengths).astype(np.int32)
+        for name in ("length", "second_length"):
+            if name in columns:
+                columns[name] = (np.asarray(columns[name]) + negative.lengths).astype(np.int32)
         return columns
 
     def _room(self, context: NDArray[np.int64]) -> NDArray[np.int64]:

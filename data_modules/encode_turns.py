@@ -72,13 +72,18 @@ class TurnEncoder:
         return f"turns:{ENCODING_VERSION}:{layout.kind}:{numbers}:{fingerprint_of(self.tokenizer)}"
 
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
-        """Columns of the examples: context, response (with its eos), length (what a step with it costs)."""
+        """Columns of the examples: context, response (with its eos), length (what a step with it costs), and for
+        seq2seq second_length (what its decoder reads).
+        """
         knowledge, turns, response = self._tokens(examples, [example.response for example in examples])
         response = join_rows([response, constant_rows([self.tokenizer.eos_token_id], len(examples))])
         context = self._contexts(examples, knowledge, turns, response.lengths, counts)
         counts[LONGER] += int((response.lengths > self.layout.max_response_length).sum())
         lengths = context.lengths + response.lengths + len(self.layout.control)
-        return {"context": context, "response": response, "length": lengths.astype(np.int32)}
+        columns: Columns = {"context": context, "response": response, "length": lengths.astype(np.int32)}
+        if self.layout.kind == SEQ2SEQ:
+            columns["second_length"] = response.lengths.astype(np.int32)
+        return columns
 
     def contexts(
         self, examples: Sequence[Example], counts: Counter[str], control: Sequence[Sequence[str]] = ()

@@ -121,9 +121,9 @@ class Stream(IterableDataset):
 
     def _plan(self, columns: Columns, epoch: int, begin: int) -> list[NDArray[np.int64]]:
         rng = np.random.default_rng([self.seed, epoch, begin // self.window])
-        lengths = columns["length"]
-        assert not isinstance(lengths, Ragged)
-        return plan_batches(lengths, self.batch_size, None, rng)
+        lengths, second = columns["length"], columns.get("second_length")
+        assert not isinstance(lengths, Ragged) and not isinstance(second, Ragged)
+        return plan_batches(lengths, self.batch_size, None, rng, second)
 
     def _batch(self, columns: Columns, begin: int, rows: NDArray[np.int64]) -> dict[str, torch.Tensor]:
         share = rows[self.rank :: self.world_size]

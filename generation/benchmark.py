@@ -1,6 +1,7 @@
-"""A generator's responses to a benchmark, where no file gives them."""
+"""A generator's responses to benchmarks, where no file gives them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,30 @@ from generation.generator import Generator
 from inference.decoding import Decoding
 
 
-def answer_benchmark(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> dict[str, Prediction]:
-    """Answers every example and writes the run's predictions file; `generate.py` does it so that it can be resumed.
+def answering(run: RunFolder, config: Mapping[str, Any]) -> Callable[[Benchmark], dict[str, Prediction]]:
+    """What answers every example of a benchmark and writes the run's predictions file of it.
 
-    Raises:
-        UserError: No checkpoint is given, or that of a detector.
+    The generator is loaded at the first benchmark and kept for the others. `generate.py` answers so that it can be
+    resumed.
     """
+    load = cache(lambda: _load(config))
+
+    def answer(benchmark: Benchmark) -> dict[str, Prediction]:
+        decoding = Decoding(**config["decoding"])
+        said = list(load().predict_examples(benchmark.examples, decoding=decoding, progress=True))
+        write_jsonl(run.predictions / f"{benchmark.name}.jsonl", (prediction.to_dict() for prediction in said))
+        return {prediction.id: prediction for prediction in said}
+
+    return answer
+
+
+def _load(config: Mapping[str, Any]) -> Generator:
     checkpoint = config["checkpoint"]
     if not checkpoint:
         mend = "predictions=FILE with the responses, or checkpoint=PATH of a generator"
         raise UserError("nothing to score: neither predictions nor checkpoint is given", mend=mend)
     _check_kind(checkpoint)
-    generator = Generator.load(checkpoint, precision=config["precision"])
-    decoding = Decoding(**config["decoding"])
-    said = list(generator.predict_examples(benchmark.examples, decoding=decoding, progress=True))
-    write_jsonl(run.predictions / f"{benchmark.name}.jsonl", (prediction.to_dict() for prediction in said))
-    return {prediction.id: prediction for prediction in said}
+    return Generator.load(checkpoint, precision=config["precision"])
 
 
 def _check_kind(checkpoint: str) -> None:

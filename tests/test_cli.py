@@ -24,6 +24,15 @@ def test_help_fits_one_screen_and_loads_nothing_heavy(script: str) -> None:
     assert done.stdout.count(f"python {script}") >= 2
 
 
+def test_help_ends_quietly_where_its_reader_has_gone() -> None:
+    started = subprocess.Popen(
+        [sys.executable, "train.py", "--help"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert started.stdout and started.stderr
+    started.stdout.close()
+    assert started.stderr.read() == b"" and started.wait() == 0
+
+
 def test_help_lists_the_choices_that_the_folders_have() -> None:
     text = help_text("What it does.", ("data", "trainer"))
     assert "faithcritic" in text and "fsdp" in text and "_base" not in text

@@ -152,6 +152,13 @@ def test_without_responses_there_is_nothing_to_score(data, tmp_path):
         evaluate_here("benchmark=faithdial", data, f"run_dir={tmp_path / 'run'}", *NO_MODELS)
 
 
+def test_a_page_of_marks_is_not_promised_for_responses_that_have_none(data, tmp_path):
+    file = responses(tmp_path / "good.jsonl", GOOD)
+    options = [f"predictions={file}", f"run_dir={tmp_path / 'run'}", f"html={tmp_path / 'page.html'}", *NO_MODELS]
+    with pytest.raises(UserError, match="answers with marked spans"):
+        evaluate_here("benchmark=faithdial", data, *options)
+
+
 def test_q2_needs_all_of_its_models(data, tmp_path):
     file = responses(tmp_path / "good.jsonl", GOOD)
     options = [f"predictions={file}", f"run_dir={tmp_path / 'run'}", "benchmark.q2.questions=a/b", *NO_MODELS]

@@ -17,12 +17,18 @@ def sampler(lengths: np.ndarray, **options: object) -> BatchSampler:
     return BatchSampler(lengths, [Part(np.arange(len(lengths)))], **{**defaults, **options})  # type: ignore[arg-type]
 
 
-@given(lengths=LENGTHS, batch_size=st.integers(1, 9), max_tokens=st.integers(1, 600), shuffle=st.booleans())
+@given(
+    lengths=LENGTHS,
+    batch_size=st.integers(1, 9),
+    max_tokens=st.integers(1, 600),
+    shuffle=st.booleans(),
+    two=st.booleans(),
+)
 def test_a_plan_holds_every_example_once_within_both_limits(
-    lengths: np.ndarray, batch_size: int, max_tokens: int, shuffle: bool
+    lengths: np.ndarray, batch_size: int, max_tokens: int, shuffle: bool, two: bool
 ) -> None:
     rng = np.random.default_rng(0) if shuffle else None
-    batches = plan_batches(lengths, batch_size, max_tokens, rng)
+    batches = plan_batches(lengths, batch_size, max_tokens, rng, lengths[::-1] if two else None)
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
     for batch in batches:
         assert len(batch) <= batch_size
@@ -61,6 +67,19 @@ def test_little_is_padding() -> None:
     batches = plan_batches(lengths, 16, None, np.random.default_rng(0))
     padded = sum(len(batch) * int(lengths[batch].max()) for batch in batches)
     assert padded < 1.03 * lengths.sum()
+
+
+def test_little_is_padding_of_either_sequence() -> None:
+    rng = np.random.default_rng(0)
+    context, response = rng.integers(10, 200, 2000).astype(np.int32), rng.integers(5, 60, 2000).astype(np.int32)
+
+    def padded(second: np.ndarray | None) -> float:
+        batches = plan_batches(context + response, 16, None, np.random.default_rng(0), second)
+        read = sum(len(batch) * int(tokens[batch].max()) for batch in batches for tokens in (context, response))
+        return read / int((context + response).sum())
+
+    assert padded(None) > 1.2
+    assert padded(response) < 1.1
 
 
 @pytest.mark.parametrize(("weight", "times"), [(1.0, 1), (2.0, 2), (3.0, 3)])
