@@ -97,10 +97,14 @@ def their_distinct(responses: Sequence[str]) -> Columns:
 
 
 class OneByOne:
-    """Q2's models asked a single thing at a time, in the order in which the protocol comes to it."""
+    """Q2's models asked a single thing at a time, in the order in which the protocol comes to it.
+
+    Questions are searched for by transformers' `generate`.
+    """
 
     def __init__(self, candidates: Any, questions: Any, answers: Any, entailment: Any):
-        self.models = candidates, questions, answers, entailment
+        plain = type(questions)(questions.model, questions.tokenizer, template=questions.template)
+        self.models = candidates, plain, answers, entailment
 
     def candidates(self, texts: Sequence[str]) -> list[Any]:
         return [self.models[0].candidates([text])[0] for text in texts]
@@ -134,6 +138,7 @@ def q2_models(*, small: bool) -> tuple[Any, Any, Any, Any]:
     from evaluation.responses.q2.answers import ExtractiveAnswers
     from evaluation.responses.q2.candidates import SpacyCandidates
     from evaluation.responses.q2.questions import Seq2SeqQuestions
+    from inference.own_beams import beam_writer
 
     torch.manual_seed(0)
 
@@ -146,11 +151,13 @@ def q2_models(*, small: bool) -> tuple[Any, Any, Any, Any]:
 
     tokenizer = AutoTokenizer.from_pretrained(resolve("minilm"))
     writer = made(AutoModelForSeq2SeqLM, "flan-t5-small")
-    template = "answer: {answer}  context: {context}"
+    write, template = beam_writer(writer), "answer: {answer}  context: {context}"
     encoder = PairEncoder(tokenizer=tokenizer, max_length=256)
     return (
         SpacyCandidates.load("spacy-sm"),
-        Seq2SeqQuestions(writer, AutoTokenizer.from_pretrained(resolve("flan-t5-small")), template=template),
+        Seq2SeqQuestions(
+            writer, AutoTokenizer.from_pretrained(resolve("flan-t5-small")), template=template, write=write
+        ),
         ExtractiveAnswers(made(AutoModelForQuestionAnswering, "minilm"), tokenizer),
         NliModel(
             made(AutoModelForSequenceClassification, "minilm", num_labels=3), encoder, [0, 1, 2], batch_tokens=1024

@@ -12,6 +12,7 @@ from evaluation.responses.q2.answers import ExtractiveAnswers
 from evaluation.responses.q2.candidates import SpacyCandidates
 from evaluation.responses.q2.questions import Seq2SeqQuestions
 from evaluation.responses.q2.score import Q2
+from inference.own_beams import beam_writer
 
 
 def load_metric_models(config: Mapping[str, Any]) -> Models:
@@ -49,7 +50,7 @@ def load_q2(names: Mapping[str, Any], nli: str | None) -> Q2 | None:
         raise UserError(f"Q2 lacks {', '.join(missing)}", mend=mend)
     return Q2(
         SpacyCandidates.load(names["candidates"]),
-        Seq2SeqQuestions.load(names["questions"], template=names["question_template"]),
+        Seq2SeqQuestions.load(names["questions"], template=names["question_template"], writer=beam_writer),
         ExtractiveAnswers.load(names["answers"]),
         load_entailment(nli),
     )

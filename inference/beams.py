@@ -1,99 +1,167 @@
-"""Beam search by transformers' own `generate`, over prompts of like lengths."""
+"""Beam search over batches that stay full: a search that is over makes room for the next prompt.
+
+It finds what transformers' `generate` finds, with a length penalty of 1 and without early stopping: texts that came to
+their end are ranked by their log-probability a token, and a search is over when no running beam could still displace
+one of the `num_beams` best. There a batch runs as long as its longest search; here a search that is over costs nothing.
+"""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
-from transformers import GenerationConfig
 
 from inference.decoding import Completion, Decoding, Prompt
+from inference.states import State
 
 if TYPE_CHECKING:
     from inference.transformers_engine import TransformersEngine
 
+REFILL = 4  # of so many parts of a batch, one must be over before other prompts are read in
+NEVER = -1e9  # the score of beams that do not exist yet: all of a search begin as the same text
+
 
 def search_beams(engine: "TransformersEngine", prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
-    """The best beams of each prompt, likeliest first."""
-    size = max(1, engine.batch_size // decoding.num_beams)
-    settings = GenerationConfig(
-        num_beams=decoding.num_beams,
-        do_sample=False,
-        max_new_tokens=decoding.max_new_tokens,
-        min_new_tokens=decoding.min_new_tokens or None,
-        repetition_penalty=decoding.repetition_penalty,
-        num_return_sequences=decoding.num_samples,
-        eos_token_id=engine.eos_id,
-        pad_token_id=engine.pad_id,
-        decoder_start_token_id=engine.decoder_prefix[0] if engine.is_seq2seq else None,
-    )
-    with _no_other_settings(engine.model):
-        for begin in range(0, len(prompts), size):
-            yield from _search(engine, prompts[begin : begin + size], settings, decoding.num_samples)
+    """The best beams of each prompt, likeliest first, as the searches get ready."""
+    size, waiting = max(1, engine.batch_size // decoding.num_beams), list(prompts)
+    batch: _Batch | None = None
+    while waiting or batch:
+        room = size - (len(batch.searches) if batch else 0)
+        if waiting and (batch is None or (engine.refills and room * REFILL >= size)):
+            new = _Batch.begin(engine, waiting[:room], decoding)
+            batch = new if batch is None else batch.joined(new)
+            del waiting[:room]
+        assert batch is not None
+        yield from batch.advance(engine, decoding)
+        batch = batch if batch.searches else None
 
 
-def _search(
-    engine: "TransformersEngine", prompts: Sequence[Prompt], settings: GenerationConfig, num_samples: int
-) -> Iterator[Completion]:
-    inputs = _inputs(engine, prompts)
-    skip = len(engine.decoder_prefix) if engine.is_seq2seq else inputs["input_ids"].shape[1]
-    found = engine.model.generate(**inputs, generation_config=settings)[:, skip:].tolist()
-    owners = [prompt for prompt in prompts for _ in range(num_samples)]
-    texts = [_cut(ids, engine.eos_id) for ids in found]
-    logprobs = _logprobs(engine, owners, texts)
-    for row, (prompt, ids, logprob) in enumerate(zip(owners, texts, logprobs, strict=True)):
-        finished = bool(ids) and ids[-1] == engine.eos_id
-        yield Completion(prompt.id, row % num_samples, tuple(ids[:-1] if finished else ids), logprob, finished)
+@dataclass(slots=True)
+class _Beam:
+    """A text that a search goes on with.
+
+    Args:
+        score: Sum of log-probabilities under the penalties of the decoding; what beams are ranked by.
+        logprob: The same under the model's own distribution.
+    """
+
+    ids: list[int]
+    score: float
+    logprob: float
 
 
-def _inputs(engine: "TransformersEngine", prompts: Sequence[Prompt]) -> dict[str, Tensor]:
-    """Padded on the side where nothing is written behind it."""
-    width = max(len(prompt.ids) for prompt in prompts)
-    ids = np.full((len(prompts), width), engine.pad_id, np.int64)
-    mask = np.zeros((len(prompts), width), np.int64)
-    for row, prompt in enumerate(prompts):
-        place = slice(0, len(prompt.ids)) if engine.is_seq2seq else slice(width - len(prompt.ids), width)
-        ids[row, place], mask[row, place] = prompt.ids, 1
-    inputs = {"input_ids": ids, "attention_mask": mask}
-    if engine.is_seq2seq:
-        inputs["decoder_input_ids"] = np.tile(np.array(engine.decoder_prefix), (len(prompts), 1))
-    return {name: torch.from_numpy(array).to(engine.model.device) for name, array in inputs.items()}
+@dataclass(slots=True)
+class _Search:
+    """The beams of one prompt."""
+
+    prompt: Prompt
+    running: list[_Beam]
+    done: list[tuple[float, _Beam]] = field(default_factory=list)  # with the score a token, the best first
+
+    @classmethod
+    def new(cls, prompt: Prompt, num_beams: int) -> "_Search":
+        return cls(prompt, [_Beam([], NEVER if number else 0.0, 0.0) for number in range(num_beams)])
+
+    def extend(self, options: Sequence[tuple[_Beam, int]], eos_id: int, decoding: Decoding) -> list[int]:
+        """Goes on with the likeliest texts that are not at their end; gives the beam that each of them continues.
+
+        Args:
+            options: The likeliest texts of one token more, each with the beam that it continues, the best first.
+        """
+        length = len(options[0][0].ids)
+        ends = [length == decoding.max_new_tokens or beam.ids[-1] == eos_id for beam, _ in options]
+        # An end that is not among the best as it stands is not kept: the search may still come to it another way.
+        first = list(zip(options, ends, strict=True))[: decoding.num_beams]
+        self.done += [(beam.score / length, beam) for (beam, _), end in first if end]
+        self.done = sorted(self.done, key=lambda pair: -pair[0])[: decoding.num_beams]
+        kept = [option for option, end in zip(options, ends, strict=True) if not end][: decoding.num_beams]
+        self.running = [beam for beam, _ in kept]
+        return [parent for _, parent in kept]
+
+    def is_over(self, decoding: Decoding) -> bool:
+        if not self.running:
+            return True
+        best = self.running[0]
+        return len(self.done) == decoding.num_beams and best.score / len(best.ids) <= self.done[-1][0]
+
+    def completions(self, eos_id: int, decoding: Decoding) -> Iterator[Completion]:
+        for number, (_, beam) in enumerate(self.done[: decoding.num_samples]):
+            finished = beam.ids[-1] == eos_id
+            ids = tuple(beam.ids[:-1] if finished else beam.ids)
+            yield Completion(self.prompt.id, number, ids, beam.logprob, finished)
 
 
-def _cut(ids: list[int], eos_id: int) -> list[int]:
-    """Up to the end token; what generate pads behind it goes."""
-    return ids[: ids.index(eos_id) + 1] if eos_id in ids else ids
+class _Batch:
+    """Searches side by side: the rows of the state are the beams of the first, then those of the second, and so on."""
 
+    def __init__(self, searches: list[_Search], state: State, logits: Tensor, seen: Tensor | None):
+        self.searches, self.state, self.logits, self.seen = searches, state, logits, seen
 
-def _logprobs(engine: "TransformersEngine", prompts: Sequence[Prompt], texts: Sequence[list[int]]) -> list[float]:
-    """Of texts, the end token included, under the model's own distribution."""
-    inputs = _inputs(engine, prompts)
-    width = max(len(ids) for ids in texts)
-    labels = torch.full((len(texts), width), engine.pad_id)
-    real = torch.zeros(len(texts), width)
-    for row, ids in enumerate(texts):
-        labels[row, : len(ids)] = torch.tensor(ids)
-        real[row, : len(ids)] = 1
-    labels, real = labels.to(engine.model.device), real.to(engine.model.device)
-    name = "decoder_input_ids" if engine.is_seq2seq else "input_ids"
-    first = inputs[name].shape[1] - 1
-    inputs[name] = torch.cat([inputs[name], labels[:, :-1]], 1)
-    if not engine.is_seq2seq:
-        inputs["attention_mask"] = torch.cat([inputs["attention_mask"], real[:, :-1].long()], 1)
-        inputs["position_ids"] = (inputs["attention_mask"].cumsum(1) - 1).clamp_min(0)
-    logits = engine.model(**inputs).logits[:, first:].float()
-    each = logits.log_softmax(-1).gather(2, labels[:, :, None])[:, :, 0]
-    return (each * real).sum(1).tolist()
+    @classmethod
+    def begin(cls, engine: "TransformersEngine", prompts: Sequence[Prompt], decoding: Decoding) -> "_Batch":
+        """Reads each prompt once."""
+        rows = [prompt for prompt in prompts for _ in range(decoding.num_beams)]
+        state, logits = engine.read(rows)
+        seen = engine.seen(rows, logits.shape[-1]) if decoding.repetition_penalty != 1 else None
+        return cls([_Search.new(prompt, decoding.num_beams) for prompt in prompts], state, logits, seen)
 
+    def joined(self, other: "_Batch") -> "_Batch":
+        """The searches of both."""
+        seen = None if self.seen is None or other.seen is None else torch.cat([self.seen, other.seen])
+        state = type(self.state).join([self.state, other.state])  # type: ignore[list-item]
+        return _Batch(self.searches + other.searches, state, torch.cat([self.logits, other.logits]), seen)
 
-@contextmanager
-def _no_other_settings(model: Any) -> Iterator[None]:
-    """Hides the settings that came with the weights: what is not set explicitly would be taken from there."""
-    before = model.generation_config
-    model.generation_config = GenerationConfig()
-    try:
-        yield
-    finally:
-        model.generation_config = before
+    def advance(self, engine: "TransformersEngine", decoding: Decoding) -> Iterator[Completion]:
+        """Adds a token to every beam; gives the texts of the searches that are over, and does without these."""
+        rows: list[int] = []
+        alive, num_beams = [], decoding.num_beams
+        for number, (search, options) in enumerate(zip(self.searches, self._options(engine, decoding), strict=True)):
+            parents = search.extend(options, engine.eos_id, decoding)
+            if search.is_over(decoding):
+                yield from search.completions(engine.eos_id, decoding)
+            else:
+                alive.append(search)
+                rows += [number * num_beams + parent for parent in parents]
+        left, self.searches = len(self.searches) - len(alive), alive
+        if not alive:
+            return
+        device = self.logits.device
+        following = torch.tensor(rows, device=device)
+        if left:
+            self.state.select(following)
+        else:
+            self.state.reorder(following)
+        tokens = torch.tensor([beam.ids[-1] for search in alive for beam in search.running], device=device)
+        if self.seen is not None:
+            self.seen = self.seen[following].scatter_(1, tokens[:, None], True)
+        self.logits = self.state.step(engine.model, tokens)
+
+    def _options(self, engine: "TransformersEngine", decoding: Decoding) -> Iterator[list[tuple[_Beam, int]]]:
+        """Of each search the likeliest texts of one token more: twice as many as beams, for each may come to its end
+        once, and the others must suffice to go on with.
+        """
+        own = self.logits.float().log_softmax(-1)
+        before = [beam for search in self.searches for beam in search.running]
+        score = self._penalised(own, engine.eos_id, before, decoding)
+        score = score + torch.tensor([beam.score for beam in before], device=own.device)[:, None]
+        count, size = len(self.searches), own.shape[-1]
+        values, places = score.view(count, -1).topk(2 * decoding.num_beams)
+        raw = own.view(count, -1).gather(1, places)
+        for search, *found in zip(self.searches, values.tolist(), raw.tolist(), places.tolist(), strict=True):
+            options = []
+            for value, logprob, place in zip(*found, strict=True):
+                parent, token = divmod(place, size)
+                beam = search.running[parent]
+                options.append((_Beam([*beam.ids, token], value, beam.logprob + logprob), parent))
+            yield options
+
+    def _penalised(self, own: Tensor, eos_id: int, before: Sequence[_Beam], decoding: Decoding) -> Tensor:
+        score = own
+        if self.seen is not None:  # log-probabilities are never above 0
+            score = torch.where(self.seen, own * decoding.repetition_penalty, own)
+        early = [len(beam.ids) < decoding.min_new_tokens for beam in before]
+        if any(early):
+            score = score.clone()
+            score[torch.tensor(early, device=own.device), eos_id] = -torch.inf
+        return score

@@ -53,7 +53,7 @@ class GrowingLayer(DynamicLayer):
         stores = []
         for number, new in enumerate(states):
             shape = (*new.shape[:2], width + count + self.spare, new.shape[-1])
-            store = new.new_zeros(shape)
+            store = new.new_empty(shape)  # what is not written yet is never shown
             if width:
                 store[:, :, :width] = self._stores[number][:, :, self._start : self._end]
             stores.append(store)
@@ -67,6 +67,11 @@ class GrowingLayer(DynamicLayer):
         """Forgets all columns but the last ones."""
         self._start = self._end - width
         self._show()
+
+    def reorder(self, rows: Tensor) -> None:
+        """Has each row take the place of another."""
+        for mine in (self.keys, self.values):
+            mine.copy_(mine[rows])
 
     def put(self, rows: Tensor, keys: Tensor, values: Tensor, *, align_right: bool) -> None:
         """Overwrites rows; the columns beside the new ones keep what they had, for the mask to hide."""
@@ -103,6 +108,12 @@ class GrowingCache(Cache):
     def select(self, rows: Tensor) -> None:
         """Keeps these rows, in this order; a row may come several times."""
         self._hold([(layer.keys[rows], layer.values[rows]) for layer in self.layers])
+
+    def reorder(self, rows: Tensor) -> None:
+        """As `select`, of as many rows: nothing is allocated anew."""
+        if not torch.equal(rows, torch.arange(len(rows), device=rows.device)):
+            for layer in self.layers:
+                layer.reorder(rows)
 
     def put(self, rows: Tensor, other: "GrowingCache", *, align_right: bool) -> None:
         """Overwrites rows with those of another cache, which has no more columns."""

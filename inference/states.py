@@ -60,6 +60,10 @@ class CausalState:
         """Marks rows as ended: they stay in the batch, seeing nothing, until others take their place."""
         self.lengths[rows] = 0
 
+    def reorder(self, rows: Tensor) -> None:
+        """As `select`, of as many rows, where each takes the place of one that reads the same prompt."""
+        self.cache.reorder(rows)
+
     def select(self, rows: Tensor) -> None:
         """Keeps these rows, in this order; a row may come several times."""
         self.cache.select(rows)
@@ -130,6 +134,10 @@ class Seq2SeqState:
     def forget(self, rows: Tensor) -> None:
         """Marks rows as ended."""
         self.written.forget(rows)
+
+    def reorder(self, rows: Tensor) -> None:
+        """As `select`, of as many rows, where each takes the place of one that reads the same prompt."""
+        self.written.reorder(rows)
 
     def select(self, rows: Tensor) -> None:
         """Keeps these rows, in this order; a row may come several times."""

@@ -59,7 +59,7 @@ class TransformersEngine:
         """The completions as they get ready; long prompts come first."""
         check_prompts(prompts)
         waiting = sorted(prompts, key=lambda prompt: -len(prompt.ids))
-        if decoding.strategy == BEAM:
+        if decoding.strategy == BEAM and decoding.num_beams > 1:  # a single beam is the greedy way
             yield from search_beams(self, waiting, decoding)
             return
         texts = [_Text.new(prompt, sample, decoding) for prompt in waiting for sample in range(decoding.num_samples)]
@@ -75,18 +75,22 @@ class TransformersEngine:
 
     def _fill(self, batch: "_Batch | None", texts: list["_Text"], decoding: Decoding) -> "_Batch":
         """Reads prompts in and puts their texts where others have ended, or begins a batch."""
-        state, logits = self._read(texts)
+        prompts = [text.prompt for text in texts]
+        state, logits = self.read(prompts)
         seen = None
         if decoding.repetition_penalty != 1:
-            seen = self._seen(texts, logits.shape[-1])
+            seen = self.seen(prompts, logits.shape[-1])
         if batch is None:
             return _Batch(list(texts), state, logits, seen)
         batch.put(texts, state, logits, seen)
         return batch
 
-    def _read(self, texts: list["_Text"]) -> tuple[State, Tensor]:
-        """Reads each prompt once, however many texts begin with it."""
-        ids = {text.prompt.id: text.prompt.ids for text in texts}
+    def read(self, prompts: Sequence[Prompt]) -> tuple[State, Tensor]:
+        """What the model remembers of prompts, a row each, and the logits of what follows [B, V].
+
+        A prompt that stands there several times is read once.
+        """
+        ids = {prompt.id: prompt.ids for prompt in prompts}
         place = {id_: number for number, id_ in enumerate(ids)}
         states, logits = [], []
         for part in _by_tokens(list(ids.values()), self.read_tokens):
@@ -95,8 +99,8 @@ class TransformersEngine:
             logits.append(following)
         state = states[0] if len(states) == 1 else type(states[0]).join(states)  # type: ignore[arg-type]
         following = torch.cat(logits)
-        if len(ids) < len(texts):
-            rows = torch.tensor([place[text.prompt.id] for text in texts], device=self.model.device)
+        if len(ids) < len(prompts):
+            rows = torch.tensor([place[prompt.id] for prompt in prompts], device=self.model.device)
             state.select(rows)
             following = following[rows]
         return state, following
@@ -106,11 +110,11 @@ class TransformersEngine:
             return Seq2SeqState.read(self.model, ids, self.pad_id, self.decoder_prefix)
         return CausalState.read(self.model, ids, self.pad_id)
 
-    def _seen(self, texts: list["_Text"], size: int) -> Tensor:
-        """Which tokens stand in what each text continues [B, V]."""
-        seen = torch.zeros(len(texts), size, dtype=torch.bool)
-        for row, text in enumerate(texts):
-            seen[row, list(self.decoder_prefix) if self.is_seq2seq else text.prompt.ids.astype(np.int64)] = True
+    def seen(self, prompts: Sequence[Prompt], size: int) -> Tensor:
+        """Which tokens stand in what is continued [B, V]."""
+        seen = torch.zeros(len(prompts), size, dtype=torch.bool)
+        for row, prompt in enumerate(prompts):
+            seen[row, list(self.decoder_prefix) if self.is_seq2seq else prompt.ids.astype(np.int64)] = True
         return seen.to(self.model.device)
 
 

@@ -57,6 +57,11 @@ def prompts(count: int = 14, longest: int = 20) -> list[Prompt]:
 
 def by_huggingface(family: str, prompt: Prompt, **options: Any) -> tuple[tuple[int, ...], bool]:
     """What transformers' own generate writes to one prompt alone, and whether it came to its end."""
+    return beams_by_huggingface(family, prompt, **options)[0]
+
+
+def beams_by_huggingface(family: str, prompt: Prompt, **options: Any) -> list[tuple[tuple[int, ...], bool]]:
+    """The same of all the sequences that it returns."""
     from transformers import GenerationConfig
 
     model = model_of(family)
@@ -71,10 +76,12 @@ def by_huggingface(family: str, prompt: Prompt, **options: Any) -> tuple[tuple[i
         decoder_start_token_id=BEGIN if seq2seq else None,
         **options,
     )
-    whole = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings, **begin)[0].tolist()
-    written = whole[1 if seq2seq else len(prompt.ids) :]
-    finished = EOS in written
-    return tuple(written[: written.index(EOS)] if finished else written), finished
+    whole = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings, **begin).tolist()
+    found = []
+    for written in (one[1 if seq2seq else len(prompt.ids) :] for one in whole):
+        finished = EOS in written
+        found.append((tuple(written[: written.index(EOS)] if finished else written), finished))
+    return found
 
 
 def logprob_by_hand(family: str, prompt: Prompt, ids: tuple[int, ...], finished: bool) -> float:

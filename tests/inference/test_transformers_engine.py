@@ -9,7 +9,17 @@ import torch
 from common.errors import UserError
 from inference.decoding import Completion, Decoding, Prompt
 from inference.transformers_engine import TransformersEngine
-from tests.inference.models import EOS, FAMILIES, PAD, by_huggingface, engine_of, logprob_by_hand, model_of, prompts
+from tests.inference.models import (
+    EOS,
+    FAMILIES,
+    PAD,
+    beams_by_huggingface,
+    by_huggingface,
+    engine_of,
+    logprob_by_hand,
+    model_of,
+    prompts,
+)
 
 Texts = dict[tuple[str, int], tuple[tuple[int, ...], bool]]
 TIMES = 12
@@ -70,6 +80,31 @@ def test_beams_are_those_of_each_prompt_alone(family: str) -> None:
         assert (
             run(family, Decoding(strategy="beam", num_beams=3, max_new_tokens=10), batch_size, prompts(8)) == expected
         )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("options", [{}, {"repetition_penalty": 1.4}, {"min_new_tokens": 4}], ids=str)
+def test_all_beams_are_those_of_each_prompt_alone_with_every_setting(family: str, options: dict[str, float]) -> None:
+    options = {"max_new_tokens": TIMES, "num_beams": 4, **options}
+    beams = {p.id: beams_by_huggingface(family, p, num_return_sequences=4, **options) for p in prompts(10)}
+    expected = {(id_, number): beam for id_, found in beams.items() for number, beam in enumerate(found)}
+    decoding = Decoding(strategy="beam", num_samples=4, **options)  # type: ignore[arg-type]
+    assert run(family, decoding, 12, prompts(10)) == expected
+
+
+def test_a_search_that_is_over_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, rows = engine_of("t5", 24), []
+    forward = engine.model.forward
+    monkeypatch.setattr(engine.model, "forward", lambda **i: rows.append(len(i["decoder_input_ids"])) or forward(**i))
+    decoding = Decoding(strategy="beam", num_beams=3, max_new_tokens=60)
+    alone = []
+    for prompt in prompts(8):
+        list(engine.generate([prompt], decoding))
+        alone.append(sum(rows))
+        rows.clear()
+    list(engine.generate(prompts(8), decoding))
+    assert len(set(alone)) > 1, "the searches differ in length"
+    assert sum(rows) == sum(alone)
 
 
 def test_the_best_beams_come_likeliest_first() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from transformers import (
     BertConfig,
     BertForQuestionAnswering,
+    GenerationConfig,
     PreTrainedTokenizerFast,
     T5Config,
     T5ForConditionalGeneration,
@@ -17,6 +18,7 @@ from common.errors import UserError
 from evaluation.responses.q2.answers import ExtractiveAnswers, best_span
 from evaluation.responses.q2.candidates import SpacyCandidates
 from evaluation.responses.q2.questions import Seq2SeqQuestions
+from inference.own_beams import beam_writer
 from tests.tiny import write_tokenizer
 
 TEMPLATE = "answer: {answer} context: {context}"
@@ -69,6 +71,23 @@ def test_questions_are_the_same_in_any_batch(asker):
     assert together == alone and all(len(found) == 5 for found in together)
     assert len({found[0] for found in together}) > 1, "this model tells its inputs apart"
     assert asker.questions([], []) == []
+
+
+def test_the_engine_asks_what_generate_asks(asker):
+    write = beam_writer(asker.model)
+    assert write is not None
+    faster = Seq2SeqQuestions(asker.model, asker.tokenizer, template=TEMPLATE, max_new_tokens=8, write=write)
+    assert faster.questions(QUESTIONS, CONTEXTS) == asker.questions(QUESTIONS, CONTEXTS)
+
+
+@pytest.mark.parametrize("setting", [{"no_repeat_ngram_size": 3}, {"length_penalty": 2.0}, {"early_stopping": True}])
+def test_a_model_that_came_with_settings_of_its_own_is_left_to_generate(asker, setting):
+    before = asker.model.generation_config
+    asker.model.generation_config = GenerationConfig(**{**before.to_dict(), **setting})
+    try:
+        assert beam_writer(asker.model) is None
+    finally:
+        asker.model.generation_config = before
 
 
 def test_the_models_mark_before_a_question_goes(asker):
