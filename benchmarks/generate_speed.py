@@ -1,4 +1,4 @@
-"""Answers to dialogue turns, greedy or by beams: our engine against Hugging Face's generate, and vLLM where it is there.
+"""Answers to dialogue turns, greedy or by beams: our engine against transformers' generate, and vLLM where it is there.
 
     python -m benchmarks.generate_speed [--models flan-t5-small smollm2-135m] [--turns 256] [--rounds 3] [--vllm]
     python -m benchmarks.generate_speed --models RUN        a trained generator, whose answers are as long as they are
