@@ -33,7 +33,11 @@ def main(cfg: Any) -> None:
     check_choice(decoding, config["detector"], resample)
     sets = read_parts(config["data"])
     generator = Generator.load(
-        config["checkpoint"], engine=config["engine"], precision=config["precision"], batch_size=config["batch_size"]
+        config["checkpoint"],
+        engine=config["engine"],
+        precision=config["precision"],
+        batch_size=config["batch_size"],
+        max_length=config["max_length"],
     )
     if config["detector"]:
         detector = load_detector(config["detector"], precision="32-true", batch_tokens=None)

@@ -44,11 +44,13 @@ class TurnEncoder:
     Args:
         tokenizer: With the markers in it (`add_markers`).
         packed: Causal sequences one behind the other without padding (`common.packing`), instead of padded.
+        limit: What sets `layout.max_length`, for the error of an example that does not fit.
     """
 
     tokenizer: Tokenizer
     layout: TurnLayout
     packed: bool = True
+    limit: str = "model.max_length"
     ids: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -163,7 +165,7 @@ class TurnEncoder:
         if len(needed) and needed[worst] > self.layout.max_length:
             what = "knowledge" if self.layout.kind == SEQ2SEQ else "knowledge and response"
             problem = f"example {examples[worst].id}: {what} alone take {needed[worst]} tokens"
-            mend = f"set model.max_length={needed[worst]} or more (it is {self.layout.max_length})"
+            mend = f"set {self.limit}={needed[worst]} or more (it is {self.layout.max_length})"
             raise UserError(problem, place=f"{examples[worst].source}/{examples[worst].split}", mend=mend)
 
     def _history(self, examples: Sequence[Example], turns: Ragged, room: Ints, counts: Counter[str]) -> Ragged:

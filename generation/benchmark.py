@@ -38,7 +38,7 @@ def _load(config: Mapping[str, Any]) -> Generator:
         mend = "predictions=FILE with the responses, or checkpoint=PATH of a generator"
         raise UserError("nothing to score: neither predictions nor checkpoint is given", mend=mend)
     _check_kind(checkpoint)
-    return Generator.load(checkpoint, precision=config["precision"])
+    return Generator.load(checkpoint, precision=config["precision"], max_length=config["max_length"])
 
 
 def _check_kind(checkpoint: str) -> None:

@@ -106,7 +106,7 @@ def main(cfg: Any) -> None:
     config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     decoding = Decoding(**config["decoding"])
     check_choice(decoding, config["detector"])
-    generator = Generator.load(config["checkpoint"], precision=config["precision"])
+    generator = Generator.load(config["checkpoint"], precision=config["precision"], max_length=config["max_length"])
     detector = instantiate(config["judge"]) if config["detector"] else None
     answerer = choose_answerer(generator, decoding, config["control_tokens"], detector=detector)
     if sys.stdin.isatty():

@@ -57,6 +57,7 @@ class Generator:
         precision: str = "32-true",
         batch_size: int | None = None,
         device: str | None = None,
+        max_length: int | None = None,
     ) -> "Generator":
         """A generator from a run, an hf/ folder or a hub name.
 
@@ -65,10 +66,11 @@ class Generator:
             precision: 32-true, bf16, or auto: bf16 where the hardware computes in it.
             batch_size: Texts at a time; changes the speed, not the answers. None takes what suits the device.
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
+            max_length: Tokens of knowledge and history that are read, in place of those that it was trained with.
         """
         if engine not in ENGINES:
             raise UserError(f"engine is {engine!r}", mend=f"use one of {', '.join(ENGINES)}")
-        opened = open_generator(path)
+        opened = open_generator(path, max_length)
         encoder = opened.encoder
         if engine == "vllm":
             if opened.new_tokens:
@@ -99,7 +101,11 @@ class Generator:
             decoder_prefix=encoder.decoder_prefix,
             batch_size=batch_size,
         )
-        return cls(made, encoder, opened.settings, longest=getattr(model.config, "max_position_embeddings", None))
+        longest = getattr(model.config, "max_position_embeddings", None)
+        if longest is not None and encoder.layout.max_length > longest:
+            problem = f"max_length is {encoder.layout.max_length}, but this model has {longest} places"
+            raise UserError(problem, place=path, mend=f"set max_length={longest} or less")
+        return cls(made, encoder, opened.settings, longest=longest)
 
     def reply(
         self,

@@ -1,5 +1,6 @@
 """Opening a trained generator from a run, an hf/ folder or a hub name."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,12 +28,15 @@ class Opened(NamedTuple):
     new_tokens: dict[int, list[int]]
 
 
-def open_generator(path: str) -> Opened:
+def open_generator(path: str, max_length: int | None = None) -> Opened:
     """Reads what a path names, but for its weights; nothing in it is executed.
 
     A model of another's making reads turns by the default layout: 512 tokens, or as many as it has places for, all the
     history that fits, answers of up to 100 tokens, no control tokens. Markers that it lacks are added, and say at first
     what the words say that they stand for.
+
+    Args:
+        max_length: Tokens that it reads, in place of those that it was trained with.
     """
     import_transformers()
     is_hub_name = not Path(path).expanduser().exists() and HUB_NAME.fullmatch(path)
@@ -42,7 +46,8 @@ def open_generator(path: str) -> Opened:
         tokenizer = load_tokenizer(source)
         settings = settings or _of_another_making(source)
     new_tokens = add_markers(tokenizer, settings.layout)
-    return Opened(source, TurnEncoder(tokenizer, settings.layout), settings, new_tokens)
+    layout = settings.layout if max_length is None else replace(settings.layout, max_length=max_length)
+    return Opened(source, TurnEncoder(tokenizer, layout, limit="max_length"), settings, new_tokens)
 
 
 def load_model(opened: Opened, *, device: str | None, precision: str) -> Any:

@@ -86,6 +86,21 @@ def test_an_answer_longer_than_the_model_has_places_for_is_refused(tiny_llama: P
         generator.reply("The river.", ["Hello"], decoding=Decoding(max_new_tokens=400))
 
 
+def test_longer_knowledge_than_in_training_is_read_where_that_is_asked_for(tiny_t5: Path) -> None:
+    trained = Generator.load(str(tiny_t5))
+    long = [replace(examples()[0], knowledge="river " * trained.encoder.layout.max_length)]
+    with pytest.raises(UserError, match=r"set max_length=\d+ or more") as refused:
+        list(trained.predict_examples(long, decoding=NUCLEUS))
+    needed = int(str(refused.value).split("max_length=")[1].split()[0])
+    (answer,) = Generator.load(str(tiny_t5), max_length=needed).predict_examples(long, decoding=NUCLEUS)
+    assert answer.id == long[0].id
+
+
+def test_no_model_reads_more_than_it_has_places_for(tiny_llama: Path) -> None:
+    with pytest.raises(UserError, match=r"max_length is 5000, but this model has \d+ places"):
+        Generator.load(str(tiny_llama), max_length=5000)
+
+
 def test_control_tokens_stand_in_front_and_change_the_answer(tiny_controlled: Path) -> None:
     generator = Generator.load(str(tiny_controlled))
     wanted = list(generator.predict_examples(examples()))
