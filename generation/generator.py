@@ -101,11 +101,11 @@ class Generator:
             decoder_prefix=encoder.decoder_prefix,
             batch_size=batch_size,
         )
-        longest = getattr(model.config, "max_position_embeddings", None)
-        if longest is not None and encoder.layout.max_length > longest:
-            problem = f"max_length is {encoder.layout.max_length}, but this model has {longest} places"
-            raise UserError(problem, place=path, mend=f"set max_length={longest} or less")
-        return cls(made, encoder, opened.settings, longest=longest)
+        places = getattr(model.config, "max_position_embeddings", None)
+        if places is not None and encoder.layout.max_length > places:
+            problem = f"max_length is {encoder.layout.max_length}, but this model has {places} places"
+            raise UserError(problem, place=path, mend=f"set max_length={places} or less")
+        return cls(made, encoder, opened.settings, longest=places)
 
     def reply(
         self,
