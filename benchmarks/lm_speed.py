@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def compare(name: str, kind: str, num_turns: int, num_batches: int, num_rounds: int) -> list[list[Any]]:
-    """Two lines of the table."""
+    """A model's lines of the table."""
     model, plain, turns = build(kind)
     columns = columns_of(turns, num_turns)
     sides = {

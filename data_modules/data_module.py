@@ -41,7 +41,7 @@ class Batches(Dataset):
     def second_lengths(self) -> NDArray[np.int32] | None:
         """Of the second sequences, where every example has one."""
         every = all("second_length" in s.encoded.columns for s in self.subsets)
-        return self.lengths("second_length") if every and self.subsets else None
+        return self.lengths("second_length") if every else None
 
     def __len__(self) -> int:
         return int(self.starts[-1])

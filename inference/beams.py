@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from inference.choose import penalised
 from inference.decoding import Completion, Decoding, Prompt
 from inference.states import State
 
 if TYPE_CHECKING:
     from inference.transformers_engine import TransformersEngine
 
-REFILL = 4  # of so many parts of a batch, one must be over before other prompts are read in
 NEVER = -1e9  # the score of beams that do not exist yet: all of a search begin as the same text
 
 
@@ -28,7 +28,7 @@ def search_beams(engine: "TransformersEngine", prompts: Sequence[Prompt], decodi
     batch: _Batch | None = None
     while waiting or batch:
         room = size - (len(batch.searches) if batch else 0)
-        if waiting and (batch is None or (engine.refills and room * REFILL >= size)):
+        if waiting and (batch is None or engine.takes_in(room, size)):
             new = _Batch.begin(engine, waiting[:room], decoding)
             batch = new if batch is None else batch.joined(new)
             del waiting[:room]
@@ -102,9 +102,8 @@ class _Batch:
     def begin(cls, engine: "TransformersEngine", prompts: Sequence[Prompt], decoding: Decoding) -> "_Batch":
         """Reads each prompt once."""
         rows = [prompt for prompt in prompts for _ in range(decoding.num_beams)]
-        state, logits = engine.read(rows)
-        seen = engine.seen(rows, logits.shape[-1]) if decoding.repetition_penalty != 1 else None
-        return cls([_Search.new(prompt, decoding.num_beams) for prompt in prompts], state, logits, seen)
+        searches = [_Search.new(prompt, decoding.num_beams) for prompt in prompts]
+        return cls(searches, *engine.begin(rows, decoding))
 
     def joined(self, other: "_Batch") -> "_Batch":
         """The searches of both."""
@@ -143,7 +142,8 @@ class _Batch:
         """
         own = self.logits.float().log_softmax(-1)
         before = [beam for search in self.searches for beam in search.running]
-        score = self._penalised(own, engine.eos_id, before, decoding)
+        counts = torch.tensor([len(beam.ids) for beam in before], device=own.device)
+        score = penalised(own, decoding, eos_id=engine.eos_id, counts=counts, seen=self.seen)
         score = score + torch.tensor([beam.score for beam in before], device=own.device)[:, None]
         count, size = len(self.searches), own.shape[-1]
         values, places = score.view(count, -1).topk(2 * decoding.num_beams)
@@ -155,13 +155,3 @@ class _Batch:
                 beam = search.running[parent]
                 options.append((_Beam([*beam.ids, token], value, beam.logprob + logprob), parent))
             yield options
-
-    def _penalised(self, own: Tensor, eos_id: int, before: Sequence[_Beam], decoding: Decoding) -> Tensor:
-        score = own
-        if self.seen is not None:  # log-probabilities are never above 0
-            score = torch.where(self.seen, own * decoding.repetition_penalty, own)
-        early = [len(beam.ids) < decoding.min_new_tokens for beam in before]
-        if any(early):
-            score = score.clone()
-            score[torch.tensor(early, device=own.device), eos_id] = -torch.inf
-        return score

@@ -30,14 +30,8 @@ def choose_tokens(
         seen: Which tokens stand before [B, V]; needed for the repetition penalty alone.
         draws: A uniform random number a row [B]; needed for nucleus sampling alone.
     """
-    logits = logits.float()
-    own = logits
-    if decoding.repetition_penalty != 1 and seen is not None:
-        penalty = decoding.repetition_penalty
-        logits = torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
-    if decoding.min_new_tokens:
-        logits = logits.clone() if logits is own else logits
-        logits[counts < decoding.min_new_tokens, eos_id] = -torch.inf
+    own = logits.float()
+    logits = penalised(own, decoding, eos_id=eos_id, counts=counts, seen=seen)
     if decoding.strategy == NUCLEUS:
         assert draws is not None
         tokens = sample_nucleus(logits / decoding.temperature, decoding.top_p, draws)
@@ -45,6 +39,21 @@ def choose_tokens(
         tokens = logits.argmax(-1)
     chosen = own.gather(1, tokens[:, None])[:, 0]
     return tokens, chosen - own.logsumexp(-1)
+
+
+def penalised(scores: Tensor, decoding: Decoding, *, eos_id: int, counts: Tensor, seen: Tensor | None) -> Tensor:
+    """Logits or log-probabilities [B, V] under the repetition penalty, and without an end before min_new_tokens.
+
+    Those that are given stay as they are.
+    """
+    given = scores
+    if decoding.repetition_penalty != 1 and seen is not None:
+        penalty = decoding.repetition_penalty
+        scores = torch.where(seen, torch.where(scores > 0, scores / penalty, scores * penalty), scores)
+    if decoding.min_new_tokens:
+        scores = scores.clone() if scores is given else scores
+        scores[counts < decoding.min_new_tokens, eos_id] = -torch.inf
+    return scores
 
 
 def sample_nucleus(logits: Tensor, top_p: float, draws: Tensor) -> Tensor:

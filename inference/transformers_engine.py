@@ -66,7 +66,7 @@ class TransformersEngine:
         batch: _Batch | None = None
         while texts or batch:
             room = self.batch_size - (batch.num_alive if batch else 0)
-            if texts and (batch is None or (self.refills and room * REFILL >= self.batch_size)):
+            if texts and (batch is None or self.takes_in(room, self.batch_size)):
                 batch = self._fill(batch, texts[:room], decoding)
                 del texts[:room]
             assert batch is not None
@@ -75,21 +75,26 @@ class TransformersEngine:
 
     def _fill(self, batch: "_Batch | None", texts: list["_Text"], decoding: Decoding) -> "_Batch":
         """Reads prompts in and puts their texts where others have ended, or begins a batch."""
-        prompts = [text.prompt for text in texts]
-        state, logits = self.read(prompts)
-        seen = None
-        if decoding.repetition_penalty != 1:
-            seen = self.seen(prompts, logits.shape[-1])
+        state, logits, seen = self.begin([text.prompt for text in texts], decoding)
         if batch is None:
             return _Batch(list(texts), state, logits, seen)
         batch.put(texts, state, logits, seen)
         return batch
 
-    def read(self, prompts: Sequence[Prompt]) -> tuple[State, Tensor]:
-        """What the model remembers of prompts, a row each, and the logits of what follows [B, V].
+    def takes_in(self, room: int, size: int) -> bool:
+        """Whether a batch of this size with so much room reads others in while its other rows go on."""
+        return self.refills and room * REFILL >= size
+
+    def begin(self, prompts: Sequence[Prompt], decoding: Decoding) -> tuple[State, Tensor, Tensor | None]:
+        """What the model remembers of prompts, a row each, the logits of what follows [B, V], and for the repetition
+        penalty which tokens stand before it [B, V].
 
         A prompt that stands there several times is read once.
         """
+        state, logits = self._read(prompts)
+        return state, logits, self._seen(prompts, logits.shape[-1]) if decoding.repetition_penalty != 1 else None
+
+    def _read(self, prompts: Sequence[Prompt]) -> tuple[State, Tensor]:
         ids = {prompt.id: prompt.ids for prompt in prompts}
         place = {id_: number for number, id_ in enumerate(ids)}
         states, logits = [], []
@@ -110,8 +115,7 @@ class TransformersEngine:
             return Seq2SeqState.read(self.model, ids, self.pad_id, self.decoder_prefix)
         return CausalState.read(self.model, ids, self.pad_id)
 
-    def seen(self, prompts: Sequence[Prompt], size: int) -> Tensor:
-        """Which tokens stand in what is continued [B, V]."""
+    def _seen(self, prompts: Sequence[Prompt], size: int) -> Tensor:
         seen = torch.zeros(len(prompts), size, dtype=torch.bool)
         for row, prompt in enumerate(prompts):
             seen[row, list(self.decoder_prefix) if self.is_seq2seq else prompt.ids.astype(np.int64)] = True

@@ -1,5 +1,6 @@
 """What every objective is given and what it gives."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -50,7 +51,7 @@ class Step:
         return self.batch["index"] >= 0
 
 
-class Objective(torch.nn.Module):
+class Objective(torch.nn.Module, ABC):
     """A loss for generators; its buffers and parameters are trained, checkpointed and sharded with the model's."""
 
     def encoder(self, encoder: Encoder, turns: TurnEncoder) -> Encoder:
@@ -75,9 +76,9 @@ class Objective(torch.nn.Module):
         """The model's output, with whatever `forward` needs of it; its logits are those of the targets."""
         return run_model(model, batch)
 
+    @abstractmethod
     def forward(self, step: Step) -> Tensor:
         """The loss: this process's part of it, such that the mean over processes is that of the whole batch."""
-        raise NotImplementedError
 
 
 def token_mean(losses: Tensor, counted: Tensor, processes: Processes) -> Tensor:
