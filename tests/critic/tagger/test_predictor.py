@@ -1,9 +1,7 @@
 """Tagging from Python: three lines, one answer or many, the same in any batch, texts of any length and kind."""
 
-import json
-import shutil
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from common.packing import use_packed_attention
 from common.records import Turn
 from common.span_types import TYPES, UNTYPED
-from critic import Critic, Tagger
-from critic.detectors import kind_of, load_detector
+from critic import Tagger
 from critic.tagger.predictor import calibration_requests
-from critic.tagger.reading import Reading
 from critic.tagger.requests import Request, Tagged
 from tests.data_modules.examples import example
 
@@ -266,79 +261,3 @@ def test_lower_precisions_stay_close(precision: str, tagger: Tagger, tagger_fold
 def test_int8_is_measured_on_requests_of_many_lengths() -> None:
     requests = calibration_requests()
     assert requests == calibration_requests() and len({len(request.context.split()) for request in requests}) > 8
-
-
-def test_each_kind_refuses_the_others_folder(tagger_folder: Path, trained: Path, tmp_path: Path) -> None:
-    assert (kind_of(str(tagger_folder)), kind_of(str(trained))) == ("tagger", "critic")
-    with pytest.raises(UserError, match=r"another kind: 'critic', wanted 'tagger'(.|\n)*run of a tagger"):
-        Tagger.load(str(trained))
-    with pytest.raises(UserError, match=r"another kind: 'tagger', wanted 'critic'"):
-        Critic.load(str(tagger_folder))
-    loaded = load_detector(str(tagger_folder), precision="32-true", batch_tokens=None)
-    assert isinstance(loaded, Tagger)
-    assert isinstance(load_detector(str(trained), precision="32-true", batch_tokens=None), Critic)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("thresholds", {"slope": 1.0}),
-        ("thresholds", {"response_weights": [1, 2]}),
-        ("thresholds", {**asdict(Reading()), "response_weights": [1, 2]}),
-        ("thresholds", {**asdict(Reading()), "token_weights": [1, 2, 3]}),
-        ("thresholds", {**asdict(Reading()), "colour": 1}),
-        ("layout", {}),
-        ("layout", {"max_length": "many"}),
-    ],
-)
-def test_a_broken_sidecar_is_explained(tagger_folder: Path, tmp_path: Path, key: str, value: dict[str, Any]) -> None:
-    shutil.copytree(tagger_folder, tmp_path / "broken")
-    file = tmp_path / "broken" / "faithkit.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
-    with pytest.raises(UserError, match=r"broken sidecar(.|\n)*faithkit.json"):
-        Tagger.load(str(tmp_path / "broken"))
-    file.write_text("{}")
-    with pytest.raises(UserError, match="broken sidecar"):
-        Tagger.load(str(tmp_path / "broken"))
-
-
-@pytest.mark.parametrize("typed", [True, False])
-def test_weights_of_another_making_are_read_by_their_labels(write_tagger: Write, typed: bool) -> None:
-    folder = write_tagger(typed=typed, sidecar=False)
-    assert kind_of(str(folder)) == "tagger"
-    tagger = Tagger.load(str(folder))
-    assert tagger.reading == Reading() and tagger.encoder.max_length == 126
-    tagged = tagger.predict(CONTEXT[0], ANSWER[0])
-    assert all(span.label in ((*TYPES,) if typed else (UNTYPED,)) for span in tagged.spans)
-
-
-def test_weights_that_are_no_tagger_are_refused(
-    tiny_bert: Path, trained: Path, write_tagger: Write, tmp_path: Path
-) -> None:
-    with pytest.raises(UserError, match="no token classifier"):
-        Tagger.load(str(tiny_bert))
-    shutil.copytree(trained / "hf", tmp_path / "critic")
-    (tmp_path / "critic" / "faithkit.json").unlink()
-    with pytest.raises(UserError, match="no token classifier"):
-        Tagger.load(str(tmp_path / "critic"))
-    with pytest.raises(UserError, match="its labels are O, B-PER, I-PER"):
-        Tagger.load(str(write_tagger(sidecar=False, labels=("O", "B-PER", "I-PER"))))
-    with pytest.raises(UserError, match="no such run or folder"):
-        Tagger.load(str(tmp_path / "nowhere" / "at" / "all"))
-
-
-def test_weights_that_are_cut_short_are_refused(tagger_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(tagger_folder, tmp_path / "broken")
-    weights = tmp_path / "broken" / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
-    with pytest.raises(UserError, match="cannot be read"):
-        Tagger.load(str(tmp_path / "broken"))
-
-
-def test_loading_leaves_the_folders_own_attention_alone(tagger_folder: Path) -> None:
-    """What is saved again loads in plain transformers: the packed attention is ours, not the weights'."""
-    from transformers import AutoModelForTokenClassification
-
-    model = AutoModelForTokenClassification.from_pretrained(tagger_folder)
-    use_packed_attention(model)
-    assert "faithkit" not in model.config.to_json_string()
