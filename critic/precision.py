@@ -2,10 +2,10 @@
 
 int8 is made for CPUs: weights in 7 bits with a scale for each output, activations in 8 bits with a range for each layer
 that is measured beforehand, so that a score does not depend on its batch; the few inputs of a layer that are far larger
-than the others stay in fp32, because their range would leave the others no digits (Dettmers et al. 2022, section 3).
+than the others are not rounded, because their range would leave the others no digits (Dettmers et al. 2022, section 3).
+All but the products is computed in bf16 where the CPU has it, else in fp32.
 """
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +16,9 @@ from common.errors import UserError
 from common.hardware import best_precision
 
 PRECISIONS = ("auto", "32-true", "bf16", "int8")
-OUTLIERS = 0.03  # of a layer's inputs; EXPERIMENTS.md, Speed
-ENGINE = "fbgemm"  # its kernels multiply 8 bits by 7 without saturating, on every x86 CPU
+OUTLIERS, FAR = 0.03, 2.0  # of a layer's inputs at most, those that reach so many times as far as the middle one
+ENGINE = "onednn"
+STEPS = 63  # of a weight to either side: two products of 8 by 7 bits fit the 16 that older x86 CPUs add them in
 
 
 def apply_precision(model: Any, precision: str, device: str, calibrate: Callable[[], object]) -> Any:
@@ -30,60 +31,61 @@ def apply_precision(model: Any, precision: str, device: str, calibrate: Callable
         raise UserError(f"precision is {precision!r}", mend=f"use one of {', '.join(PRECISIONS)}")
     supported = device == "cpu" and ENGINE in torch.backends.quantized.supported_engines
     if precision == "auto":
-        native = best_precision("gpu" if device.startswith("cuda") else "cpu") == "bf16-mixed"
-        precision = "bf16" if native else "int8" if supported else "32-true"
+        precision = "bf16" if _computes_in_bf16(device) else "int8" if supported else "32-true"
     if precision == "bf16":
         return model.to(torch.bfloat16)
     if precision == "int8":
         if not supported:
             raise UserError("int8 scoring is for x86 CPUs", mend="use bf16 on a GPU, else 32-true")
         quantise(model, calibrate)
+        if _computes_in_bf16(device):
+            model.to(torch.bfloat16)
     return model
 
 
+def _computes_in_bf16(device: str) -> bool:
+    return best_precision("gpu" if device.startswith("cuda") else "cpu") == "bf16-mixed"
+
+
 class Int8Linear(nn.Module):
-    """A linear layer in int8, but for its outlying inputs.
+    """A linear layer in int8, but for its outlying inputs; its outputs are as precise as its inputs.
 
     Args:
         low: Smallest value of each input [in_features].
         high: Largest value of each input [in_features].
     """
 
+    outlier_weight: Tensor  # [outliers, out_features]
+
     def __init__(self, linear: nn.Linear, low: Tensor, high: Tensor):
         super().__init__()
         weight = linear.weight.detach()
         reach = torch.maximum(high, -low)
-        self.outliers = torch.topk(reach, max(1, int(OUTLIERS * len(reach)))).indices.sort().values
-        self.outlier_weight = weight[:, self.outliers].t().contiguous()  # [outliers, out_features]
+        furthest = torch.topk(reach, max(1, int(OUTLIERS * len(reach)))).indices
+        self.outliers = furthest[reach[furthest] > FAR * reach.median()].sort().values
+        self.register_buffer("outlier_weight", weight[:, self.outliers].t().contiguous())
         inner = torch.ones(len(reach), dtype=torch.bool)
         inner[self.outliers] = False
         smallest, largest = min(0.0, float(low[inner].min())), max(0.0, float(high[inner].max()))
         self.scale = max(largest - smallest, 1e-8) / 255
         self.zero_point = round(-smallest / self.scale)
-        self.packed = _pack(weight * inner, None if linear.bias is None else linear.bias.detach())
+        self.weight_scale = (weight * inner).abs().amax(1).clamp_min(1e-8) / STEPS
+        self.weight_zero_point = torch.zeros(len(weight), dtype=torch.long)
+        steps = (weight * inner / self.weight_scale[:, None]).round().to(torch.int8)
+        self.packed = torch.ops.onednn.qlinear_prepack(steps, None)
+        self.bias = None if linear.bias is None else linear.bias.detach()
 
     def forward(self, inputs: Tensor) -> Tensor:
-        inputs = inputs.contiguous()
-        outputs = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            inputs, self.scale, self.zero_point, self.packed
-        )
-        rows = inputs.view(-1, inputs.shape[-1])
-        outputs.view(len(rows), -1).addmm_(rows.index_select(1, self.outliers), self.outlier_weight)
-        return outputs
-
-
-def _pack(weight: Tensor, bias: Tensor | None) -> Any:
-    scales = weight.abs().amax(1).clamp_min(1e-8) / 63  # 7 bits: two products of 8 by 7 bits fit the kernel's 16
-    before = torch.backends.quantized.engine
-    torch.backends.quantized.engine = ENGINE
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch means to move these functions; its version is pinned
-            zero_points = torch.zeros(len(scales), dtype=torch.long)
-            quantised = torch.quantize_per_channel(weight, scales.double(), zero_points, 0, torch.qint8)
-            return torch.ops.quantized.linear_prepack(quantised, bias)
-    finally:
-        torch.backends.quantized.engine = before
+        rows = inputs.reshape(-1, inputs.shape[-1])
+        quantised = torch.ops.aten.quantize_per_tensor(rows.float(), self.scale, self.zero_point, torch.quint8)
+        steps = torch.empty(0, dtype=torch.uint8)  # the same bytes: `int_repr` would copy them one by one
+        steps.set_(quantised.untyped_storage(), 0, quantised.shape, quantised.stride())
+        own, weights = (self.scale, self.zero_point), (self.packed, self.weight_scale, self.weight_zero_point)
+        plain = (1.0, 0, inputs.dtype, "none", [], "")  # no output in int8, nothing fused to it
+        outputs = torch.ops.onednn.qlinear_pointwise(steps, *own, *weights, self.bias, *plain)
+        if len(self.outliers):
+            outputs.addmm_(rows.index_select(1, self.outliers), self.outlier_weight)
+        return outputs.view(*inputs.shape[:-1], -1)
 
 
 def quantise(model: nn.Module, calibrate: Callable[[], object]) -> None:

@@ -22,6 +22,7 @@ from critic.opening import open_detector
 from critic.precision import apply_precision
 from critic.tagger.evidence import response_evidence, words_of
 from critic.tagger.forward import answer_places, run_model
+from critic.tagger.modernbert import answer_logits, reads_answers
 from critic.tagger.reading import Reading
 from critic.tagger.requests import Request, Tagged, TaggedSpan, dialogue_requests, request_of, requests_of
 from critic.tagger.settings import Settings, tagger_labels
@@ -187,8 +188,11 @@ class Tagger:
     @torch.inference_mode()
     def _run(self, batch: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
         inputs = {name: torch.from_numpy(array).to(self._device()) for name, array in batch.items()}
-        logits = run_model(self.model, inputs).logits.flatten(0, 1)
-        return logits[answer_places(inputs)].float().cpu().numpy()
+        if self.encoder.packed and reads_answers(self.model):
+            logits = answer_logits(self.model, inputs)
+        else:
+            logits = run_model(self.model, inputs).logits.flatten(0, 1)[answer_places(inputs)]
+        return logits.float().cpu().numpy()
 
     def _device(self) -> torch.device:
         return next(self.model.parameters()).device

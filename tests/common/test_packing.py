@@ -128,7 +128,7 @@ def test_sequences_about_as_long_as_the_window(length: int) -> None:
 
 def test_a_band_sees_its_own_sequence_and_no_further_than_it_reaches() -> None:
     packing = Packing.of((3, 4))
-    mask = packing.band_bias(2, heads=2, dtype=torch.float32)[0] == 0
+    mask = packing.band_bias(2, torch.float32)[0] == 0
     seen = [[key - 2 for key in torch.nonzero(mask[query]).flatten().tolist()] for query in range(7)]
     assert seen == [[0, 1, 2], [0, 1, 2], [0, 1, 2], [3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6], [4, 5, 6]]
     assert packing.longest == 4 and packing.boundaries.tolist() == [0, 3, 7]

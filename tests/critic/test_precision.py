@@ -10,7 +10,7 @@ from common.errors import UserError
 from critic.precision import Int8Linear, apply_precision
 
 needs_kernels = pytest.mark.skipif(
-    "fbgemm" not in torch.backends.quantized.supported_engines, reason="no int8 kernels for this CPU"
+    "onednn" not in torch.backends.quantized.supported_engines, reason="no int8 kernels for this CPU"
 )
 
 

@@ -248,7 +248,7 @@ def test_a_head_without_types_gives_spans_without_a_type(write_tagger: Write) ->
 
 @pytest.mark.parametrize("precision", ["int8", "bf16"])
 def test_lower_precisions_stay_close(precision: str, tagger: Tagger, tagger_folder: Path) -> None:
-    if precision == "int8" and "fbgemm" not in torch.backends.quantized.supported_engines:
+    if precision == "int8" and "onednn" not in torch.backends.quantized.supported_engines:
         pytest.skip("no int8 kernels for this CPU")
     quick = Tagger.load(str(tagger_folder), device="cpu", precision=precision)
     rows = [Request(*row) for row in zip(CONTEXT, QUESTION, ANSWER, strict=True)]
