@@ -80,9 +80,10 @@ class Int8Linear(nn.Module):
         quantised = torch.ops.aten.quantize_per_tensor(rows.float(), self.scale, self.zero_point, torch.quint8)
         steps = torch.empty(0, dtype=torch.uint8)  # the same bytes: `int_repr` would copy them one by one
         steps.set_(quantised.untyped_storage(), 0, quantised.shape, quantised.stride())
-        own, weights = (self.scale, self.zero_point), (self.packed, self.weight_scale, self.weight_zero_point)
-        plain = (1.0, 0, inputs.dtype, "none", [], "")  # no output in int8, nothing fused to it
-        outputs = torch.ops.onednn.qlinear_pointwise(steps, *own, *weights, self.bias, *plain)
+        weights = (self.packed, self.weight_scale, self.weight_zero_point, self.bias)
+        outputs = torch.ops.onednn.qlinear_pointwise(
+            steps, self.scale, self.zero_point, *weights, 1.0, 0, inputs.dtype, "none", [], ""
+        )
         if len(self.outliers):
             outputs.addmm_(rows.index_select(1, self.outliers), self.outlier_weight)
         return outputs.view(*inputs.shape[:-1], -1)

@@ -1,8 +1,8 @@
 """ModernBERT, for the tokens of the answers alone.
 
-A tagger reads nothing but an answer's tokens, and a layer with a window lets a token see its neighbours only. So, from the
-last layer back, each needs no more of a window than what the next one looks at: behind the last layer that sees
-everything that is the answer and a margin. What is left out would have changed nothing.
+A tagger reads nothing but an answer's tokens, and a layer with a window lets a token see its neighbours only. So each
+layer needs no more than what the next one looks at: behind the last layer that sees everything that is the answer and
+a margin. What is left out would have changed nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -87,8 +87,9 @@ def _layer(
     scaling = attention.head_dim**-0.5  # of the angles' cosines and sines, which are few
     query, key = _turned(query, tuple(side * scaling for side in turn)), _turned(key, turn)
     if rows is not None and attention.sliding_window is None:
-        parts = zip(query[:, rows].split(wanted, 1), key.split(packing.lengths, 1), value.split(packing.lengths, 1))
-        seen = torch.cat([attend(q, k, v, None, 0.0, 1.0) for q, k, v in parts], dim=1).transpose(0, 1)[None]
+        sides = (query[:, rows].split(wanted, 1), key.split(packing.lengths, 1), value.split(packing.lengths, 1))
+        parts = [attend(q, k, v, None, 0.0, 1.0) for q, k, v in zip(*sides, strict=True)]
+        seen = torch.cat(parts, dim=1).transpose(0, 1)[None]
     else:
         options = {"packing": packing, "scaling": 1.0, "sliding_window": attention.sliding_window}
         seen, _ = packed_attention(attention, query[None], key[None], value[None], None, **options)

@@ -12,7 +12,7 @@ from common.packing import use_packed_attention
 from critic.tagger.forward import answer_places, run_model
 from critic.tagger.modernbert import answer_logits, needed, reads_answers
 
-WINDOW = st.tuples(st.integers(0, 90), st.integers(1, 40), st.integers(0, 5))  # before the answer, the answer, behind it
+WINDOW = st.tuples(st.integers(0, 90), st.integers(1, 40), st.integers(0, 5))  # before the answer, it, behind it
 
 
 def build(num_layers: int, every: int, reach: int) -> Any:
@@ -54,7 +54,11 @@ def pack(windows: list[tuple[int, int, int]], seed: int = 0) -> dict[str, Tensor
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(WINDOW, min_size=1, max_size=5), st.integers(1, 6), st.integers(1, 4), st.integers(1, 20), st.integers(0, 9)
+    st.lists(WINDOW, min_size=1, max_size=5),
+    st.integers(1, 6),
+    st.integers(1, 4),
+    st.integers(1, 20),
+    st.integers(0, 9),
 )
 def test_the_answers_get_the_logits_that_the_whole_model_gives(
     windows: list[tuple[int, int, int]], num_layers: int, every: int, reach: int, seed: int
@@ -68,7 +72,7 @@ def test_the_answers_get_the_logits_that_the_whole_model_gives(
 def test_behind_the_last_layer_that_sees_all_only_an_answers_neighbours_are_read() -> None:
     model, batch = build(num_layers=6, every=3, reach=8), pack([(400, 20, 3), (5, 30, 1)])
     read = [sum(stretch.lengths) for stretch in needed(model.model.layers, batch)]
-    # Layers 0 and 3 see all; 3 is asked for what 4 and 5 look at: twice 8 before the answer, and what is left behind it.
+    # Layers 0 and 3 see all; 3 is asked for what 4 and 5 look at: twice 8 before the answer, and the rest behind it.
     assert read == [459, 459, 459, 459, 16 + 20 + 3 + 36, 8 + 20 + 3 + 36, 50]
 
 
