@@ -120,7 +120,7 @@ class OneByOne:
         return np.concatenate([self.models[3].entailment([p], [h]) for p, h in pairs])
 
 
-def q2_models(*, small: bool) -> tuple[Any, Any, Any, Any]:
+def q2_models(*, small: bool, precision: str = "32-true") -> tuple[Any, Any, Any, Any]:
     """Q2's models with real tokenizers: random ones of two layers of 64, or real ones, encoders with random heads."""
     import torch
     from transformers import (
@@ -145,9 +145,11 @@ def q2_models(*, small: bool) -> tuple[Any, Any, Any, Any]:
     def made(auto: Any, name: str, **options: Any) -> Any:
         folder = resolve(name)
         with quietly():
-            if not small:
-                return auto.from_pretrained(folder, dtype=torch.float32, **options).eval()
-            return auto.from_config(AutoConfig.from_pretrained(folder, **_SMALL, **options)).float().eval()
+            if small:
+                model = auto.from_config(AutoConfig.from_pretrained(folder, **_SMALL, **options))
+            else:
+                model = auto.from_pretrained(folder, **options)
+        return model.to(torch.bfloat16 if precision == "bf16" else torch.float32).eval()
 
     tokenizer = AutoTokenizer.from_pretrained(resolve("minilm"))
     writer = made(AutoModelForSeq2SeqLM, "flan-t5-small")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from common.entailment import CONTRADICTION, ENTAILMENT, NEUTRAL, Entailment
 from common.errors import UserError
+from common.hardware import computes_in_bf16
 from common.model_folder import CRITIC
 from critic.opening import open_detector
 from critic.scorer import CHUNK, CPU_BATCH_TOKENS, GPU_BATCH_TOKENS, Critic, window_logits
@@ -25,13 +26,21 @@ OF_CRITICS = {"faithful", "hallucinated"}
 COLUMNS = {"entail": ENTAILMENT, "neutral": NEUTRAL, "contra": CONTRADICTION, "not": NEUTRAL, "non": NEUTRAL}
 
 
-def load_entailment(checkpoint: str, *, device: str | None = None, batch_tokens: int | None = None) -> Entailment:
+def load_entailment(
+    checkpoint: str, *, device: str | None = None, precision: str = "32-true", batch_tokens: int | None = None
+) -> Entailment:
     """A critic (a run, an hf/ folder, a hub name) or an NLI model, told apart by the labels of its classes.
+
+    Args:
+        device: None takes the GPU where there is one.
+        precision: bf16, or auto: bf16 where the hardware computes in it; anything else is fp32.
 
     Raises:
         UserError: It cannot be loaded, or its labels are neither's.
     """
     opened = open_detector(checkpoint, "AutoModelForSequenceClassification", CRITIC, Settings.from_sidecar, device)
+    if precision == "bf16" or (precision == "auto" and computes_in_bf16(opened.device)):
+        opened.model.to(torch.bfloat16)
     labels = [str(opened.model.config.id2label[i]).lower() for i in range(opened.model.config.num_labels)]
     if set(labels) == OF_CRITICS:
         return CriticEntailment(Critic.of(opened, checkpoint, batch_tokens=batch_tokens))

@@ -6,6 +6,7 @@ from typing import Any
 from common.errors import UserError
 from critic.detectors import load_detector
 from critic.entailment import load_entailment
+from critic.precision import check_precision
 from evaluation.responses.bert_score import BertScore
 from evaluation.responses.measure import Models
 from evaluation.responses.q2.answers import ExtractiveAnswers
@@ -23,6 +24,7 @@ def load_metric_models(config: Mapping[str, Any]) -> Models:
     """
     block, batch_tokens = config["benchmark"], config["batch_tokens"]
     bert_score, detector = block["bert_score"], None
+    check_precision(config["precision"])
     if block["critic"]:
         detector = load_detector(block["critic"], precision=config["precision"], batch_tokens=batch_tokens)
     return Models(
@@ -30,16 +32,17 @@ def load_metric_models(config: Mapping[str, Any]) -> Models:
         bert_score=BertScore.load(bert_score["encoder"], num_layers=bert_score["num_layers"])
         if bert_score["encoder"]
         else None,
-        q2=load_q2(block["q2"], block["nli"]),
+        q2=load_q2(block["q2"], block["nli"], precision=config["precision"]),
     )
 
 
-def load_q2(names: Mapping[str, Any], nli: str | None) -> Q2 | None:
+def load_q2(names: Mapping[str, Any], nli: str | None, *, precision: str) -> Q2 | None:
     """Q2 with its models; None where neither its questions nor its answers have one.
 
     Args:
         names: candidates (a spaCy pipeline), questions and answers (models), question_template.
         nli: An NLI model or a critic.
+        precision: Of its models: bf16, or auto where the hardware computes in bf16; else they stay in fp32.
     """
     if not names["questions"] and not names["answers"]:
         return None
@@ -50,7 +53,9 @@ def load_q2(names: Mapping[str, Any], nli: str | None) -> Q2 | None:
         raise UserError(f"Q2 lacks {', '.join(missing)}", mend=mend)
     return Q2(
         SpacyCandidates.load(names["candidates"]),
-        Seq2SeqQuestions.load(names["questions"], template=names["question_template"], writer=beam_writer),
-        ExtractiveAnswers.load(names["answers"]),
-        load_entailment(nli),
+        Seq2SeqQuestions.load(
+            names["questions"], template=names["question_template"], precision=precision, writer=beam_writer
+        ),
+        ExtractiveAnswers.load(names["answers"], precision=precision),
+        load_entailment(nli, precision=precision),
     )

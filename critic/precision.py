@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import UserError
-from common.hardware import best_precision
+from common.hardware import computes_in_bf16
 
 PRECISIONS = ("auto", "32-true", "bf16", "int8")
 OUTLIERS, FAR = 0.03, 2.0  # of a layer's inputs at most, those that reach so many times as far as the middle one
@@ -27,24 +27,25 @@ def apply_precision(model: Any, precision: str, device: str, calibrate: Callable
     Args:
         calibrate: Runs the model on texts like those it is for; int8 measures the layers' ranges on them.
     """
-    if precision not in PRECISIONS:
-        raise UserError(f"precision is {precision!r}", mend=f"use one of {', '.join(PRECISIONS)}")
+    check_precision(precision)
     supported = device == "cpu" and ENGINE in torch.backends.quantized.supported_engines
     if precision == "auto":
-        precision = "bf16" if _computes_in_bf16(device) else "int8" if supported else "32-true"
+        precision = "bf16" if computes_in_bf16(device) else "int8" if supported else "32-true"
     if precision == "bf16":
         return model.to(torch.bfloat16)
     if precision == "int8":
         if not supported:
             raise UserError("int8 scoring is for x86 CPUs", mend="use bf16 on a GPU, else 32-true")
         quantise(model, calibrate)
-        if _computes_in_bf16(device):
+        if computes_in_bf16(device):
             model.to(torch.bfloat16)
     return model
 
 
-def _computes_in_bf16(device: str) -> bool:
-    return best_precision("gpu" if device.startswith("cuda") else "cpu") == "bf16-mixed"
+def check_precision(precision: str) -> None:
+    """Raises a UserError for one that does not exist."""
+    if precision not in PRECISIONS:
+        raise UserError(f"precision is {precision!r}", mend=f"use one of {', '.join(PRECISIONS)}")
 
 
 class Int8Linear(nn.Module):

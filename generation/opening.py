@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from common.errors import UserError
-from common.hardware import best_precision
+from common.hardware import computes_in_bf16
 from common.model_folder import GENERATOR, find_folder, read_settings
 from common.quick_import import import_transformers
 from common.weights import HUB_NAME, loading
@@ -76,7 +76,7 @@ def resolve_precision(precision: str, device: str) -> str:
         raise UserError(f"precision is {precision!r}", mend=f"use one of {', '.join(PRECISIONS)}")
     if precision != "auto":
         return precision
-    return "bf16" if best_precision("gpu" if device.startswith("cuda") else "cpu") == "bf16-mixed" else "32-true"
+    return "bf16" if computes_in_bf16(device) else "32-true"
 
 
 def _of_another_making(source: str) -> Settings:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from inference.choose import penalised
+from inference.choose import likeliest, penalised
 from inference.decoding import Completion, Decoding, Prompt
 from inference.states import State
 
@@ -101,9 +101,12 @@ class _Batch:
     @classmethod
     def begin(cls, engine: "TransformersEngine", prompts: Sequence[Prompt], decoding: Decoding) -> "_Batch":
         """Reads each prompt once."""
-        rows = [prompt for prompt in prompts for _ in range(decoding.num_beams)]
-        searches = [_Search.new(prompt, decoding.num_beams) for prompt in prompts]
-        return cls(searches, *engine.begin(rows, decoding))
+        num_beams = decoding.num_beams
+        state, logits, seen = engine.begin(prompts, decoding)
+        state.widen(num_beams, engine.model)
+        seen = None if seen is None else seen.repeat_interleave(num_beams, dim=0)
+        searches = [_Search.new(prompt, num_beams) for prompt in prompts]
+        return cls(searches, state, logits.repeat_interleave(num_beams, dim=0), seen)
 
     def joined(self, other: "_Batch") -> "_Batch":
         """The searches of both."""
@@ -144,14 +147,17 @@ class _Batch:
         before = [beam for search in self.searches for beam in search.running]
         counts = torch.tensor([len(beam.ids) for beam in before], device=own.device)
         score = penalised(own, decoding, eos_id=engine.eos_id, counts=counts, seen=self.seen)
-        score = score + torch.tensor([beam.score for beam in before], device=own.device)[:, None]
-        count, size = len(self.searches), own.shape[-1]
-        values, places = score.view(count, -1).topk(2 * decoding.num_beams)
-        raw = own.view(count, -1).gather(1, places)
-        for search, *found in zip(self.searches, values.tolist(), raw.tolist(), places.tolist(), strict=True):
+        count, num_options = len(self.searches), 2 * decoding.num_beams
+        values, tokens = likeliest(score, min(num_options, score.shape[-1]))  # more of one beam cannot be among them
+        raw, width = own.gather(1, tokens).view(count, -1), tokens.shape[1]
+        values = values + torch.tensor([beam.score for beam in before], device=own.device)[:, None]
+        values, places = values.view(count, -1).topk(num_options)
+        tokens, raw = tokens.view(count, -1).gather(1, places), raw.gather(1, places)
+        parents = places // width
+        found = (side.tolist() for side in (values, raw, parents, tokens))
+        for search, *own_options in zip(self.searches, *found, strict=True):
             options = []
-            for value, logprob, place in zip(*found, strict=True):
-                parent, token = divmod(place, size)
+            for value, logprob, parent, token in zip(*own_options, strict=True):
                 beam = search.running[parent]
                 options.append((_Beam([*beam.ids, token], value, beam.logprob + logprob), parent))
             yield options

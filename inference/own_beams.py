@@ -21,6 +21,7 @@ HARMLESS = {
     "transformers_version",
     "use_cache",
 }
+CPU_BATCH_SIZE = 160  # beams at a time: they share a prompt's keys, and every weight is read once for all of them
 Write = Callable[[Sequence[Sequence[int]], int, int], list[list[list[int]]]]
 
 
@@ -38,7 +39,8 @@ def beam_writer(model: Any) -> Write | None:
     if asked or not all(type(token) is int for token in tokens) or not model.config.is_encoder_decoder:
         return None
     start, eos_id, pad_id = tokens
-    engine = TransformersEngine(model, eos_id=eos_id, pad_id=pad_id, decoder_prefix=(start,))
+    batch_size = CPU_BATCH_SIZE if model.device.type == "cpu" else None
+    engine = TransformersEngine(model, eos_id=eos_id, pad_id=pad_id, decoder_prefix=(start,), batch_size=batch_size)
     if not engine.refills:
         return None
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from inference.cache import GrowingCache
+from inference.cache import GrowingCache, shares_keys
 
 
 class CausalState:
@@ -64,6 +64,10 @@ class CausalState:
         """As `select`, of as many rows, where each takes the place of one that reads the same prompt."""
         self.cache.reorder(rows)
 
+    def widen(self, copies: int, model: Any) -> None:
+        """Has each row stand there several times in succession."""
+        self.select(torch.arange(len(self.lengths), device=self.lengths.device).repeat_interleave(copies))
+
     def select(self, rows: Tensor) -> None:
         """Keeps these rows, in this order; a row may come several times."""
         self.cache.select(rows)
@@ -90,14 +94,15 @@ class Seq2SeqState:
     """Rows of an encoder-decoder model: what the encoder made of the prompt, and the decoder's side.
 
     Args:
-        hidden: The encoder's states [B, L, H].
-        readable: Which of them are no padding [B, L].
+        hidden: The encoder's states [B / copies, L, H].
+        readable: Which of them are no padding [B / copies, L].
         written: The decoder's self-attention.
         crossed: Keys and values of the encoder's states, which never change.
+        copies: Rows in succession that read the same prompt: its states stand there once.
     """
 
-    def __init__(self, hidden: Tensor, readable: Tensor, written: CausalState, crossed: GrowingCache):
-        self.hidden, self.readable, self.written, self.crossed = hidden, readable, written, crossed
+    def __init__(self, hidden: Tensor, readable: Tensor, written: CausalState, crossed: GrowingCache, copies: int = 1):
+        self.hidden, self.readable, self.written, self.crossed, self.copies = hidden, readable, written, crossed, copies
 
     @classmethod
     def read(
@@ -139,11 +144,20 @@ class Seq2SeqState:
         """As `select`, of as many rows, where each takes the place of one that reads the same prompt."""
         self.written.reorder(rows)
 
+    def widen(self, copies: int, model: Any) -> None:
+        """Has each row stand there several times in succession; what the encoder made of it once, if the model can."""
+        if shares_keys(model):
+            self.written.widen(copies, model)
+            self.copies *= copies
+        else:
+            self.select(torch.arange(len(self.hidden), device=self.hidden.device).repeat_interleave(copies))
+
     def select(self, rows: Tensor) -> None:
-        """Keeps these rows, in this order; a row may come several times."""
+        """Keeps these rows, in this order; a row may come several times. Copies stay together."""
         self.written.select(rows)
-        self.crossed.select(rows)
-        self.hidden, self.readable = self.hidden[rows], self.readable[rows]
+        prompts = rows[:: self.copies] // self.copies
+        self.crossed.select(prompts)
+        self.hidden, self.readable = self.hidden[prompts], self.readable[prompts]
 
     def put(self, rows: Tensor, other: "Seq2SeqState") -> None:
         """Has rows that began later take the place of others."""
@@ -165,6 +179,7 @@ class Seq2SeqState:
             torch.cat([pad(state.readable, (0, more)) for state, more in zip(states, extra, strict=True)]),
             CausalState.join([state.written for state in states]),
             GrowingCache.join([state.crossed for state in states], align_right=False),
+            states[0].copies,
         )
 
 

@@ -1,8 +1,9 @@
-"""Models that metrics use, from wherever `common.weights` finds them: in fp32, ready to run, without a word."""
+"""Models that metrics use, from wherever `common.weights` finds them: ready to run, without a word."""
 
 from typing import Any, NamedTuple
 
 from common.from_pretrained import quietly
+from common.hardware import computes_in_bf16
 from common.weights import loading
 
 
@@ -14,22 +15,29 @@ class Pretrained(NamedTuple):
     device: Any
 
 
-def load_pretrained(auto: str, weights: str, *, device: str | None = None) -> Pretrained:
+def load_pretrained(auto: str, weights: str, *, device: str | None = None, precision: str = "32-true") -> Pretrained:
     """A model by folder, local name or hub name; nothing in it is executed.
 
     Args:
         auto: The name of transformers' Auto class.
         device: None takes the GPU where there is one.
+        precision: bf16, or auto: bf16 where the hardware computes in it; anything else is fp32.
     """
     import torch
     import transformers
 
+    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    low = precision == "bf16" or (precision == "auto" and computes_in_bf16(place))
+
     with quietly(), loading(weights) as source:
-        options: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False, "use_safetensors": True}
+        options: dict[str, Any] = {
+            "dtype": torch.bfloat16 if low else torch.float32,
+            "trust_remote_code": False,
+            "use_safetensors": True,
+        }
         model = getattr(transformers, auto).from_pretrained(source, **options)
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    return Pretrained(model.eval().to(place), tokenizer, place)
+    return Pretrained(model.eval().to(place), tokenizer, torch.device(place))
 
 
 def longest_input(model: Any, tokenizer: Any) -> int:

@@ -50,9 +50,11 @@ class ExtractiveAnswers:
         self.stride = min(stride, self.max_length // 4)
 
     @classmethod
-    def load(cls, weights: str, *, device: str | None = None) -> "ExtractiveAnswers":
-        """A model by folder, local name or hub name."""
-        model, tokenizer, _ = load_pretrained("AutoModelForQuestionAnswering", weights, device=device)
+    def load(cls, weights: str, *, device: str | None = None, precision: str = "32-true") -> "ExtractiveAnswers":
+        """A model by folder, local name or hub name; `precision` as of `load_pretrained`."""
+        model, tokenizer, _ = load_pretrained(
+            "AutoModelForQuestionAnswering", weights, device=device, precision=precision
+        )
         return cls(model, tokenizer)
 
     def answers(self, questions: Sequence[str], contexts: Sequence[str]) -> list[str | None]:

@@ -70,14 +70,16 @@ class Seq2SeqQuestions:
         *,
         template: str,
         device: str | None = None,
+        precision: str = "32-true",
         writer: Callable[[Any], Write | None] = lambda model: None,
     ) -> "Seq2SeqQuestions":
         """A model by folder, local name or hub name.
 
         Args:
+            precision: As of `load_pretrained`.
             writer: Makes `write` of the model, where it can.
         """
-        model, tokenizer, _ = load_pretrained("AutoModelForSeq2SeqLM", weights, device=device)
+        model, tokenizer, _ = load_pretrained("AutoModelForSeq2SeqLM", weights, device=device, precision=precision)
         return cls(model, tokenizer, template=template, write=writer(model))
 
     def questions(self, answers: Sequence[str], contexts: Sequence[str]) -> list[tuple[str, ...]]:

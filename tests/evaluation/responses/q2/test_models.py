@@ -80,6 +80,20 @@ def test_the_engine_asks_what_generate_asks(asker):
     assert faster.questions(QUESTIONS, CONTEXTS) == asker.questions(QUESTIONS, CONTEXTS)
 
 
+def test_models_are_loaded_in_the_precision_that_is_asked_for(asker, answerer, tmp_path):
+    asker.model.save_pretrained(tmp_path / "t5")
+    asker.tokenizer.save_pretrained(tmp_path / "t5")
+    answerer.model.save_pretrained(tmp_path / "qa")
+    answerer.tokenizer.save_pretrained(tmp_path / "qa")
+    for precision, dtype in (("32-true", torch.float32), ("bf16", torch.bfloat16), ("int8", torch.float32)):
+        options = {"device": "cpu", "precision": precision}
+        low = Seq2SeqQuestions.load(str(tmp_path / "t5"), template=TEMPLATE, writer=beam_writer, **options)
+        reader = ExtractiveAnswers.load(str(tmp_path / "qa"), **options)
+        assert low.model.dtype == reader.model.dtype == dtype
+        assert all(len(found) == 5 for found in low.questions(QUESTIONS, CONTEXTS))
+        assert len(reader.answers(QUESTIONS, CONTEXTS)) == 3
+
+
 @pytest.mark.parametrize("setting", [{"no_repeat_ngram_size": 3}, {"length_penalty": 2.0}, {"early_stopping": True}])
 def test_a_model_that_came_with_settings_of_its_own_is_left_to_generate(asker, setting):
     before = asker.model.generation_config
