@@ -28,6 +28,7 @@ from benchmarks.metric_peers import (
     their_knowledge_f1,
     their_rouge,
 )
+from common.hardware import computes_in_bf16
 from evaluation.intervals import Groups
 from evaluation.responses.q2.score import Q2
 

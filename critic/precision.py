@@ -6,6 +6,7 @@ than the others are not rounded, because their range would leave the others no d
 All but the products is computed in bf16 where the CPU has it, else in fp32.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -78,7 +79,7 @@ class Int8Linear(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         rows = inputs.reshape(-1, inputs.shape[-1])
-        quantised = torch.ops.aten.quantize_per_tensor(rows.float(), self.scale, self.zero_point, torch.quint8)
+        quantised = torch.quantize_per_tensor(rows.float(), self.scale, self.zero_point, torch.quint8)
         steps = torch.empty(0, dtype=torch.uint8)  # the same bytes: `int_repr` would copy them one by one
         steps.set_(quantised.untyped_storage(), 0, quantised.shape, quantised.stride())
         weights = (self.packed, self.weight_scale, self.weight_zero_point, self.bias)
@@ -106,6 +107,9 @@ def quantise(model: nn.Module, calibrate: Callable[[], object]) -> None:
 
         return note
 
+    with warnings.catch_warnings():  # torch means to move this function, and says so once; its version is pinned
+        warnings.simplefilter("ignore")
+        torch.quantize_per_tensor(torch.zeros(1), 1.0, 0, torch.quint8)
     linears = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
     hooks = [module.register_forward_pre_hook(measure(name)) for name, module in linears.items()]
     try:
