@@ -1,7 +1,8 @@
 """Our span tagger against LettuceDetect on one thread: training, predicting in bulk and one by one, starting from cold.
 
-Both load the same random ModernBERT (6 layers of 256, window 128, each third layer global) and take the same examples,
-in turns, a chunk each. In training what is timed lies between the first batch and the last; batches hold 8 examples.
+Both load the same random ModernBERT (6 layers of 256, window 128, each third layer global; `--layers 22 --hidden-size
+768` are ModernBERT-base's) and take the same examples, in turns, a chunk each. In training what is timed lies between
+the first batch and the last; batches hold 8 examples.
 
 FAITHKIT_LETTUCE_PYTHON=... python -m benchmarks.tagger_speed             all of it (peers/README.md)
 FAITHKIT_LETTUCE_PYTHON=... python -m benchmarks.tagger_speed --parts train
@@ -239,7 +240,12 @@ def prediction(own: str, theirs: str, examples: list[Example], rows: Path, optio
         f"Characters of {options.examples} answers that both mark, of those that either side marks: {agreement}.",
         f"LettuceDetect in {peer_versions()}.",
     ]
-    report("Tagger: predicting", "\n\n".join(lines))
+    shape = (
+        ""
+        if (options.layers, options.hidden_size) == (6, 256)
+        else f", {options.layers} layers of {options.hidden_size}"
+    )
+    report(f"Tagger: predicting{shape}", "\n\n".join(lines))
 
 
 def asked(worker: Peer, way: str) -> Callable[[int, int], float]:

@@ -47,10 +47,10 @@ def answer_logits(model: Any, batch: Mapping[str, Tensor]) -> Tensor:
     for layer, given, asked in zip(encoder.layers, stretches, stretches[1:], strict=False):
         wanted = places if given is asked else asked.places()
         rows = None if given is asked else torch.searchsorted(places, wanted)
-        turn = tuple(side[places] for side in turns[layer.attention_type])
-        hidden = _layer(layer, hidden, turn, packing, rows, asked.lengths)
+        hidden = _layer(layer, hidden, turns[layer.attention_type], packing, rows, asked.lengths)
         if rows is not None:
             places, packing = wanted, Packing.of(asked.lengths)
+            turns = {kind: (cosine[rows], sine[rows]) for kind, (cosine, sine) in turns.items()}
     return model.classifier(model.head(encoder.final_norm(hidden)))[0]
 
 
