@@ -9,6 +9,7 @@ from common.errors import UserError
 from common.home import cache_dir
 from common.records import HALLUCINATED, Example
 from data_modules.data_module import DataModule
+from data_modules.division import Division
 from data_modules.encode import Encoder
 from data_modules.exclude import Excluded, Without
 from data_modules.negatives.source import WithNegatives
@@ -72,12 +73,16 @@ Parts = Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]  # a list,
 
 
 def build_sources(
-    parts: Parts, exclude: Sequence[Mapping[str, Any]] = (), negatives: Mapping[str, Any] | None = None
+    parts: Parts,
+    exclude: Sequence[Mapping[str, Any]] = (),
+    negatives: Mapping[str, Any] | None = None,
+    division: Division | None = None,
 ) -> list[tuple[Source, float]]:
     """The sources of a mix with their weights, less what stands in the test sets that `exclude` names.
 
     Args:
         negatives: `{kinds, num, seed, weights}`, all of them optional: the examples carry negatives.
+        division: Of official splits: what trains alone has negatives, and of what trains alone.
     """
     excluded = read_excluded(exclude)
     sources = []
@@ -91,7 +96,7 @@ def build_sources(
             raise UserError(f"a part of data.parts names no dataset: {dict(part)}", mend="{dataset: NAME, path: PATH}")
         source = build_source(**options)
         if only != "test":
-            source = with_negatives(without(source, excluded), negatives)
+            source = with_negatives(without(source, excluded), negatives, None if only else division)
         sources.append((source, float(weight)))
     return sources
 
@@ -121,14 +126,14 @@ def without(source: Source, excluded: Excluded) -> Source:
     return Without(source, excluded)
 
 
-def with_negatives(source: Source, negatives: Mapping[str, Any] | None) -> Source:
+def with_negatives(source: Source, negatives: Mapping[str, Any] | None, division: Division | None) -> Source:
     """The source with negatives, where any are wanted."""
     if negatives is None:
         return source
-    known = [field.name for field in fields(WithNegatives) if field.name != "source"]
+    known = [field.name for field in fields(WithNegatives) if field.name not in ("source", "division")]
     if unknown := set(negatives) - set(known):
         raise UserError(f"data.negatives has no option {min(unknown)!r}", mend=f"its options are {', '.join(known)}")
-    return WithNegatives(source, **negatives)
+    return WithNegatives(source, **negatives, division=division)
 
 
 def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, seed: int) -> DataModule:
@@ -138,8 +143,10 @@ def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, se
         problem = "data.streaming with data.negatives: negatives are made of a whole split"
         raise UserError(problem, mend="set data.streaming=false, or data.negatives=null")
     blocks = list(parts.values()) if isinstance(parts, Mapping) else parts
+    fractions = {"validation": data["validation_fraction"], "test": data["test_fraction"]}
+    fold = None if data["fold"] is None else (data["fold"], data["num_folds"])
     return DataModule(
-        build_sources(parts, data["exclude"], data["negatives"]),
+        build_sources(parts, data["exclude"], data["negatives"], Division(fractions, seed, data["split"], fold)),
         encoder,
         names=list(parts) if isinstance(parts, Mapping) else None,
         only=[block.get("only") for block in blocks],

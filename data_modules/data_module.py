@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from common.errors import UserError
 from data_modules.batching import BatchSampler, Part
 from data_modules.cache import EncodedSplit, content_hash, load_encoded
-from data_modules.division import Subset, divide, keep_apart, unique_names, use_of
+from data_modules.division import Division, Subset, divide, keep_apart, unique_names, use_of
 from data_modules.encode import Encoder
 from data_modules.ragged import Ragged, stack_rows
 from data_modules.rows import ReadReport
@@ -141,7 +141,7 @@ class DataModule(pl.LightningDataModule):
         if fold is not None and not (num_folds > 1 and 0 <= fold < num_folds and not streaming):
             problem = f"data.fold={fold} with data.num_folds={num_folds} and data.streaming={streaming}"
             raise UserError(problem, mend="use a fold from 0 to num_folds - 1, and no streaming")
-        self.fold = None if fold is None else (fold, num_folds)
+        self.division = Division(self.fractions, seed, split, None if fold is None else (fold, num_folds))
         self.split, self.num_rows, self.on_bad_row = split, num_rows, on_bad_row
         self.subsets: dict[str, list[Subset]] = {}
         self.counts: dict[str, dict[str, int]] = {}
@@ -162,12 +162,9 @@ class DataModule(pl.LightningDataModule):
                 source,
                 partial(self._load, source, name),
                 name,
+                self.division,
                 weight=weight,
                 only=only,
-                split=self.split,
-                fold=self.fold,
-                fractions=self.fractions,
-                seed=self.seed,
             )
             for split, subset in divided.items():
                 self.subsets[split].append(subset)

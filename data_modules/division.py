@@ -47,49 +47,68 @@ def use_of(source: Source, only: str | None) -> str | None:
     return "train"
 
 
+@dataclass(frozen=True)
+class Division:
+    """How official splits become training, validation and test.
+
+    Args:
+        split: This official split alone is read and divided; None uses the official splits, and divides by group what
+            has none.
+        fold: For cross-validation (this part, of so many) of the rows that would else be divided: it is the test set.
+        fractions: Shares of the groups for validation and test.
+    """
+
+    fractions: Mapping[str, float]
+    seed: int
+    split: str | None = None
+    fold: tuple[int, int] | None = None
+
+    @property
+    def is_of_one_split(self) -> bool:
+        return self.fold is not None or self.split is not None
+
+    def base(self, official: Sequence[str]) -> str | None:
+        """The official split that is divided; None where there is nothing to train on."""
+        if self.split is not None:
+            return self.split
+        if self.fold is not None:
+            return next((s for s in ("all", "train") if s in official), official[0])
+        return next((s for s in ("train", "all", "validation", "test") if s in official), None)
+
+    def rows(self, official: Sequence[str], split: str, groups: NDArray[np.uint64]) -> dict[str, NDArray[np.int64]]:
+        """The rows of each part of an official split, given the groups of its rows."""
+        if split != self.base(official):
+            return {split: np.arange(len(groups))}
+        if self.fold is not None:
+            test = fold_of(groups, self.fold[1]) == self.fold[0]
+            others = np.flatnonzero(~test)
+            held = first_groups(groups[others], self.fractions["validation"], self.seed)
+            return {"train": others[~held], "validation": others[held], "test": np.flatnonzero(test)}
+        own = self.fractions.items()
+        missing = {s: f for s, f in own if self.split is not None or s not in official or s == split}
+        return divide_groups(groups, missing, self.seed)
+
+
 def divide(
-    source: Source,
-    load: Load,
-    name: str,
-    *,
-    weight: float = 1.0,
-    only: str | None = None,
-    split: str | None = None,
-    fold: tuple[int, int] | None = None,
-    fractions: Mapping[str, float],
-    seed: int,
+    source: Source, load: Load, name: str, division: Division, *, weight: float = 1.0, only: str | None = None
 ) -> dict[str, Subset]:
     """The subsets that a source gives: its official splits, and by group what it has no official split for.
 
     Args:
         only: All of it for this use.
-        split: Reads this official split alone and divides it.
-        fold: For cross-validation (this part, of so many) of the rows that would else be divided: it is the test set.
-        fractions: Shares of the groups for validation and test.
     """
     official = list(source.files()) or list(SPLITS)
     if only:
         encoded = load(only if only in official else next(s for s in ("all", *official) if s in official))
         return {only: Subset(name, encoded, np.arange(len(encoded)), weight)}
-    if fold is not None:
-        encoded = load(split or next((s for s in ("all", "train") if s in official), official[0]))
-        test = fold_of(encoded.groups, fold[1]) == fold[0]
-        others = np.flatnonzero(~test)
-        held = first_groups(encoded.groups[others], fractions["validation"], seed)
-        parts = {"train": others[~held], "validation": others[held], "test": np.flatnonzero(test)}
-        return {s: Subset(name, encoded, indices, weight) for s, indices in parts.items()}
-    if split is not None:
-        encoded = load(split)
-        rows = divide_groups(encoded.groups, fractions, seed)
-        return {s: Subset(name, encoded, indices, weight) for s, indices in rows.items()}
-    base = next((s for s in ("train", "all", "validation", "test") if s in official), None)
+    base = division.base(official)
     if base is None:
         raise UserError(f"{source.name} has no split to train on", mend=f"set data.split to one of {official}")
-    loaded = {s: load(s) for s in dict.fromkeys((*SPLITS, base)) if s in official}
-    missing = {s: f for s, f in fractions.items() if s not in loaded or s == base}
-    rows = divide_groups(loaded[base].groups, missing, seed)
+    read = [base] if division.is_of_one_split else [s for s in (*SPLITS, base) if s in official]
+    loaded = {s: load(s) for s in dict.fromkeys(read)}
+    rows = division.rows(official, base, loaded[base].groups)
     result = {s: Subset(name, loaded[base], indices, weight) for s, indices in rows.items()}
-    whole = [s for s in fractions if s not in result]  # official splits
+    whole = [s for s in division.fractions if s in loaded and s not in result]
     return result | {s: Subset(name, loaded[s], np.arange(len(loaded[s])), weight) for s in whole}
 
 

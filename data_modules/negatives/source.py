@@ -1,24 +1,30 @@
 """A source whose examples carry negatives."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from common.errors import UserError
 from common.records import Example
-from data_modules.negatives.make import KINDS, WEIGHTS, cached_negatives, check_kinds, describe
+from data_modules.cache import group_hash
+from data_modules.division import Division
+from data_modules.negatives.make import KINDS, WEIGHTS, Negatives, cached_negatives, check_kinds, describe
 from data_modules.rows import ReadReport, Row
 from data_modules.source import File, Source, read_examples
 
 
 @dataclass(frozen=True)
 class WithNegatives:
-    """A source with `Example.negatives` filled, split by split: a split's negatives come of that split alone.
+    """A source with `Example.negatives` filled for what trains: they come of what trains alone.
 
     Args:
         kinds: Of negatives, in the order of their turns.
         num: Most negatives of an example.
         weights: A spaCy model, for entity swaps.
+        division: Of the official splits; None trains on all rows of each.
     """
 
     source: Source
@@ -26,6 +32,7 @@ class WithNegatives:
     num: int = 4
     seed: int = 0
     weights: str = WEIGHTS
+    division: Division | None = None
 
     def __post_init__(self) -> None:
         check_kinds(self.kinds, self.num)
@@ -53,7 +60,8 @@ class WithNegatives:
         return self.source.files()
 
     def layout(self) -> Mapping[str, Any]:
-        return {**self.source.layout(), "negatives": describe(self.kinds, self.num, self.seed, self.weights)}
+        made = describe(self.kinds, self.num, self.seed, self.weights)
+        return {**self.source.layout(), "negatives": made, "division": self.division and asdict(self.division)}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         """Never called: negatives come of the whole split."""
@@ -65,7 +73,18 @@ class WithNegatives:
         examples = list(read_examples(self.source, split, inner))
         report.rejects += inner.rejects
         del inner.counts["kept"]  # counted where these are read
-        made = cached_negatives(examples, kinds=self.kinds, num=self.num, seed=self.seed, weights=self.weights)
+        rows = self._trained_on(examples, split)
+        settings: dict[str, Any] = {"kinds": self.kinds, "num": self.num, "seed": self.seed, "weights": self.weights}
+        made = cached_negatives([examples[row] for row in rows], **settings) if rows else Negatives([], [], Counter())
         report.counts.update(inner.counts + made.counts)
-        for example, texts in zip(examples, made.texts, strict=True):
-            yield replace(example, negatives=texts)
+        negatives = dict(zip(rows, made.texts, strict=True))
+        for row, example in enumerate(examples):
+            yield replace(example, negatives=negatives.get(row, ()))
+
+    def _trained_on(self, examples: Sequence[Example], split: str) -> list[int]:
+        """The rows of a split that train; all, where nobody says how it is divided."""
+        if self.division is None:
+            return list(range(len(examples)))
+        groups = np.array([group_hash(example.group) for example in examples], np.uint64)
+        parts = self.division.rows(list(self.files()), split, groups)
+        return parts["train"].tolist() if "train" in parts else []

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from common.errors import UserError
 from common.records import Example
 from data_modules.build import build_data, build_sources
+from data_modules.cache import group_hash
+from data_modules.division import Division
 from data_modules.exclude import text_key
 from data_modules.negatives import __main__ as command
 from data_modules.negatives import make
@@ -159,6 +162,26 @@ def test_a_source_carries_them(faithdial: Path, calls: list[int]) -> None:
     assert report.counts["kept"] == 5 and report.counts["negatives: verbatim"] and calls == [8]
     assert {name: n for name, n in plain.counts.items() if name != "kept"}.items() <= report.counts.items()
     assert source.layout() != WithNegatives(inner, PLAIN, num=3).layout() != inner.layout()
+
+
+SHARES = {"validation": 0.4, "test": 0.2}
+
+
+@pytest.mark.parametrize("division", [Division(SHARES, 0, split="train"), Division(SHARES, 0, fold=(1, 3))])
+def test_what_trains_alone_has_them_and_of_what_trains_alone(
+    division: Division, faithdial: Path, calls: list[int]
+) -> None:
+    source = WithNegatives(make_source("faithdial", faithdial), [OTHER, VERBATIM], num=4, division=division)
+    examples = list(read_examples(source, "train", ReadReport()))
+    groups = np.array([group_hash(example.group) for example in examples], np.uint64)
+    parts = division.rows(["train", "validation"], "train", groups)
+    trained = set(parts.pop("train").tolist())
+    assert trained and any(len(rows) for rows in parts.values())
+    held = {text for row, e in enumerate(examples) if row not in trained for text in (e.response, e.knowledge)}
+    for row, one in enumerate(examples):
+        assert bool(one.negatives) == (row in trained)
+        assert not held & set(one.negatives)
+    assert all(e.negatives == () for e in read_examples(source, "validation", ReadReport()))
 
 
 def test_a_configuration_asks_for_them(faithdial: Path, calls: list[int]) -> None:
