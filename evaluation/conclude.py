@@ -77,7 +77,7 @@ def conclude_reports(
     metrics: dict[str, Metric] = {}
     for name, reports in found.items():
         if not reports:
-            print(f"{name}: no test example has a label, so there is nothing to score")
+            print(f"{name}: there is no test example, or none with a label: nothing to score")
             continue
         for report in reports:
             metrics |= full_names(split, name, report.metrics)

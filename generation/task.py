@@ -119,6 +119,7 @@ class GeneratorTask:
         scored = {
             subset.name: (subset.examples(), shared_statistics(model, self.encoder, subset, data, trainer))
             for subset in data.subsets["test"]
+            if len(subset)
         }
         if not trainer.is_global_zero:
             return {}, {}
@@ -130,7 +131,7 @@ class GeneratorTask:
         )
         write_folder(run.hf, model, self.tokenizer, settings.to_sidecar())
         model.set_attn_implementation("sdpa")
-        reports: Reports = {}
+        reports: Reports = {subset.name: [] for subset in data.subsets["test"]}
         for name, (examples, rows) in scored.items():
             shown = examples[:: max(1, len(examples) // num_examples)][:num_examples] if num_examples else []
             reports[name] = [
