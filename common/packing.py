@@ -224,6 +224,10 @@ def _banded(
         for side in (key, value)
     )
     bias = packing.band_bias(reach, query.dtype)
-    # Head by head: the scores of all of them would not stay in a CPU's cache.
-    heads = [attend(q, k, v, bias, dropout, scaling) for q, k, v in zip(queries, keys, values, strict=True)]
-    return torch.stack(heads, dim=2).flatten(0, 1)[None, : query.shape[2]]
+    if query.is_cuda:
+        q, k, v = (side.flatten(0, 1) for side in (queries, keys, values))
+        seen = attend(q, k, v, bias.repeat(len(queries), 1, 1), dropout, scaling).view(queries.shape)
+    else:  # head by head: the scores of all of them would not stay in a CPU's cache
+        heads = zip(queries, keys, values, strict=True)
+        seen = torch.stack([attend(q, k, v, bias, dropout, scaling) for q, k, v in heads])
+    return seen.flatten(1, 2).transpose(0, 1)[None, : query.shape[2]]

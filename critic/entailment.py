@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from common.entailment import CONTRADICTION, ENTAILMENT, NEUTRAL, Entailment
 from common.errors import UserError
-from common.hardware import computes_in_bf16
+from common.hardware import to_bf16, wants_bf16
 from common.model_folder import CRITIC
 from critic.opening import open_detector
 from critic.scorer import CHUNK, CPU_BATCH_TOKENS, GPU_BATCH_TOKENS, Critic, window_logits
@@ -39,8 +39,8 @@ def load_entailment(
         UserError: It cannot be loaded, or its labels are neither's.
     """
     opened = open_detector(checkpoint, "AutoModelForSequenceClassification", CRITIC, Settings.from_sidecar, device)
-    if precision == "bf16" or (precision == "auto" and computes_in_bf16(opened.device)):
-        opened.model.to(torch.bfloat16)
+    if wants_bf16(precision, opened.device):
+        to_bf16(opened.model)
     labels = [str(opened.model.config.id2label[i]).lower() for i in range(opened.model.config.num_labels)]
     if set(labels) == OF_CRITICS:
         return CriticEntailment(Critic.of(opened, checkpoint, batch_tokens=batch_tokens))

@@ -1,5 +1,6 @@
 """The models of the metrics of responses, critics among them, as a benchmark's configuration names them."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ from evaluation.responses.q2.candidates import SpacyCandidates
 from evaluation.responses.q2.questions import Seq2SeqQuestions
 from evaluation.responses.q2.score import Q2
 from inference.own_beams import beam_writer
+
+log = logging.getLogger("faithkit")
 
 
 def load_metric_models(config: Mapping[str, Any]) -> Models:
@@ -51,6 +54,8 @@ def load_q2(names: Mapping[str, Any], nli: str | None, *, precision: str) -> Q2 
     if missing or not nli:
         mend = "give all of its models, or set benchmark.q2.questions and benchmark.q2.answers to null"
         raise UserError(f"Q2 lacks {', '.join(missing)}", mend=mend)
+    if precision == "int8":
+        log.info("Q2's models stay in fp32: int8 is for detectors")
     return Q2(
         SpacyCandidates.load(names["candidates"]),
         Seq2SeqQuestions.load(

@@ -8,18 +8,20 @@ All but the products is computed in bf16 where the CPU has it, else in fp32.
 
 import warnings
 from collections.abc import Callable
+from platform import machine
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from common.errors import UserError
-from common.hardware import computes_in_bf16
+from common.hardware import computes_in_bf16, to_bf16
 
 PRECISIONS = ("auto", "32-true", "bf16", "int8")
-OUTLIERS, FAR = 0.03, 2.0  # of a layer's inputs at most, those that reach so many times as far as the middle one
-ENGINE = "onednn"
-STEPS = 63  # of a weight to either side: two products of 8 by 7 bits fit the 16 that older x86 CPUs add them in
+OUTLIERS = 0.03  # of a layer's inputs at most; EXPERIMENTS.md, Speed
+FAR = 2.0  # times the reach of the middle input: what reaches less far costs no digits worth a product of its own
+ENGINE, X86 = "onednn", ("x86_64", "AMD64")
+STEPS = 63  # of a weight to either side: two products of 8 by 7 bits fit the 16 bits that older x86 CPUs add them in
 
 
 def apply_precision(model: Any, precision: str, device: str, calibrate: Callable[[], object]) -> Any:
@@ -29,17 +31,17 @@ def apply_precision(model: Any, precision: str, device: str, calibrate: Callable
         calibrate: Runs the model on texts like those it is for; int8 measures the layers' ranges on them.
     """
     check_precision(precision)
-    supported = device == "cpu" and ENGINE in torch.backends.quantized.supported_engines
+    supported = device == "cpu" and machine() in X86 and ENGINE in torch.backends.quantized.supported_engines
     if precision == "auto":
         precision = "bf16" if computes_in_bf16(device) else "int8" if supported else "32-true"
     if precision == "bf16":
-        return model.to(torch.bfloat16)
+        return to_bf16(model)
     if precision == "int8":
         if not supported:
             raise UserError("int8 scoring is for x86 CPUs", mend="use bf16 on a GPU, else 32-true")
         quantise(model, calibrate)
         if computes_in_bf16(device):
-            model.to(torch.bfloat16)
+            to_bf16(model)
     return model
 
 
@@ -78,7 +80,7 @@ class Int8Linear(nn.Module):
         self.bias = None if linear.bias is None else linear.bias.detach()
 
     def forward(self, inputs: Tensor) -> Tensor:
-        rows = inputs.reshape(-1, inputs.shape[-1])
+        rows = inputs.flatten(0, -2)
         quantised = torch.quantize_per_tensor(rows.float(), self.scale, self.zero_point, torch.quint8)
         steps = torch.empty(0, dtype=torch.uint8)  # the same bytes: `int_repr` would copy them one by one
         steps.set_(quantised.untyped_storage(), 0, quantised.shape, quantised.stride())
@@ -88,7 +90,7 @@ class Int8Linear(nn.Module):
         )
         if len(self.outliers):
             outputs.addmm_(rows.index_select(1, self.outliers), self.outlier_weight)
-        return outputs.view(*inputs.shape[:-1], -1)
+        return outputs.view(*inputs.shape[:-1], outputs.shape[-1])
 
 
 def quantise(model: nn.Module, calibrate: Callable[[], object]) -> None:

@@ -9,7 +9,7 @@ from common.errors import UserError
 from common.home import cache_dir
 from common.records import HALLUCINATED, Example
 from data_modules.data_module import DataModule
-from data_modules.division import Division
+from data_modules.division import Division, use_of
 from data_modules.encode import Encoder
 from data_modules.exclude import Excluded, Without
 from data_modules.negatives.source import WithNegatives
@@ -82,7 +82,7 @@ def build_sources(
 
     Args:
         negatives: `{kinds, num, seed, weights}`, all of them optional: the examples carry negatives.
-        division: Of official splits: what trains alone has negatives, and of what trains alone.
+        division: Of official splits: only examples for training get negatives, and these come of such examples.
     """
     excluded = read_excluded(exclude)
     sources = []
@@ -96,7 +96,7 @@ def build_sources(
             raise UserError(f"a part of data.parts names no dataset: {dict(part)}", mend="{dataset: NAME, path: PATH}")
         source = build_source(**options)
         if only != "test":
-            source = with_negatives(without(source, excluded), negatives, None if only else division)
+            source = with_negatives(without(source, excluded), negatives, None if use_of(source, only) else division)
         sources.append((source, float(weight)))
     return sources
 
@@ -145,8 +145,9 @@ def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, se
     blocks = list(parts.values()) if isinstance(parts, Mapping) else parts
     fractions = {"validation": data["validation_fraction"], "test": data["test_fraction"]}
     fold = None if data["fold"] is None else (data["fold"], data["num_folds"])
+    division = Division(fractions, seed, data["split"], fold, data["num_rows"])
     return DataModule(
-        build_sources(parts, data["exclude"], data["negatives"], Division(fractions, seed, data["split"], fold)),
+        build_sources(parts, data["exclude"], data["negatives"], division),
         encoder,
         names=list(parts) if isinstance(parts, Mapping) else None,
         only=[block.get("only") for block in blocks],

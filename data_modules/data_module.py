@@ -141,7 +141,7 @@ class DataModule(pl.LightningDataModule):
         if fold is not None and not (num_folds > 1 and 0 <= fold < num_folds and not streaming):
             problem = f"data.fold={fold} with data.num_folds={num_folds} and data.streaming={streaming}"
             raise UserError(problem, mend="use a fold from 0 to num_folds - 1, and no streaming")
-        self.division = Division(self.fractions, seed, split, None if fold is None else (fold, num_folds))
+        self.division = Division(self.fractions, seed, split, None if fold is None else (fold, num_folds), num_rows)
         self.split, self.num_rows, self.on_bad_row = split, num_rows, on_bad_row
         self.subsets: dict[str, list[Subset]] = {}
         self.counts: dict[str, dict[str, int]] = {}

@@ -56,12 +56,14 @@ class Division:
             has none.
         fold: For cross-validation (this part, of so many) of the rows that would else be divided: it is the test set.
         fractions: Shares of the groups for validation and test.
+        num_rows: Of each official split the first rows alone.
     """
 
     fractions: Mapping[str, float]
     seed: int
     split: str | None = None
     fold: tuple[int, int] | None = None
+    num_rows: int | None = None
 
     @property
     def is_of_one_split(self) -> bool:

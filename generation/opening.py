@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from common.errors import UserError
-from common.hardware import computes_in_bf16
+from common.hardware import to_bf16, wants_bf16
 from common.model_folder import GENERATOR, find_folder, read_settings
 from common.quick_import import import_transformers
 from common.weights import HUB_NAME, loading
@@ -66,17 +66,15 @@ def load_model(opened: Opened, *, device: str | None, precision: str) -> Any:
         tokenizer=opened.encoder.tokenizer,
         new_tokens=opened.new_tokens,
     )
-    bf16 = resolve_precision(precision, device) == "bf16"
-    return model.eval().to(device, torch.bfloat16 if bf16 else torch.float32)
+    model = model.eval().to(device, torch.float32)
+    return to_bf16(model) if resolve_precision(precision, device) == "bf16" else model
 
 
 def resolve_precision(precision: str, device: str) -> str:
     """32-true or bf16."""
     if precision not in PRECISIONS:
         raise UserError(f"precision is {precision!r}", mend=f"use one of {', '.join(PRECISIONS)}")
-    if precision != "auto":
-        return precision
-    return "bf16" if computes_in_bf16(device) else "32-true"
+    return "bf16" if wants_bf16(precision, device) else "32-true"
 
 
 def _of_another_making(source: str) -> Settings:

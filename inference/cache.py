@@ -68,11 +68,10 @@ class GrowingLayer(DynamicLayer):
         self._start = self._end - width
         self._show()
 
-    def reorder(self, rows: Tensor) -> None:
-        """Has each row take the place of another."""
-        moved = torch.nonzero(rows != torch.arange(len(rows), device=rows.device))[:, 0]
+    def copy_rows(self, source: Tensor, target: Tensor) -> None:
+        """Has rows take the places of others."""
         for mine in (self.keys, self.values):
-            mine[moved] = mine[rows[moved]]
+            mine[target] = mine[source]
 
     def put(self, rows: Tensor, keys: Tensor, values: Tensor, *, align_right: bool) -> None:
         """Overwrites rows; the columns beside the new ones keep what they had, for the mask to hide."""
@@ -112,9 +111,10 @@ class GrowingCache(Cache):
 
     def reorder(self, rows: Tensor) -> None:
         """As `select`, of as many rows: nothing is allocated anew."""
-        if not torch.equal(rows, torch.arange(len(rows), device=rows.device)):
+        moved = torch.nonzero(rows != torch.arange(len(rows), device=rows.device))[:, 0]
+        if len(moved):
             for layer in self.layers:
-                layer.reorder(rows)
+                layer.copy_rows(rows[moved], moved)
 
     def put(self, rows: Tensor, other: "GrowingCache", *, align_right: bool) -> None:
         """Overwrites rows with those of another cache, which has no more columns."""
@@ -202,5 +202,7 @@ def use_grouped_attention(model: Any) -> None:
 
 
 def shares_keys(model: Any) -> bool:
-    """Whether rows of its decoder may share the keys of a prompt."""
-    return model.get_decoder().config._attn_implementation == GROUPED
+    """Whether rows of its decoder may share the keys of a prompt, as `attend_grouped` has it."""
+    decoder = model.get_decoder()
+    grouped = any(getattr(part, "num_key_value_groups", 1) > 1 for part in decoder.modules())
+    return decoder.config._attn_implementation == GROUPED and not grouped

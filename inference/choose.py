@@ -75,7 +75,7 @@ def likeliest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     inside = places < size
     kept = scores.gather(1, places.clamp_max(size - 1)).masked_fill(~inside, -torch.inf)
     values, order = kept.topk(count)
-    return values, places.gather(1, order)
+    return values, places.gather(1, order).clamp_max(size - 1)  # beyond it stands nothing that is likely at all
 
 
 def sample_nucleus(logits: Tensor, top_p: float, draws: Tensor) -> Tensor:

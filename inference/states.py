@@ -161,6 +161,7 @@ class Seq2SeqState:
 
     def put(self, rows: Tensor, other: "Seq2SeqState") -> None:
         """Has rows that began later take the place of others."""
+        assert self.copies == other.copies == 1, "copies of a prompt begin and end together"
         self.written.put(rows, other.written)
         self.crossed.put(rows, other.crossed, align_right=False)
         width = other.hidden.shape[1]
@@ -171,6 +172,7 @@ class Seq2SeqState:
     @classmethod
     def join(cls, states: Sequence["Seq2SeqState"]) -> "Seq2SeqState":
         """All rows, one state behind the other."""
+        assert len({state.copies for state in states}) == 1, "as many copies of each prompt"
         width = max(state.hidden.shape[1] for state in states)
         extra = [width - state.hidden.shape[1] for state in states]
         pad = torch.nn.functional.pad

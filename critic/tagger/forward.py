@@ -30,10 +30,14 @@ def first_position(model: Any) -> int:
 
 def answer_places(batch: Mapping[str, Tensor]) -> Tensor:
     """The places of all answers, window by window, as `token` counts them."""
-    _, _, begin, end = batch["bounds"].unbind(1)
+    return places_between(*batch["bounds"].unbind(1)[2:])
+
+
+def places_between(begin: Tensor, end: Tensor) -> Tensor:
+    """The places of several stretches, one behind the other."""
     size = end - begin
     starts = torch.repeat_interleave(begin - (size.cumsum(0) - size), size)
-    return starts + torch.arange(int(size.sum()), device=begin.device)
+    return starts + torch.arange(len(starts), device=begin.device)
 
 
 def log_odds(logits: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from common.packing import Packing, attend, packed_attention
+from critic.tagger.forward import places_between
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,7 @@ class Stretch:
         return (self.end - self.begin).tolist()
 
     def places(self) -> Tensor:
-        size = self.end - self.begin
-        first = torch.repeat_interleave(self.begin - (size.cumsum(0) - size), size)
-        return first + torch.arange(len(first), device=first.device)
+        return places_between(self.begin, self.end)
 
 
 def reads_answers(model: Any) -> bool:
@@ -40,10 +39,11 @@ def reads_answers(model: Any) -> bool:
 def answer_logits(model: Any, batch: Mapping[str, Tensor]) -> Tensor:
     """Logits of the tokens of all answers, window by window, of a packed batch [tokens, labels]."""
     encoder = model.model
-    hidden = encoder.embeddings(input_ids=batch["input_ids"])
-    turns = {kind: _turns(encoder, hidden, batch["position_ids"], kind) for kind in set(model.config.layer_types)}
     stretches = needed(encoder.layers, batch)
     places, packing = stretches[0].places(), Packing.of(stretches[0].lengths)
+    hidden = encoder.embeddings(input_ids=batch["input_ids"][:, places])
+    positions = batch["position_ids"][:, places]
+    turns = {kind: _turns(encoder, hidden, positions, kind) for kind in set(model.config.layer_types)}
     for layer, given, asked in zip(encoder.layers, stretches, stretches[1:], strict=False):
         wanted = places if given is asked else asked.places()
         rows = None if given is asked else torch.searchsorted(places, wanted)
@@ -84,8 +84,9 @@ def _layer(
     attention = layer.attn
     joined = attention.Wqkv(layer.attn_norm(hidden)).unflatten(-1, (3, -1, attention.head_dim))[0]
     query, key, value = joined.permute(1, 2, 0, 3)  # [heads, tokens, size] each
-    scaling = attention.head_dim**-0.5  # of the angles' cosines and sines, which are few
-    query, key = _turned(query, tuple(side * scaling for side in turn)), _turned(key, turn)
+    scaling = attention.head_dim**-0.5
+    scaled = tuple(side * scaling for side in turn)  # in place of the queries: an angle serves all heads
+    query, key = _turned(query, scaled), _turned(key, turn)
     if rows is not None and attention.sliding_window is None:
         sides = (query[:, rows].split(wanted, 1), key.split(packing.lengths, 1), value.split(packing.lengths, 1))
         parts = [attend(q, k, v, None, 0.0, 1.0) for q, k, v in zip(*sides, strict=True)]

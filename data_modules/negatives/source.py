@@ -18,7 +18,7 @@ from data_modules.source import File, Source, read_examples
 
 @dataclass(frozen=True)
 class WithNegatives:
-    """A source with `Example.negatives` filled for what trains: they come of what trains alone.
+    """A source whose examples for training have negatives, which come of such examples alone.
 
     Args:
         kinds: Of negatives, in the order of their turns.
@@ -70,7 +70,8 @@ class WithNegatives:
     def together(self, split: str, report: ReadReport) -> Iterator[Example]:
         """The examples of the split, each with its negatives."""
         inner = ReadReport(report.on_bad_row)
-        examples = list(read_examples(self.source, split, inner))
+        num_rows = None if self.division is None else self.division.num_rows
+        examples = list(read_examples(self.source, split, inner, num_rows))
         report.rejects += inner.rejects
         del inner.counts["kept"]  # counted where these are read
         rows = self._trained_on(examples, split)

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from common.from_pretrained import quietly
-from common.hardware import computes_in_bf16
+from common.hardware import to_bf16, wants_bf16
 from common.weights import loading
 
 
@@ -27,16 +27,16 @@ def load_pretrained(auto: str, weights: str, *, device: str | None = None, preci
     import transformers
 
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    low = precision == "bf16" or (precision == "auto" and computes_in_bf16(place))
 
     with quietly(), loading(weights) as source:
         options: dict[str, Any] = {
-            "dtype": torch.bfloat16 if low else torch.float32,
+            "dtype": torch.float32,
             "trust_remote_code": False,
             "use_safetensors": True,
         }
         model = getattr(transformers, auto).from_pretrained(source, **options)
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    model = to_bf16(model) if wants_bf16(precision, place) else model
     return Pretrained(model.eval().to(place), tokenizer, torch.device(place))
 
 

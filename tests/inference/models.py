@@ -37,6 +37,11 @@ def _made(family: str) -> Any:
     if family == "t5":
         sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
         return t.T5ForConditionalGeneration(t.T5Config(**shared, **sizes, initializer_factor=2.0))
+    if family == "t5gemma":  # an encoder-decoder whose heads share keys
+        side = {**shared, **SMALL, "head_dim": 8, "intermediate_size": 64}
+        config = t.T5GemmaConfig(encoder=side, decoder={**side, "cross_attention_hidden_size": 48}, **shared)
+        config.initializer_range = config.encoder.initializer_range = config.decoder.initializer_range = 0.3
+        return t.T5GemmaForConditionalGeneration(config)
     sides = ("layers", "attention_heads", "ffn_dim")
     sizes = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in zip(sides, (2, 2, 64), strict=True)}
     config = t.BartConfig(**shared, **sizes, d_model=32, max_position_embeddings=128, init_std=0.3)

@@ -73,7 +73,7 @@ def test_the_logprob_is_the_models_own_of_what_was_written(family: str, strategy
         assert done.logprob == pytest.approx(expected, abs=2e-3)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, "t5gemma"])
 def test_beams_are_those_of_each_prompt_alone(family: str) -> None:
     expected = {(p.id, 0): by_huggingface(family, p, max_new_tokens=10, num_beams=3) for p in prompts(8)}
     for batch_size in (1, 12):

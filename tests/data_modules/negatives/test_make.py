@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -167,12 +167,20 @@ def test_a_source_carries_them(faithdial: Path, calls: list[int]) -> None:
 SHARES = {"validation": 0.4, "test": 0.2}
 
 
-@pytest.mark.parametrize("division", [Division(SHARES, 0, split="train"), Division(SHARES, 0, fold=(1, 3))])
+@pytest.mark.parametrize(
+    "division",
+    [
+        Division(SHARES, 0, split="train"),
+        Division(SHARES, 0, fold=(1, 3)),
+        Division(SHARES, 0, fold=(1, 3), num_rows=5),
+    ],
+)
 def test_what_trains_alone_has_them_and_of_what_trains_alone(
     division: Division, faithdial: Path, calls: list[int]
 ) -> None:
     source = WithNegatives(make_source("faithdial", faithdial), [OTHER, VERBATIM], num=4, division=division)
-    examples = list(read_examples(source, "train", ReadReport()))
+    examples = list(read_examples(source, "train", ReadReport(), division.num_rows))
+    assert len(examples) == (division.num_rows or 8)
     groups = np.array([group_hash(example.group) for example in examples], np.uint64)
     parts = division.rows(["train", "validation"], "train", groups)
     trained = set(parts.pop("train").tolist())
@@ -182,6 +190,20 @@ def test_what_trains_alone_has_them_and_of_what_trains_alone(
         assert bool(one.negatives) == (row in trained)
         assert not held & set(one.negatives)
     assert all(e.negatives == () for e in read_examples(source, "validation", ReadReport()))
+
+
+def test_weak_sources_have_them_everywhere_for_all_of_them_trains(faithdial: Path, calls: list[int]) -> None:
+    @dataclass(frozen=True)
+    class Weak(type(make_source("faithdial", faithdial))):  # type: ignore[misc]
+        train_only = True
+
+    weak = Weak(path=faithdial)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("data_modules.build.build_source", lambda **_: weak)
+        ((source, _),) = build_sources(
+            [{"dataset": "faithdial"}], (), {"kinds": PLAIN}, Division(SHARES, 0, split="train")
+        )
+    assert all(e.negatives for e in read_examples(source, "train", ReadReport()))
 
 
 def test_a_configuration_asks_for_them(faithdial: Path, calls: list[int]) -> None:
