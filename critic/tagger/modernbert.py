@@ -43,14 +43,14 @@ def answer_logits(model: Any, batch: Mapping[str, Tensor]) -> Tensor:
     places, packing = stretches[0].places(), Packing.of(stretches[0].lengths)
     hidden = encoder.embeddings(input_ids=batch["input_ids"][:, places])
     positions = batch["position_ids"][:, places]
-    turns = {kind: _turns(encoder, hidden, positions, kind) for kind in set(model.config.layer_types)}
+    angles = {kind: _angles(encoder, hidden, positions, kind) for kind in set(model.config.layer_types)}
     for layer, given, asked in zip(encoder.layers, stretches, stretches[1:], strict=False):
         wanted = places if given is asked else asked.places()
         rows = None if given is asked else torch.searchsorted(places, wanted)
-        hidden = _layer(layer, hidden, turns[layer.attention_type], packing, rows, asked.lengths)
+        hidden = _layer(layer, hidden, angles[layer.attention_type], packing, rows, asked.lengths)
         if rows is not None:
             places, packing = wanted, Packing.of(asked.lengths)
-            turns = {kind: (cosine[rows], sine[rows]) for kind, (cosine, sine) in turns.items()}
+            angles = {kind: (cosine[rows], sine[rows]) for kind, (cosine, sine) in angles.items()}
     return model.classifier(model.head(encoder.final_norm(hidden)))[0]
 
 
@@ -70,7 +70,7 @@ def needed(layers: Sequence[Any], batch: Mapping[str, Tensor]) -> list[Stretch]:
     return stretches[::-1]
 
 
-def _turns(encoder: Any, hidden: Tensor, places: Tensor, kind: str) -> tuple[Tensor, Tensor]:
+def _angles(encoder: Any, hidden: Tensor, places: Tensor, kind: str) -> tuple[Tensor, Tensor]:
     """Cosine and sine of the rotary positions [tokens, size / 2]: both halves of a head turn by the same angles."""
     both = encoder.rotary_emb(hidden.float(), places, kind)
     cosine, sine = (side[0, :, : side.shape[-1] // 2].to(hidden.dtype) for side in both)
@@ -78,15 +78,15 @@ def _turns(encoder: Any, hidden: Tensor, places: Tensor, kind: str) -> tuple[Ten
 
 
 def _layer(
-    layer: Any, hidden: Tensor, turn: tuple[Tensor, ...], packing: Packing, rows: Tensor | None, wanted: list[int]
+    layer: Any, hidden: Tensor, angle: tuple[Tensor, ...], packing: Packing, rows: Tensor | None, wanted: list[int]
 ) -> Tensor:
     """One layer, for the tokens at `rows` alone: all others are only looked at."""
     attention = layer.attn
     joined = attention.Wqkv(layer.attn_norm(hidden)).unflatten(-1, (3, -1, attention.head_dim))[0]
     query, key, value = joined.permute(1, 2, 0, 3)  # [heads, tokens, size] each
     scaling = attention.head_dim**-0.5
-    scaled = tuple(side * scaling for side in turn)  # in place of the queries: an angle serves all heads
-    query, key = _turned(query, scaled), _turned(key, turn)
+    scaled = tuple(side * scaling for side in angle)  # in place of the queries: an angle serves all heads
+    query, key = _rotated(query, scaled), _rotated(key, angle)
     if rows is not None and attention.sliding_window is None:
         sides = (query[:, rows].split(wanted, 1), key.split(packing.lengths, 1), value.split(packing.lengths, 1))
         parts = [attend(q, k, v, None, 0.0, 1.0) for q, k, v in zip(*sides, strict=True)]
@@ -100,9 +100,9 @@ def _layer(
     return hidden + layer.mlp(layer.mlp_norm(hidden))
 
 
-def _turned(side: Tensor, turn: tuple[Tensor, ...]) -> Tensor:
+def _rotated(side: Tensor, angle: tuple[Tensor, ...]) -> Tensor:
     """Each head turned by its token's angles, in the model's own precision: [heads, tokens, size] in one piece."""
-    cosine, sine = turn
+    cosine, sine = angle
     half = side.shape[-1] // 2
     first, second = side[..., :half], side[..., half:]
     out = torch.empty(side.shape, dtype=side.dtype)
