@@ -132,6 +132,7 @@ def q2_models(*, small: bool, precision: str = "32-true") -> tuple[Any, Any, Any
     )
 
     from common.from_pretrained import quietly
+    from common.hardware import to_bf16
     from common.weights import resolve
     from critic.entailment import NliModel
     from data_modules.encode import PairEncoder
@@ -149,7 +150,7 @@ def q2_models(*, small: bool, precision: str = "32-true") -> tuple[Any, Any, Any
                 model = auto.from_config(AutoConfig.from_pretrained(folder, **_SMALL, **options))
             else:
                 model = auto.from_pretrained(folder, **options)
-        return model.to(torch.bfloat16 if precision == "bf16" else torch.float32).eval()
+        return (to_bf16(model) if precision == "bf16" else model.float()).eval()
 
     tokenizer = AutoTokenizer.from_pretrained(resolve("minilm"))
     writer = made(AutoModelForSeq2SeqLM, "flan-t5-small")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from inference.choose import likeliest, penalised
 from inference.decoding import Completion, Decoding, Prompt
-from inference.states import State
+from inference.states import Seq2SeqState, State
 
 if TYPE_CHECKING:
     from inference.transformers_engine import TransformersEngine
@@ -103,10 +103,13 @@ class _Batch:
         """Reads each prompt once."""
         num_beams = decoding.num_beams
         state, logits, seen = engine.begin(prompts, decoding)
-        state.widen(num_beams, engine.model)
-        seen = None if seen is None else seen.repeat_interleave(num_beams, dim=0)
+        rows = torch.arange(len(prompts), device=logits.device).repeat_interleave(num_beams)
+        if engine.shares_keys and isinstance(state, Seq2SeqState):
+            state.widen(num_beams)
+        else:
+            state.select(rows)
         searches = [_Search.new(prompt, num_beams) for prompt in prompts]
-        return cls(searches, state, logits.repeat_interleave(num_beams, dim=0), seen)
+        return cls(searches, state, logits[rows], None if seen is None else seen[rows])
 
     def joined(self, other: "_Batch") -> "_Batch":
         """The searches of both."""

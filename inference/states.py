@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from inference.cache import GrowingCache, shares_keys
+from inference.cache import GrowingCache
 
 
 class CausalState:
@@ -63,10 +63,6 @@ class CausalState:
     def reorder(self, rows: Tensor) -> None:
         """As `select`, of as many rows, where each takes the place of one that reads the same prompt."""
         self.cache.reorder(rows)
-
-    def widen(self, copies: int, model: Any) -> None:
-        """Has each row stand there several times in succession."""
-        self.select(torch.arange(len(self.lengths), device=self.lengths.device).repeat_interleave(copies))
 
     def select(self, rows: Tensor) -> None:
         """Keeps these rows, in this order; a row may come several times."""
@@ -144,13 +140,10 @@ class Seq2SeqState:
         """As `select`, of as many rows, where each takes the place of one that reads the same prompt."""
         self.written.reorder(rows)
 
-    def widen(self, copies: int, model: Any) -> None:
-        """Has each row stand there several times in succession; what the encoder made of it once, if the model can."""
-        if shares_keys(model):
-            self.written.widen(copies, model)
-            self.copies *= copies
-        else:
-            self.select(torch.arange(len(self.hidden), device=self.hidden.device).repeat_interleave(copies))
+    def widen(self, copies: int) -> None:
+        """Has each row stand there several times in succession, and what the encoder made of its prompt once."""
+        self.written.select(torch.arange(len(self.hidden), device=self.hidden.device).repeat_interleave(copies))
+        self.copies = copies
 
     def select(self, rows: Tensor) -> None:
         """Keeps these rows, in this order; a row may come several times. Copies stay together."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inference.beams import search_beams
-from inference.cache import use_grouped_attention
+from inference.cache import shares_keys, use_grouped_attention
 from inference.choose import choose_tokens, uniforms
 from inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts
 from inference.states import CausalState, Seq2SeqState, State
@@ -53,6 +53,7 @@ class TransformersEngine:
         # A decoder that counts its positions by the columns of the cache cannot begin rows one by one.
         self.refills = not self.is_seq2seq or hasattr(model.config, "relative_attention_num_buckets")
         use_grouped_attention(model)
+        self.shares_keys = self.is_seq2seq and shares_keys(model)
 
     @torch.inference_mode()
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:

@@ -29,11 +29,7 @@ def load_pretrained(auto: str, weights: str, *, device: str | None = None, preci
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
 
     with quietly(), loading(weights) as source:
-        options: dict[str, Any] = {
-            "dtype": torch.float32,
-            "trust_remote_code": False,
-            "use_safetensors": True,
-        }
+        options: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False, "use_safetensors": True}
         model = getattr(transformers, auto).from_pretrained(source, **options)
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     model = to_bf16(model) if wants_bf16(precision, place) else model
