@@ -34,11 +34,11 @@ check: $(VENV)/.installed-dev ## ruff and mypy
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-bench: $(VENV)/.installed-dev ## the speed figures of benchmarks/RESULTS.md: about 15 minutes on one core
-	OMP_NUM_THREADS=1 $(PY) -m benchmarks
+bench: $(VENV)/.installed-dev ## the speed figures of speed/RESULTS.md: about 15 minutes on one core
+	OMP_NUM_THREADS=1 $(PY) -m speed
 
 bench-gpu: $(VENV)/.installed ## RoBERTa-large training on a CUDA GPU
-	$(PY) -m benchmarks.gpu_train
+	$(PY) -m speed.gpu_train
 
 clean: ## removes the environment; runs and caches stay
 	rm -rf $(VENV)

@@ -1,28 +1,9 @@
-"""Write a run's best model as a Hugging Face folder that needs no code of ours (but for DoHA), and prove it.
+"""Write a run's best model as a Hugging Face folder: `python export.py --help`.
 
-python export.py checkpoint=runs/... output_dir=DIR     weights, tokenizer, model card, faithkit.json
-python export.py checkpoint=runs/... output_dir=DIR && huggingface-cli upload NAME DIR
-python -c "from transformers import pipeline; print(pipeline('text-classification', 'DIR'))"
+The sequence of its steps is workflows/export.py.
 """
 
-from typing import Any
-
-from common.cli import run_script
-
-
-def main(cfg: Any) -> None:
-    """Copies, describes, reloads in plain transformers and compares."""
-    from common.model_folder import GENERATOR, find_folder, read_sidecar
-    from critic.export import export as export_detector
-    from generation.export import export as export_generator
-
-    sidecar = read_sidecar(find_folder(cfg.checkpoint))
-    export = export_generator if sidecar and sidecar.kind == GENERATOR else export_detector
-    report = export(cfg.checkpoint, cfg.output_dir)
-    largest = f"largest difference of {report.num_logits} logits {report.difference:.1e}"
-    print(f"reloaded in {report.reloaded_in}: {largest}")
-    print(report.folder)
-
+from workflows.export import run
 
 if __name__ == "__main__":
-    run_script(main, "export", __doc__ or "", ())
+    run()

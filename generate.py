@@ -1,57 +1,9 @@
-"""Answer dialogues with a trained generator; optionally let a detector choose among several answers.
+"""Answer dialogues with a trained generator: `python generate.py --help`.
 
-python generate.py checkpoint=runs/... data=faithdial data.path=DIR decoding=greedy   the test split; data.split=NAME
-python generate.py checkpoint=runs/... data=wow best_of=8 detector=runs/...           the one that a critic trusts most
-python generate.py checkpoint=runs/... resample=10   with control=ctrl: again while the wanted features are missing
-python generate.py checkpoint=runs/... engine=vllm batch_size=256                     causal models, with vLLM
-python generate.py resume=runs/...                                                    go on after any interruption
+The sequence of its steps is workflows/generate.py.
 """
 
-from typing import Any
-
-from common.cli import run_script
-
-GROUPS = ("data", "decoding", "scale")
-
-
-def main(cfg: Any) -> None:
-    """Examples, answers, a look at some of them: the whole sequence."""
-    from common.run_folder import log_to, open_run
-    from critic.detectors import load_detector
-    from critic.entailment import load_entailment
-    from data_modules.read import read_parts
-    from evaluation.tables import show
-    from generation.choosing import check_choice, choose_answerer
-    from generation.control.reader import FeatureReader
-    from generation.generator import Generator
-    from generation.write import answers_table, write_answers
-    from inference.decoding import Decoding
-
-    run, config = open_run(cfg, "generate")
-    log_to(run.log)
-    decoding, resample, detector, features = Decoding(**config["decoding"]), config["resample"], None, None
-    check_choice(decoding, config["detector"], resample)
-    sets = read_parts(config["data"])
-    generator = Generator.load(
-        config["checkpoint"],
-        engine=config["engine"],
-        precision=config["precision"],
-        batch_size=config["batch_size"],
-        max_length=config["max_length"],
-    )
-    if config["detector"]:
-        detector = load_detector(config["detector"], precision="32-true", batch_tokens=None)
-    if resample is not None:
-        features = FeatureReader.of(generator.settings, entailment=config["entailment"], load=load_entailment)
-    answerer = choose_answerer(
-        generator, decoding, config["control_tokens"], detector=detector, features=features, resample=resample
-    )
-    for name, examples in sets.items():
-        path = run.predictions / f"{name}.jsonl"
-        answers = write_answers(path, examples, answerer, at_a_time=config["save_every_num_rows"], resume=run.path)
-        show(answers_table(examples, answers, limit=config["num_examples"], title=name))
-    print(run.path)
-
+from workflows.generate import run
 
 if __name__ == "__main__":
-    run_script(main, "generate", __doc__ or "", GROUPS)
+    run()

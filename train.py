@@ -1,67 +1,9 @@
-"""Train a model, then test its best checkpoint.
+"""Train a model, then test its best checkpoint: `python train.py --help`.
 
-python train.py model=critic                                        the embedded corpus, a CPU, minutes
-python train.py model=critic data=faithcritic data.path=DIR         official files as they are
-python train.py model=t5 objective=loss_truncation                  a generator
-python train.py resume=runs/...                                     go on after any interruption
-python train.py -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4   a sweep
+The sequence of its steps is workflows/train.py.
 """
 
-from typing import Any
-
-from common.cli import run_script
-
-GROUPS = ("model", "objective", "control", "data", "scale", "trainer", "logger", "experiment")
-
-
-def main(cfg: Any) -> None:
-    """One training, or several behind each other."""
-    from common.run_folder import open_run
-    from common.stages import check_parts, stages
-
-    run, config = open_run(cfg, f"{cfg.model.name}-{cfg.data.name}")
-    check_parts(config)
-    for stage, settings in stages(run, config):
-        train(stage, settings)
-
-
-def train(run: Any, config: dict[str, Any]) -> None:
-    """Data, fit, test, report: the whole sequence."""
-    from hydra.utils import instantiate
-
-    from common.jsonl import write_jsonl
-    from common.run_folder import environment, log_to
-    from common.training import build_loggers, build_trainer, check_checkpoint, settle
-    from data_modules.build import build_data
-    from evaluation.conclude import conclude_reports
-
-    model, callbacks, seed = config["model"], config["callbacks"], config["seed"]
-    log_to(run.log)
-    checkpoint = check_checkpoint(run)
-    settle(seed=seed, num_threads=config["trainer"]["num_threads"])
-    task = instantiate(model["task"], _convert_="all")
-    data = build_data(config["data"], task.encoder, num_epochs=model["num_epochs"], seed=seed)
-    data.setup()
-    trainer = build_trainer(
-        run,
-        build_loggers(config["logger"], run, config),
-        hardware=config["trainer"],
-        callbacks=callbacks,
-        accumulate_grad_batches=model["accumulate_grad_batches"],
-        gradient_clip_val=model["gradient_clip_val"],
-        validation_interval=data.validation_interval(model["validations_per_epoch"]),
-    )
-    num_steps = -(-data.num_batches // model["accumulate_grad_batches"])
-    module = task.module(num_steps=num_steps, dataset=config["data"]["name"], seed=seed)
-    trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
-    origin = {"config": config, "data": data.summary()}
-    sizes = {name: callbacks[name] for name in ("num_resamples", "num_examples")}
-    reports, fit = task.finish(trainer, module, data, run, origin, **sizes)
-    if trainer.is_global_zero:
-        write_jsonl(run.path / "rejects.jsonl", data.rejects)
-        conclude_reports(run, reports, meta={**origin, "calibration": fit, "environment": environment()})
-    trainer.strategy.barrier()  # the next stage of every process reads what the first one wrote
-
+from workflows.train import run
 
 if __name__ == "__main__":
-    run_script(main, "train", __doc__ or "", GROUPS)
+    run()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from common.model_folder import CRITIC, TAGGER, Sidecar
+from faithkit.files.model_folder import CRITIC, TAGGER, Sidecar
 
 PAIRS = [
     ("The Danube flows through ten countries.", "It passes through ten countries."),

@@ -5,8 +5,8 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from common.training_module import TrainingModule
-from critic.support import SupportHead, unit_vectors
+from critic.overlap_supervision import OverlapHead, unit_vectors
+from faithkit.training.module import TrainingModule
 
 
 class EncoderModule(TrainingModule):
@@ -15,7 +15,7 @@ class EncoderModule(TrainingModule):
     Hyperparameters beside those of `TrainingModule`: support_weight, freeze_embeddings, gradient_checkpointing.
     """
 
-    support: SupportHead | None  # no default here: the class's None would hide the module's own
+    support: OverlapHead | None  # no default here: the class's None would hide the module's own
 
     def set_up(self, model: Any) -> None:
         """Takes the model, and adds the support head where the hyperparameters ask for it."""
@@ -28,13 +28,13 @@ class EncoderModule(TrainingModule):
         if h["support_weight"]:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(h["seed"])
-                self.support = SupportHead(model.config.hidden_size)
+                self.support = OverlapHead(model.config.hidden_size)
             # No buffer: it would be sent to all processes at every step, and saved with every checkpoint.
             self._word_vectors = unit_vectors(model.get_input_embeddings().weight)
 
     def configure_model(self) -> None:
         if isinstance(self.trainer.strategy, pl.strategies.ModelParallelStrategy):
-            from common.sharding import shard
+            from faithkit.training.sharding import shard
 
             shard(self.model, self.device_mesh)
             if self.support is not None:

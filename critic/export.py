@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 
-from common.checkpoints import model_state
-from common.export import Report, export_folder, model_card
-from common.model_folder import TAGGER, Sidecar, whole_weights
-from common.run_folder import RunFolder, read_json
 from critic.cards import LIMITS, PAIRS, card_of
+from faithkit.files.model_folder import TAGGER, Sidecar, whole_weights
+from faithkit.files.run_folder import RunFolder, read_json
+from faithkit.training.checkpoints import model_state
+from faithkit.weights.export import Report, export_folder, model_card
 
 
 def export(checkpoint: str, output_dir: str) -> Report:

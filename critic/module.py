@@ -1,6 +1,6 @@
 """The critic as a LightningModule: an encoder with two classes, cross-entropy, and macro-F1 on validation.
 
-Beside it, in training only, may stand the head of the support loss: see `critic.support`.
+Beside it, in training only, may stand the head of the support loss: see `critic.overlap_supervision`.
 """
 
 from typing import Any
@@ -11,15 +11,15 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from common.distributed import gather_rows
 from critic.encoder_module import EncoderModule
-from critic.support import response_tokens, support_loss, support_targets
-from critic.verdict import Verdict, log_odds
+from critic.overlap_supervision import overlap_loss, overlap_targets, response_tokens
+from critic.score_calibration import ScoreCalibration, log_odds
 from critic.weights import load_classifier
-from data_modules.encode import MODEL_INPUTS
-from evaluation.classification import statistic
-from evaluation.intervals import Groups
-from evaluation.outcomes import Outcomes
+from data_modules.encoding.pairs import MODEL_INPUTS
+from faithkit.evaluation.classification import statistic
+from faithkit.evaluation.intervals import Groups
+from faithkit.evaluation.outcomes import Outcomes
+from faithkit.training.distributed import gather_rows
 
 
 class CriticModule(EncoderModule):
@@ -89,9 +89,9 @@ class CriticModule(EncoderModule):
 
     def _support_loss(self, logits: Tensor, batch: dict[str, Tensor]) -> Tensor:
         counted = response_tokens(batch["segment"], batch["index"])
-        return support_loss(
+        return overlap_loss(
             logits,
-            support_targets(self._word_vectors[batch["input_ids"]], batch["segment"]),
+            overlap_targets(self._word_vectors[batch["input_ids"]], batch["segment"]),
             counted,
             num_tokens=self.total(counted.sum()),
             world_size=self.trainer.world_size,
@@ -130,7 +130,7 @@ def batch_loss(logits: Tensor, targets: Tensor, *, num_rows: int, world_size: in
 
 def validation_metrics(logits: NDArray, labels: NDArray) -> dict[str, float]:
     """The classification metrics at threshold 0.5, and the loss."""
-    scores = Verdict().scores(log_odds(logits))
+    scores = ScoreCalibration().scores(log_odds(logits))
     groups = Groups.of(map(str, range(len(labels))))
     outcomes = Outcomes(gold=labels, called=(scores >= 0.5).astype(np.int8), scores=scores, groups=groups)
     metrics = {name: float(value[0]) for name, value in statistic(outcomes)(np.ones((1, len(labels)))).items()}

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from common.errors import UserError
-from common.hardware import computes_in_bf16, to_bf16
+from faithkit.errors import UserError
+from faithkit.hardware import computes_in_bf16, to_bf16
 
 PRECISIONS = ("auto", "32-true", "bf16", "int8")
 OUTLIERS = 0.03  # of a layer's inputs at most; EXPERIMENTS.md, Speed
@@ -38,7 +38,7 @@ def apply_precision(model: Any, precision: str, device: str, calibrate: Callable
         return to_bf16(model)
     if precision == "int8":
         if not supported:
-            raise UserError("int8 scoring is for x86 CPUs", mend="use bf16 on a GPU, else 32-true")
+            raise UserError("int8 scoring is for x86 CPUs", hint="use bf16 on a GPU, else 32-true")
         quantise(model, calibrate)
         if computes_in_bf16(device):
             to_bf16(model)
@@ -48,7 +48,7 @@ def apply_precision(model: Any, precision: str, device: str, calibrate: Callable
 def check_precision(precision: str) -> None:
     """Raises a UserError for one that does not exist."""
     if precision not in PRECISIONS:
-        raise UserError(f"precision is {precision!r}", mend=f"use one of {', '.join(PRECISIONS)}")
+        raise UserError(f"precision is {precision!r}", hint=f"use one of {', '.join(PRECISIONS)}")
 
 
 class Int8Linear(nn.Module):

@@ -13,17 +13,17 @@ import torch
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from common.batching import plan_batches
-from common.errors import UserError, shorten
-from common.model_folder import CRITIC
-from common.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from critic.opening import Opened, open_detector
+from critic.load_checkpoint import LoadedCheckpoint, load_checkpoint
 from critic.precision import apply_precision
+from critic.score_calibration import ScoreCalibration, log_odds
 from critic.settings import Settings
-from critic.verdict import Verdict, log_odds
-from data_modules.encode import PairEncoder
-from data_modules.ragged import Ragged
-from data_modules.tokens import tokenize
+from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.ragged import Ragged
+from data_modules.encoding.tokens import tokenize
+from faithkit.errors import UserError, shorten
+from faithkit.files.model_folder import CRITIC
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.training.batching import plan_batches
 
 CHUNK = 2048  # pairs tokenised and ordered at a time
 # Tokens of a batch. A CPU is fastest while a layer's activations stay in its cache, and small batches of like lengths
@@ -51,8 +51,10 @@ class Critic:
         batch_tokens: Tokens of a batch; changes the speed, not the scores. None takes what suits the model's device.
     """
 
-    def __init__(self, model: Any, encoder: PairEncoder, verdict: Verdict, *, batch_tokens: int | None = None):
-        self.model, self.encoder, self.verdict = model, encoder, verdict
+    def __init__(
+        self, model: Any, encoder: PairEncoder, calibration: ScoreCalibration, *, batch_tokens: int | None = None
+    ):
+        self.model, self.encoder, self.calibration = model, encoder, calibration
         self.batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if self._device().type == "cpu" else GPU_BATCH_TOKENS)
 
     @classmethod
@@ -65,19 +67,19 @@ class Critic:
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
             precision: 32-true, bf16, int8 (CPU), or auto: what the hardware is fastest in.
         """
-        opened = open_detector(path, "AutoModelForSequenceClassification", CRITIC, Settings.from_sidecar, device)
-        critic = cls.of(opened, path, batch_tokens=batch_tokens)
+        loaded = load_checkpoint(path, "AutoModelForSequenceClassification", CRITIC, Settings.from_sidecar, device)
+        critic = cls.of(loaded, path, batch_tokens=batch_tokens)
         critic.model = apply_precision(
-            opened.model, precision, opened.device, lambda: critic.odds(*calibration_pairs())
+            loaded.model, precision, loaded.device, lambda: critic.odds(*calibration_pairs())
         )
         return critic
 
     @classmethod
-    def of(cls, opened: Opened[Settings], path: str, *, batch_tokens: int | None = None) -> "Critic":
-        """A critic of a model that was opened already; without a sidecar its labels must be ours."""
-        settings = opened.settings or _of_another_making(opened.model.config, path)
-        encoder = PairEncoder(tokenizer=opened.tokenizer, max_length=settings.max_length, order=settings.order)
-        return cls(opened.model, encoder, settings.verdict, batch_tokens=batch_tokens)
+    def of(cls, loaded: LoadedCheckpoint[Settings], path: str, *, batch_tokens: int | None = None) -> "Critic":
+        """A critic of a model that is loaded already; without a sidecar its labels must be ours."""
+        settings = loaded.settings or foreign_settings(loaded.model.config, path)
+        encoder = PairEncoder(tokenizer=loaded.tokenizer, max_length=settings.max_length, order=settings.order)
+        return cls(loaded.model, encoder, settings.calibration, batch_tokens=batch_tokens)
 
     @overload
     def score(self, knowledge: str, response: str) -> Score: ...
@@ -102,7 +104,7 @@ class Critic:
                     raise UserError(
                         f"{name} must be text that is not empty, got {shorten(text)}", place=f"item {place}"
                     )
-        scores = [Score(self.verdict.label(p), float(p)) for p in self.probabilities(first, second)]
+        scores = [Score(self.calibration.label(p), float(p)) for p in self.probabilities(first, second)]
         return scores[0] if single else scores
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
@@ -110,11 +112,11 @@ class Critic:
         for begin in tqdm(range(0, len(examples), CHUNK), "scoring", disable=not progress, unit="chunk"):
             chunk = examples[begin : begin + CHUNK]
             scores = self.probabilities([e.knowledge for e in chunk], [e.response for e in chunk])
-            yield from self.verdict.predictions([e.id for e in chunk], scores)
+            yield from self.calibration.predictions([e.id for e in chunk], scores)
 
     def probabilities(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
         """Calibrated P(hallucinated) of each pair."""
-        return self.verdict.scores(self.odds(knowledge, response))
+        return self.calibration.scores(self.odds(knowledge, response))
 
     def odds(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
         """Log-odds of hallucinated of each pair, not calibrated."""
@@ -183,11 +185,11 @@ def calibration_pairs(count: int = 48) -> tuple[list[str], list[str]]:
     return knowledge, [example.response for example in examples[:count]]
 
 
-def _of_another_making(config: Any, folder: str) -> Settings:
+def foreign_settings(config: Any, folder: str) -> Settings:
     labels = {str(label).lower(): index for index, label in config.id2label.items()}
     if labels != {FAITHFUL: 0, HALLUCINATED: 1}:
         have = ", ".join(labels)
-        mend = f"give a critic of ours: labels {FAITHFUL} and {HALLUCINATED}"
-        raise UserError(f"a checkpoint of another kind: its labels are {have}", place=folder, mend=mend)
+        hint = f"give a critic of ours: labels {FAITHFUL} and {HALLUCINATED}"
+        raise UserError(f"a checkpoint of another kind: its labels are {have}", place=folder, hint=hint)
     longest = min(512, getattr(config, "max_position_embeddings", 512) - 2)
-    return Settings(max_length=longest, order="knowledge_response", verdict=Verdict(), origin={})
+    return Settings(max_length=longest, order="knowledge_response", calibration=ScoreCalibration(), origin={})

@@ -3,9 +3,9 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from common.model_folder import CRITIC, Sidecar
-from common.records import LABELS
-from critic.verdict import Verdict
+from critic.score_calibration import ScoreCalibration
+from faithkit.files.model_folder import CRITIC, Sidecar
+from faithkit.records import LABELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Settings:
 
     max_length: int
     order: str
-    verdict: Verdict
+    calibration: ScoreCalibration
     origin: dict[str, Any]
 
     def to_sidecar(self) -> Sidecar:
@@ -28,7 +28,7 @@ class Settings:
             kind=CRITIC,
             labels=list(LABELS),
             layout={"order": self.order, "max_length": self.max_length},
-            thresholds=asdict(self.verdict),
+            thresholds=asdict(self.calibration),
             origin=self.origin,
         )
 
@@ -37,6 +37,6 @@ class Settings:
         return cls(
             max_length=int(sidecar.layout["max_length"]),
             order=sidecar.layout["order"],
-            verdict=Verdict(**sidecar.thresholds),
+            calibration=ScoreCalibration(**sidecar.thresholds),
             origin=sidecar.origin,
         )

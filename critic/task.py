@@ -8,24 +8,24 @@ import numpy as np
 import pytorch_lightning as pl
 from numpy.typing import NDArray
 
-from common.checkpoints import load_best
-from common.distributed import gather_rows
-from common.errors import UserError
-from common.jsonl import write_jsonl
-from common.model_folder import write_folder
-from common.records import HALLUCINATED, Example, Prediction
-from common.run_folder import RunFolder
-from common.weights import resolve
 from critic.module import CriticModule
+from critic.score_calibration import ScoreCalibration
 from critic.scorer import Critic
 from critic.settings import Settings
-from critic.verdict import Verdict
 from critic.weights import check_length
 from data_modules.data_module import DataModule
-from data_modules.encode import PairEncoder
-from data_modules.tokens import load_tokenizer
-from evaluation.calibration import check_aim
-from evaluation.conclude import Reports, detection_reports
+from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.tokens import load_tokenizer
+from faithkit.errors import UserError
+from faithkit.evaluation.calibration import check_aim
+from faithkit.evaluation.reports.run import Reports, detection_reports
+from faithkit.files.jsonl import write_jsonl
+from faithkit.files.model_folder import write_folder
+from faithkit.files.run_folder import RunFolder
+from faithkit.records import HALLUCINATED, Example, Prediction
+from faithkit.training.checkpoints import load_best
+from faithkit.training.distributed import gather_rows
+from faithkit.weights.resolve import resolve
 
 log = logging.getLogger("faithkit")
 
@@ -38,7 +38,7 @@ class CriticTask:
         max_length: Tokens of a sequence.
         order: Which text stands first.
         threshold_aim: What the decision threshold is chosen for on validation.
-        support_weight: Weight of the support loss (`critic.support`); 0 does without it.
+        support_weight: Weight of the support loss (`critic.overlap_supervision`); 0 does without it.
         freeze_embeddings: Word embeddings stay as they are.
         optimizer: lr, weight_decay, warmup, schedule, floor, layer_decay, head_lr.
     """
@@ -58,9 +58,9 @@ class CriticTask:
         freeze_embeddings: bool = False,
     ):
         if not 0 <= label_smoothing < 1:
-            raise UserError(f"model.label_smoothing is {label_smoothing}", mend="use a share from 0 to below 1")
+            raise UserError(f"model.label_smoothing is {label_smoothing}", hint="use a share from 0 to below 1")
         if not support_weight >= 0:
-            raise UserError(f"model.support_weight is {support_weight}", mend="use 0 (off) or more")
+            raise UserError(f"model.support_weight is {support_weight}", hint="use 0 (off) or more")
         check_aim(threshold_aim)
         self.weights, self.threshold_aim = weights, threshold_aim
         self.module_options = {
@@ -103,15 +103,15 @@ class CriticTask:
         from transformers import AutoModelForSequenceClassification
 
         best = load_best(module, run, AutoModelForSequenceClassification).to(trainer.strategy.root_device).eval()
-        critic = Critic(best, self.encoder, Verdict())
+        critic = Critic(best, self.encoder, ScoreCalibration())
         validation = [e for subset in data.subsets["validation"] for e in subset.examples() if e.label is not None]
         gold = np.array([e.label == HALLUCINATED for e in validation], np.int8)
-        verdict, fit = Verdict.fit(shared_odds(critic, validation, trainer), gold, self.threshold_aim)
+        calibration, fit = ScoreCalibration.fit(shared_odds(critic, validation, trainer), gold, self.threshold_aim)
         sets: dict[str, tuple[list[Example], list[Prediction]]] = {}
         for subset in data.subsets["test"]:
             examples = subset.examples()
-            scores = verdict.scores(shared_odds(critic, examples, trainer))
-            predictions = verdict.predictions([e.id for e in examples], scores)
+            scores = calibration.scores(shared_odds(critic, examples, trainer))
+            predictions = calibration.predictions([e.id for e in examples], scores)
             pairs = [(e, p) for e, p in zip(examples, predictions, strict=True) if e.label is not None]
             sets[subset.name] = ([e for e, _ in pairs], [p for _, p in pairs])
             if trainer.is_global_zero and examples:
@@ -119,7 +119,7 @@ class CriticTask:
         if not trainer.is_global_zero:
             return {}, fit
         settings = Settings(
-            max_length=self.encoder.max_length, order=self.encoder.order, verdict=verdict, origin=dict(origin)
+            max_length=self.encoder.max_length, order=self.encoder.order, calibration=calibration, origin=dict(origin)
         )
         write_folder(run.hf, best, self.tokenizer, settings.to_sidecar())
         options: dict[str, Any] = {"num_resamples": num_resamples, "num_examples": num_examples}

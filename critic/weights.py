@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
-from common.errors import UserError
-from common.from_pretrained import override, quietly
-from common.records import LABELS
-from common.weights import loading
+from faithkit.errors import UserError
+from faithkit.records import LABELS
+from faithkit.weights.from_pretrained import override, quietly
+from faithkit.weights.resolve import loading
 
 # What architectures call their dropout: BERT and RoBERTa, ModernBERT.
 DROPOUTS = ("hidden_dropout_prob", "embedding_dropout", "mlp_dropout")
@@ -81,7 +81,7 @@ def check_length(model: Any, max_length: int, weights: str) -> None:
     longest = places.num_embeddings - (0 if places.padding_idx is None else places.padding_idx + 1)
     if max_length > longest:
         problem = f"model.max_length is {max_length}, but this encoder reads {longest} tokens at most"
-        raise UserError(problem, place=weights, mend=f"set model.max_length={longest} or less")
+        raise UserError(problem, place=weights, hint=f"set model.max_length={longest} or less")
 
 
 def _check_labels(config: Any, weights: str, kind: str, labels: Sequence[str]) -> None:
@@ -89,4 +89,4 @@ def _check_labels(config: Any, weights: str, kind: str, labels: Sequence[str]) -
     if architecture.endswith(kind) and config.num_labels != len(labels):
         have = ", ".join(map(str, config.id2label.values()))
         problem = f"these weights are a classifier of {config.num_labels} classes ({have}), wanted {len(labels)}"
-        raise UserError(problem, place=weights, mend="start from an encoder, or from a model of ours of the same kind")
+        raise UserError(problem, place=weights, hint="start from an encoder, or from a model of ours of the same kind")

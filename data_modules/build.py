@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from common.errors import UserError
-from common.home import cache_dir
-from common.records import HALLUCINATED, Example
 from data_modules.data_module import DataModule
-from data_modules.division import Division, use_of
-from data_modules.encode import Encoder
-from data_modules.exclude import Excluded, Without
-from data_modules.negatives.source import WithNegatives
-from data_modules.rows import ReadReport
-from data_modules.source import EMBEDDED, Source, read_examples
-from data_modules.sources import SOURCES
+from data_modules.encoding.pairs import Encoder
+from data_modules.exclude import Excluded, ExcludingSource
+from data_modules.negatives.source import NegativesSource
+from data_modules.reading.dataset import EMBEDDED, Source, read_examples
+from data_modules.reading.rows import ReadReport
+from data_modules.registry import SOURCES
+from data_modules.splits import SplitPlan, use_of
+from faithkit.errors import UserError
+from faithkit.files.home import cache_dir
+from faithkit.records import HALLUCINATED, Example
 
 log = logging.getLogger("faithkit")
 PATH_OPTIONS = {"audit_path": "audit"}  # further paths of a dataset, and what `embedded` means there
@@ -36,7 +36,7 @@ def build_source(
         UserError: An unknown dataset, or an option that it does not have.
     """
     if dataset not in SOURCES:
-        raise UserError(f"unknown dataset {dataset!r}", mend=f"use one of {', '.join(sorted(SOURCES))}")
+        raise UserError(f"unknown dataset {dataset!r}", hint=f"use one of {', '.join(sorted(SOURCES))}")
     if dataset in MADE_OF:  # of another dataset: the path is that one's
         of = {"dataset": MADE_OF[dataset], **options.get("of", {})}
         options["of"], path = build_source(**{**of, **({} if path is None else {"path": path})}), None
@@ -51,7 +51,7 @@ def build_source(
         return SOURCES[dataset](**options)
     except TypeError as error:
         known = ", ".join(field.name for field in fields(SOURCES[dataset]))  # type: ignore[arg-type]
-        raise UserError(f"dataset {dataset}: {error}", mend=f"its options are {known}") from error
+        raise UserError(f"dataset {dataset}: {error}", hint=f"its options are {known}") from error
 
 
 def write_embedded(dataset: str, num_rows: Mapping[str, int] | None = None) -> str:
@@ -76,13 +76,13 @@ def build_sources(
     parts: Parts,
     exclude: Sequence[Mapping[str, Any]] = (),
     negatives: Mapping[str, Any] | None = None,
-    division: Division | None = None,
+    split_plan: SplitPlan | None = None,
 ) -> list[tuple[Source, float]]:
     """The sources of a mix with their weights, less what stands in the test sets that `exclude` names.
 
     Args:
         negatives: `{kinds, num, seed, weights}`, all of them optional: the examples carry negatives.
-        division: Of official splits: only examples for training get negatives, and these come of such examples.
+        split_plan: Of official splits: only examples for training get negatives, and these come of such examples.
     """
     excluded = read_excluded(exclude)
     sources = []
@@ -91,12 +91,12 @@ def build_sources(
         weight = options.pop("weight", 1.0)
         only = options.pop("only", None)
         if not isinstance(weight, int | float) or not weight > 0:
-            raise UserError(f"weight {weight!r} of {options.get('dataset')!r}", mend="use a number above 0")
+            raise UserError(f"weight {weight!r} of {options.get('dataset')!r}", hint="use a number above 0")
         if "dataset" not in options:
-            raise UserError(f"a part of data.parts names no dataset: {dict(part)}", mend="{dataset: NAME, path: PATH}")
+            raise UserError(f"a part of data.parts names no dataset: {dict(part)}", hint="{dataset: NAME, path: PATH}")
         source = build_source(**options)
         if only != "test":
-            source = with_negatives(without(source, excluded), negatives, None if use_of(source, only) else division)
+            source = with_negatives(without(source, excluded), negatives, None if use_of(source, only) else split_plan)
         sources.append((source, float(weight)))
     return sources
 
@@ -122,18 +122,18 @@ def without(source: Source, excluded: Excluded) -> Source:
     if hasattr(source, "excluded"):
         return replace(source, excluded=excluded)  # type: ignore[type-var]
     if hasattr(source, "generate"):
-        raise UserError(f"data.exclude does not apply to {source.name}", mend="leave it out of data.parts")
-    return Without(source, excluded)
+        raise UserError(f"data.exclude does not apply to {source.name}", hint="leave it out of data.parts")
+    return ExcludingSource(source, excluded)
 
 
-def with_negatives(source: Source, negatives: Mapping[str, Any] | None, division: Division | None) -> Source:
+def with_negatives(source: Source, negatives: Mapping[str, Any] | None, split_plan: SplitPlan | None) -> Source:
     """The source with negatives, where any are wanted."""
     if negatives is None:
         return source
-    known = [field.name for field in fields(WithNegatives) if field.name not in ("source", "division")]
+    known = [field.name for field in fields(NegativesSource) if field.name not in ("source", "division")]
     if unknown := set(negatives) - set(known):
-        raise UserError(f"data.negatives has no option {min(unknown)!r}", mend=f"its options are {', '.join(known)}")
-    return WithNegatives(source, **negatives, division=division)
+        raise UserError(f"data.negatives has no option {min(unknown)!r}", hint=f"its options are {', '.join(known)}")
+    return NegativesSource(source, **negatives, split_plan=split_plan)
 
 
 def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, seed: int) -> DataModule:
@@ -141,13 +141,13 @@ def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, se
     parts = data["parts"]
     if data["negatives"] is not None and data["streaming"]:
         problem = "data.streaming with data.negatives: negatives are made of a whole split"
-        raise UserError(problem, mend="set data.streaming=false, or data.negatives=null")
+        raise UserError(problem, hint="set data.streaming=false, or data.negatives=null")
     blocks = list(parts.values()) if isinstance(parts, Mapping) else parts
     fractions = {"validation": data["validation_fraction"], "test": data["test_fraction"]}
     fold = None if data["fold"] is None else (data["fold"], data["num_folds"])
-    division = Division(fractions, seed, data["split"], fold, data["num_rows"])
+    split_plan = SplitPlan(fractions, seed, data["split"], fold, data["num_rows"])
     return DataModule(
-        build_sources(parts, data["exclude"], data["negatives"], division),
+        build_sources(parts, data["exclude"], data["negatives"], split_plan),
         encoder,
         names=list(parts) if isinstance(parts, Mapping) else None,
         only=[block.get("only") for block in blocks],
@@ -201,7 +201,7 @@ def read_benchmark(block: Mapping[str, Any], *, labelled: bool = True) -> Benchm
     log.info("%s: %s", block["name"], ", ".join(f"{name} {count:,}" for name, count in counts.items()))
     if not kept:
         raise UserError(
-            f"{block['name']}: no example has a label", place=source.path, mend="choose another benchmark.split"
+            f"{block['name']}: no example has a label", place=source.path, hint="choose another benchmark.split"
         )
     path = "embedded" if block["path"] == EMBEDDED else source.path
     return Benchmark(block["name"], kept, {"counts": counts, "path": path, "rejects": report.rejects})

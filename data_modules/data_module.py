@@ -15,15 +15,15 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
-from common.errors import UserError
-from data_modules.batching import BatchSampler, Part
-from data_modules.cache import EncodedSplit, content_hash, load_encoded
-from data_modules.division import Division, Subset, divide, keep_apart, unique_names, use_of
-from data_modules.encode import Encoder
-from data_modules.ragged import Ragged, stack_rows
-from data_modules.rows import ReadReport
-from data_modules.source import Source
+from data_modules.encoding.batching import BatchSampler, Part
+from data_modules.encoding.cache import EncodedSplit, content_hash, load_encoded
+from data_modules.encoding.pairs import Encoder
+from data_modules.encoding.ragged import Ragged, stack_rows
+from data_modules.reading.dataset import Source
+from data_modules.reading.rows import ReadReport
+from data_modules.splits import SplitPlan, Subset, divide, keep_apart, unique_names, use_of
 from data_modules.streaming import Stream, divide_groups, stream_parts
+from faithkit.errors import UserError
 
 log = logging.getLogger("faithkit")
 
@@ -126,22 +126,22 @@ class DataModule(pl.LightningDataModule):
         super().__init__()
         if streaming and (batch_size is None or max_tokens is not None):
             problem = f"data.streaming with data.batch_size={batch_size} and data.max_tokens={max_tokens}"
-            raise UserError(problem, mend="set data.batch_size alone: a token budget would leave the steps uncounted")
+            raise UserError(problem, hint="set data.batch_size alone: a token budget would leave the steps uncounted")
         if streaming and (len(sources) != 1 or sources[0][1] != 1):
-            raise UserError("data.streaming takes one dataset, of weight 1", mend="leave one part in data.parts")
+            raise UserError("data.streaming takes one dataset, of weight 1", hint="leave one part in data.parts")
         self.sources, self.encoder = list(sources), encoder
         self.names = list(names) if names else unique_names([source.name for source, _ in sources])
         self.only = [use_of(s, use) for (s, _), use in zip(sources, only or [None] * len(sources), strict=True)]
         if streaming and any(self.only):
             problem = f"data.streaming with a part that is for {self.only[0]} only"
-            raise UserError(problem, mend="set data.streaming=false: validation needs labelled examples too")
+            raise UserError(problem, hint="set data.streaming=false: validation needs labelled examples too")
         self.batch_size, self.max_tokens, self.eval_max_tokens = batch_size, max_tokens, eval_max_tokens
         self.num_epochs, self.num_workers, self.seed = num_epochs, num_workers, seed
         self.fractions = {"validation": validation_fraction, "test": test_fraction}
         if fold is not None and not (num_folds > 1 and 0 <= fold < num_folds and not streaming):
             problem = f"data.fold={fold} with data.num_folds={num_folds} and data.streaming={streaming}"
-            raise UserError(problem, mend="use a fold from 0 to num_folds - 1, and no streaming")
-        self.division = Division(self.fractions, seed, split, None if fold is None else (fold, num_folds), num_rows)
+            raise UserError(problem, hint="use a fold from 0 to num_folds - 1, and no streaming")
+        self.split_plan = SplitPlan(self.fractions, seed, split, None if fold is None else (fold, num_folds), num_rows)
         self.split, self.num_rows, self.on_bad_row = split, num_rows, on_bad_row
         self.subsets: dict[str, list[Subset]] = {}
         self.counts: dict[str, dict[str, int]] = {}
@@ -162,7 +162,7 @@ class DataModule(pl.LightningDataModule):
                 source,
                 partial(self._load, source, name),
                 name,
-                self.division,
+                self.split_plan,
                 weight=weight,
                 only=only,
             )
@@ -170,9 +170,9 @@ class DataModule(pl.LightningDataModule):
                 self.subsets[split].append(subset)
         self._keep_weak_apart()
         if not self._stream and not sum(len(subset) for subset in self.subsets["train"]):
-            raise UserError("no training examples", mend="check data.path and data.split")
+            raise UserError("no training examples", hint="check data.path and data.split")
         if not sum(len(subset) for subset in self.subsets["validation"]):
-            raise UserError("no validation examples", mend="raise data.validation_fraction")
+            raise UserError("no validation examples", hint="raise data.validation_fraction")
         if fit := getattr(self.encoder, "fit", None):
             fit(self.subsets["train"])
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from common.records import Example
-from data_modules.begin import WHOLE_KNOWLEDGE
-from data_modules.rows import ReadReport, Row
-from data_modules.source import File, Source, Together
+from data_modules.datasets.begin import WHOLE_KNOWLEDGE
+from data_modules.reading.dataset import File, Source, Together
+from data_modules.reading.rows import ReadReport, Row
+from faithkit.records import Example
 
 DROPPED = "dropped: knowledge stands in an excluded test set"
 
@@ -43,7 +43,7 @@ class Excluded:
 
 
 @dataclass(frozen=True)
-class Without:
+class ExcludingSource:
     """A source less what is excluded."""
 
     source: Source
@@ -68,8 +68,8 @@ class Without:
         return {**self.source.layout(), "excluded": self.excluded.digest}
 
     @property
-    def together(self) -> Together | None:
-        if inner := getattr(self.source, "together", None):
+    def read_split(self) -> Together | None:
+        if inner := getattr(self.source, "read_split", None):
             return lambda split, report: self._kept(inner(split, report), report)
         return None
 

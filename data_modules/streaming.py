@@ -19,15 +19,15 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import IterableDataset, get_worker_info
 
-from common.batching import plan_batches
-from common.errors import UserError
-from common.records import Example
-from data_modules.batching import PADDING_ROW
-from data_modules.cache import group_hash
-from data_modules.encode import Columns, Encoder
-from data_modules.ragged import Ragged
-from data_modules.rows import ReadReport, Row, read_rows
-from data_modules.source import File, Source, Together, _guarded
+from data_modules.encoding.batching import PADDING_ROW
+from data_modules.encoding.cache import group_hash
+from data_modules.encoding.pairs import Columns, Encoder
+from data_modules.encoding.ragged import Ragged
+from data_modules.reading.dataset import File, Source, Together, _guarded
+from data_modules.reading.rows import ReadReport, Row, read_rows
+from faithkit.errors import UserError
+from faithkit.records import Example
+from faithkit.training.batching import plan_batches
 
 WINDOW = 16_384  # records: enough that batches of one length mix well, and few enough to forget about memory
 
@@ -72,7 +72,7 @@ class Stream(IterableDataset):
 
     def _count(self, num_rows: int | None) -> int:
         if num_rows is not None and num_rows < 1:
-            raise UserError(f"num_rows is {num_rows}", mend="give 1 or more, or null for all")
+            raise UserError(f"num_rows is {num_rows}", hint="give 1 or more, or null for all")
         if sizes := getattr(self.source, "sizes", None):
             count = min(sizes()[self.split], num_rows or sizes()[self.split])
         else:  # the files are read once for this, so that a bad row stops the run before it has begun
@@ -136,8 +136,8 @@ class Stream(IterableDataset):
 
 def _read(source: Source, split: str, report: ReadReport) -> Iterator[Example]:
     # As `read_examples`, but ids are not checked to be unique: remembering them would take memory by the row.
-    if together := getattr(source, "together", None):
-        yield from together(split, report)
+    if read_split := getattr(source, "read_split", None):
+        yield from read_split(split, report)
         return
     for file in source.files()[split]:
         for row in read_rows(file, report) if isinstance(file, Path) else file.rows():
@@ -145,7 +145,7 @@ def _read(source: Source, split: str, report: ReadReport) -> Iterator[Example]:
 
 
 @dataclass(frozen=True)
-class Share:
+class PartSource:
     """The groups of a source's split that fall to one part of a division, as a source of its own."""
 
     source: Source
@@ -172,8 +172,8 @@ class Share:
         return {**self.source.layout(), "part": [self.part, dict(self.fractions), self.seed]}
 
     @property
-    def together(self) -> Together | None:
-        if inner := getattr(self.source, "together", None):
+    def read_split(self) -> Together | None:
+        if inner := getattr(self.source, "read_split", None):
             return lambda split, report: self._kept(inner(split, report), report)
         return None
 
@@ -217,11 +217,11 @@ def stream_parts(
     base = split or next((name for name in ("train", "all") if name in official), None)
     if base is None or base not in official:
         have = ", ".join(official)
-        raise UserError(f"no split {base or 'train'!r} to stream", place=source.path, mend=f"set data.split: {have}")
+        raise UserError(f"no split {base or 'train'!r} to stream", place=source.path, hint=f"set data.split: {have}")
     missing = {name: fraction for name, fraction in fractions.items() if split is not None or name not in official}
     if missing and not source.files():
-        raise UserError(f"{source.name} has no files: streaming cannot divide it", mend="set data.split=null")
+        raise UserError(f"{source.name} has no files: streaming cannot divide it", hint="set data.split=null")
     parts = {name: (source, name) for name in fractions if name not in missing}
     for name in (*missing, "train"):
-        parts[name] = (Share(source, name, missing, seed) if missing else source, base)
+        parts[name] = (PartSource(source, name, missing, seed) if missing else source, base)
     return parts

@@ -2,7 +2,7 @@
 
 An encoder-decoder decodes the candidates of a row as one sequence in which each sees itself alone; keys and values of
 the context are made once a row. A causal model reads the context and behind it the candidates, which branch off from it
-(`common.packing`).
+(`faithkit.packing`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from common.packing import Packing
+from faithkit.packing import Packing
 from generation.forward import at_places
 
 ENCODER_FIRST, ENCODER_MEAN, DECODER_FIRST, CONTEXT_LAST = (

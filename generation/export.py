@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
-from common.checkpoints import model_state
-from common.export import Report, export_folder, model_card
-from common.from_pretrained import quietly
-from common.model_folder import Sidecar, whole_weights
-from common.records import Example, Turn
-from common.run_folder import RunFolder, read_json
-from data_modules.encode_turns import TurnEncoder
-from data_modules.tokens import load_tokenizer
-from data_modules.turns import KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, bos_of
+from data_modules.encoding.tokens import load_tokenizer
+from data_modules.encoding.turn_layout import KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, bos_of
+from data_modules.encoding.turns import TurnEncoder
+from faithkit.files.model_folder import Sidecar, whole_weights
+from faithkit.files.run_folder import RunFolder, read_json
+from faithkit.records import Example, Turn
+from faithkit.training.checkpoints import model_state
+from faithkit.weights.export import Report, export_folder, model_card
+from faithkit.weights.from_pretrained import quietly
 from generation.forward import run_model
 from generation.settings import Settings
 from generation.steering import control_tokens

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.packing import Packing
+from faithkit.packing import Packing
 
 INPUTS = ("input_ids", "attention_mask", "decoder_input_ids", "position_ids")  # of a batch, what a model takes
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from tqdm.auto import tqdm
 
-from common.errors import UserError, shorten
-from common.records import Example, Prediction, Turn
-from data_modules.encode_turns import TurnEncoder
-from data_modules.source import alternate
-from generation.opening import load_model, open_generator, resolve_precision
+from data_modules.encoding.turns import TurnEncoder
+from data_modules.reading.dataset import alternate
+from faithkit.errors import UserError, shorten
+from faithkit.inference.decoding import Decoding, Engine, Prompt
+from faithkit.records import Example, Prediction, Turn
+from generation.load_checkpoint import load_checkpoint, load_model, resolve_precision
 from generation.settings import Settings
 from generation.steering import control_tokens
-from inference.decoding import Decoding, Engine, Prompt
 
 ENGINES = ("transformers", "vllm")
 Advance = Callable[[int], object]  # told how many examples more are answered
@@ -69,31 +69,31 @@ class Generator:
             max_length: Tokens of knowledge and history that are read, in place of those that it was trained with.
         """
         if engine not in ENGINES:
-            raise UserError(f"engine is {engine!r}", mend=f"use one of {', '.join(ENGINES)}")
-        opened = open_generator(path, max_length)
-        encoder = opened.encoder
+            raise UserError(f"engine is {engine!r}", hint=f"use one of {', '.join(ENGINES)}")
+        loaded = load_checkpoint(path, max_length)
+        encoder = loaded.encoder
         if engine == "vllm":
-            if opened.new_tokens:
+            if loaded.new_tokens:
                 problem = "vLLM runs a folder as it is, and this one lacks the markers of a dialogue"
-                raise UserError(problem, place=path, mend="give a run of a generator, or use engine=transformers")
-            from inference.vllm_engine import VllmEngine
+                raise UserError(problem, place=path, hint="give a run of a generator, or use engine=transformers")
+            from faithkit.inference.vllm_engine import VllmEngine
 
             longest = encoder.layout.max_length + encoder.layout.max_response_length
             return cls(
                 VllmEngine(
-                    opened.source,
+                    loaded.source,
                     eos_id=encoder.tokenizer.eos_token_id,
                     max_length=longest,
                     precision=resolve_precision(precision, "cuda"),
                     batch_size=batch_size,
                 ),
                 encoder,
-                opened.settings,
+                loaded.settings,
                 longest=longest,
             )
-        from inference.transformers_engine import TransformersEngine
+        from faithkit.inference.transformers_engine import TransformersEngine
 
-        model = load_model(opened, device=device, precision=precision)
+        model = load_model(loaded, device=device, precision=precision)
         made = TransformersEngine(
             model,
             eos_id=encoder.tokenizer.eos_token_id,
@@ -104,8 +104,8 @@ class Generator:
         places = getattr(model.config, "max_position_embeddings", None)
         if places is not None and encoder.layout.max_length > places:
             problem = f"max_length is {encoder.layout.max_length}, but this model has {places} places"
-            raise UserError(problem, place=path, mend=f"set max_length={places} or less")
-        return cls(made, encoder, opened.settings, longest=places)
+            raise UserError(problem, place=path, hint=f"set max_length={places} or less")
+        return cls(made, encoder, loaded.settings, longest=places)
 
     def reply(
         self,
@@ -184,14 +184,14 @@ class Generator:
             problem = (
                 f"an answer of {decoding.max_new_tokens} tokens may need {needed} places; the model has {self.longest}"
             )
-            mend = f"set decoding.max_new_tokens={max(1, decoding.max_new_tokens - needed + self.longest)} or less"
-            raise UserError(problem, mend=mend)
+            hint = f"set decoding.max_new_tokens={max(1, decoding.max_new_tokens - needed + self.longest)} or less"
+            raise UserError(problem, hint=hint)
 
 
 def _as_turns(history: Sequence[str | Turn]) -> tuple[Turn, ...]:
     texts = [turn.text if isinstance(turn, Turn) else turn for turn in history]
     if isinstance(history, str) or not texts:
-        raise UserError(f"history must be a list of turns, got {shorten(history)}", mend="give at least the last turn")
+        raise UserError(f"history must be a list of turns, got {shorten(history)}", hint="give at least the last turn")
     for place, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():
             problem = f"a turn must be text that is not empty, got {shorten(text)}"

@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from common.distributed import gather_rows
-from common.training_module import TrainingModule
-from evaluation.intervals import Groups
-from evaluation.language_model import language_model_statistic
+from faithkit.evaluation.intervals import Groups
+from faithkit.evaluation.language_model import language_model_statistic
+from faithkit.training.distributed import gather_rows
+from faithkit.training.module import TrainingModule
 from generation.forward import run_model, sums_by_row, token_losses
 from generation.objectives.objective import Objective, Step
 
@@ -54,7 +54,7 @@ class GeneratorModule(TrainingModule):
 
     def configure_model(self) -> None:
         if isinstance(self.trainer.strategy, pl.strategies.ModelParallelStrategy):
-            from common.sharding import shard
+            from faithkit.training.sharding import shard
 
             shard(self.model, self.device_mesh)
             if any(True for _ in self.objective.parameters()):

@@ -7,11 +7,11 @@ here every example whose answer misses some is drawn again, and the answer that 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from common.errors import UserError
-from common.records import Example, Prediction
+from faithkit.errors import UserError
+from faithkit.inference.decoding import NUCLEUS, Decoding
+from faithkit.records import Example, Prediction
 from generation.generator import Advance, Candidate, Generator
 from generation.steering import check_controlled, control_tokens
-from inference.decoding import NUCLEUS, Decoding
 
 Features = Callable[[Sequence[Example]], Sequence[Sequence[str]]]  # of each example's response its control tokens
 
@@ -48,9 +48,9 @@ class Resampling:
 
     def __post_init__(self) -> None:
         if self.decoding.strategy != NUCLEUS:
-            raise UserError(f"{self.decoding.strategy} decoding writes the same again", mend="use decoding=nucleus")
+            raise UserError(f"{self.decoding.strategy} decoding writes the same again", hint="use decoding=nucleus")
         if self.max_draws < 1:
-            raise UserError(f"resample is {self.max_draws}", mend="use 1 or more")
+            raise UserError(f"resample is {self.max_draws}", hint="use 1 or more")
         check_controlled(self.generator.encoder.layout.control)
 
     def answer(self, examples: Sequence[Example], advance: Advance | None = None) -> list[Prediction]:

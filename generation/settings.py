@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from common.model_folder import GENERATOR, Sidecar
-from data_modules.turns import KNOWLEDGE, SEEKER, WIZARD, TurnLayout
+from data_modules.encoding.turn_layout import KNOWLEDGE, SEEKER, WIZARD, TurnLayout
+from faithkit.files.model_folder import GENERATOR, Sidecar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from common.errors import UserError
-from data_modules.turns import CONTROL_TOKENS
+from data_modules.encoding.turn_layout import CONTROL_TOKENS
+from faithkit.errors import UserError
 
 
 def check_controlled(groups: Sequence[str]) -> None:
@@ -14,7 +14,7 @@ def check_controlled(groups: Sequence[str]) -> None:
     """
     if not groups:
         problem = "this model was trained without control tokens: there is nothing to ask for"
-        raise UserError(problem, mend="train it with control=ctrl")
+        raise UserError(problem, hint="train it with control=ctrl")
 
 
 def control_tokens(groups: Sequence[str], names: Sequence[str] | None = None) -> tuple[str, ...]:
@@ -35,11 +35,11 @@ def control_tokens(groups: Sequence[str], names: Sequence[str] | None = None) ->
         name = name.strip("<|>")
         if name not in known:
             without = "leave control_tokens out, or train it with control=ctrl"
-            mend = f"use some of {', '.join(known)}" if known else without
-            raise UserError(f"this model knows no control token {name!r}", place="control_tokens", mend=mend)
+            hint = f"use some of {', '.join(known)}" if known else without
+            raise UserError(f"this model knows no control token {name!r}", place="control_tokens", hint=hint)
         if known[name] in named:
             problem = f"control tokens {named[known[name]]!r} and {name!r} exclude each other"
-            raise UserError(problem, place="control_tokens", mend="name one of them")
+            raise UserError(problem, place="control_tokens", hint="name one of them")
         named[known[name]] = name
         chosen[known[name]] = f"<|{name}|>"
     return tuple(chosen[group] for group in groups)

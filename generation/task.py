@@ -8,23 +8,25 @@ import numpy as np
 import pytorch_lightning as pl
 from numpy.typing import NDArray
 
-from common.batching import plan_batches
-from common.checkpoints import load_best
-from common.distributed import gather_rows
-from common.errors import UserError
-from common.model_folder import write_folder
-from common.packing import use_packed_attention
-from common.records import Example
-from common.run_folder import RunFolder
-from common.weights import resolve
 from data_modules.data_module import Batches, DataModule
-from data_modules.division import Subset
-from data_modules.encode import Encoder
-from data_modules.encode_turns import TurnEncoder
-from data_modules.tokens import load_tokenizer
-from data_modules.turns import TurnLayout, add_markers
-from evaluation.conclude import Reports
-from evaluation.conclude_text import perplexity_report
+from data_modules.encoding.pairs import Encoder
+from data_modules.encoding.tokens import load_tokenizer
+from data_modules.encoding.turn_layout import TurnLayout, add_markers
+from data_modules.encoding.turns import TurnEncoder
+from data_modules.splits import Subset
+from faithkit.errors import UserError
+from faithkit.evaluation.reports.perplexity import perplexity_report
+from faithkit.evaluation.reports.run import Reports
+from faithkit.files.model_folder import write_folder
+from faithkit.files.run_folder import RunFolder
+from faithkit.inference.decoding import Decoding, Prompt
+from faithkit.inference.transformers_engine import TransformersEngine
+from faithkit.packing import use_packed_attention
+from faithkit.records import Example
+from faithkit.training.batching import plan_batches
+from faithkit.training.checkpoints import load_best
+from faithkit.training.distributed import gather_rows
+from faithkit.weights.resolve import resolve
 from generation.control.ctrl import Ctrl
 from generation.control.encoder import ControlEncoder
 from generation.module import GeneratorModule, row_statistics
@@ -32,8 +34,6 @@ from generation.objectives.objective import Objective
 from generation.settings import Settings
 from generation.steering import control_tokens
 from generation.weights import ARCHITECTURES, check_length, load_generator, starts_with
-from inference.decoding import Decoding, Prompt
-from inference.transformers_engine import TransformersEngine
 
 
 class GeneratorTask:
@@ -44,7 +44,7 @@ class GeneratorTask:
         weights: A folder (of a generator of ours too), hub name or local name.
         objective: What is learnt from.
         control: What stands in front of everything; None for nothing.
-        max_length: Tokens that the model reads: see `data_modules.turns`.
+        max_length: Tokens that the model reads: see `data_modules.encoding.turn_layout`.
         max_response_length: Tokens of a response.
         max_history: Turns at most; None for all that fit.
         packed: Causal models: sequences without padding.
@@ -93,7 +93,7 @@ class GeneratorTask:
         starts_with(model, self.tokenizer, self.turns.decoder_prefix)
         if self.turns.is_packed and not use_packed_attention(model):
             name = type(model).__name__
-            raise UserError(f"{name} has an attention of its own and cannot be packed", mend="set model.packed=false")
+            raise UserError(f"{name} has an attention of its own and cannot be packed", hint="set model.packed=false")
         if self.gradient_checkpointing:
             model.gradient_checkpointing_enable()
         return GeneratorModule(model, self.objective, num_steps=num_steps, dataset=dataset, seed=seed, **self.optimizer)

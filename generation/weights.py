@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from common.errors import UserError
-from common.from_pretrained import override, quietly
-from common.model_folder import whole_weights
-from common.weights import loading
-from data_modules.turns import CAUSAL, KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, TurnLayout
+from data_modules.encoding.turn_layout import CAUSAL, KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, TurnLayout
+from faithkit.errors import UserError
+from faithkit.files.model_folder import whole_weights
+from faithkit.weights.from_pretrained import override, quietly
+from faithkit.weights.resolve import loading
 
 # What architectures call their dropout: T5; GPT-2; BART.
 DROPOUTS = ("dropout_rate", "resid_pdrop", "embd_pdrop", "dropout", "activation_dropout")
@@ -99,7 +99,7 @@ def check_length(model: Any, layout: TurnLayout, weights: str) -> None:
     for name in ("max_length", "max_response_length"):
         if longest is not None and getattr(layout, name) > longest:
             problem = f"model.{name} is {getattr(layout, name)}, but this model has {longest} places"
-            raise UserError(problem, place=weights, mend=f"set model.{name}={longest} or less")
+            raise UserError(problem, place=weights, hint=f"set model.{name}={longest} or less")
 
 
 def starts_with(model: Any, tokenizer: Any, decoder_prefix: Sequence[int]) -> None:
@@ -135,8 +135,8 @@ def _check_family(folder: str, weights: str, architecture: str) -> None:
     names = model_names(folder)
     fitting = families_of(names)
     if architecture not in fitting:
-        mend = f"these weights are for {ARCHITECTURES[fitting[0]].choice}" if fitting else "choose one that writes text"
-        raise UserError(f"{', '.join(names)} is no {architecture} model", place=weights, mend=mend)
+        hint = f"these weights are for {ARCHITECTURES[fitting[0]].choice}" if fitting else "choose one that writes text"
+        raise UserError(f"{', '.join(names)} is no {architecture} model", place=weights, hint=hint)
 
 
 def _name_markers(config: Any, tokenizer: Any) -> None:

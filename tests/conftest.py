@@ -69,3 +69,26 @@ def language_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]
 
     folder = tmp_path_factory.mktemp("language-models")
     return {family: write_language_model(folder / family, family) for family in ("t5", "bart", "gpt2", "llama")}
+
+
+def _generator(factory: pytest.TempPathFactory, name: str, kind: str, *options: object) -> Path:
+    from tests.generation.folders import write_generator
+
+    return write_generator(factory.mktemp(f"generator-{name}"), kind, *options)
+
+
+@pytest.fixture(scope="session")
+def tiny_t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _generator(tmp_path_factory, "t5", "seq2seq")
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _generator(tmp_path_factory, "llama", "causal")
+
+
+@pytest.fixture(scope="session")
+def tiny_controlled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tests.generation.folders import CONTROL
+
+    return _generator(tmp_path_factory, "controlled", "causal", CONTROL)

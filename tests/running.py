@@ -40,14 +40,14 @@ def compose(config_name: str, *overrides: str) -> Any:
 
 def train_here(*overrides: str) -> None:
     """`python train.py ...` in this process."""
-    import train
+    from workflows import train
 
     train.main(compose("train", *overrides))
 
 
 def evaluate_here(*overrides: str) -> None:
     """`python evaluate.py ...` in this process."""
-    import evaluate
+    from workflows import evaluate
 
     evaluate.main(compose("evaluate", "num_resamples=20", *overrides))
 

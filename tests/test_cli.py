@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from common.cli import explain, help_text
-from common.errors import UserError
+from faithkit.cli import explain, help_text
+from faithkit.errors import UserError
 from tests.running import ROOT, run
 
 SCRIPTS = ("train.py", "evaluate.py", "export.py", "generate.py")

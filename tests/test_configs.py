@@ -7,8 +7,8 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from data_modules.build import build_source, build_sources, datasets_of
-from data_modules.sources import SOURCES
-from inference.decoding import Decoding
+from data_modules.registry import SOURCES
+from faithkit.inference.decoding import Decoding
 from tests.running import ROOT, compose
 
 

@@ -37,7 +37,7 @@ def test_the_python_lines_run(name: str, run: str, request: pytest.FixtureReques
 
 
 def test_every_dataset_of_the_table_is_there() -> None:
-    from data_modules.sources import SOURCES
+    from data_modules.registry import SOURCES
 
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", README, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}

@@ -3,7 +3,7 @@
 A tagger that has seen a few hundred marked answers is unsure of single tokens, and annotators mark clauses and
 sentences: the mean over a token's sentence takes the noise out. And whether a word of the answer stands anywhere in the
 context or the question is plain to see, while an encoder has to learn it. How much each counts is fitted on validation
-(`critic.tagger.tuning`).
+(`critic.tagger.fit_calibration`).
 """
 
 import re
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from critic.tagger.requests import Request
-from data_modules.content import STOP_WORDS, sentence_places
+from faithkit.content import STOP_WORDS, sentence_places
 
 TOKEN_EVIDENCE = ("own log-odds", "mean of its sentence", "word not in context", "share of such words in its sentence")
 RESPONSE_EVIDENCE = ("worst token", "expected characters", "words not in context", "rate of such words")

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from common.packing import Packing
-from data_modules.encode import MODEL_INPUTS
+from data_modules.encoding.pairs import MODEL_INPUTS
+from faithkit.packing import Packing
 
 
 def run_model(model: Any, batch: Mapping[str, Tensor], **options: Any) -> Any:

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.span_types import SPAN_LABELS, UNTYPED
+from faithkit.span_types import SPAN_LABELS, UNTYPED
 
 UNTYPED_TAG = SPAN_LABELS.index(UNTYPED) + 1
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from common.packing import Packing, attend, packed_attention
 from critic.tagger.forward import places_between
+from faithkit.packing import Packing, attend, packed_attention
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,17 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from common.distributed import gather_rows
-from common.errors import UserError
-from common.packing import use_packed_attention
 from critic.encoder_module import EncoderModule
-from critic.support import support_loss
+from critic.overlap_supervision import overlap_loss
+from critic.tagger.fit_calibration import best_f1
 from critic.tagger.forward import answer_places, best_windows, log_odds, run_model
 from critic.tagger.loss import token_loss
+from critic.tagger.overlap_supervision import answer_overlap
 from critic.tagger.settings import tagger_labels
-from critic.tagger.support import answer_support
-from critic.tagger.tuning import best_f1
 from critic.weights import load_token_classifier
+from faithkit.errors import UserError
+from faithkit.packing import use_packed_attention
+from faithkit.training.distributed import gather_rows
 
 PLACE_BITS = 24  # of a token's number among all: its example's index stands above its place in the answer
 
@@ -26,10 +26,10 @@ class TaggerModule(EncoderModule):
         weights: A folder, hub name or local name of an encoder, or of a tagger or critic to go on from.
         num_steps: Optimiser steps of the whole training, for the schedule.
         typed: A class for each type of hallucination, instead of one for all.
-        packed: The batches come packed (`data_modules.encode_spans`).
+        packed: The batches come packed (`data_modules.encoding.spans`).
         positive_weight: Of hallucinated tokens in the loss.
         focal_gamma: See `critic.tagger.loss`.
-        support_weight: Weight of the support loss (`critic.support`) beside the tags'; 0 does without it.
+        support_weight: Weight of the support loss (`critic.overlap_supervision`) beside the tags'; 0 does without it.
         dataset: Names the validation metrics: `validation/<dataset>/char_f1`.
     """
 
@@ -64,7 +64,7 @@ class TaggerModule(EncoderModule):
         )
         if packed and not use_packed_attention(model):
             name = type(model).__name__
-            raise UserError(f"{name} has an attention of its own and cannot be packed", mend="set model.packed=false")
+            raise UserError(f"{name} has an attention of its own and cannot be packed", hint="set model.packed=false")
         self.set_up(model)
         self._seen: list[tuple[NDArray, NDArray]] = []  # of a validation: token numbers; odds, tags, characters
 
@@ -82,8 +82,8 @@ class TaggerModule(EncoderModule):
         super().on_fit_start()
         held = self.trainer.datamodule.subsets["validation"]  # type: ignore[attr-defined]
         if not any((subset.encoded.columns["tag"].take(subset.indices).values >= 0).any() for subset in held):
-            mend = "choose data with marked spans: ragtruth, xsum_tokens, spans or embedded"
-            raise UserError("no validation example has marked spans, so no tagger can be chosen", mend=mend)
+            hint = "choose data with marked spans: ragtruth, xsum_tokens, spans or embedded"
+            raise UserError("no validation example has marked spans, so no tagger can be chosen", hint=hint)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         output = run_model(self.model, batch, output_hidden_states=self.support is not None)
@@ -107,9 +107,9 @@ class TaggerModule(EncoderModule):
         assert self.support is not None
         places = answer_places(batch)
         real = (batch["index"][batch["token_row"]] >= 0)[batch["token"]]
-        return support_loss(
+        return overlap_loss(
             self.support(hidden.flatten(0, 1)[places]),
-            answer_support(self._word_vectors, batch["input_ids"].flatten(), batch["bounds"]),
+            answer_overlap(self._word_vectors, batch["input_ids"].flatten(), batch["bounds"]),
             real,
             num_tokens=self.total(real.sum()),
             world_size=self.trainer.world_size,

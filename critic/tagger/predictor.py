@@ -12,23 +12,23 @@ import torch
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from common.batching import plan_batches
-from common.errors import UserError
-from common.model_folder import TAGGER
-from common.packing import use_packed_attention
-from common.records import Example, Prediction, Span
-from common.span_types import UNTYPED
-from critic.opening import open_detector
+from critic.load_checkpoint import load_checkpoint
 from critic.precision import apply_precision
 from critic.tagger.evidence import response_evidence, words_of
+from critic.tagger.fit_calibration import Answers
 from critic.tagger.forward import answer_places, run_model
 from critic.tagger.modernbert import answer_logits, reads_answers
-from critic.tagger.reading import Reading
 from critic.tagger.requests import Request, Tagged, TaggedSpan, dialogue_requests, request_of, requests_of
 from critic.tagger.settings import Settings, tagger_labels
-from critic.tagger.tuning import Answers
-from data_modules.encode_spans import SpanEncoder, question_text
-from data_modules.ragged import Ragged, stack_rows
+from critic.tagger.span_calibration import SpanCalibration
+from data_modules.encoding.ragged import Ragged, stack_rows
+from data_modules.encoding.spans import SpanEncoder, question_text
+from faithkit.errors import UserError
+from faithkit.files.model_folder import TAGGER
+from faithkit.packing import use_packed_attention
+from faithkit.records import Example, Prediction, Span
+from faithkit.span_types import UNTYPED
+from faithkit.training.batching import plan_batches
 
 CHUNK = 1024  # answers tokenised and ordered at a time
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 4096, 32_768
@@ -45,8 +45,10 @@ class Tagger:
         batch_tokens: Tokens of a batch; changes the speed, not the result. None takes what suits the model's device.
     """
 
-    def __init__(self, model: Any, encoder: SpanEncoder, reading: Reading, *, batch_tokens: int | None = None):
-        self.model, self.encoder, self.reading = model, encoder, reading
+    def __init__(
+        self, model: Any, encoder: SpanEncoder, calibration: SpanCalibration, *, batch_tokens: int | None = None
+    ):
+        self.model, self.encoder, self.calibration = model, encoder, calibration
         self.batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if self._device().type == "cpu" else GPU_BATCH_TOKENS)
 
     @classmethod
@@ -59,13 +61,13 @@ class Tagger:
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
             precision: 32-true, bf16, int8 (CPU), or auto: what the hardware is fastest in.
         """
-        opened = open_detector(path, "AutoModelForTokenClassification", TAGGER, Settings.from_sidecar, device)
-        settings = opened.settings or _of_another_making(opened.model.config, path)
-        packed = use_packed_attention(opened.model)
-        encoder = SpanEncoder(tokenizer=opened.tokenizer, max_length=settings.max_length, packed=packed)
-        tagger = cls(opened.model, encoder, settings.reading, batch_tokens=batch_tokens)
+        loaded = load_checkpoint(path, "AutoModelForTokenClassification", TAGGER, Settings.from_sidecar, device)
+        settings = loaded.settings or foreign_settings(loaded.model.config, path)
+        packed = use_packed_attention(loaded.model)
+        encoder = SpanEncoder(tokenizer=loaded.tokenizer, max_length=settings.max_length, packed=packed)
+        tagger = cls(loaded.model, encoder, settings.calibration, batch_tokens=batch_tokens)
         tagger.model = apply_precision(
-            opened.model, precision, opened.device, lambda: tagger.odds(calibration_requests())
+            loaded.model, precision, loaded.device, lambda: tagger.odds(calibration_requests())
         )
         return tagger
 
@@ -111,7 +113,7 @@ class Tagger:
         ]
 
     def answers(self, examples: Sequence[Example]) -> Answers:
-        """The tokens of the answers with their log-odds and evidence: what a reading is fitted on."""
+        """The tokens of the answers with their log-odds and evidence: what a calibration is fitted on."""
         requests = [request_of(example) for example in examples]
         if not requests:
             none = np.zeros(0, np.int64)
@@ -133,8 +135,8 @@ class Tagger:
         owner = np.repeat(np.arange(len(requests)), start.lengths)
         starts, ends = start.values.astype(np.int64), end.values.astype(np.int64)
         words = words_of(starts, ends, owner, requests)
-        probability = self.reading.probabilities(odds, words)
-        found = self.reading.spans(starts, ends, probability, owner)
+        probability = self.calibration.probabilities(odds, words)
+        found = self.calibration.spans(starts, ends, probability, owner)
         size = ends - starts
         spans: list[list[TaggedSpan]] = [[] for _ in requests]
         for begin, stop, first, last in zip(found.start, found.end, found.first, found.last, strict=True):
@@ -150,9 +152,9 @@ class Tagger:
                 )
             )
         evidence = response_evidence(odds, probability, size, owner, words, len(requests))
-        scores = self.reading.response_scores(evidence)
+        scores = self.calibration.response_scores(evidence)
         return [
-            Tagged(label=self.reading.label(score), score=float(score), spans=own)
+            Tagged(label=self.calibration.label(score), score=float(score), spans=own)
             for score, own in zip(scores, spans, strict=True)
         ]
 
@@ -203,18 +205,20 @@ def _log_odds(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     return np.logaddexp.reduce(values[:, 1:], axis=1) - values[:, 0]
 
 
-def _of_another_making(config: Any, path: str) -> Settings:
+def foreign_settings(config: Any, path: str) -> Settings:
     """Reads a tagger without our sidecar by its number of labels, outside first."""
     architecture = (config.architectures or ["ForTokenClassification"])[0]
     if not architecture.endswith("ForTokenClassification"):
-        mend = "give a tagger of ours, or train one from these weights"
-        raise UserError(f"no token classifier: these are the weights of {architecture}", place=path, mend=mend)
+        hint = "give a tagger of ours, or train one from these weights"
+        raise UserError(f"no token classifier: these are the weights of {architecture}", place=path, hint=hint)
     if config.num_labels not in (2, len(tagger_labels(True))):
         have = ", ".join(map(str, config.id2label.values()))
-        mend = "give a tagger of ours, or one whose first label is outside and whose second is hallucinated"
-        raise UserError(f"a checkpoint of another kind: its labels are {have}", place=path, mend=mend)
+        hint = "give a tagger of ours, or one whose first label is outside and whose second is hallucinated"
+        raise UserError(f"a checkpoint of another kind: its labels are {have}", place=path, hint=hint)
     longest = min(4096, getattr(config, "max_position_embeddings", 512) - 2)
-    return Settings(labels=tuple(config.id2label.values()), max_length=longest, reading=Reading(), origin={})
+    return Settings(
+        labels=tuple(config.id2label.values()), max_length=longest, calibration=SpanCalibration(), origin={}
+    )
 
 
 def calibration_requests(count: int = 24) -> list[Request]:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from common.errors import UserError, shorten
-from common.records import Example
-from data_modules.encode_spans import question_text
+from data_modules.encoding.spans import question_text
+from faithkit.errors import UserError, shorten
+from faithkit.records import Example
 
 ASSISTANTS = ("assistant", "bot", "model", "system response", "wizard")
 
@@ -85,7 +85,7 @@ def dialogue_requests(context: str, turns: Sequence[tuple[str, str]]) -> tuple[l
     places = [place for place, (speaker, _) in enumerate(turns) if speaker.lower() in ASSISTANTS]
     if not places:
         speakers = ", ".join(sorted({speaker for speaker, _ in turns})) or "none"
-        raise UserError(f"no turn is the assistant's; speakers: {speakers}", mend='call the speaker "assistant"')
+        raise UserError(f"no turn is the assistant's; speakers: {speakers}", hint='call the speaker "assistant"')
     before = ["\n".join(text for _, text in turns[:place]) for place in places]
     _, requests = requests_of([context] * len(places), [turns[place][1] for place in places], before)
     return places, requests

@@ -3,10 +3,10 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from common.model_folder import TAGGER, Sidecar
-from common.records import FAITHFUL, HALLUCINATED
-from common.span_types import TYPES
-from critic.tagger.reading import Reading
+from critic.tagger.span_calibration import SpanCalibration
+from faithkit.files.model_folder import TAGGER, Sidecar
+from faithkit.records import FAITHFUL, HALLUCINATED
+from faithkit.span_types import TYPES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,13 +16,13 @@ class Settings:
     Args:
         labels: Of the classes: outside, then hallucinated or its types.
         max_length: Tokens of a window.
-        reading: How log-odds become spans.
+        calibration: How log-odds become spans.
         origin: Where this came from: base weights, data and its fingerprint, versions.
     """
 
     labels: tuple[str, ...]
     max_length: int
-    reading: Reading
+    calibration: SpanCalibration
     origin: dict[str, Any]
 
     def to_sidecar(self) -> Sidecar:
@@ -30,19 +30,19 @@ class Settings:
             kind=TAGGER,
             labels=list(self.labels),
             layout={"max_length": self.max_length},
-            thresholds=asdict(self.reading),
+            thresholds=asdict(self.calibration),
             origin=self.origin,
         )
 
     @classmethod
     def from_sidecar(cls, sidecar: Sidecar) -> "Settings":
-        wrong = {field.name for field in fields(Reading)} ^ sidecar.thresholds.keys()
+        wrong = {field.name for field in fields(SpanCalibration)} ^ sidecar.thresholds.keys()
         if wrong:
             raise ValueError(f"thresholds lacks or should not have {', '.join(sorted(wrong))}")
         return cls(
             labels=tuple(sidecar.labels),
             max_length=int(sidecar.layout["max_length"]),
-            reading=Reading(**sidecar.thresholds),
+            calibration=SpanCalibration(**sidecar.thresholds),
             origin=sidecar.origin,
         )
 

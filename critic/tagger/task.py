@@ -7,25 +7,25 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 
-from common.checkpoints import load_best
-from common.distributed import gather_objects
-from common.errors import UserError
-from common.jsonl import write_jsonl
-from common.model_folder import write_folder
-from common.records import Example, Prediction
-from common.run_folder import RunFolder
-from common.weights import resolve
+from critic.tagger.fit_calibration import Answers, fit_calibration
 from critic.tagger.module import TaggerModule
 from critic.tagger.predictor import Tagger
-from critic.tagger.reading import Reading
 from critic.tagger.settings import Settings, tagger_labels
-from critic.tagger.tuning import Answers, fit_reading
+from critic.tagger.span_calibration import SpanCalibration
 from critic.weights import check_length
 from data_modules.data_module import DataModule
-from data_modules.encode_spans import SpanEncoder
-from data_modules.tokens import load_tokenizer
-from evaluation.calibration import check_aim
-from evaluation.conclude import Reports, detection_reports
+from data_modules.encoding.spans import SpanEncoder
+from data_modules.encoding.tokens import load_tokenizer
+from faithkit.errors import UserError
+from faithkit.evaluation.calibration import check_aim
+from faithkit.evaluation.reports.run import Reports, detection_reports
+from faithkit.files.jsonl import write_jsonl
+from faithkit.files.model_folder import write_folder
+from faithkit.files.run_folder import RunFolder
+from faithkit.records import Example, Prediction
+from faithkit.training.checkpoints import load_best
+from faithkit.training.distributed import gather_objects
+from faithkit.weights.resolve import resolve
 
 
 class TaggerTask:
@@ -63,9 +63,9 @@ class TaggerTask:
     ):
         for name, value in (("focal_gamma", focal_gamma), ("support_weight", support_weight)):
             if not value >= 0:
-                raise UserError(f"model.{name} is {value}", mend="use 0 (off) or more")
+                raise UserError(f"model.{name} is {value}", hint="use 0 (off) or more")
         if not positive_weight > 0:
-            raise UserError(f"model.positive_weight is {positive_weight}", mend="use a number above 0; 1 is plain")
+            raise UserError(f"model.positive_weight is {positive_weight}", hint="use a number above 0; 1 is plain")
         check_aim(threshold_aim)
         self.weights, self.typed, self.threshold_aim, self.evidence = weights, typed, threshold_aim, evidence
         self.module_options = {
@@ -104,7 +104,7 @@ class TaggerTask:
         num_resamples: int,
         num_examples: int,
     ) -> tuple[Reports, dict[str, Any]]:
-        """Fits the reading of the best checkpoint on validation, predicts the test sets, writes predictions and hf/.
+        """Calibrates the best checkpoint on validation, predicts the test sets, writes predictions and hf/.
 
         Returns:
             For each test set its reports, from the first process alone; and the report of the fit.
@@ -112,10 +112,10 @@ class TaggerTask:
         from transformers import AutoModelForTokenClassification
 
         best = load_best(module, run, AutoModelForTokenClassification).to(trainer.strategy.root_device).eval()
-        tagger = Tagger(best, replace(self.encoder, max_windows=None), Reading())
+        tagger = Tagger(best, replace(self.encoder, max_windows=None), SpanCalibration())
         validation = [e for subset in data.subsets["validation"] for e in subset.examples() if e.spans is not None]
         answers = shared_answers(tagger, validation, trainer)
-        tagger.reading, fit = fit_reading(answers, validation, self.threshold_aim, use_evidence=self.evidence)
+        tagger.calibration, fit = fit_calibration(answers, validation, self.threshold_aim, use_evidence=self.evidence)
         sets: dict[str, tuple[list[Example], list[Prediction]]] = {}
         for subset in data.subsets["test"]:
             examples = subset.examples()
@@ -132,7 +132,7 @@ class TaggerTask:
         settings = Settings(
             labels=tagger_labels(self.typed),
             max_length=self.encoder.max_length,
-            reading=tagger.reading,
+            calibration=tagger.calibration,
             origin=dict(origin),
         )
         write_folder(run.hf, best, self.tokenizer, settings.to_sidecar())

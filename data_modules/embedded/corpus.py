@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.errors import UserError
-from common.records import FAITHFUL, HALLUCINATED, Example, Span
 from data_modules.embedded.dialogue import Exchange, Reply, exchanges
-from data_modules.rows import ReadReport, Row
-from data_modules.source import SPLITS
+from data_modules.reading.dataset import SPLITS
+from data_modules.reading.rows import ReadReport, Row
+from faithkit.errors import UserError
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 
 GENERIC_LABELS = {"drop": None, "faithful": FAITHFUL, "hallucinated": HALLUCINATED, "unlabelled": None}
 GENERIC_EVERY = 8  # of this many turns one gives a generic reply, unless they are dropped
@@ -107,9 +107,9 @@ class Embedded:
 
 def _check(split: str, generic: str) -> None:
     if split not in SPLITS:
-        raise UserError(f"embedded has no split {split!r}", mend="choose from: " + ", ".join(SPLITS))
+        raise UserError(f"embedded has no split {split!r}", hint="choose from: " + ", ".join(SPLITS))
     if generic not in GENERIC_LABELS:
-        raise UserError(f"data.generic is {generic!r}", mend="choose from: " + ", ".join(GENERIC_LABELS))
+        raise UserError(f"data.generic is {generic!r}", hint="choose from: " + ", ".join(GENERIC_LABELS))
 
 
 def _example(

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cache
 from random import Random
 
-from common.records import Turn
 from data_modules.embedded import hallucinate as h
 from data_modules.embedded.domains import DOMAINS
 from data_modules.embedded.facts import Domain, draw
@@ -22,6 +21,7 @@ from data_modules.embedded.phrasing import (
     draw_plan,
     put_together,
 )
+from faithkit.records import Turn
 
 CONTRAST_RATE = 0.02  # of clauses with `not`
 BOTH_RATE = 0.75  # of hallucinated replies with two clauses that are wrong in both

@@ -31,7 +31,7 @@ class Fact(NamedTuple):
 
 
 def span_type(kind: str, severity: str) -> str:
-    """The type of span, as `common.span_types` names them, that a kind at a severity gives."""
+    """The type of span, as `faithkit.span_types` names them, that a kind at a severity gives."""
     return f"{severity}_{KIND_TO_TYPE[kind]}"
 
 

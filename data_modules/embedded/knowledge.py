@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from common.records import Turn
 from data_modules.embedded import hallucinate as h
 from data_modules.embedded.facts import Domain, Year, draw
 from data_modules.embedded.hallucinate import Fact
 from data_modules.embedded.lexicon import Random01, pick
+from faithkit.records import Turn
 
 TWIN_RATE = 0.3  # of knowledge with two facts that can be mixed up, where the domain has such
 

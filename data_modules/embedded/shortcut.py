@@ -10,7 +10,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
-from common.records import HALLUCINATED, Example
+from faithkit.records import HALLUCINATED, Example
 
 _WORD = re.compile(r"\w+")
 

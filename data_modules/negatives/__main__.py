@@ -8,11 +8,11 @@ import json
 import sys
 from collections.abc import Sequence
 
-from common.errors import UserError
 from data_modules.build import build_source
 from data_modules.negatives.make import KINDS, WEIGHTS, cached_negatives
-from data_modules.rows import ReadReport
-from data_modules.source import EMBEDDED, read_examples
+from data_modules.reading.dataset import EMBEDDED, read_examples
+from data_modules.reading.rows import ReadReport
+from faithkit.errors import UserError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,8 +6,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from common.errors import UserError
-from common.weights import resolve
+from faithkit.errors import UserError
+from faithkit.weights.resolve import resolve
 
 BATCH_SIZE = 256
 
@@ -28,11 +28,11 @@ def spacy_model(weights: str) -> str:
     try:
         spacy = version("spacy")
     except PackageNotFoundError as error:
-        mend = "pip install 'faithkit[spacy]', or leave entity_swap out of the kinds"
-        raise UserError("entity swaps need spaCy, which is not installed", mend=mend) from error
+        hint = "pip install 'faithkit[spacy]', or leave entity_swap out of the kinds"
+        raise UserError("entity swaps need spaCy, which is not installed", hint=hint) from error
     folder = Path(resolve(weights))
     if not (folder / "meta.json").is_file():
-        raise UserError(f"{weights} is no spaCy model", place=str(folder), mend="use spacy-sm, or a model's folder")
+        raise UserError(f"{weights} is no spaCy model", place=str(folder), hint="use spacy-sm, or a model's folder")
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     return f"spacy {spacy}, {meta.get('name')} {meta.get('version')}"
 

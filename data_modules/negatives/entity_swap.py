@@ -9,10 +9,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from common.records import Example
-from data_modules.content import content_words
 from data_modules.negatives.entities import Finder
 from data_modules.negatives.slots import WORD_CLASSES, Mention, Slot, mention, unlike
+from faithkit.content import content_words
+from faithkit.records import Example
 
 MAX_POOL_TEXTS = 2000  # knowledge texts from which entities are taken: more would take time and add little
 NUM_TRIES = 24  # draws for one entity

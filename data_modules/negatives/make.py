@@ -10,15 +10,15 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from common.errors import UserError
-from common.home import cache_dir
-from common.records import Example
 from data_modules.exclude import text_key
 from data_modules.negatives.entities import Finder, find_entities, spacy_model
 from data_modules.negatives.entity_swap import entity_swaps
 from data_modules.negatives.original import original_responses
 from data_modules.negatives.other import other_responses
 from data_modules.negatives.verbatim import verbatim_knowledge
+from faithkit.errors import UserError
+from faithkit.files.home import cache_dir
+from faithkit.records import Example
 
 VERSION = 1  # a change of what is made from the same records changes it
 ORIGINAL, ENTITY_SWAP, VERBATIM, OTHER = "original", "entity_swap", "verbatim", "other"
@@ -40,9 +40,9 @@ def check_kinds(kinds: Sequence[str], num: int) -> None:
     """Raises: UserError: An unknown kind, the same one twice, or nothing to be made."""
     if isinstance(kinds, str) or not kinds or set(kinds) - set(KINDS) or len(set(kinds)) < len(kinds):
         shown = kinds if isinstance(kinds, str) else list(kinds)
-        raise UserError(f"kinds of negatives: {shown!r}", mend=f"give a list of some of {', '.join(KINDS)}")
+        raise UserError(f"kinds of negatives: {shown!r}", hint=f"give a list of some of {', '.join(KINDS)}")
     if not isinstance(num, int) or num < 1:
-        raise UserError(f"number of negatives: {num!r}", mend="use 1 or more")
+        raise UserError(f"number of negatives: {num!r}", hint="use 1 or more")
 
 
 def make_negatives(
@@ -109,9 +109,9 @@ def _take_turns(made: Mapping[str, Sequence[str]], example: Example, num: int, s
 
 def _none(example: Example, kinds: Sequence[str]) -> UserError:
     missing = [kind for kind in (OTHER, VERBATIM) if kind not in kinds]
-    mend = f"add {' or '.join(missing)} to the kinds" if missing else "the data are too few to make negatives from"
+    hint = f"add {' or '.join(missing)} to the kinds" if missing else "the data are too few to make negatives from"
     problem = f"example {example.id}: {', '.join(kinds)} give no negative"
-    return UserError(problem, place=f"{example.source}/{example.split}", mend=mend)
+    return UserError(problem, place=f"{example.source}/{example.split}", hint=hint)
 
 
 def cached_negatives(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from common.records import Example
+from faithkit.records import Example
 
 HALLUCINATED_TAGS = {"hallucination", "partial hallucination"}  # tags speak of the original text
 

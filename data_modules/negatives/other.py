@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from random import Random
 
-from common.records import Example
-from data_modules.content import content_words
 from data_modules.exclude import text_key
+from faithkit.content import content_words
+from faithkit.records import Example
 
 NUM_WORDS = 6  # rarest words of a knowledge text, by which the near ones are found
 NUM_LOOKED_AT = 64  # examples for one such word

@@ -7,24 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from common.errors import UserError
-from common.records import Example
-from data_modules.cache import group_hash
-from data_modules.division import Division
+from data_modules.encoding.cache import group_hash
 from data_modules.negatives.make import KINDS, WEIGHTS, Negatives, cached_negatives, check_kinds, describe
-from data_modules.rows import ReadReport, Row
-from data_modules.source import File, Source, read_examples
+from data_modules.reading.dataset import File, Source, read_examples
+from data_modules.reading.rows import ReadReport, Row
+from data_modules.splits import SplitPlan
+from faithkit.errors import UserError
+from faithkit.records import Example
 
 
 @dataclass(frozen=True)
-class WithNegatives:
+class NegativesSource:
     """A source whose examples for training have negatives, which come of such examples alone.
 
     Args:
         kinds: Of negatives, in the order of their turns.
         num: Most negatives of an example.
         weights: A spaCy model, for entity swaps.
-        division: Of the official splits; None trains on all rows of each.
+        split_plan: Of the official splits; None trains on all rows of each.
     """
 
     source: Source
@@ -32,13 +32,13 @@ class WithNegatives:
     num: int = 4
     seed: int = 0
     weights: str = WEIGHTS
-    division: Division | None = None
+    split_plan: SplitPlan | None = None
 
     def __post_init__(self) -> None:
         check_kinds(self.kinds, self.num)
         if hasattr(self.source, "generate"):
-            mend = "use a dataset that has files, such as data=faithdial"
-            raise UserError(f"negatives are not made for {self.source.name}", mend=mend)
+            hint = "use a dataset that has files, such as data=faithdial"
+            raise UserError(f"negatives are not made for {self.source.name}", hint=hint)
 
     @property
     def name(self) -> str:
@@ -61,16 +61,16 @@ class WithNegatives:
 
     def layout(self) -> Mapping[str, Any]:
         made = describe(self.kinds, self.num, self.seed, self.weights)
-        return {**self.source.layout(), "negatives": made, "division": self.division and asdict(self.division)}
+        return {**self.source.layout(), "negatives": made, "division": self.split_plan and asdict(self.split_plan)}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         """Never called: negatives come of the whole split."""
         raise AssertionError("negatives are made together")
 
-    def together(self, split: str, report: ReadReport) -> Iterator[Example]:
+    def read_split(self, split: str, report: ReadReport) -> Iterator[Example]:
         """The examples of the split, each with its negatives."""
         inner = ReadReport(report.on_bad_row)
-        num_rows = None if self.division is None else self.division.num_rows
+        num_rows = None if self.split_plan is None else self.split_plan.num_rows
         examples = list(read_examples(self.source, split, inner, num_rows))
         report.rejects += inner.rejects
         del inner.counts["kept"]  # counted where these are read
@@ -84,8 +84,8 @@ class WithNegatives:
 
     def _trained_on(self, examples: Sequence[Example], split: str) -> list[int]:
         """The rows of a split that train; all, where nobody says how it is divided."""
-        if self.division is None:
+        if self.split_plan is None:
             return list(range(len(examples)))
         groups = np.array([group_hash(example.group) for example in examples], np.uint64)
-        parts = self.division.rows(list(self.files()), split, groups)
+        parts = self.split_plan.rows(list(self.files()), split, groups)
         return parts["train"].tolist() if "train" in parts else []

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from common.records import Example
-from data_modules.content import best_sentences
+from faithkit.content import best_sentences
+from faithkit.records import Example
 
 MAX_WORDS = 60  # of a longer text, the sentences that the response is nearest to
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from common.errors import UserError
-from common.records import HALLUCINATED, Example, Span
-from common.span_types import UNTYPED
-from data_modules.content import content_words, sentence_places
-from data_modules.rows import ReadReport, Row
-from data_modules.source import SPLITS, File, Source, read_examples
+from data_modules.reading.dataset import SPLITS, File, Source, read_examples
+from data_modules.reading.rows import ReadReport, Row
+from faithkit.content import content_words, sentence_places
+from faithkit.errors import UserError
+from faithkit.records import HALLUCINATED, Example, Span
+from faithkit.span_types import UNTYPED
 
 VERSION = 1  # a change of what is made from the same records changes it
 SUPPORTED, UNSUPPORTED = 0.6, 0.4  # shares of a sentence's content words that stand in the context
@@ -44,7 +44,7 @@ class DroppedSupport:
 
     def __post_init__(self) -> None:
         if self.num_copies < 1:
-            raise UserError(f"num_copies is {self.num_copies}", mend="use 1 or more")
+            raise UserError(f"num_copies is {self.num_copies}", hint="use 1 or more")
 
     @property
     def path(self) -> str:
@@ -61,7 +61,7 @@ class DroppedSupport:
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         raise AssertionError("the records come together")
 
-    def together(self, split: str, report: ReadReport) -> Iterator[Example]:
+    def read_split(self, split: str, report: ReadReport) -> Iterator[Example]:
         for example in read_examples(self.of, self._split(), ReadReport(report.on_bad_row)):
             if example.spans == ():
                 rng = random.Random(f"{self.seed}:{example.id}")

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from common.token_overlap import greedy_runs
-from common.words import STOP_WORDS, word_set
+from faithkit.token_overlap import greedy_runs
+from faithkit.words import STOP_WORDS, word_set
 
 NUM_WORD_FEATURES, NUM_VECTOR_FEATURES = 25, 10
 FILLERS = word_set(

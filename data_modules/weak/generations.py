@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.errors import UserError
-from common.records import Example
-from data_modules.rows import ReadReport
+from data_modules.reading.rows import ReadReport
+from faithkit.errors import UserError
+from faithkit.records import Example
 
 MAX_WORDS = 60  # a model that rambles on has lost the thread: its replies would teach length
 
@@ -51,5 +51,5 @@ def _replies(file: Path) -> dict[str, list[str]]:
         content: Any = json.loads(file.read_text(encoding="utf-8"))["generation"]
         return {str(number): [turn[0] for turn in dialogue["dialogue"]] for number, dialogue in enumerate(content)}
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        mend = 'give {"generation": [{"dialogue": [[reply, ...], ...]}]}, or move the file away'
-        raise UserError(f"not a file of generations: {error!r}", place=str(file), mend=mend) from error
+        hint = 'give {"generation": [{"dialogue": [[reply, ...], ...]}]}, or move the file away'
+        raise UserError(f"not a file of generations: {error!r}", place=str(file), hint=hint) from error

@@ -1,6 +1,6 @@
 """The phrases and word tables that the synthetic pairs are made with."""
 
-from common.words import word_set
+from faithkit.words import word_set
 
 # Put before a response, or around it, without claiming anything.
 OPENERS = (

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.records import LABELS, Example
-from common.weights import loading
-from data_modules.tokens import load_tokenizer
+from data_modules.encoding.tokens import load_tokenizer
 from data_modules.weak.features import NUM_WORD_FEATURES, text_vectors, vector_features, word_features
+from faithkit.records import LABELS, Example
+from faithkit.weights.resolve import loading
 
 CHUNK = 1000  # pairs whose vectors are held at a time
 _SUREST = 0.99  # no single classifier may be surer than this

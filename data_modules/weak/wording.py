@@ -3,8 +3,8 @@
 import random
 import re
 
-from common.words import word_set
 from data_modules.weak.lexicon import NUMBERS, OPENERS, SYNONYMS, WRAPS
+from faithkit.words import word_set
 
 SUBJECT = re.compile(r"^((?:[^\s,]+ ){0,5}?[^\s,]+) (is|are|was|were|has|have)\b")
 _CUT = re.compile(

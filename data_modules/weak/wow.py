@@ -13,19 +13,19 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from common.errors import UserError
-from common.records import Example
-from common.weights import resolve
-from data_modules.audit import Audit
-from data_modules.cache import group_hash
-from data_modules.content import content_words, sentences
+from data_modules.datasets.audit import Audit
+from data_modules.datasets.wow import WizardOfWikipedia
+from data_modules.encoding.cache import group_hash
 from data_modules.exclude import DROPPED, Excluded, text_key
-from data_modules.rows import ReadReport, Row
-from data_modules.source import File, Source, read_examples, text_group
+from data_modules.reading.dataset import File, Source, read_examples, text_group
+from data_modules.reading.rows import ReadReport, Row
 from data_modules.streaming import divide_groups
 from data_modules.weak.generations import generation_files, read_generations
 from data_modules.weak.pairs import PROBABILITY, make_pairs
-from data_modules.wow import WizardOfWikipedia
+from faithkit.content import content_words, sentences
+from faithkit.errors import UserError
+from faithkit.records import Example
+from faithkit.weights.resolve import resolve
 
 VERSION = 1  # a change of what is made from the same files changes it
 NATURAL, SYNTHETIC = "natural", "synthetic"
@@ -75,9 +75,9 @@ class WeakWow:
 
     def __post_init__(self) -> None:
         if not self.kinds or set(self.kinds) - set(KINDS):
-            raise UserError(f"kinds is {list(self.kinds)}", mend=f"use {', '.join(KINDS)}, or both")
+            raise UserError(f"kinds is {list(self.kinds)}", hint=f"use {', '.join(KINDS)}, or both")
         if NATURAL in self.kinds and self.audit_path is None:
-            raise UserError("natural pairs need labels to learn from", mend="set audit_path to the data audit's folder")
+            raise UserError("natural pairs need labels to learn from", hint="set audit_path to the data audit's folder")
 
     def files(self) -> Mapping[str, Sequence[File]]:
         """All files that the records depend on."""
@@ -103,7 +103,7 @@ class WeakWow:
         """Never called: a record depends on all files."""
         raise AssertionError("weak pairs are made together")
 
-    def together(self, split: str, report: ReadReport) -> Iterator[Example]:
+    def read_split(self, split: str, report: ReadReport) -> Iterator[Example]:
         """All pairs of the kinds that are wanted."""
         turns = {name: self._turns(name, report) for name in self._splits()}
         if NATURAL in self.kinds:
@@ -114,7 +114,7 @@ class WeakWow:
     def _splits(self) -> Sequence[str]:
         have = WizardOfWikipedia(path=self.path).files()
         if missing := set(self.splits or ()) - set(have):
-            raise UserError(f"no split {sorted(missing)[0]!r} here", place=self.path, mend=f"choose from {list(have)}")
+            raise UserError(f"no split {sorted(missing)[0]!r} here", place=self.path, hint=f"choose from {list(have)}")
         return list(self.splits or have)
 
     def _wow_folder(self) -> Path:

@@ -6,11 +6,11 @@ from functools import cached_property
 
 import numpy as np
 
-from common.entailment import Entailment
-from common.errors import UserError
-from common.records import Example
-from data_modules.encode import Columns
-from data_modules.turns import CONTROL_TOKENS
+from data_modules.encoding.pairs import Columns
+from data_modules.encoding.turn_layout import CONTROL_TOKENS
+from faithkit.entailment import Entailment
+from faithkit.errors import UserError
+from faithkit.records import Example
 from generation.control.entailment import entailment_levels, kept_levels, model_digest, write_levels
 from generation.control.features import ENTAILMENT, OVERLAP, VOICE, lexical_overlap, objective_voice
 
@@ -23,21 +23,21 @@ class Ctrl:
     """Measures the features of responses.
 
     Args:
-        groups: Names of control groups, in the order of `data_modules.turns.CONTROL_TOKENS`.
+        groups: Names of control groups, in the order of `data_modules.encoding.turn_layout.CONTROL_TOKENS`.
         entailment: What judges entailment: a critic of ours or an NLI model. None leaves that group out, and says so.
         load: Makes a model of that name; called when it is first asked.
     """
 
     def __init__(self, *, groups: Sequence[str], entailment: str | None, load: Callable[[str], Entailment]):
         if unknown := [group for group in groups if group not in CONTROL_TOKENS]:
-            mend = f"use some of {', '.join(CONTROL_TOKENS)}, in this order"
-            raise UserError(f"unknown control group {unknown[0]!r}", place="control.groups", mend=mend)
+            hint = f"use some of {', '.join(CONTROL_TOKENS)}, in this order"
+            raise UserError(f"unknown control group {unknown[0]!r}", place="control.groups", hint=hint)
         if ENTAILMENT in groups and entailment is None:
             log.info("control: no entailment group, for control.entailment names no critic and no NLI model")
             groups = [group for group in groups if group != ENTAILMENT]
         if not groups:
-            mend = "name some in control.groups; entailment needs control.entailment=PATH"
-            raise UserError("control without any group", mend=mend)
+            hint = "name some in control.groups; entailment needs control.entailment=PATH"
+            raise UserError("control without any group", hint=hint)
         self.groups, self.entailment, self.load = tuple(groups), entailment, load
         self._model: Entailment | None = None
 

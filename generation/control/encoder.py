@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import UserError
-from common.records import Example
-from data_modules.division import Subset
-from data_modules.encode import Columns, Encoder
-from data_modules.encode_turns import TurnEncoder
-from data_modules.ragged import Ragged
-from data_modules.turns import CONTROL_TOKENS
+from data_modules.encoding.pairs import Columns, Encoder
+from data_modules.encoding.ragged import Ragged
+from data_modules.encoding.turn_layout import CONTROL_TOKENS
+from data_modules.encoding.turns import TurnEncoder
+from data_modules.splits import Subset
+from faithkit.errors import UserError
+from faithkit.records import Example
 from generation.control.ctrl import Ctrl
 from generation.control.features import OVERLAP, Terciles, fit_terciles, levels
 
@@ -55,8 +55,8 @@ class ControlEncoder:
     def fit(self, train: Sequence[Subset]) -> None:
         """Learns the terciles from the rows that train."""
         if not train:
-            mend = "set data.streaming=false, or control=null"
-            raise UserError("data.streaming with control: the terciles come of the whole training split", mend=mend)
+            hint = "set data.streaming=false, or control=null"
+            raise UserError("data.streaming with control: the terciles come of the whole training split", hint=hint)
         self.ctrl.release()
         rows = {
             group: np.concatenate([s.encoded.columns[PREFIX + group][s.indices] for s in train])  # type: ignore[index]

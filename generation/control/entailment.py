@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from common import entailment
-from common.disk import replacing
-from common.entailment import Entailment
-from common.home import cache_dir
-from common.model_folder import find_folder
-from common.records import Example
-from common.weights import resolve
+from faithkit import entailment
+from faithkit.entailment import Entailment
+from faithkit.files.atomic import replacing
+from faithkit.files.home import cache_dir
+from faithkit.files.model_folder import find_folder
+from faithkit.records import Example
+from faithkit.weights.resolve import resolve
 
 # Levels of the group, from the unwanted to the wanted, by the classes of an entailment model.
 LEVELS = np.zeros(3, np.int8)
@@ -55,6 +55,6 @@ def model_digest(checkpoint: str) -> str:
         return checkpoint
     digest = hashlib.blake2b(digest_size=16)
     for file in sorted(f for f in source.iterdir() if f.suffix in (".json", ".safetensors")):
-        with file.open("rb") as opened:
-            digest.update(file.name.encode() + hashlib.file_digest(opened, "blake2b").digest())
+        with file.open("rb") as loaded:
+            digest.update(file.name.encode() + hashlib.file_digest(loaded, "blake2b").digest())
     return digest.hexdigest()

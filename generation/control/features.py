@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.words import word_set
-from data_modules.turns import CONTROL_TOKENS
-from evaluation.responses.words import words
+from data_modules.encoding.turn_layout import CONTROL_TOKENS
+from faithkit.evaluation.responses.words import words
+from faithkit.words import word_set
 
 VOICE, OVERLAP, ENTAILMENT = CONTROL_TOKENS  # the names of the groups
 FIRST_PERSON = word_set("i me my myself mine")

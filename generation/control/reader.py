@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from common.entailment import Entailment
-from common.errors import UserError
-from common.records import Example
+from faithkit.entailment import Entailment
+from faithkit.errors import UserError
+from faithkit.records import Example
 from generation.control.ctrl import Ctrl
 from generation.control.features import ENTAILMENT, OVERLAP, Terciles, levels, tokens_of
 from generation.settings import Settings
@@ -32,13 +32,13 @@ class FeatureReader:
         groups, terciles = settings.layout.control, settings.thresholds.get(OVERLAP)
         check_controlled(groups)
         if OVERLAP in groups and terciles is None:
-            raise UserError("this model's sidecar lacks the terciles of lexical overlap", mend="train it again")
+            raise UserError("this model's sidecar lacks the terciles of lexical overlap", hint="train it again")
         if ENTAILMENT in groups and entailment is None:
             trained = settings.origin.get("config", {}).get("control") or {}
             entailment = trained.get("entailment")
             if entailment is None:
                 problem = "nothing says which model of entailment this one was trained with"
-                raise UserError(problem, mend="give entailment=PATH of a critic or an NLI model")
+                raise UserError(problem, hint="give entailment=PATH of a critic or an NLI model")
         return cls(Ctrl(groups=groups, entailment=entailment, load=load), terciles and (terciles[0], terciles[1]))
 
     def __call__(self, examples: Sequence[Example]) -> list[tuple[str, ...]]:

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from common.errors import UserError
-from data_modules.encode import Encoder
-from data_modules.encode_candidates import CandidateEncoder
-from data_modules.encode_turns import TurnEncoder
-from data_modules.ragged import Ragged
-from data_modules.turns import CAUSAL
+from data_modules.encoding.candidates import CandidateEncoder
+from data_modules.encoding.pairs import Encoder
+from data_modules.encoding.ragged import Ragged
+from data_modules.encoding.turn_layout import CAUSAL
+from data_modules.encoding.turns import TurnEncoder
+from faithkit.errors import UserError
 from generation.candidates import CAUSAL_QUERIES, SEQ2SEQ_QUERIES, Contrast, run_candidates, takes_candidates
 from generation.objectives.objective import Objective, Step, token_mean
 
@@ -44,12 +44,12 @@ class InfoNce(Objective):
         super().__init__()
         for name, value in (("weight", weight), ("temperature", temperature)):
             if not (value > 0 and math.isfinite(value)):
-                raise UserError(f"objective.{name} is {value}", mend="use a number above 0")
+                raise UserError(f"objective.{name} is {value}", hint="use a number above 0")
         if num_negatives < (0 if in_batch else 1):
-            mend = "use 1 or more; with objective.in_batch=true 0 is possible"
-            raise UserError(f"objective.num_negatives is {num_negatives}", mend=mend)
+            hint = "use 1 or more; with objective.in_batch=true 0 is possible"
+            raise UserError(f"objective.num_negatives is {num_negatives}", hint=hint)
         if query not in (None, *SEQ2SEQ_QUERIES, *CAUSAL_QUERIES):
-            raise UserError(f"objective.query is {query!r}", mend=_queries())
+            raise UserError(f"objective.query is {query!r}", hint=_queries())
         self.weight, self.temperature, self.query = weight, temperature, query
         self.num_negatives, self.in_batch = num_negatives, in_batch
 
@@ -57,18 +57,18 @@ class InfoNce(Objective):
         causal = turns.layout.kind == CAUSAL
         if causal and not turns.is_packed:
             problem = "objective=infonce with model.packed=false: packed, a context is read once for all candidates"
-            raise UserError(problem, mend="set model.packed=true, or choose another objective")
+            raise UserError(problem, hint="set model.packed=true, or choose another objective")
         known = CAUSAL_QUERIES if causal else SEQ2SEQ_QUERIES
         if self.query is not None and self.query not in known:
             kind = "a causal model" if causal else "an encoder-decoder"
-            raise UserError(f"objective.query={self.query} does not go with {kind}", mend=_queries())
+            raise UserError(f"objective.query={self.query} does not go with {kind}", hint=_queries())
         self.query = self.query or known[0]
         return CandidateEncoder(encoder, turns, self.num_negatives)
 
     def set_up(self, model: Any, seed: int) -> None:
         if model.config.is_encoder_decoder and not takes_candidates(model):
             problem = f"objective=infonce does not go with {type(model).__name__}: its positions cannot be set"
-            raise UserError(problem, mend="use T5 or BART, or choose another objective")
+            raise UserError(problem, hint="use T5 or BART, or choose another objective")
         size = model.get_output_embeddings().in_features
         self.projection = torch.nn.Linear(size, size, bias=False)
         with torch.no_grad():
@@ -79,8 +79,8 @@ class InfoNce(Objective):
     def check(self, data: Any) -> None:
         columns = [subset.encoded.columns["negative_length"] for subset in data.subsets["train"]]
         if not self.in_batch and columns and not any(len(c.values) for c in columns if isinstance(c, Ragged)):
-            mend = "set data.negatives, for example data.negatives={kinds: [verbatim, other], num: 4}"
-            raise UserError("objective=infonce, and no training example has negatives", mend=mend)
+            hint = "set data.negatives, for example data.negatives={kinds: [verbatim, other], num: 4}"
+            raise UserError("objective=infonce, and no training example has negatives", hint=hint)
 
     def run(self, model: Any, batch: Mapping[str, Tensor]) -> Contrast:
         assert self.query is not None, "the encoder is asked for first"

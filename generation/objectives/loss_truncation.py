@@ -6,7 +6,7 @@ The responses that the model finds least likely are often those that the knowled
 import torch
 from torch import Tensor
 
-from common.errors import UserError
+from faithkit.errors import UserError
 from generation.forward import sums_by_row
 from generation.objectives.objective import Objective, Step, token_mean
 
@@ -32,10 +32,10 @@ class LossTruncation(Objective):
     def __init__(self, *, drop_fraction: float, window: int, hot_start: int, recompute_every: int):
         super().__init__()
         if not 0 < drop_fraction < 1:
-            raise UserError(f"objective.drop_fraction is {drop_fraction}", mend="use a share above 0 and below 1")
+            raise UserError(f"objective.drop_fraction is {drop_fraction}", hint="use a share above 0 and below 1")
         for name, value in (("window", window), ("hot_start", hot_start), ("recompute_every", recompute_every)):
             if value < 1:
-                raise UserError(f"objective.{name} is {value}", mend="use 1 or more")
+                raise UserError(f"objective.{name} is {value}", hint="use 1 or more")
         self.drop_fraction, self.hot_start, self.recompute_every = drop_fraction, hot_start, recompute_every
         self.register_buffer("recent", torch.zeros(window))
         self.register_buffer("seen", torch.tensor(0))

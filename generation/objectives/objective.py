@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from data_modules.encode import Encoder
-from data_modules.encode_turns import TurnEncoder
+from data_modules.encoding.pairs import Encoder
+from data_modules.encoding.turns import TurnEncoder
 from generation.forward import run_model
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import UserError
 from critic import Critic
 from critic.export import export
+from faithkit.errors import UserError
 
 
 def test_plain_transformers_gives_the_same_probability(trained: Path, tmp_path: Path) -> None:
@@ -23,7 +23,9 @@ def test_plain_transformers_gives_the_same_probability(trained: Path, tmp_path: 
     with torch.inference_mode():
         logits = model(**inputs).logits[0]
     ours = critic.score("the river is long", "it is long").probability
-    assert float(torch.sigmoid((logits[1] - logits[0]) / critic.verdict.temperature)) == pytest.approx(ours, abs=1e-5)
+    assert float(torch.sigmoid((logits[1] - logits[0]) / critic.calibration.temperature)) == pytest.approx(
+        ours, abs=1e-5
+    )
 
 
 def test_the_card_names_data_metrics_and_limits(trained: Path, tmp_path: Path) -> None:

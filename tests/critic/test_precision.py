@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from common.errors import UserError
 from critic.precision import Int8Linear, apply_precision
+from faithkit.errors import UserError
 
 needs_kernels = pytest.mark.skipif(
     "onednn" not in torch.backends.quantized.supported_engines, reason="no int8 kernels for this CPU"

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from common.errors import UserError
 from critic import Critic
+from critic.score_calibration import log_odds
 from critic.scorer import encode_windows, window_logits
-from critic.verdict import log_odds
+from faithkit.errors import UserError
 
 TEXT = st.text(min_size=1, max_size=80).filter(lambda text: bool(text.strip()))
 KNOWLEDGE = ["the river is long", "the city is old and the king lives in it " * 3, "music", "a dog and a cat " * 8]
@@ -34,7 +34,7 @@ def test_scores_are_the_same_in_any_batch_and_order(critic: Critic) -> None:
     together = critic.probabilities(knowledge, response)
     alone = [critic.score(k, r).probability for k, r in zip(knowledge, response, strict=True)]
     backwards = critic.probabilities(knowledge[::-1], response[::-1])[::-1]
-    small = Critic(critic.model, critic.encoder, critic.verdict, batch_tokens=64).probabilities(knowledge, response)
+    small = Critic(critic.model, critic.encoder, critic.calibration, batch_tokens=64).probabilities(knowledge, response)
     for other in (alone, backwards, small):
         np.testing.assert_allclose(other, together, atol=1e-6)
 
@@ -59,7 +59,7 @@ def test_knowledge_of_any_length_is_read_to_its_end(critic: Critic) -> None:
 def test_a_response_is_as_hallucinated_as_its_best_window_leaves_it(critic: Critic) -> None:
     knowledge, response = "the king lives in the city " * 40, "the king lives"
     logits, _ = window_logits(critic.model, critic.encoder, [knowledge], [response], batch_tokens=512)
-    windows = critic.verdict.scores(log_odds(logits))
+    windows = critic.calibration.scores(log_odds(logits))
     assert critic.score(knowledge, response).probability == pytest.approx(windows.min(), abs=1e-6)
 
 

@@ -145,14 +145,14 @@ def test_a_kill_at_any_moment_is_survived(whole: Path, options: list[str], tmp_p
     assert reported == json.loads((whole / "metrics.json").read_text())["metrics"]
 
 
-def test_a_checkpoint_cut_short_is_refused_with_its_mend(whole: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_cut_short_is_refused_with_its_hint(whole: Path, tmp_path: Path) -> None:
     import shutil
 
     shutil.copytree(whole, tmp_path / "run")
     last = tmp_path / "run" / "checkpoints" / "last.ckpt"
     last.write_bytes(last.read_bytes()[:5000])
     done = run("train.py", f"resume={tmp_path / 'run'}")
-    assert done.returncode == 2 and "cut short" in done.stderr and "mend" in done.stderr
+    assert done.returncode == 2 and "cut short" in done.stderr and "hint" in done.stderr
 
 
 def test_a_used_folder_is_not_overwritten(whole: Path, options: list[str]) -> None:

@@ -3,7 +3,7 @@
 from itertools import count
 from typing import Any
 
-from common.records import Example
+from faithkit.records import Example
 
 _numbers = count()
 

@@ -10,10 +10,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from common.records import Example
-from data_modules.rows import ReadReport
-from data_modules.source import Source, read_examples
-from data_modules.sources import SOURCES
+from data_modules.reading.dataset import Source, read_examples
+from data_modules.reading.rows import ReadReport
+from data_modules.registry import SOURCES
+from faithkit.records import Example
 
 Rows = list[dict[str, Any]]
 LAKE = "Lake Orvel is the deepest lake of the northern plateau."

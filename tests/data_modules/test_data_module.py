@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.errors import UserError
-from data_modules import cache
 from data_modules.build import build_source, build_sources
 from data_modules.data_module import DataModule
-from data_modules.encode import PairEncoder
-from data_modules.tokens import load_tokenizer
+from data_modules.encoding import cache
+from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.tokens import load_tokenizer
+from faithkit.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -152,9 +152,9 @@ def test_every_dataset_can_stand_on_the_embedded_corpus_in_its_own_layout(
     encoder: PairEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from data_modules import build
-    from data_modules.rows import ReadReport
-    from data_modules.source import read_examples
-    from data_modules.sources import SOURCES
+    from data_modules.reading.dataset import read_examples
+    from data_modules.reading.rows import ReadReport
+    from data_modules.registry import SOURCES
 
     monkeypatch.setattr(build, "EMBEDDED_ROWS", {"train": 60, "validation": 30, "test": 30})
     for name in sorted(set(SOURCES) - {"embedded"}):

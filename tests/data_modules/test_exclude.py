@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from common.errors import UserError
 from data_modules.build import build_source, build_sources, read_excluded
 from data_modules.exclude import DROPPED, Excluded, text_key
-from data_modules.rows import ReadReport
-from data_modules.source import read_examples
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport
+from faithkit.errors import UserError
 from tests.data_modules.examples import example
 
 HEADER = ["model_name", "data_source", "knowledge", "message", "response", "begin_label"]

@@ -11,17 +11,17 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader
 
-from common.errors import UserError
-from common.jsonl import write_jsonl
-from common.records import Example
 from data_modules.data_module import DataModule
+from data_modules.datasets.mnli import Mnli
 from data_modules.embedded.corpus import Embedded
-from data_modules.encode import Columns, PairEncoder
-from data_modules.mnli import Mnli
-from data_modules.rows import ReadReport, Row
-from data_modules.source import Source
+from data_modules.encoding.pairs import Columns, PairEncoder
+from data_modules.encoding.tokens import load_tokenizer
+from data_modules.reading.dataset import Source
+from data_modules.reading.rows import ReadReport, Row
 from data_modules.streaming import Stream, stream_parts
-from data_modules.tokens import load_tokenizer
+from faithkit.errors import UserError
+from faithkit.files.jsonl import write_jsonl
+from faithkit.records import Example
 
 WINDOW, BATCH, ROWS = 24, 5, 61  # windows of 20 rows: three whole ones and one of a single row
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.records import Turn
-from data_modules.encode_candidates import CandidateEncoder
+from data_modules.encoding.candidates import CandidateEncoder
+from faithkit.records import Turn
 from generation.forward import token_losses
 from generation.objectives.infonce import InfoNce
 from generation.objectives.objective import Step

@@ -4,8 +4,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from data_modules.tokens import load_tokenizer
-from data_modules.turns import CAUSAL, SEQ2SEQ, TurnLayout, add_markers
+from data_modules.encoding.tokens import load_tokenizer
+from data_modules.encoding.turn_layout import CAUSAL, SEQ2SEQ, TurnLayout, add_markers
 from generation.settings import Settings
 from generation.weights import starts_with
 from tests.tiny import write_tokenizer
@@ -18,7 +18,7 @@ def write_generator(folder: Path, kind: str, control: tuple[str, ...] = ()) -> P
     import torch
     import transformers as t
 
-    from common.model_folder import write_folder
+    from faithkit.files.model_folder import write_folder
 
     folder.mkdir(parents=True, exist_ok=True)
     write_tokenizer(folder, "unigram" if kind == SEQ2SEQ else "bpe")

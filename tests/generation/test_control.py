@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import UserError
-from common.records import Example
-from data_modules.division import Subset
-from data_modules.encode_turns import TurnEncoder
-from data_modules.tokens import load_tokenizer
-from data_modules.turns import CAUSAL, CONTROL_TOKENS, SEQ2SEQ, TurnLayout, add_markers
+from data_modules.encoding.tokens import load_tokenizer
+from data_modules.encoding.turn_layout import CAUSAL, CONTROL_TOKENS, SEQ2SEQ, TurnLayout, add_markers
+from data_modules.encoding.turns import TurnEncoder
+from data_modules.splits import Subset
+from faithkit.errors import UserError
+from faithkit.records import Example
 from generation.control.ctrl import Ctrl
 from generation.control.encoder import ControlEncoder
 from generation.control.entailment import model_digest

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from common.errors import UserError
-from common.records import Turn
-from data_modules.encode_turns import TurnEncoder
-from data_modules.tokens import load_tokenizer
-from data_modules.turns import SEQ2SEQ, TurnLayout, add_markers
+from data_modules.encoding.tokens import load_tokenizer
+from data_modules.encoding.turn_layout import SEQ2SEQ, TurnLayout, add_markers
+from data_modules.encoding.turns import TurnEncoder
+from faithkit.errors import UserError
+from faithkit.inference.decoding import Decoding, Prompt
+from faithkit.inference.transformers_engine import TransformersEngine
+from faithkit.records import Turn
 from generation.doha.views import join_views, split_views, without_knowledge
 from generation.forward import run_model
 from generation.weights import families_of, load_generator
-from inference.decoding import Decoding, Prompt
-from inference.transformers_engine import TransformersEngine
 from tests.data_modules.examples import example
 
 KNOWLEDGE, SEEKER, WIZARD, PAD, EOS = 10, 11, 12, 1, 2

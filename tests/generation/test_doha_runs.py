@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from common.errors import UserError
-from common.model_folder import read_sidecar
+from faithkit.errors import UserError
+from faithkit.files.model_folder import read_sidecar
 from generation import Generator
 from generation.export import export
-from tests.generation.test_generate import answers, generate_here
 from tests.running import SMALL_GENERATOR, compose, train_here
+from tests.workflows.test_generate import answers, generate_here
 
 NEGATIVES = "data.negatives={kinds: [verbatim, other], num: 2}"
 

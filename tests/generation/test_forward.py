@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from common.packing import use_packed_attention
-from common.records import Turn
-from data_modules.encode_turns import TurnEncoder
-from data_modules.tokens import load_tokenizer
-from data_modules.turns import TurnLayout, add_markers
+from data_modules.encoding.tokens import load_tokenizer
+from data_modules.encoding.turn_layout import TurnLayout, add_markers
+from data_modules.encoding.turns import TurnEncoder
+from faithkit.packing import use_packed_attention
+from faithkit.records import Turn
 from generation.forward import run_model, token_losses
 from generation.module import row_statistics
 from generation.weights import ARCHITECTURES, load_generator
@@ -91,7 +91,7 @@ def test_logits_are_made_of_the_responses_alone(family: str, language_models: di
 def decoded(batch: dict[str, Tensor]) -> dict[str, Any]:
     if "decoder_input_ids" in batch:
         return {"decoder_input_ids": batch["decoder_input_ids"][:1, :4]}
-    from common.packing import Packing
+    from faithkit.packing import Packing
 
     return {"packing": Packing.of([4])} if "sequence_lengths" in batch else {}
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from common.errors import UserError
-from common.records import Turn
-from data_modules.turns import CAUSAL
+from data_modules.encoding.turn_layout import CAUSAL
+from faithkit.errors import UserError
+from faithkit.inference.decoding import Decoding
+from faithkit.records import Turn
 from generation import Generator
 from generation.steering import control_tokens
-from inference.decoding import Decoding
 from tests.generation.folders import CONTROL, examples, write_generator
 
 NUCLEUS = Decoding(strategy="nucleus", top_p=0.95, max_new_tokens=10)
@@ -82,7 +82,7 @@ def test_what_cannot_be_answered_is_refused(tiny_t5: Path, knowledge: str, histo
 def test_an_answer_longer_than_the_model_has_places_for_is_refused(tiny_llama: Path) -> None:
     generator = Generator.load(str(tiny_llama))
     generator.longest = 300
-    with pytest.raises(UserError, match=r"the model has 300\n  mend: set decoding.max_new_tokens="):
+    with pytest.raises(UserError, match=r"the model has 300\n  hint: set decoding.max_new_tokens="):
         generator.reply("The river.", ["Hello"], decoding=Decoding(max_new_tokens=400))
 
 
@@ -113,7 +113,7 @@ def test_control_tokens_by_name() -> None:
     assert control_tokens(CONTROL) == ("<|no-first-person|>", "<|high-overlap|>", "<|entailed|>")
     assert control_tokens(("overlap",), ["<|low-overlap|>"]) == ("<|low-overlap|>",)
     assert control_tokens(()) == ()
-    with pytest.raises(UserError, match=r"no control token 'polite'\n.*\n  mend: use some of first-person, no-first"):
+    with pytest.raises(UserError, match=r"no control token 'polite'\n.*\n  hint: use some of first-person, no-first"):
         control_tokens(CONTROL, ["polite"])
     with pytest.raises(UserError, match="control=ctrl"):
         control_tokens((), ["entailed"])

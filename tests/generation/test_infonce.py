@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from common.errors import UserError
-from data_modules.encode_candidates import CUT, NONE
+from data_modules.encoding.candidates import CUT, NONE
+from faithkit.errors import UserError
 from generation.candidates import Contrast
 from generation.module import row_statistics
 from generation.objectives.infonce import InfoNce, by_row

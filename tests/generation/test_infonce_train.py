@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from common.cli import explain
+from faithkit.cli import explain
 from tests.generation.test_train import assert_same_run, break_at, curve, metrics_of, resume_here, state
 from tests.running import SMALL_GENERATOR, run, train_here
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from common.errors import UserError
+from faithkit.errors import UserError
 from generation.objectives.loss_truncation import LossTruncation
 from generation.objectives.mle import Mle
 from tests.generation.steps import Share, gradient, step_of

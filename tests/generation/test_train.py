@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from common.cli import explain
-from common.errors import UserError
-from common.model_folder import read_sidecar
-from common.records import Turn
 from data_modules.build import build_source
-from data_modules.encode_turns import TurnEncoder
-from data_modules.rows import ReadReport
-from data_modules.source import read_examples
-from data_modules.tokens import load_tokenizer
-from data_modules.turns import KNOWLEDGE
+from data_modules.encoding.tokens import load_tokenizer
+from data_modules.encoding.turn_layout import KNOWLEDGE
+from data_modules.encoding.turns import TurnEncoder
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport
+from faithkit.cli import explain
+from faithkit.errors import UserError
+from faithkit.files.model_folder import read_sidecar
+from faithkit.records import Turn
 from generation.export import export
 from generation.module import GeneratorModule
 from generation.settings import Settings

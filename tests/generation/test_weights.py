@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from common.errors import UserError
-from data_modules.tokens import load_tokenizer
-from data_modules.turns import CONTROL_TOKENS, KNOWLEDGE, TurnLayout, add_markers
+from data_modules.encoding.tokens import load_tokenizer
+from data_modules.encoding.turn_layout import CONTROL_TOKENS, KNOWLEDGE, TurnLayout, add_markers
+from faithkit.errors import UserError
 from generation.weights import ARCHITECTURES, check_length, load_generator, starts_with
 
 FAMILIES = {"t5": "seq2seq", "bart": "seq2seq", "gpt2": "causal", "llama": "causal"}
@@ -71,12 +71,12 @@ def test_dropout_is_what_the_user_says(language_models: dict[str, Path]) -> None
 
 
 @pytest.mark.parametrize(
-    ("family", "architecture", "mend"), [("gpt2", "seq2seq", "model=gpt2"), ("bart", "causal", "model=t5")]
+    ("family", "architecture", "hint"), [("gpt2", "seq2seq", "model=gpt2"), ("bart", "causal", "model=t5")]
 )
 def test_a_model_of_another_family_is_told(
-    family: str, architecture: str, mend: str, language_models: dict[str, Path]
+    family: str, architecture: str, hint: str, language_models: dict[str, Path]
 ) -> None:
-    with pytest.raises(UserError, match=f"is no {architecture} model(.|\n)*{mend}"):
+    with pytest.raises(UserError, match=f"is no {architecture} model(.|\n)*{hint}"):
         load(language_models[family], architecture)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.errors import UserError
 from data_modules.embedded.corpus import dialogue_of
 from data_modules.embedded.dialogue import Exchange, exchanges
+from faithkit.errors import UserError
 
 NumRows = Mapping[str, int] | int
 SPLITS = ("train", "validation", "test")
@@ -21,7 +21,7 @@ def sizes(num_rows: NumRows, splits: Sequence[str] = SPLITS) -> dict[str, int]:
         return dict.fromkeys(splits, num_rows)
     unknown = set(num_rows) - set(SPLITS)
     if unknown:
-        raise UserError(f"unknown splits {sorted(unknown)}", mend="choose from: " + ", ".join(SPLITS))
+        raise UserError(f"unknown splits {sorted(unknown)}", hint="choose from: " + ", ".join(SPLITS))
     return {split: num_rows[split] for split in splits if num_rows.get(split)}
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from critic.tagger.reading import Reading
+from critic.tagger.span_calibration import SpanCalibration
 
-READING = Reading(
+READING = SpanCalibration(
     slope=0.9,
     bias=-1.7,
     char_threshold=0.6,
@@ -25,13 +25,13 @@ def write_tagger(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> W
     """Writes a tagger's folder of random weights, with a sidecar or without."""
 
     def write(*, typed: bool = True, sidecar: bool = True, labels: tuple[str, ...] = ()) -> Path:
-        from common.model_folder import SIDECAR, write_folder
         from critic.tagger.settings import Settings, tagger_labels
         from critic.weights import load_token_classifier
-        from data_modules.tokens import load_tokenizer
+        from data_modules.encoding.tokens import load_tokenizer
+        from faithkit.files.model_folder import SIDECAR, write_folder
 
         folder, labels = tmp_path_factory.mktemp("tagger"), labels or tagger_labels(typed)
-        settings = Settings(labels=labels, max_length=96, reading=READING, origin={})
+        settings = Settings(labels=labels, max_length=96, calibration=READING, origin={})
         model = load_token_classifier(str(tiny_bert), labels, seed=5)
         model.classifier.weight.data *= 20
         write_folder(folder, model, load_tokenizer(str(tiny_bert)), settings.to_sidecar())

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.errors import UserError
 from critic import Tagger
 from critic.export import export
 from critic.tagger.requests import Request
 from critic.tagger.settings import tagger_labels
+from faithkit.errors import UserError
 
 CONTEXT, ANSWER = "the river is long and the city is old", "the king plays music in the city"
 
@@ -32,7 +32,7 @@ def test_the_cards_own_code_gives_our_probabilities(exported: Path, trained_tagg
     theirs = scope["probability"][scope["in_answer"]].detach().numpy()
     tagger = Tagger.load(str(trained_tagger))
     odds, _, _ = tagger.odds([Request(CONTEXT, "", ANSWER)])
-    alone = replace(tagger.reading, token_weights=())  # the card's code looks at each token by itself
+    alone = replace(tagger.calibration, token_weights=())  # the card's code looks at each token by itself
     np.testing.assert_allclose(theirs, alone.probabilities(odds), atol=1e-3)  # four digits on the card
     assert list(scope["model"].config.id2label.values()) == list(tagger_labels(True))
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from common.errors import UserError
-from common.packing import use_packed_attention
-from common.span_types import TYPES, UNTYPED
 from critic import Critic, Tagger
-from critic.detectors import kind_of, load_detector
-from critic.tagger.reading import Reading
+from critic.tagger.span_calibration import SpanCalibration
+from faithkit.errors import UserError
+from faithkit.packing import use_packed_attention
+from faithkit.span_types import TYPES, UNTYPED
 from tests.critic.tagger.test_predictor import ANSWER, CONTEXT
+from workflows.detectors import kind_of, load_detector
 
 Write = Callable[..., Path]
 
@@ -36,9 +36,9 @@ def test_each_kind_refuses_the_others_folder(tagger_folder: Path, trained: Path,
     [
         ("thresholds", {"slope": 1.0}),
         ("thresholds", {"response_weights": [1, 2]}),
-        ("thresholds", {**asdict(Reading()), "response_weights": [1, 2]}),
-        ("thresholds", {**asdict(Reading()), "token_weights": [1, 2, 3]}),
-        ("thresholds", {**asdict(Reading()), "colour": 1}),
+        ("thresholds", {**asdict(SpanCalibration()), "response_weights": [1, 2]}),
+        ("thresholds", {**asdict(SpanCalibration()), "token_weights": [1, 2, 3]}),
+        ("thresholds", {**asdict(SpanCalibration()), "colour": 1}),
         ("layout", {}),
         ("layout", {"max_length": "many"}),
     ],
@@ -59,7 +59,7 @@ def test_weights_of_another_making_are_read_by_their_labels(write_tagger: Write,
     folder = write_tagger(typed=typed, sidecar=False)
     assert kind_of(str(folder)) == "tagger"
     tagger = Tagger.load(str(folder))
-    assert tagger.reading == Reading() and tagger.encoder.max_length == 126
+    assert tagger.calibration == SpanCalibration() and tagger.encoder.max_length == 126
     tagged = tagger.predict(CONTEXT[0], ANSWER[0])
     assert all(span.label in ((*TYPES,) if typed else (UNTYPED,)) for span in tagged.spans)
 

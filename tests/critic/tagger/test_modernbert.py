@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from common.hardware import to_bf16
-from common.packing import use_packed_attention
 from critic.tagger.forward import answer_places, run_model
 from critic.tagger.modernbert import answer_logits, needed, reads_answers
+from faithkit.hardware import to_bf16
+from faithkit.packing import use_packed_attention
 
 WINDOW = st.tuples(st.integers(0, 90), st.integers(1, 40), st.integers(0, 5))  # before the answer, it, behind it
 

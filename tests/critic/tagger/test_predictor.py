@@ -11,12 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import UserError
-from common.records import Turn
-from common.span_types import TYPES, UNTYPED
 from critic import Tagger
 from critic.tagger.predictor import calibration_requests
 from critic.tagger.requests import Request, Tagged
+from faithkit.errors import UserError
+from faithkit.records import Turn
+from faithkit.span_types import TYPES, UNTYPED
 from tests.data_modules.examples import example
 
 Write = Callable[..., Path]
@@ -67,7 +67,7 @@ def test_one_answer_gives_one_result_and_lists_give_lists(tagger: Tagger) -> Non
 def test_results_are_the_same_in_any_batch_and_order(tagger: Tagger) -> None:
     rows = [Request(*row) for row in zip(CONTEXT * 3, QUESTION * 3, ANSWER[::-1] * 3, strict=True)]
     together = tagger.tag(rows)
-    small, large = (Tagger(tagger.model, tagger.encoder, tagger.reading, batch_tokens=n) for n in (64, 100_000))
+    small, large = (Tagger(tagger.model, tagger.encoder, tagger.calibration, batch_tokens=n) for n in (64, 100_000))
     for other in (
         [tagger.tag([row])[0] for row in rows],
         tagger.tag(rows[::-1])[::-1],
@@ -82,7 +82,7 @@ def test_padded_batches_say_the_same_as_packed_ones(tagger: Tagger, tagger_folde
     from transformers import AutoModelForTokenClassification
 
     plain = AutoModelForTokenClassification.from_pretrained(tagger_folder).eval()
-    padded = Tagger(plain, replace(tagger.encoder, packed=False), tagger.reading)
+    padded = Tagger(plain, replace(tagger.encoder, packed=False), tagger.calibration)
     for one, other in zip(*(t.predict(CONTEXT, ANSWER, QUESTION) for t in (tagger, padded)), strict=True):
         assert_same(one, other, atol=1e-5)
 
@@ -130,7 +130,7 @@ def test_repeated_words_are_marked_each_where_it_stands(tagger: Tagger) -> None:
     odds, start, end = tagger.odds([Request(CONTEXT[0], "", answer)])
     assert [answer[a:b] for a, b in zip(start.values, end.values, strict=True)] == answer.split()
     tagged = tagger.predict(context=CONTEXT[0], answer=answer)
-    hot = tagger.reading.probabilities(odds) >= tagger.reading.char_threshold
+    hot = tagger.calibration.probabilities(odds) >= tagger.calibration.char_threshold
     places = {i for span in tagged.spans for i in range(span.start, span.end)}
     assert {i for a, b, own in zip(start.values, end.values, hot, strict=True) if own for i in range(a, b)} <= places
 
@@ -153,7 +153,7 @@ def test_an_answer_that_the_tokenizer_drops_has_no_span_and_is_faithful(tagger: 
 def test_strange_characters_keep_the_places_of_the_others(tagger: Tagger, inside: str) -> None:
     """A lone surrogate is read as a question mark, a NUL as the tokenizer has it; offsets are those of the answer."""
     answer = f"the king {inside} plays music, it is {inside}long"
-    tagger = Tagger(tagger.model, tagger.encoder, replace(tagger.reading, char_threshold=0.0, merge_gap=0))
+    tagger = Tagger(tagger.model, tagger.encoder, replace(tagger.calibration, char_threshold=0.0, merge_gap=0))
     tagged = tagger.predict(context=CONTEXT[0], answer=answer)
     assert [(span.start, span.end, span.text) for span in tagged.spans] == [(0, len(answer), answer)]
     if inside != "\0":
@@ -165,7 +165,7 @@ def test_strange_characters_keep_the_places_of_the_others(tagger: Tagger, inside
 
 
 def test_surrogates_survive_a_predictions_file(tagger: Tagger, tmp_path: Path) -> None:
-    from common.jsonl import read_predictions, write_jsonl
+    from faithkit.files.jsonl import read_predictions, write_jsonl
 
     (prediction,) = tagger.predict_examples([example(response="the king \ud800 plays music")])
     write_jsonl(tmp_path / "p.jsonl", [prediction.to_dict()])
@@ -240,7 +240,9 @@ def test_a_dialogue_that_cannot_be_tagged_is_explained(
 
 def test_a_head_without_types_gives_spans_without_a_type(write_tagger: Write) -> None:
     tagger = Tagger.load(str(write_tagger(typed=False)))
-    tagger.reading = replace(tagger.reading, char_threshold=0.01, response_threshold=0.01)  # random weights mark little
+    tagger.calibration = replace(
+        tagger.calibration, char_threshold=0.01, response_threshold=0.01
+    )  # random weights mark little
     tagged = tagger.predict(CONTEXT, ANSWER)
     labels = {span.label for one in tagged for span in one.spans}
     assert labels == {UNTYPED}
@@ -252,7 +254,7 @@ def test_lower_precisions_stay_close(precision: str, tagger: Tagger, tagger_fold
         pytest.skip("no int8 kernels for this CPU")
     quick = Tagger.load(str(tagger_folder), device="cpu", precision=precision)
     rows = [Request(*row) for row in zip(CONTEXT, QUESTION, ANSWER, strict=True)]
-    one, other = (t.reading.probabilities(t.odds(rows)[0]) for t in (tagger, quick))
+    one, other = (t.calibration.probabilities(t.odds(rows)[0]) for t in (tagger, quick))
     assert np.abs(one - other).mean() < 0.03
     for tagged, answer in zip(quick.tag(rows), ANSWER, strict=True):
         check(tagged, answer)

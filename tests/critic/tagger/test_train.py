@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from common.cli import explain
-from common.errors import UserError
-from common.span_types import SPAN_LABELS, TYPES
 from critic import Tagger
 from critic.tagger.module import TaggerModule
 from critic.tagger.settings import tagger_labels
+from faithkit.cli import explain
+from faithkit.errors import UserError
+from faithkit.span_types import SPAN_LABELS, TYPES
 from tests.running import evaluate_here, run, train_here
 
 
@@ -37,8 +37,8 @@ def state(folder: Path) -> dict[str, torch.Tensor]:
 
 def answers(split: str = "test", dataset: str = "ragtruth") -> dict[str, Any]:
     from data_modules.build import build_source
-    from data_modules.rows import ReadReport
-    from data_modules.source import read_examples
+    from data_modules.reading.dataset import read_examples
+    from data_modules.reading.rows import ReadReport
 
     return {e.id: e for e in read_examples(build_source(dataset, "embedded"), split, ReadReport("stop"), 60)}
 
@@ -184,7 +184,7 @@ def test_what_cannot_be_trained_is_explained_in_five_lines(
     with pytest.raises(Exception) as caught:  # Hydra wraps what its objects raise
         train_here(f"run_dir={tmp_path / 'run'}", *tagger_options, *more)
     told = explain(caught.value) or ""
-    assert told.startswith(words) and "mend: " in told and len(told.splitlines()) <= 5
+    assert told.startswith(words) and "hint: " in told and len(told.splitlines()) <= 5
 
 
 SPANS = ["benchmark=ragtruth", "benchmark.num_rows=60"]

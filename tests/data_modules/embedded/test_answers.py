@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from common.span_types import TYPES
 from data_modules.embedded.answers import RagSource, rag_sources
 from data_modules.embedded.hallucinate import RATES, span_type
 from data_modules.embedded.layouts import WRITERS
+from faithkit.span_types import TYPES
 from tests.data_modules.official_rows import make, read
 
 

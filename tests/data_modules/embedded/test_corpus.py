@@ -9,10 +9,10 @@ from itertools import islice
 
 import pytest
 
-from common.errors import UserError
-from common.records import FAITHFUL, HALLUCINATED, Example
 from data_modules.embedded import Embedded, generate
 from data_modules.embedded.hallucinate import RATES
+from faithkit.errors import UserError
+from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 DIGEST = """
 import hashlib, json, sys

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from common.records import FAITHFUL, HALLUCINATED
 from data_modules.embedded.layouts import WRITERS
-from data_modules.rows import ReadReport
-from data_modules.source import read_examples
-from data_modules.sources import SOURCES
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport
+from data_modules.registry import SOURCES
+from faithkit.records import FAITHFUL, HALLUCINATED
 
 ROWS = {"train": 48, "validation": 24, "test": 36}
 SPLITS = ("random", "topic")

@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
-from common.records import FAITHFUL, HALLUCINATED, Example
 from data_modules.embedded import generate
 from data_modules.embedded.phrasing import LEADS, OPENERS
 from data_modules.embedded.shortcut import shortcut_baseline
+from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 
 @pytest.fixture(scope="module")

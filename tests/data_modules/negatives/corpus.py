@@ -3,8 +3,8 @@
 from functools import cache
 from typing import Any
 
-from common.records import Example, Turn
 from data_modules.negatives.entities import Entity, Finder, entities_of
+from faithkit.records import Example, Turn
 
 PEOPLE = ["Ada Fenn", "Tor Vik", "Una Lys", "Bo Harl", "Mira"]
 PLACES = ["Orvel", "Tarn", "Selby", "Lomm"]

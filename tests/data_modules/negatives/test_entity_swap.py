@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.weights import LOCAL
 from data_modules.negatives.entities import Entity, find_entities, spacy_model
 from data_modules.negatives.entity_swap import entity_swaps
 from data_modules.negatives.slots import form, mention, unlike
+from faithkit.weights.resolve import LOCAL
 from tests.data_modules.negatives.corpus import PEOPLE, PLACES, TOPICS, YEARS, corpus, example, ruled
 
 pytest.importorskip("spacy")
@@ -143,7 +143,7 @@ def test_any_text_around_the_entities_stays(around: str, topic: str) -> None:
 def test_the_real_model_reads_with_what_it_needs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     import spacy
 
-    from common.weights import resolve
+    from faithkit.weights.resolve import resolve
 
     assert "spacy-sm" in LOCAL and "core_web_sm" in spacy_model("spacy-sm")
     text = "Leonardo DiCaprio was born in Los Angeles in November 1974."

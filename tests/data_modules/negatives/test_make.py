@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import UserError
-from common.records import Example
 from data_modules.build import build_data, build_sources
-from data_modules.cache import group_hash
-from data_modules.division import Division
+from data_modules.encoding.cache import group_hash
 from data_modules.exclude import text_key
 from data_modules.negatives import __main__ as command
 from data_modules.negatives import make
 from data_modules.negatives.make import KINDS, OTHER, VERBATIM, cached_negatives, make_negatives
-from data_modules.negatives.source import WithNegatives
-from data_modules.rows import ReadReport
-from data_modules.source import read_examples
+from data_modules.negatives.source import NegativesSource
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport
+from data_modules.splits import SplitPlan
+from faithkit.errors import UserError
+from faithkit.records import Example
 from tests.data_modules.negatives.corpus import corpus, example, ruled
 from tests.data_modules.official_rows import FAITHDIAL, write
 from tests.data_modules.official_rows import make as make_source
@@ -59,8 +59,8 @@ def test_rows_with_too_few_are_counted() -> None:
     assert made.counts == {"negatives: verbatim": 12, "rows with fewer than 2 negatives": 12}
 
 
-def test_a_row_with_none_is_told_with_what_would_mend_it() -> None:
-    with pytest.raises(UserError, match=r"example 0:0: original give no negative\n  at: here/train\n  mend: add other"):
+def test_a_row_with_none_is_told_with_what_would_help() -> None:
+    with pytest.raises(UserError, match=r"example 0:0: original give no negative\n  at: here/train\n  hint: add other"):
         make_negatives(corpus(), kinds=["original"])
     copied = example(0, response=f" {example(0).knowledge.upper()}!")
     with pytest.raises(UserError, match="too few to make negatives from"):
@@ -136,7 +136,7 @@ def test_missing_spacy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         raise entities.PackageNotFoundError(name)
 
     monkeypatch.setattr(entities, "version", absent)
-    with pytest.raises(UserError, match=r"spaCy, which is not installed\n  mend: pip install 'faithkit\[spacy\]'"):
+    with pytest.raises(UserError, match=r"spaCy, which is not installed\n  hint: pip install 'faithkit\[spacy\]'"):
         cached_negatives(corpus())
 
 
@@ -154,35 +154,35 @@ def faithdial(tmp_path: Path) -> Path:
 
 def test_a_source_carries_them(faithdial: Path, calls: list[int]) -> None:
     inner = make_source("faithdial", faithdial)
-    source = WithNegatives(inner, PLAIN, num=2)
+    source = NegativesSource(inner, PLAIN, num=2)
     report, plain = ReadReport(), ReadReport()
     examples = list(read_examples(source, "train", report, 5))
     assert [replace(e, negatives=()) for e in examples] == list(read_examples(inner, "train", plain))[:5]
     assert all(1 <= len(e.negatives) <= 2 for e in examples)
     assert report.counts["kept"] == 5 and report.counts["negatives: verbatim"] and calls == [8]
     assert {name: n for name, n in plain.counts.items() if name != "kept"}.items() <= report.counts.items()
-    assert source.layout() != WithNegatives(inner, PLAIN, num=3).layout() != inner.layout()
+    assert source.layout() != NegativesSource(inner, PLAIN, num=3).layout() != inner.layout()
 
 
 SHARES = {"validation": 0.4, "test": 0.2}
 
 
 @pytest.mark.parametrize(
-    "division",
+    "split_plan",
     [
-        Division(SHARES, 0, split="train"),
-        Division(SHARES, 0, fold=(1, 3)),
-        Division(SHARES, 0, fold=(1, 3), num_rows=5),
+        SplitPlan(SHARES, 0, split="train"),
+        SplitPlan(SHARES, 0, fold=(1, 3)),
+        SplitPlan(SHARES, 0, fold=(1, 3), num_rows=5),
     ],
 )
 def test_what_trains_alone_has_them_and_of_what_trains_alone(
-    division: Division, faithdial: Path, calls: list[int]
+    split_plan: SplitPlan, faithdial: Path, calls: list[int]
 ) -> None:
-    source = WithNegatives(make_source("faithdial", faithdial), [OTHER, VERBATIM], num=4, division=division)
-    examples = list(read_examples(source, "train", ReadReport(), division.num_rows))
-    assert len(examples) == (division.num_rows or 8)
+    source = NegativesSource(make_source("faithdial", faithdial), [OTHER, VERBATIM], num=4, split_plan=split_plan)
+    examples = list(read_examples(source, "train", ReadReport(), split_plan.num_rows))
+    assert len(examples) == (split_plan.num_rows or 8)
     groups = np.array([group_hash(example.group) for example in examples], np.uint64)
-    parts = division.rows(["train", "validation"], "train", groups)
+    parts = split_plan.rows(["train", "validation"], "train", groups)
     trained = set(parts.pop("train").tolist())
     assert trained and any(len(rows) for rows in parts.values())
     held = {text for row, e in enumerate(examples) if row not in trained for text in (e.response, e.knowledge)}
@@ -201,7 +201,7 @@ def test_weak_sources_have_them_everywhere_for_all_of_them_trains(faithdial: Pat
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("data_modules.build.build_source", lambda **_: weak)
         ((source, _),) = build_sources(
-            [{"dataset": "faithdial"}], (), {"kinds": PLAIN}, Division(SHARES, 0, split="train")
+            [{"dataset": "faithdial"}], (), {"kinds": PLAIN}, SplitPlan(SHARES, 0, split="train")
         )
     assert all(e.negatives for e in read_examples(source, "train", ReadReport()))
 
@@ -209,9 +209,9 @@ def test_weak_sources_have_them_everywhere_for_all_of_them_trains(faithdial: Pat
 def test_a_configuration_asks_for_them(faithdial: Path, calls: list[int]) -> None:
     parts = [{"dataset": "faithdial", "path": str(faithdial)}, {"dataset": "wow", "path": "x", "only": "test"}]
     (train, _), (test, _) = build_sources(parts, (), {"kinds": [VERBATIM], "num": 1})
-    assert isinstance(train, WithNegatives) and not isinstance(test, WithNegatives)
+    assert isinstance(train, NegativesSource) and not isinstance(test, NegativesSource)
     assert next(read_examples(train, "train", ReadReport())).negatives[0].startswith("Lake Orvel")
-    with pytest.raises(UserError, match=r"no option 'kind'\n  mend: its options are kinds, num, seed, weights"):
+    with pytest.raises(UserError, match=r"no option 'kind'\n  hint: its options are kinds, num, seed, weights"):
         build_sources(parts, (), {"kind": [VERBATIM]})
     with pytest.raises(UserError, match="negatives are not made for embedded"):
         build_sources([{"dataset": "embedded"}], (), {})

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import UserError
-from common.records import HALLUCINATED, Example
-from common.span_types import UNTYPED
 from data_modules.build import build_source
-from data_modules.content import content_words, sentence_places
-from data_modules.rows import ReadReport
-from data_modules.source import read_examples
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport
 from data_modules.weak.dropped import UNSUPPORTED, drop_support
+from faithkit.content import content_words, sentence_places
+from faithkit.errors import UserError
+from faithkit.records import HALLUCINATED, Example
+from faithkit.span_types import UNTYPED
 
 CONTEXT = (
     "The lighthouse was built from granite blocks in 1820. Its keeper lived there with seven children.\n"

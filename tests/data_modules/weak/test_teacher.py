@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.token_overlap import greedy_runs
 from data_modules.weak.features import (
     NUM_VECTOR_FEATURES,
     NUM_WORD_FEATURES,
@@ -14,6 +13,7 @@ from data_modules.weak.features import (
     word_features,
 )
 from data_modules.weak.teacher import Teacher
+from faithkit.token_overlap import greedy_runs
 from tests.data_modules.examples import example
 
 KNOWN = ["river", "city", "king", "music", "food", "water", "stone", "book", "film", "game", "dog", "cat", "tree"]

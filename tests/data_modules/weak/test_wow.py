@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from common.errors import UserError
 from data_modules.build import build_source, build_sources
-from data_modules.cache import content_hash
 from data_modules.data_module import DataModule
-from data_modules.encode import PairEncoder
+from data_modules.encoding.cache import content_hash
+from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.tokens import load_tokenizer
 from data_modules.exclude import DROPPED, Excluded, text_key
-from data_modules.rows import ReadReport
-from data_modules.source import Source, read_examples
-from data_modules.tokens import load_tokenizer
+from data_modules.reading.dataset import Source, read_examples
+from data_modules.reading.rows import ReadReport
 from data_modules.weak.wow import WeakWow
+from faithkit.errors import UserError
 from tests.data_modules.official_rows import utterance, write
 from tests.running import train_here
 

@@ -1,1 +1,0 @@
-"""What every other package stands on: records, files, errors, weights. Imports nothing of ours."""

@@ -1,0 +1,57 @@
+"""From logits to a calibrated probability and a verdict: what is fitted on validation and stored beside the weights."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faithkit.evaluation.calibration import apply_temperature, calibration_error, choose_threshold, fit_temperature
+from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Prediction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreCalibration:
+    """How a critic's logits are read.
+
+    Args:
+        temperature: Divides the log-odds; above 1 it makes the critic less sure.
+        threshold: Called hallucinated from here on.
+        aim: What the threshold was chosen for.
+    """
+
+    temperature: float = 1.0
+    threshold: float = 0.5
+    aim: str = "none: nothing was fitted"
+
+    @classmethod
+    def fit(cls, odds: NDArray[Any], labels: NDArray[Any], aim: str) -> tuple["ScoreCalibration", dict[str, Any]]:
+        """Fits both on the log-odds of labelled validation rows; also gives what to report of the fit."""
+        temperature = fit_temperature(odds, labels)
+        scores = apply_temperature(odds, temperature.value)
+        threshold = choose_threshold(scores, labels, aim)
+        report = {
+            "temperature": asdict(temperature),
+            "threshold": asdict(threshold),
+            "ece_before": calibration_error(apply_temperature(odds, 1.0), labels),
+            "ece_after": calibration_error(scores, labels),
+            "num_rows": len(labels),
+        }
+        return cls(temperature=temperature.value, threshold=threshold.value, aim=aim), report
+
+    def scores(self, odds: NDArray[Any]) -> NDArray[np.float64]:
+        """P(hallucinated) of each row, from its log-odds."""
+        return apply_temperature(odds, self.temperature)
+
+    def label(self, score: float) -> str:
+        return HALLUCINATED if score >= self.threshold else FAITHFUL
+
+    def predictions(self, ids: Sequence[str], scores: Iterable[float]) -> list[Prediction]:
+        return [Prediction(id=i, label=self.label(s), score=float(s)) for i, s in zip(ids, scores, strict=True)]
+
+
+def log_odds(logits: NDArray[Any]) -> NDArray[np.float64]:
+    """Log-odds of hallucinated from two logits a row."""
+    hallucinated = LABELS.index(HALLUCINATED)
+    return np.asarray(logits[:, hallucinated], np.float64) - np.asarray(logits[:, 1 - hallucinated], np.float64)

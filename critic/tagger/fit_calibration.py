@@ -1,0 +1,182 @@
+"""What is fitted on validation: calibration of tokens and responses, thresholds, smoothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from critic.tagger.evidence import Words, response_evidence, token_evidence
+from critic.tagger.find_spans import Found
+from critic.tagger.span_calibration import SpanCalibration
+from data_modules.encoding.offsets import tags_of
+from faithkit.evaluation.calibration import calibration_error, choose_threshold
+from faithkit.records import HALLUCINATED, Example
+
+NUM_THRESHOLDS = 40
+MERGE_GAPS = (0, 4, 12, 30)
+MIN_LENGTHS = (1, 4, 10, 20)
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The tokens of several answers, one answer behind the other.
+
+    Args:
+        start: First character of each token, in its answer.
+        odds: Log-odds of hallucinated.
+        owner: Which answer a token belongs to.
+        words: How its words and sentence stand to the context.
+    """
+
+    start: Ints
+    end: Ints
+    odds: Floats
+    owner: Ints
+    words: Words
+
+    @property
+    def characters(self) -> Ints:
+        return self.end - self.start
+
+    @classmethod
+    def join(cls, parts: Sequence["Answers"], sizes: Sequence[int]) -> "Answers":
+        """All parts as one; `sizes` says how many answers each has."""
+        before = np.append(0, np.cumsum(sizes))
+        sentences = np.append(0, np.cumsum([int(part.words.sentence.max(initial=0)) for part in parts]))
+        moved = [
+            np.where(p.words.sentence > 0, p.words.sentence + n, 0) for p, n in zip(parts, sentences, strict=False)
+        ]
+        return cls(
+            start=np.concatenate([part.start for part in parts]),
+            end=np.concatenate([part.end for part in parts]),
+            odds=np.concatenate([part.odds for part in parts]),
+            owner=np.concatenate([part.owner + n for part, n in zip(parts, before, strict=False)]),
+            words=Words(
+                np.concatenate([part.words.missing for part in parts]),
+                np.concatenate([part.words.share for part in parts]),
+                np.concatenate(moved),
+            ),
+        )
+
+    def responses(self, probability: Floats, num_responses: int) -> Floats:
+        """RESPONSE_EVIDENCE of each answer."""
+        return response_evidence(self.odds, probability, self.characters, self.owner, self.words, num_responses)
+
+
+def fit_calibration(
+    answers: Answers, examples: Sequence[Example], aim: str, *, use_evidence: bool = True
+) -> tuple[SpanCalibration, dict[str, Any]]:
+    """Fits everything on marked validation answers; also gives what to report of it.
+
+    Args:
+        use_evidence: Reads tokens with their sentence and words (`critic.tagger.evidence`), not by themselves.
+        aim: Of the response threshold: f1, macro_f1 or precision>=p (`evaluation.calibration`).
+    """
+    wrong = wrong_tokens(answers, examples)
+    visible = answers.characters > 0
+    slope, bias, note = fit_line(answers.odds[visible, None], wrong[visible])
+    calibration = SpanCalibration(slope=slope[0], bias=bias)
+    if use_evidence and not note:
+        weights, bias, note = fit_line(token_evidence(answers.odds, answers.words)[visible], wrong[visible])
+        calibration = replace(calibration, token_weights=() if note else (*weights, bias))
+    probability = calibration.probabilities(answers.odds, answers.words)
+    calibration, char_f1 = fit_spans(calibration, answers, probability, examples)
+    evidence = answers.responses(probability, len(examples))
+    gold = np.array([example.label == HALLUCINATED for example in examples], np.int8)
+    weights, response_bias, response_note = fit_line(evidence, gold)
+    calibration = replace(calibration, response_weights=(*weights, response_bias), aim=aim)
+    scores = calibration.response_scores(evidence)
+    threshold = choose_threshold(scores, gold, aim)
+    report = {
+        "num_responses": len(examples),
+        "num_tokens": int(visible.sum()),
+        "token_ece_before": calibration_error(SpanCalibration().probabilities(answers.odds[visible]), wrong[visible]),
+        "token_ece_after": calibration_error(probability[visible], wrong[visible]),
+        "response_ece": calibration_error(scores, gold),
+        "char_f1": char_f1,
+        "response_f1": threshold.f1,
+        "notes": [text for text in (note, response_note, threshold.note) if text],
+    }
+    return replace(calibration, response_threshold=threshold.value), report
+
+
+def wrong_tokens(answers: Answers, examples: Sequence[Example]) -> NDArray[np.int8]:
+    """Which tokens a gold span touches."""
+    rows = []
+    for place, example in enumerate(examples):
+        own = slice(*np.searchsorted(answers.owner, [place, place + 1]))
+        rows.append(tags_of(example.spans or (), answers.start[own], answers.end[own], len(example.response)) > 0)
+    return np.concatenate(rows).astype(np.int8)
+
+
+def fit_line(features: Floats, gold: NDArray[Any]) -> tuple[tuple[float, ...], float, str]:
+    """Logistic regression of the gold labels (Platt 1999); the identity on the first feature where it cannot be."""
+    from sklearn.linear_model import LogisticRegression
+
+    plain = (1.0, *(0.0 for _ in range(features.shape[1] - 1)))
+    if len(np.unique(gold)) < 2:
+        return plain, 0.0, "validation has one class only, so nothing was calibrated"
+    fitted = LogisticRegression(C=1.0, max_iter=1000).fit(features, gold)
+    weights = tuple(float(weight) for weight in fitted.coef_[0])
+    if np.cov(fitted.decision_function(features), features[:, 0])[0, 1] <= 0:
+        return plain, 0.0, "the scores do not rise with the labels on validation, so nothing was calibrated"
+    return weights, float(fitted.intercept_[0]), ""
+
+
+def fit_spans(
+    calibration: SpanCalibration, answers: Answers, probability: Floats, examples: Sequence[Example]
+) -> tuple[SpanCalibration, float]:
+    """The threshold and smoothing with the best F1 of characters; of equal ones the plainest."""
+    gold = GoldCharacters.of(examples)
+    if not gold.total:
+        return calibration, 0.0
+    candidates = np.unique(np.quantile(probability[answers.characters > 0], np.linspace(0.3, 1.0, NUM_THRESHOLDS)))
+    best, best_f1 = calibration, -1.0
+    for merge_gap, min_length in product(MERGE_GAPS, MIN_LENGTHS):
+        for threshold in candidates:
+            tried = replace(calibration, char_threshold=float(threshold), merge_gap=merge_gap, min_length=min_length)
+            found = tried.spans(answers.start, answers.end, probability, answers.owner)
+            f1 = gold.f1(found, answers.owner)
+            if f1 > best_f1:
+                best, best_f1 = tried, f1
+    return best, best_f1
+
+
+@dataclass(frozen=True, slots=True)
+class GoldCharacters:
+    """Marked characters of several answers as one line: how many stand before each place."""
+
+    before: Ints
+    begins: Ints
+
+    @classmethod
+    def of(cls, examples: Sequence[Example]) -> "GoldCharacters":
+        begins = np.append(0, np.cumsum([len(example.response) for example in examples]))
+        marked = np.zeros(int(begins[-1]), np.int64)
+        for begin, example in zip(begins[:-1], examples, strict=True):
+            for span in example.spans or ():
+                marked[begin + span.start : begin + span.end] = 1
+        return cls(np.append(0, np.cumsum(marked)), begins)
+
+    @property
+    def total(self) -> int:
+        return int(self.before[-1])
+
+    def f1(self, found: Found, owner: Ints) -> float:
+        """F1 of characters, summed over all answers."""
+        begin = self.begins[owner[found.first]]
+        right = int((self.before[begin + found.end] - self.before[begin + found.start]).sum())
+        return 2 * right / (self.total + int((found.end - found.start).sum()))
+
+
+def best_f1(odds: Floats, right: Ints, called: Ints, total: int) -> float:
+    """The best F1 over all thresholds, where each row adds `right` and `called` when it is called."""
+    order = np.argsort(-odds, kind="stable")
+    ends = np.flatnonzero(np.diff(odds[order], append=-np.inf))
+    hits, size = np.cumsum(right[order])[ends], np.cumsum(called[order])[ends]
+    return float((2 * hits / np.maximum(size + total, 1)).max(initial=0.0))

@@ -1,0 +1,84 @@
+"""How a tagger's log-odds are read: calibration, thresholds and smoothing, fitted on validation and stored with it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from critic.tagger.evidence import RESPONSE_EVIDENCE, TOKEN_EVIDENCE, Words, token_evidence
+from critic.tagger.find_spans import Found, find_spans
+from faithkit.records import FAITHFUL, HALLUCINATED
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanCalibration:
+    """From log-odds of tokens to spans, and to P(the response is hallucinated).
+
+    Args:
+        slope: Of the line that turns a token's own log-odds into calibrated ones; `bias` is its other half.
+        token_weights: Of TOKEN_EVIDENCE (`critic.tagger.evidence`), and a bias, in log-odds; empty reads a token's own
+            log-odds alone, by slope and bias.
+        char_threshold: Characters are called hallucinated from this calibrated probability on.
+        merge_gap: Spans with at most so many characters between them become one.
+        min_length: Spans of fewer characters are dropped.
+        response_weights: Of RESPONSE_EVIDENCE, and a bias, in log-odds.
+        response_threshold: A response is called hallucinated from here on.
+        aim: What the response threshold was chosen for.
+    """
+
+    slope: float = 1.0
+    bias: float = 0.0
+    token_weights: tuple[float, ...] = ()
+    char_threshold: float = 0.5
+    merge_gap: int = 0
+    min_length: int = 1
+    response_weights: tuple[float, ...] = (1.0, 0.0, 0.0, 0.0, 0.0)
+    response_threshold: float = 0.5
+    aim: str = "none: nothing was fitted"
+
+    def __post_init__(self) -> None:
+        for name, evidence, may_be_empty in (
+            ("token_weights", TOKEN_EVIDENCE, True),
+            ("response_weights", RESPONSE_EVIDENCE, False),
+        ):
+            object.__setattr__(self, name, tuple(float(weight) for weight in getattr(self, name)))
+            size = len(getattr(self, name))
+            if size != len(evidence) + 1 and not (may_be_empty and size == 0):
+                raise ValueError(f"{name} has {size} numbers, wanted {len(evidence) + 1}")
+
+    def probabilities(self, odds: Floats, words: Words | None = None) -> Floats:
+        """Calibrated P(hallucinated) of tokens."""
+        if not self.token_weights:
+            return sigmoid(self.slope * odds + self.bias)
+        assert words is not None, "this calibration uses the words too"
+        return sigmoid(linear(token_evidence(odds, words), self.token_weights))
+
+    def spans(self, start: Ints, end: Ints, probability: Floats, owner: Ints | None = None) -> Found:
+        return find_spans(
+            start,
+            end,
+            probability,
+            threshold=self.char_threshold,
+            merge_gap=self.merge_gap,
+            min_length=self.min_length,
+            owner=owner,
+        )
+
+    def response_scores(self, evidence: Floats) -> Floats:
+        """P(the response is hallucinated) from RESPONSE_EVIDENCE [responses, 4]."""
+        return sigmoid(linear(evidence, self.response_weights))
+
+    def label(self, score: float) -> str:
+        return HALLUCINATED if score >= self.response_threshold else FAITHFUL
+
+
+def linear(evidence: Floats, weights: tuple[float, ...]) -> Floats:
+    return evidence @ np.array(weights[:-1]) + weights[-1]
+
+
+def sigmoid(values: Any) -> Floats:
+    return np.exp(-np.logaddexp(0.0, -np.asarray(values, np.float64)))

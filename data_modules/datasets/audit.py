@@ -1,0 +1,137 @@
+"""FaithDial's data audit (Dziri et al. 2022, "On the Origin of Hallucinations"): gold and model responses, judged.
+
+Official files: https://github.com/McGill-NLP/FaithDial, folder `data-audit`: `gold` with evidence, history, response,
+BEGIN, VRM; `CTRL`, `DoHA`, `GPT2` with knowledge, history, the model's response under its name, begin_label, vrm_label.
+One response may have several labels.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from data_modules.datasets.begin import GENERIC, check_generic, check_max_words, cut_knowledge, settle_generic
+from data_modules.reading.dataset import SEEKER, File, find_files, text_group
+from data_modules.reading.rows import BadRow, ReadReport, Row
+from faithkit.errors import UserError, shorten
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
+
+ADDRESS = "https://github.com/McGill-NLP/FaithDial, folder data-audit"
+PATTERNS = {
+    "gold": "{}.csv",
+    "CTRL": "ctrl_processed_{}.csv",
+    "DoHA": "doha_processed_{}.csv",
+    "GPT2": "gpt2_processed_{}.csv",
+}
+FOLDERS = tuple(PATTERNS)
+CORPORA = ("wow", "cmu", "topical")  # what the responses answer to; the files' names end with it
+LAYOUTS = {"gold": ("evidence", "history", "response", "BEGIN", "VRM")} | {
+    model: ("knowledge", "history", model, "begin_label", "vrm_label") for model in ("ctrl", "doha", "gpt2")
+}
+# As the files spell them (case aside), to the label that is meant.
+TAGS = {
+    "entailment": "entailment",
+    "entailmentt": "entailment",
+    "hallucination": "hallucination",
+    "partial hallucination": "partial hallucination",
+    "generic": "generic",
+    "uncooperative": "uncooperative",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """Gold and model responses with BEGIN labels; speech acts (VRM) stand in `meta`.
+
+    Any hallucination makes a response hallucinated; entailment, uncooperative or not, makes it faithful (the gold files
+    write Uncooperative alone for entailed but uncooperative). The group is the knowledge.
+
+    Args:
+        path: Folder `data-audit`, one of its folders, or one file.
+        responses: Folder to read: gold, CTRL, DoHA, GPT2, or all.
+        corpora: Corpus to read: wow, cmu, topical, or all.
+        generic: What becomes of generic responses: drop, hallucinated or faithful.
+        max_knowledge_words: Longer knowledge (CMU-DoG's sections) is cut to the sentences that share most with the
+            response; None leaves it whole.
+    """
+
+    name: ClassVar[str] = "audit"
+    path: str
+    responses: str = "all"
+    corpora: str = "all"
+    generic: str = "drop"
+    max_knowledge_words: int | None = None
+
+    def __post_init__(self) -> None:
+        check_generic(self.generic)
+        check_max_words(self.max_knowledge_words)
+        if self.corpora not in ("all", *CORPORA):
+            raise UserError(f"corpora is {self.corpora!r}", hint=f"use all, {', '.join(CORPORA)}")
+        if self.responses not in ("all", *FOLDERS):
+            raise UserError(f"responses is {self.responses!r}", hint=f"use all, {', '.join(FOLDERS)}")
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        folders = FOLDERS if self.responses == "all" else (self.responses,)
+        names = [(folder, PATTERNS[folder].format(corpus)) for folder in folders for corpus in self._corpora(folder)]
+        above, inside = [f"{folder}/{name}" for folder, name in names], [name for _, name in names]
+        return find_files(self.path, {"all": above}, {"all": inside}, address=ADDRESS)
+
+    def _corpora(self, folder: str) -> Sequence[str]:
+        if self.corpora != "all":
+            return (self.corpora,)
+        return CORPORA if folder == "gold" else ("*",)
+
+    def layout(self) -> Mapping[str, Any]:
+        return {
+            "responses": self.responses,
+            "corpora": self.corpora,
+            "generic": self.generic,
+            "max_knowledge_words": self.max_knowledge_words,
+        }
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        model = row.layout(LAYOUTS)
+        knowledge_name, _, response_name, begin_name, vrm_name = LAYOUTS[model]
+        tags = _tags(row, begin_name, report)
+        response = row.text(response_name, empty_ok=True)
+        if not response.strip():  # DoHA answered nothing to one message
+            report.count("dropped: empty response")
+            return
+        label = settle_generic(_label(tags), self.generic, report)
+        if label is None:
+            return
+        said = row.text("history", empty_ok=True)  # empty where the response opens the dialogue
+        knowledge = row.text(knowledge_name)
+        shown, cut = cut_knowledge(knowledge, response, self.max_knowledge_words, report)
+        yield Example(
+            id=row.default_id,
+            source=self.name,
+            split=split,
+            group=text_group(knowledge),
+            knowledge=shown,
+            history=(Turn(speaker=SEEKER, text=said),) if said.strip() else (),
+            response=response,
+            label=label,
+            tags=tags,
+            meta={"model": model, "vrm": _parts(row.text(vrm_name, empty_ok=True), ","), **cut},
+        )
+
+
+def _parts(text: str, separators: str) -> list[str]:
+    return [part for part in (" ".join(piece.split()) for piece in re.split(f"[{separators}]", text)) if part]
+
+
+def _tags(row: Row, name: str, report: ReadReport) -> tuple[str, ...]:
+    parts = _parts(row.text(name), ",.")  # "entailment. uncooperative" stands for a comma
+    unknown = [part for part in parts if part.lower() not in TAGS]
+    if unknown or not parts:
+        raise BadRow(f"field {name!r} is {shorten(row.values[name])}; known: {', '.join(TAGS)}")
+    if "." in row.text(name) or any(part.lower() == "entailmentt" for part in parts):
+        report.count("misspelt labels, read by the table")
+    return tuple(TAGS[part.lower()] for part in parts)
+
+
+def _label(tags: Sequence[str]) -> str:
+    if any("hallucination" in tag for tag in tags):
+        return HALLUCINATED
+    return GENERIC if GENERIC in tags else FAITHFUL

@@ -1,0 +1,127 @@
+"""BEGIN (Dziri et al. 2022): model responses judged for whether the knowledge supports them.
+
+Official files: https://github.com/google/BEGIN-dataset. The release of 2022 (wow, cmu-dog, topicalchat) labels Fully
+attributable, Not fully attributable, Generic; the release of 2021 (dev_05_24_21.tsv, test_05_24_21.tsv) entailment,
+hallucination, off-topic, contradiction, generic. The header tells them apart; the report counts which it was.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from data_modules.reading.dataset import SEEKER, File, find_files, text_group
+from data_modules.reading.rows import ReadReport, Row
+from faithkit.content import best_sentences
+from faithkit.errors import UserError
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
+
+ADDRESS = "https://github.com/google/BEGIN-dataset"
+FILES_2022 = {
+    "validation": [f"**/begin_dev_{domain}.tsv" for domain in ("wow", "cmu", "tc")],
+    "test": [f"**/begin_test_{domain}.tsv" for domain in ("wow", "cmu", "tc")],
+}
+FILES_2021 = {"validation": ["**/dev_05_24_21.tsv"], "test": ["**/test_05_24_21.tsv"]}
+LAYOUTS = {
+    "2022": ("model_name", "data_source", "knowledge", "message", "response", "begin_label"),
+    "2021": ("evidence", "previous turn", "response", "gold label"),
+}
+WHOLE_KNOWLEDGE = "whole_knowledge"  # in `meta`: the knowledge before it was cut
+META = ("model_name", "data_source", "full label set")
+GENERIC = "generic"
+LABELS_2022 = {"fully attributable": FAITHFUL, "not fully attributable": HALLUCINATED, "generic": GENERIC}
+LABELS_2021 = {
+    "entailment": FAITHFUL,
+    "hallucination": HALLUCINATED,
+    "contradiction": HALLUCINATED,
+    "off-topic": HALLUCINATED,
+    "off_topic": HALLUCINATED,
+    "generic": GENERIC,
+}
+
+
+def check_generic(value: str) -> None:
+    """Generic responses say nothing that the knowledge could support or not: the user chooses what becomes of them."""
+    if value not in ("drop", FAITHFUL, HALLUCINATED):
+        raise UserError(f"generic is {value!r}", hint=f"use drop, {HALLUCINATED} or {FAITHFUL}")
+
+
+def settle_generic(label: str, generic: str, report: ReadReport) -> str | None:
+    """The label with generic decided, None where it is dropped; counted either way."""
+    if label != GENERIC:
+        return label
+    if generic == "drop":
+        report.count("dropped: generic")
+        return None
+    report.count(f"generic, taken as {generic}")
+    return generic
+
+
+def check_max_words(value: int | None) -> None:
+    if value is not None and value < 1:
+        raise UserError(f"max_knowledge_words is {value}", hint="give 1 or more, or null to leave knowledge whole")
+
+
+def cut_knowledge(
+    knowledge: str, response: str, max_words: int | None, report: ReadReport
+) -> tuple[str, dict[str, str]]:
+    """Knowledge of at most about `max_words`, and for `meta` what it was before, where it was cut; counted."""
+    shown = knowledge if max_words is None else best_sentences(knowledge, response, max_words)
+    if shown == knowledge:
+        return knowledge, {}
+    report.count("cut: knowledge, to the sentences nearest to the response")
+    return shown, {WHOLE_KNOWLEDGE: knowledge}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begin:
+    """Responses of GPT-2, T5, CTRL and DoHA with the message that they answer.
+
+    The group is the knowledge: what several models said of one text stays together.
+
+    Args:
+        path: A file, or any folder above the files.
+        generic: What becomes of generic responses: drop, hallucinated or faithful.
+        max_knowledge_words: Longer knowledge is cut to the sentences that share most with the response; None leaves it
+            whole.
+    """
+
+    name: ClassVar[str] = "begin"
+    path: str
+    generic: str = "drop"
+    max_knowledge_words: int | None = None
+
+    def __post_init__(self) -> None:
+        check_generic(self.generic)
+        check_max_words(self.max_knowledge_words)
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        return find_files(self.path, FILES_2022, FILES_2021, address=ADDRESS)
+
+    def layout(self) -> Mapping[str, Any]:
+        return {"generic": self.generic, "max_knowledge_words": self.max_knowledge_words}
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        layout = row.layout(LAYOUTS)
+        report.count(f"layout: BEGIN {layout}")
+        if layout == "2022":
+            knowledge, message, tag, labels = "knowledge", "message", "begin_label", LABELS_2022
+        else:
+            knowledge, message, tag, labels = "evidence", "previous turn", "gold label", LABELS_2021
+        label = settle_generic(row.choice(tag, labels), self.generic, report)
+        if label is None:
+            return
+        said = row.text(message, empty_ok=True)  # empty where the response opens the dialogue
+        whole, response = row.text(knowledge), row.text("response")
+        shown, cut = cut_knowledge(whole, response, self.max_knowledge_words, report)
+        yield Example(
+            id=row.default_id,
+            source=self.name,
+            split=split,
+            group=text_group(whole),
+            knowledge=shown,
+            history=(Turn(speaker=SEEKER, text=said),) if said.strip() else (),
+            response=response,
+            label=label,
+            tags=(row.text(tag),),
+            meta={name: row.values[name] for name in META if name in row.values} | cut,
+        )

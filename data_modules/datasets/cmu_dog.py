@@ -1,0 +1,155 @@
+"""CMU-DoG (Zhou et al. 2018): two people talk about a film; one or both see a text of four sections, one after another.
+
+Official files: https://github.com/festvox/datasets-CMU_DoG, `Conversations/<split>/*.json` and `WikiData/*.json`. Turns
+that were cut out of them (`turn_rows`) are read too; the report counts which it was.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from data_modules.datasets.turn_rows import EMPTY, OPENS, find_turns, is_turn, read_together, turn_example
+from data_modules.datasets.turn_rows import FIELDS as TURN_FIELDS
+from data_modules.reading.dataset import SEEKER, WIZARD, File
+from data_modules.reading.rows import BadRow, ReadReport, Row, read_rows
+from faithkit.errors import UserError, shorten
+from faithkit.records import Example, Turn
+
+ADDRESS = "https://github.com/festvox/datasets-CMU_DoG"
+NAMES = {"train": "train", "validation": "valid", "test": "test"}
+TURNS = {split: [f"cmu_dog_{name}_turns.jsonl"] for split, name in NAMES.items()}
+RAW = {split: [f"Conversations/{name}/*.json"] for split, name in NAMES.items()}
+DOCUMENTS = "WikiData"
+LAYOUTS = {"turns": TURN_FIELDS, "conversations": ("wikiDocumentIdx", "history", "whoSawDoc")}
+
+
+class Said(NamedTuple):
+    """What one person said in one go, while one section was shown."""
+
+    position: int  # of the first message
+    user: str
+    section: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CmuDog:
+    """Turns of those who saw the text, with the section that was shown, without labels.
+
+    Messages that one person sent in a row are one turn. Ids of official conversations are `<file stem>:<message>`.
+
+    Args:
+        path: The official folder, its `Conversations`, or a folder or file of turns.
+    """
+
+    name: ClassVar[str] = "cmu_dog"
+    path: str
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        """The texts stand behind the conversations of every split, since its records depend on both."""
+        found = find_turns(self.path, TURNS, RAW, ADDRESS)
+        return {split: [*files, *_documents_beside(files[0])] for split, files in found.items()}
+
+    def layout(self) -> Mapping[str, Any]:
+        return {}
+
+    def read_split(self, split: str, report: ReadReport) -> Iterator[Example]:
+        """The records of a split, file by file."""
+        for file in self.files()[split]:
+            assert isinstance(file, Path)
+            if file.parent.name != DOCUMENTS:
+                yield from read_together(self, file, split, report)
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        layout = row.layout(LAYOUTS)
+        report.count(f"layout: {layout}")
+        if is_turn(row):
+            yield turn_example(row, self.name, split)
+        else:
+            yield from self._conversation(row, split, report)
+
+    def _conversation(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        document = self._document(row)
+        saw = row.texts("whoSawDoc")
+        conversation = Path(row.file).stem
+        said = _said(row, report)
+        for place, one in enumerate(said):
+            if one.section not in document:
+                raise BadRow(f"message {one.position}: the document has no section {one.section}")
+            if one.user not in saw:
+                report.count("dropped: has not seen the document")
+            elif not place:
+                report.count(OPENS)
+            else:
+                yield Example(
+                    id=f"{conversation}:{one.position}",
+                    source=self.name,
+                    split=split,
+                    group=conversation,
+                    knowledge=document[one.section],
+                    history=tuple(
+                        Turn(speaker=WIZARD if turn.user == one.user else SEEKER, text=turn.text)
+                        for turn in said[:place]
+                    ),
+                    response=one.text,
+                    reference=one.text,
+                    meta={"movie": row.values["wikiDocumentIdx"], "doc_idx": int(one.section)},
+                )
+
+    def _document(self, row: Row) -> Mapping[str, str]:
+        index = row.values["wikiDocumentIdx"]
+        if not isinstance(index, int) or index not in self._documents:
+            problem = f"field 'wikiDocumentIdx' is {shorten(index)}: {DOCUMENTS} has no such document"
+            raise BadRow(problem, hint=f"put the official {DOCUMENTS} beside Conversations")
+        return self._documents[index]
+
+    @cached_property
+    def _documents(self) -> Mapping[int, Mapping[str, str]]:
+        files = dict.fromkeys(file for files in self.files().values() for file in files)
+        return dict(_read_document(f) for f in files if isinstance(f, Path) and f.parent.name == DOCUMENTS)
+
+
+def _documents_beside(conversation: Path) -> list[Path]:
+    return sorted((conversation.parents[2] / DOCUMENTS).glob("*.json")) if _is_raw(conversation) else []
+
+
+def _is_raw(file: Path) -> bool:
+    return len(file.parents) > 2 and file.parents[1].name == Path(RAW["train"][0]).parts[0]
+
+
+def _read_document(file: Path) -> tuple[int, Mapping[str, str]]:
+    """A document's number and the texts of its sections."""
+    row = next(read_rows(file, ReadReport()))
+    index = row.values.get("wikiDocumentIdx")
+    if not isinstance(index, int):
+        problem = f"field 'wikiDocumentIdx' must be a number, got {shorten(index)}"
+        raise UserError(problem, place=str(file), hint="fetch the file again")
+    return index, {name: section_text(value) for name, value in row.values.items() if name.isdigit()}
+
+
+def section_text(section: str | Mapping[str, Any]) -> str:
+    """A section as one text; the first one is a table, of which every field stands as `name: value`, by name."""
+    if isinstance(section, str):
+        return section
+    fields = {name: "; ".join(value) if isinstance(value, list) else value for name, value in section.items()}
+    return " ".join(f"{name}: {fields[name]}" for name in sorted(fields))
+
+
+def _said(row: Row, report: ReadReport) -> list[Said]:
+    said: list[Said] = []
+    for position, values in enumerate(row.items("history")):
+        try:
+            message = row.inside(values)
+            user, text = message.text("uid"), message.text("text", empty_ok=True)
+        except BadRow as error:
+            raise error.within(f"message {position}") from error  # the turns after it would lack their history
+        one = Said(position, user, str(message.values.get("docIdx")), text)
+        if not one.text.strip():
+            report.count(EMPTY)
+        elif said and (said[-1].user, said[-1].section) == (one.user, one.section):
+            said[-1] = said[-1]._replace(text=f"{said[-1].text} {one.text}")
+        else:
+            said.append(one)
+    return said

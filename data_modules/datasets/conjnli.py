@@ -1,0 +1,68 @@
+"""ConjNLI (Saha et al. 2020): inference over conjunctions.
+
+Official files: https://github.com/swarnaHub/ConjNLI, folder `data/NLI` (TSV, unquoted, with a byte order mark).
+The test file has no label column.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from data_modules.datasets.nli import WORDS, check_neutral, nli_example
+from data_modules.reading.dataset import File, find_files, text_group
+from data_modules.reading.rows import ReadReport, Row
+from faithkit.records import HALLUCINATED, Example
+
+ADDRESS = "https://github.com/swarnaHub/ConjNLI, folder data/NLI"
+FILES = {"train": ["adversarial_train_15k.tsv"], "validation": ["conj_dev.tsv"], "test": ["conj_test.tsv"]}
+LAYOUTS = {"labelled": ("Premise", "Hypothesis", "Label"), "unlabelled": ("Premise", "Hypothesis")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConjNli:
+    """Premise and hypothesis; the group is the premise's text, ids are `<file stem>:<row>`.
+
+    Args:
+        path: Folder or file.
+        neutral: What becomes of neutral pairs: hallucinated or drop.
+    """
+
+    name: ClassVar[str] = "conjnli"
+    default_split: ClassVar[str] = "validation"  # the test set has no labels
+    path: str
+    neutral: str = HALLUCINATED
+
+    def __post_init__(self) -> None:
+        check_neutral(self.neutral)
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        return find_files(self.path, FILES, address=ADDRESS)
+
+    def layout(self) -> Mapping[str, Any]:
+        return {"neutral": self.neutral}
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        if row.layout(LAYOUTS) == "unlabelled":
+            report.count("unlabelled")
+            premise = row.text("Premise")
+            yield Example(
+                id=row.default_id,
+                source=self.name,
+                split=split,
+                group=text_group(premise),
+                knowledge=premise,
+                response=row.text("Hypothesis"),
+            )
+            return
+        example = nli_example(
+            row,
+            report,
+            source=self.name,
+            split=split,
+            neutral=self.neutral,
+            names=("Premise", "Hypothesis", "Label"),
+            labels=WORDS,
+            id=row.default_id,
+        )
+        if example:
+            yield example

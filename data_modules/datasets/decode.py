@@ -1,0 +1,93 @@
+"""DECODE (Nie et al. 2021): does the last utterance of a dialogue contradict what its speaker said before?
+
+Official files: http://parl.ai/downloads/decode/decode_v0.1.zip, JSON lines {record_id, conversation_id,
+turns: [{turn_id, agent_id, text}], is_contradiction, aggregated_contradiction_indices}.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from data_modules.reading.dataset import SEEKER, WIZARD, File, find_files
+from data_modules.reading.rows import BadRow, ReadReport, Row
+from faithkit.errors import UserError
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
+
+ADDRESS = "http://parl.ai/downloads/decode/decode_v0.1.zip"
+FILES = {
+    "train": ["train.jsonl"],
+    "validation": ["dev.jsonl"],
+    "test": ["test.jsonl"],
+    # Dialogues with bots; test dialogues with two turns added (a2t), and without the contradicted turns (rct).
+    "human_bot": ["human-bot.jsonl"],
+    "a2t": ["a2t.jsonl"],
+    "rct": ["rct.jsonl"],
+}
+LAYOUTS = {"official": ("record_id", "turns", "is_contradiction")}
+LABELS = {"true": HALLUCINATED, "false": FAITHFUL}
+TAGS = {HALLUCINATED: "contradiction", FAITHFUL: "non-contradiction"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decode:
+    """The last utterance as response, against its speaker's earlier ones as knowledge.
+
+    The history is every earlier turn; in it the last utterance's speaker is the wizard. Records cut from one
+    conversation share a group.
+
+    Args:
+        path: Folder or file.
+        knowledge: `speaker` joins the speaker's own earlier utterances, `dialogue` all earlier ones.
+    """
+
+    name: ClassVar[str] = "decode"
+    path: str
+    knowledge: str = "speaker"
+
+    def __post_init__(self) -> None:
+        if self.knowledge not in ("speaker", "dialogue"):
+            raise UserError(f"knowledge is {self.knowledge!r}", hint="use speaker or dialogue")
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        return find_files(self.path, FILES, address=ADDRESS)
+
+    def layout(self) -> Mapping[str, Any]:
+        return {"knowledge": self.knowledge}
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        row.layout(LAYOUTS)
+        turns = [_turn(row, index, values) for index, values in enumerate(row.items("turns"))]
+        if not turns:
+            raise BadRow("field 'turns' is empty")
+        label = row.choice("is_contradiction", LABELS)
+        *earlier, (agent, response) = turns
+        said = [text for who, text in earlier if text and (self.knowledge == "dialogue" or who == agent)]
+        if not said:
+            report.count("dropped: nothing said before to contradict")
+            return
+        if not response:
+            raise BadRow("the last turn is empty")
+        indices = row.values.get("aggregated_contradiction_indices") or []
+        yield Example(
+            id=row.text("record_id"),
+            source=self.name,
+            split=split,
+            # "<conversation>#truncated#4": cuts of one conversation belong together.
+            group=str(row.values.get("conversation_id") or row.text("record_id")).split("#")[0],
+            knowledge=" ".join(said),
+            history=tuple(Turn(speaker=WIZARD if who == agent else SEEKER, text=text) for who, text in earlier),
+            response=response,
+            label=label,
+            tags=(TAGS[label],),
+            meta={"contradicted": [index for index in indices if index != len(turns) - 1]},
+        )
+
+
+def _turn(row: Row, index: int, values: object) -> tuple[str, str]:
+    try:
+        turn = row.inside(values)
+        if turn.values.get("agent_id") is None:
+            raise BadRow("field 'agent_id' is missing")
+        return str(turn.values["agent_id"]), turn.text("text", empty_ok=True).strip()
+    except BadRow as error:
+        raise error.within(f"turn {index}") from error

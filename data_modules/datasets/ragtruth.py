@@ -1,0 +1,189 @@
+"""RAGTruth (Niu et al. 2024): responses of six models to three tasks, with the spans that their sources do not support.
+
+Official files: https://github.com/ParticleMedia/RAGTruth, folder `dataset`: `response.jsonl` with the answers, their
+marked spans and their splits, `source_info.jsonl` with what they were to hold to. Offsets count characters, as Python
+does; a NUL in an answer is a character like any other.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+from data_modules.datasets.ragtruth_sources import SOURCES, TASKS, SourceText, read_sources, rows_with_ids
+from data_modules.datasets.span_checks import flag, identifier, read_spans
+from data_modules.reading.dataset import SEEKER, SPLITS, File, find_files
+from data_modules.reading.rows import BadRow, ReadReport, Row
+from faithkit.errors import UserError, shorten
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span, Turn
+
+ADDRESS = "https://github.com/ParticleMedia/RAGTruth, folder dataset"
+RESPONSES = "response.jsonl"
+FIELDS = ("id", "source_id", "model", "labels", "quality", "response")
+# As the files spell them, and as the paper does.
+LABELS = {
+    f"{severity} {words}": f"{severity}_{kind}"
+    for severity in ("evident", "subtle")
+    for words, kind in (
+        ("conflict", "conflict"),
+        ("baseless info", "baseless"),
+        ("introduction of baseless information", "baseless"),
+        ("introduction of baseless info", "baseless"),
+    )
+}
+FLAGS = ("implicit_true", "due_to_null")
+CHOICES = {
+    "quality": ("good", "all"),
+    "implicit_true": ("keep", "drop"),
+    "due_to_null": ("keep", "drop"),
+    "severity": ("all", "evident", "subtle"),
+}
+ANY = "all"
+Names = str | Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RagTruth:
+    """Answers with marked spans. The group is the source: the answers of all models to it stay together.
+
+    A span that a switch drops no longer counts: an answer without others is faithful.
+
+    Args:
+        path: The folder with both files, or the file of the responses, beside which the sources lie.
+        official_split: False reads all responses as one split, `all`, to be divided by source.
+        quality: `good` leaves out refusals and truncated answers, as the released code does; or `all`.
+        implicit_true: `drop` leaves out spans that are right, though the source does not say so; or `keep`.
+        due_to_null: `drop` leaves out spans that take a null of the source for a no; or `keep`.
+        severity: `evident` or `subtle` spans alone, or `all`.
+        tasks: QA, Summary, Data2txt: one, a list, or `all`.
+        models: Whose answers: one, a list, or `all`.
+    """
+
+    name: ClassVar[str] = "ragtruth"
+    path: str
+    official_split: bool = True
+    quality: str = "good"
+    implicit_true: str = "keep"
+    due_to_null: str = "keep"
+    severity: str = ANY
+    tasks: Names = ANY
+    models: Names = ANY
+
+    def __post_init__(self) -> None:
+        for option, choices in CHOICES.items():
+            if getattr(self, option) not in choices:
+                raise UserError(f"{option} is {getattr(self, option)!r}", hint=f"use {' or '.join(choices)}")
+        if not isinstance(self.official_split, bool):
+            raise UserError(f"official_split is {self.official_split!r}", hint="use true or false")
+        if unknown := _chosen(self.tasks) - set(TASKS) - {ANY}:
+            raise UserError(f"tasks is {self.tasks!r}: no task {min(unknown)!r}", hint=f"use {ANY}, {_list(TASKS)}")
+        for option in ("tasks", "models"):
+            if not _chosen(getattr(self, option)):
+                raise UserError(f"{option} is {getattr(self, option)!r}", hint=f"use {ANY}, a name or a list of names")
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        """Both files for every split, since its records depend on both."""
+        file = find_files(self.path, {ANY: [RESPONSES]}, address=ADDRESS)[ANY][0]
+        both = [each for each in (file, file.with_name(SOURCES)) if each.is_file()]
+        have = _splits_of(file, file.stat().st_mtime_ns) if self.official_split else ()
+        return dict.fromkeys(have or (ANY,), both)
+
+    def layout(self) -> Mapping[str, Any]:
+        settings = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "path"}
+        return settings | {option: sorted(_chosen(settings[option])) for option in ("tasks", "models")}
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        """Never called: a record depends on both files."""
+        raise AssertionError("RAGTruth is read together")
+
+    def read_split(self, split: str, report: ReadReport) -> Iterator[Example]:
+        """The records of a split, in the order of the responses."""
+        responses = self.files()[split][0]
+        assert isinstance(responses, Path)
+        rows = list(rows_with_ids(responses, "id", FIELDS, report))
+        sources = read_sources(responses.with_name(SOURCES), report)
+        self._check_models(rows, responses)
+        if unused := len(sources.keys() - {str(row.values["source_id"]) for row, _ in rows}):
+            report.count("sources without a response", unused)
+        for row, response_id in rows:
+            try:
+                if self._split_of(row) == split and (example := self._example(row, response_id, sources, report)):
+                    yield example
+            except BadRow as error:
+                report.reject(row.file, row.line, error, row.values)
+
+    def _check_models(self, rows: Sequence[tuple[Row, str]], file: Path) -> None:
+        have = {str(row.values["model"]) for row, _ in rows}
+        if rows and (unknown := _chosen(self.models) - _chosen(tuple(have)) - {ANY}):
+            problem = f"models is {self.models!r}: the file has no answer of {min(unknown)!r}"
+            raise UserError(problem, place=str(file), hint=f"choose from: {_list(sorted(have))}")
+
+    def _split_of(self, row: Row) -> str:
+        return row.choice("split", {split: split for split in SPLITS}) if self.official_split else ANY
+
+    def _example(
+        self, row: Row, response_id: str, sources: Mapping[str, SourceText], report: ReadReport
+    ) -> Example | None:
+        source_id = identifier(row, "source_id")
+        if source_id not in sources:
+            problem = f"field 'source_id' is {shorten(source_id)}: {SOURCES} has no such source, or a bad one"
+            raise BadRow(problem, hint="check that the two files belong together")
+        source, model, quality = sources[source_id], row.text("model"), row.text("quality")
+        for option, value in (("tasks", source.task), ("models", model)):
+            if not _chosen(getattr(self, option)) & {ANY, value.lower()}:
+                report.count(f"dropped: {option.removesuffix('s')} {value}")
+                return None
+        if self.quality != ANY and quality != self.quality:
+            report.count(f"dropped: quality {quality}")
+            return None
+        answer = row.text("response")
+        spans = self._spans(row, answer, report)
+        flagged = {name: [i for i, (_, item) in enumerate(spans) if flag(item, name)] for name in FLAGS}
+        meta: dict[str, Any] = {"task": source.task, "model": model, "quality": quality, "corpus": source.corpus}
+        meta["temperature"] = row.values.get("temperature")
+        return Example(
+            id=response_id,
+            source=self.name,
+            split=self._split_of(row),
+            group=source_id,
+            knowledge=source.knowledge,
+            history=(Turn(speaker=SEEKER, text=source.question),) if source.question.strip() else (),
+            response=answer,
+            label=HALLUCINATED if spans else FAITHFUL,
+            spans=tuple(span for span, _ in spans),
+            tags=tuple(dict.fromkeys(item.values["label_type"] for _, item in spans)),
+            # For each flag, which of the spans have it.
+            meta=meta | {name: places for name, places in flagged.items() if places},
+        )
+
+    def _spans(self, row: Row, answer: str, report: ReadReport) -> list[tuple[Span, Row]]:
+        marked = sorted(read_spans(row, "labels", answer, "label_type", LABELS), key=lambda s: (s[0].start, s[0].end))
+        kept = []
+        for span, item in marked:
+            severity = span.label.split("_")[0]
+            reasons = [name for name in FLAGS if flag(item, name) and getattr(self, name) == "drop"]
+            reasons += [severity] if self.severity not in (ANY, severity) else []
+            if reasons:
+                report.count(f"dropped: span, {reasons[0]}")
+            else:
+                kept.append((span, item))
+        if marked and not kept:
+            report.count("faithful, since none of its spans counts")
+        return kept
+
+
+def _chosen(names: Names) -> set[str]:
+    return {str(name).lower() for name in ([names] if isinstance(names, str) else names)}
+
+
+def _list(names: Mapping[str, str] | Sequence[str]) -> str:
+    return ", ".join(names.values() if isinstance(names, Mapping) else names)
+
+
+@lru_cache(maxsize=8)
+def _splits_of(file: Path, modified: int) -> tuple[str, ...]:
+    """The splits that the responses name. A quote inside a JSON text is escaped, so this meets fields alone."""
+    named = {name.lower() for name in re.findall(rb'(?<!\\)"split"\s*:\s*"\s*(\w+)\s*"', file.read_bytes())}
+    return tuple(split for split in SPLITS if split.encode() in named)

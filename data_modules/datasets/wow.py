@@ -1,0 +1,102 @@
+"""Wizard of Wikipedia (Dinan et al. 2019): wizard turns with the sentence that the wizard checked; nobody judged them.
+
+Official files: https://parl.ai/projects/wizard_of_wikipedia, a JSON list of dialogues {chosen_topic, dialog: [{speaker,
+text, checked_sentence}]}. FaithDial's layout ({dialog_idx, utterances}) is read too; the report counts which it was.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from data_modules.datasets.faithdial import wizard_turns
+from data_modules.reading.dataset import SEEKER, WIZARD, File, find_files
+from data_modules.reading.rows import BadRow, ReadReport, Row
+from faithkit.errors import shorten
+from faithkit.records import Example, Turn
+
+ADDRESS = "https://parl.ai/projects/wizard_of_wikipedia"
+FILES = {
+    "train": ["train.json", "wow_train.json"],
+    "validation": ["valid_random_split.json", "wow_valid.json"],
+    "test": ["test_random_split.json", "wow_test.json"],
+    "validation_topic": ["valid_topic_split.json"],  # topics that training has not seen
+    "test_topic": ["test_topic_split.json"],
+}
+LAYOUTS = {"ParlAI": ("dialog",), "FaithDial": ("utterances",)}
+NO_KNOWLEDGE = "no_passages_used"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WizardOfWikipedia:
+    """Wizard turns with their history, without labels.
+
+    ParlAI's dialogues have no ids: theirs are `<file stem>:<row>:<turn>`, turns counted over both speakers. A wizard
+    turn without a checked sentence is dropped.
+
+    Args:
+        path: Folder or file, of either layout.
+    """
+
+    name: ClassVar[str] = "wow"
+    path: str
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        return find_files(self.path, FILES, address=ADDRESS)
+
+    def layout(self) -> Mapping[str, Any]:
+        return {}
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        layout = row.layout(LAYOUTS)
+        report.count(f"layout: {layout}")
+        yield from (self._parlai if layout == "ParlAI" else self._faithdial)(row, split, report)
+
+    def _faithdial(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        for turn in wizard_turns(row, report):
+            if turn.original is not None or turn.tags is not None:
+                problem = f"utterance {turn.index} has an original_response or BEGIN tags: this is FaithDial, not WoW"
+                raise BadRow(problem, hint="use data=faithdial")
+            yield Example(
+                id=turn.id,
+                source=self.name,
+                split=split,
+                group=turn.dialogue,
+                knowledge=turn.knowledge,
+                history=turn.history,
+                response=turn.response,
+                reference=turn.response,
+            )
+
+    def _parlai(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        history: list[Turn] = []
+        for position, values in enumerate(row.items("dialog")):
+            try:
+                turn = row.inside(values)
+                wizard = "wizard" in turn.text("speaker").lower()
+                knowledge = _checked_sentence(turn) if wizard else ""
+                text = turn.text("text", empty_ok=not knowledge)
+            except BadRow as error:
+                raise error.within(f"turn {position}") from error  # the turns after it would lack their history
+            if wizard and knowledge:
+                yield Example(
+                    id=f"{row.default_id}:{position}",
+                    source=self.name,
+                    split=split,
+                    group=row.default_id,
+                    knowledge=knowledge,
+                    history=tuple(history),
+                    response=text,
+                    reference=text,
+                    meta={"topic": row.values.get("chosen_topic")},
+                )
+            elif wizard:
+                report.count("dropped: no knowledge used")
+            history.append(Turn(speaker=WIZARD if wizard else SEEKER, text=text))
+
+
+def _checked_sentence(turn: Row) -> str:
+    checked = turn.values.get("checked_sentence") or {}
+    if not isinstance(checked, Mapping):
+        raise BadRow(f"field 'checked_sentence' must be an object, got {shorten(checked)}")
+    sentences = [text for text in checked.values() if text != NO_KNOWLEDGE]
+    return turn.inside({"checked_sentence": sentences[0]}).text("checked_sentence") if sentences else ""

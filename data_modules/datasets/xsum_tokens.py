@@ -1,0 +1,124 @@
+"""Summaries of XSum whose tokens people marked as hallucinated or not (Maynez et al. 2020; Zhou et al. 2021).
+
+JSON lines of docid, system, source, summary, tokens, labels (1: hallucinated) and reference, with the outputs of four
+systems and XSum's own summary (`Gold`) for each document.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from data_modules.datasets.span_checks import identifier
+from data_modules.reading.dataset import File, find_files
+from data_modules.reading.rows import BadRow, ReadReport, Row
+from faithkit.errors import shorten
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
+from faithkit.span_types import UNTYPED
+
+ADDRESS = "https://github.com/violet-zct/fairseq-detect-hallucination"
+FILES = {"all": ["xsum_token*.jsonl"]}
+LAYOUT = {"XSum tokens": ("docid", "system", "source", "summary", "tokens", "labels")}
+QUOTES = "'\"`"
+
+
+@dataclass(frozen=True, kw_only=True)
+class XsumTokens:
+    """Summaries with spans: hallucinated tokens that follow each other are one. The group is the document.
+
+    Args:
+        path: A file, or the folder that holds it. There is no official split.
+    """
+
+    name: ClassVar[str] = "xsum_tokens"
+    path: str
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        return find_files(self.path, FILES, address=ADDRESS)
+
+    def layout(self) -> Mapping[str, Any]:
+        return {}
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        row.layout(LAYOUT)
+        docid, system, summary = identifier(row, "docid"), row.text("system"), row.text("summary")
+        labels = _labels(row)  # first: a wrong number of them explains more than where the tokens stop to fit
+        spans = token_spans(align(summary, row.texts("tokens")), labels)
+        yield Example(
+            id=f"{docid}:{system}",
+            source=self.name,
+            split=split,
+            group=docid,
+            knowledge=row.text("source"),
+            response=summary,
+            reference=row.text("reference", empty_ok=True) or None,
+            label=HALLUCINATED if spans else FAITHFUL,
+            spans=spans,
+            meta={"task": "Summary", "model": system},
+        )
+
+
+def _labels(row: Row) -> list[int]:
+    labels, num_tokens = row.items("labels"), len(row.items("tokens"))
+    if len(labels) != num_tokens:
+        raise BadRow(f"field 'labels' has {len(labels)} entries for {num_tokens} tokens")
+    for place, label in enumerate(labels):
+        if label not in (0, 1):
+            raise BadRow(f"field 'labels[{place}]' must be 0 or 1, got {shorten(label)}")
+    return labels
+
+
+def align(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
+    """Start and end of every token in the text: in order, with nothing but white space between them.
+
+    The corpus escapes quotes (`bahrain\\'s`), and not every copy of it does so in tokens and summaries alike: a
+    backslash before a quote may stand in one and be missing in the other.
+    """
+    places, end = [], 0
+    for number, token in enumerate(tokens):
+        start = _skip_space(text, end)
+        found = _match(text, start, token)
+        if found is None or found == start:
+            goes_on = shorten(text[start : start + 40])
+            raise BadRow(f"field 'tokens[{number}]' is {shorten(token)}, but the summary goes on with {goes_on}")
+        places.append((start, end := found))
+    if rest := text[end:].strip():
+        raise BadRow(f"field 'tokens' ends before the summary does: {shorten(rest[:40])} is left")
+    return places
+
+
+def _skip_space(text: str, place: int) -> int:
+    while place < len(text) and text[place].isspace():
+        place += 1
+    return place
+
+
+def _match(text: str, place: int, token: str) -> int | None:
+    """Where the token that begins at `place` ends, or None."""
+    inside = 0
+    while inside < len(token):
+        if text[place : place + 1] == token[inside]:
+            place, inside = place + 1, inside + 1
+        elif _escapes(text, place):
+            place += 1
+        elif _escapes(token, inside):
+            inside += 1
+        else:
+            return None
+    return place
+
+
+def _escapes(text: str, place: int) -> bool:
+    return text[place : place + 1] == "\\" and text[place + 1 : place + 2] in tuple(QUOTES)
+
+
+def token_spans(places: Sequence[tuple[int, int]], labels: Sequence[int]) -> tuple[Span, ...]:
+    """Each run of tokens of label 1 as one span."""
+    runs: list[list[int]] = []
+    for place, ((start, end), label) in enumerate(zip(places, labels, strict=True)):
+        if not label:
+            continue
+        if place and labels[place - 1]:
+            runs[-1][1] = end
+        else:
+            runs.append([start, end])
+    return tuple(Span(start=start, end=end, label=UNTYPED) for start, end in runs)

@@ -1,0 +1,155 @@
+"""Encodings on disk, made once: an Arrow file keyed by the content of the files, the layout and the tokenizer.
+
+A folder `encodings/<key>/` holds `rows.arrow` (the columns of the encoder and every record as JSON, read through a
+memory map) and `meta.json` (what was kept, dropped, cut and rejected). It appears whole or not at all.
+"""
+
+import hashlib
+import json
+import logging
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from data_modules.encoding.pairs import Columns, Encoder
+from data_modules.encoding.ragged import Ragged
+from data_modules.reading.dataset import Source, read_examples
+from data_modules.reading.rows import ReadReport
+from faithkit.files.home import cache_dir
+from faithkit.records import Example
+
+CACHE_VERSION = 1
+CHUNK = 16_384  # records tokenised at a time: large enough for the tokenizer's threads, small enough for memory
+
+log = logging.getLogger("faithkit")
+
+
+@dataclass(frozen=True)
+class EncodedSplit:
+    """One split of one source, encoded. Columns of numbers are views of the memory map; records are built on demand."""
+
+    name: str
+    split: str
+    columns: Columns
+    groups: NDArray[np.uint64]
+    records: pa.ChunkedArray
+    counts: Counter[str]
+    rejects: list[dict[str, Any]]
+    fingerprint: str
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def example(self, index: int) -> Example:
+        return Example.from_dict(json.loads(self.records[index].as_py()))
+
+    def examples(self, indices: Iterable[int]) -> Iterator[Example]:
+        return (self.example(int(index)) for index in indices)
+
+
+def load_encoded(
+    source: Source, split: str, encoder: Encoder, *, on_bad_row: str = "stop", num_rows: int | None = None
+) -> EncodedSplit:
+    """The split from the cache, encoded first if it is not there yet."""
+    key = _key(source, split, encoder, on_bad_row, num_rows)
+    folder = cache_dir("encodings") / key
+    if not (folder / "meta.json").exists():
+        _build(folder, source, split, encoder, ReadReport(on_bad_row), num_rows)
+    meta = json.loads((folder / "meta.json").read_text())
+    table = pa.ipc.open_file(pa.memory_map(str(folder / "rows.arrow"))).read_all()
+    columns = {name: _to_numpy(table[name]) for name in table.column_names if name not in ("record", "group")}
+    groups = _to_numpy(table["group"])
+    return EncodedSplit(
+        source.name,
+        split,
+        columns,
+        groups,
+        table["record"],
+        Counter(meta["counts"]),
+        meta["rejects"],
+        meta["fingerprint"],
+    )
+
+
+def group_hash(group: str) -> int:
+    """A group's name as a number that is the same in every process."""
+    return int.from_bytes(hashlib.blake2b(group.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
+
+
+def content_hash(source: Source, split: str) -> str:
+    """What the records of a split depend on: the bytes of its files and the settings of its layout."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps([source.name, split, dict(source.layout())], sort_keys=True, default=str).encode())
+    for path in source.files().get(split, ()):
+        digest.update(path.name.encode())  # the name is part of the ids
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _key(source: Source, split: str, encoder: Encoder, on_bad_row: str, num_rows: int | None) -> str:
+    parts = [CACHE_VERSION, content_hash(source, split), encoder.fingerprint(), on_bad_row, num_rows]
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+
+
+def _build(
+    folder: Path, source: Source, split: str, encoder: Encoder, report: ReadReport, num_rows: int | None
+) -> None:
+    log.info("encoding %s/%s (kept for later launches)", source.name, split)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        examples = read_examples(source, split, report, num_rows)
+        cut: Counter[str] = Counter()
+        digest = hashlib.blake2b(digest_size=16)
+        writer = None
+        with pa.OSFile(str(temporary / "rows.arrow"), "wb") as sink:
+            while chunk := list(islice(examples, CHUNK)):
+                records = [json.dumps(example.to_dict()) for example in chunk]
+                digest.update("\n".join(records).encode())
+                batch = _to_arrow(encoder.encode(chunk, cut), [group_hash(e.group) for e in chunk], records)
+                writer = writer or pa.ipc.new_file(sink, batch.schema)
+                writer.write_batch(batch)
+            assert writer is not None, "read_examples raises when nothing is left"
+            writer.close()
+        counts = dict(report.counts) | {name: count for name, count in cut.items() if count}
+        meta = {"counts": counts, "rejects": report.rejects, "fingerprint": digest.hexdigest()}
+        (temporary / "meta.json").write_text(json.dumps(meta))
+        try:
+            temporary.replace(folder)
+        except OSError:
+            # Another process was faster: its folder holds the same content, because the key names the content.
+            if not (folder / "meta.json").exists():
+                raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _to_arrow(columns: Columns, groups: list[int], records: list[str]) -> pa.RecordBatch:
+    arrays = {name: _arrow_array(column) for name, column in columns.items()}
+    arrays |= {"group": pa.array(groups, pa.uint64()), "record": pa.array(records, pa.large_string())}
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def _arrow_array(column: NDArray[Any] | Ragged) -> pa.Array:
+    if isinstance(column, Ragged):
+        return pa.LargeListArray.from_arrays(pa.array(column.offsets), pa.array(column.values))
+    return pa.array(column)
+
+
+def _to_numpy(column: pa.ChunkedArray) -> Any:
+    if not pa.types.is_large_list(column.type):
+        return column.combine_chunks().to_numpy() if column.num_chunks > 1 else column.chunk(0).to_numpy()
+    rows = column.combine_chunks() if column.num_chunks > 1 else column.chunk(0)
+    rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
+    return Ragged(rows.values.to_numpy(), rows.offsets.to_numpy())

@@ -1,0 +1,108 @@
+"""A dialogue turn as a generator reads it: its markers, its layout, and how much of the history fits.
+
+    seq2seq   encoder: control, bos, knowledge marker + knowledge, turns each led by its speaker's marker, eos
+              decoder: wizard marker + response, eos
+    causal    the same one behind the other, without the eos in the middle
+
+The control tokens of CTRL (Rashkin et al. 2021) stand in front of everything, one of each group.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data_modules.encoding.ragged import offsets_of
+from faithkit.errors import UserError
+
+SEQ2SEQ, CAUSAL = "seq2seq", "causal"
+DIALOGUE, KNOWLEDGE, SEEKER, WIZARD = "<|dialogue|>", "<|knowledge|>", "<|seeker|>", "<|wizard|>"
+# Each marker with the words whose embeddings it begins with. DIALOGUE is the bos of tokenizers that have none.
+MARKERS = {DIALOGUE: "dialogue", KNOWLEDGE: "knowledge", SEEKER: "user", WIZARD: "assistant"}
+# Groups of control tokens in the order in which they stand; within a group from the unwanted to the wanted.
+CONTROL_TOKENS = {
+    "voice": ("<|first-person|>", "<|no-first-person|>"),
+    "overlap": ("<|low-overlap|>", "<|medium-overlap|>", "<|high-overlap|>"),
+    "entailment": ("<|contradicted|>", "<|neutral|>", "<|entailed|>"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnLayout:
+    """How an example becomes a sequence.
+
+    Args:
+        kind: SEQ2SEQ or CAUSAL.
+        max_length: Tokens that the model reads: the encoder's input, or for causal models the whole sequence.
+        max_response_length: Tokens of a response, eos counted. Of a causal sequence so many are left for it, so that
+            a turn has the same history in training and when it is answered; a longer response takes what it needs.
+        max_history: Turns of history at most; None takes all that fit.
+        control: Names of the control groups, in the order of CONTROL_TOKENS.
+    """
+
+    kind: str
+    max_length: int
+    max_response_length: int
+    max_history: int | None = None
+    control: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in (SEQ2SEQ, CAUSAL):
+            raise UserError(f"a generator of kind {self.kind!r}", hint=f"use {SEQ2SEQ} or {CAUSAL}")
+        if self.max_response_length < 2:
+            raise UserError(f"model.max_response_length is {self.max_response_length}", hint="use at least 2")
+        least = 16 + (self.max_response_length if self.kind == CAUSAL else 0)
+        if self.max_length < least:
+            raise UserError(f"model.max_length is {self.max_length}", hint=f"use at least {least}")
+        if self.max_history is not None and self.max_history < 0:
+            raise UserError(f"model.max_history is {self.max_history}", hint="use 0 or more, or null for all that fit")
+        if list(self.control) != [name for name in CONTROL_TOKENS if name in self.control]:
+            problem = f"control groups {', '.join(self.control)}"
+            raise UserError(problem, hint=f"use some of {', '.join(CONTROL_TOKENS)}, in this order")
+
+
+def bos_of(tokenizer: Any) -> str:
+    """What a sequence begins with: the tokenizer's own bos where it has one."""
+    return tokenizer.bos_token or DIALOGUE
+
+
+def add_markers(tokenizer: Any, layout: TurnLayout) -> dict[int, list[int]]:
+    """Adds the special tokens that the tokenizer lacks, and padding where it has none.
+
+    Returns:
+        For each new token the ids of the words that describe it.
+    """
+    if tokenizer.eos_token is None:
+        raise UserError("the tokenizer has no eos token: a response could not end", hint="use another model")
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token  # masked wherever it stands
+    words = {token: word for token, word in MARKERS.items() if token != DIALOGUE or tokenizer.bos_token is None}
+    words |= {
+        token: token.strip("<|>").replace("-", " ") for group in layout.control for token in CONTROL_TOKENS[group]
+    }
+    have = tokenizer.get_vocab()
+    described = {token: tokenizer(word, add_special_tokens=False)["input_ids"] for token, word in words.items()}
+    new = [token for token in words if token not in have]
+    tokenizer.add_tokens(new, special_tokens=True)
+    return {tokenizer.convert_tokens_to_ids(token): described[token] for token in new}
+
+
+def fit_history(lengths: NDArray[np.int64], num_turns: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many tokens of each turn are kept, counted from its end.
+
+    The newest turns are kept first, each whole or not at all; where the newest alone does not fit, its end is kept.
+
+    Args:
+        lengths: Tokens of each turn with its marker: the turns of all rows, oldest first, one row behind the other.
+        num_turns: Turns of each row.
+        room: Tokens that each row has for its history.
+    """
+    ends = offsets_of(num_turns)[1:]
+    so_far = offsets_of(lengths)
+    space = np.repeat(room, num_turns)
+    until_end = np.repeat(so_far[ends], num_turns) - so_far[:-1]  # of a turn and all that follow it in its row
+    kept = np.where(until_end <= space, lengths, 0)
+    newest = np.arange(1, len(lengths) + 1) == np.repeat(ends, num_turns)
+    # A marker alone would say nothing.
+    return np.where(newest & (lengths > space) & (space >= 2), space, kept)

@@ -1,0 +1,226 @@
+"""Dialogue turns for generators: what is read before the answer, and the answer.
+
+The cache keeps context and response apart; a batch puts them together. Where the layout has control groups, the columns
+of a batch need `control` too (Ragged, the ids of each row's control tokens). An encoder around this one adds it, and
+whatever else an objective needs.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data_modules.encoding.pairs import ENCODING_VERSION, Columns
+from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
+from data_modules.encoding.tokens import Tokenizer, fingerprint_of, tokenize
+from data_modules.encoding.turn_layout import (
+    CAUSAL,
+    CONTROL_TOKENS,
+    KNOWLEDGE,
+    SEEKER,
+    SEQ2SEQ,
+    WIZARD,
+    TurnLayout,
+    bos_of,
+    fit_history,
+)
+from data_modules.reading.dataset import WIZARD as WIZARD_SPEAKER
+from faithkit.errors import UserError, shorten
+from faithkit.records import Example, Turn
+
+Ints = NDArray[np.int64]
+LONGER = "response longer than max_response_length"
+
+
+@dataclass(frozen=True)
+class TurnEncoder:
+    """Knowledge, history and response as `data_modules.encoding.turn_layout` lays them out.
+
+    History is what is cut to fit, never the knowledge or the response.
+
+    Args:
+        tokenizer: With the markers in it (`add_markers`).
+        packed: Causal sequences one behind the other without padding (`faithkit.packing`), instead of padded.
+        limit: What sets `layout.max_length`, for the error of an example that does not fit.
+    """
+
+    tokenizer: Tokenizer
+    layout: TurnLayout
+    packed: bool = True
+    limit: str = "model.max_length"
+    ids: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        groups = [CONTROL_TOKENS[group] for group in self.layout.control]
+        tokens = [bos_of(self.tokenizer), KNOWLEDGE, SEEKER, WIZARD, *(token for group in groups for token in group)]
+        object.__setattr__(self, "ids", dict(zip(tokens, self.tokenizer.convert_tokens_to_ids(tokens), strict=True)))
+        assert all(token in self.tokenizer.get_vocab() for token in tokens), "the tokenizer lacks markers: add_markers"
+
+    @property
+    def is_packed(self) -> bool:
+        return self.packed and self.layout.kind == CAUSAL
+
+    @property
+    def decoder_prefix(self) -> tuple[int, ...]:
+        """What a decoder starts with."""
+        return (self.ids[WIZARD],) if self.layout.kind == SEQ2SEQ else ()
+
+    def fingerprint(self) -> str:
+        layout = self.layout
+        numbers = f"{layout.max_length}:{layout.max_response_length}:{layout.max_history}:{len(layout.control)}"
+        return f"turns:{ENCODING_VERSION}:{layout.kind}:{numbers}:{fingerprint_of(self.tokenizer)}"
+
+    def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
+        """Columns of the examples: context, response (with its eos), length (what a step with it costs), and for
+        seq2seq second_length (what its decoder reads).
+        """
+        knowledge, turns, response = self._tokens(examples, [example.response for example in examples])
+        response = join_rows([response, constant_rows([self.tokenizer.eos_token_id], len(examples))])
+        context = self._contexts(examples, knowledge, turns, response.lengths, counts)
+        counts[LONGER] += int((response.lengths > self.layout.max_response_length).sum())
+        lengths = context.lengths + response.lengths + len(self.layout.control)
+        columns: Columns = {"context": context, "response": response, "length": lengths.astype(np.int32)}
+        if self.layout.kind == SEQ2SEQ:
+            columns["second_length"] = response.lengths.astype(np.int32)
+        return columns
+
+    def contexts(
+        self, examples: Sequence[Example], counts: Counter[str], control: Sequence[Sequence[str]] = ()
+    ) -> Ragged:
+        """What the model reads before it answers: the encoder's input, or all through the wizard's marker.
+
+        Args:
+            control: For each example its control tokens, one of each group of the layout.
+        """
+        knowledge, turns, _ = self._tokens(examples, [])
+        context = self._contexts(examples, knowledge, turns, np.zeros(len(examples), np.int64), counts)
+        if not self.layout.control:
+            if any(control):
+                raise UserError("this model was trained without control tokens", hint="train it with control=ctrl")
+            return context
+        return join_rows([self.control_ids(control), context])
+
+    def control_ids(self, control: Sequence[Sequence[str]]) -> Ragged:
+        """The ids of each row's control tokens.
+
+        Raises:
+            UserError: A row has not exactly one token of each group.
+        """
+        groups = [CONTROL_TOKENS[group] for group in self.layout.control]
+        for tokens in control:
+            if len(tokens) != len(groups) or any(t not in group for t, group in zip(tokens, groups, strict=True)):
+                hint = "; ".join(f"{name}: one of {', '.join(CONTROL_TOKENS[name])}" for name in self.layout.control)
+                raise UserError(f"control tokens {shorten(list(tokens))}", hint=hint)
+        return Ragged.from_lists([[self.ids[token] for token in tokens] for tokens in control])
+
+    def text_ids(self, texts: Sequence[str]) -> Ragged:
+        """The ids of texts; a marker that somebody wrote is text."""
+        backend = self.tokenizer.backend_tokenizer
+        before = backend.encode_special_tokens
+        backend.encode_special_tokens = True
+        try:
+            ids = tokenize(self.tokenizer, texts)
+        finally:
+            backend.encode_special_tokens = before
+        # A Unigram model knows its special tokens by their spelling all the same.
+        unknown, special = self.tokenizer.unk_token_id, self.tokenizer.all_special_ids
+        if unknown is not None and unknown != self.tokenizer.eos_token_id:
+            ids = Ragged(np.where(np.isin(ids.values, special), np.int32(unknown), ids.values), ids.offsets)
+        return ids
+
+    def _turns(self, example: Example) -> Sequence[Turn]:
+        limit = self.layout.max_history
+        return example.history if limit is None else example.history[max(0, len(example.history) - limit) :]
+
+    def _tokens(self, examples: Sequence[Example], responses: Sequence[str]) -> tuple[Ragged, Ragged, Ragged]:
+        """Ids of the knowledge, of the turns of all histories, and of the responses."""
+        knowledge = [example.knowledge for example in examples]
+        turns = [turn.text for example in examples for turn in self._turns(example)]
+        ids = self.text_ids([*knowledge, *turns, *responses])
+        ends = np.cumsum([0, len(knowledge), len(turns), len(responses)])
+        first, second, third = (ids.take(np.arange(ends[i], ends[i + 1])) for i in range(3))
+        return first, second, third
+
+    def _contexts(
+        self, examples: Sequence[Example], knowledge: Ragged, turns: Ragged, response: Ints, counts: Counter[str]
+    ) -> Ragged:
+        layout, count = self.layout, len(examples)
+        before = [self.ids[bos_of(self.tokenizer)], self.ids[KNOWLEDGE]]
+        behind = [self.tokenizer.eos_token_id if layout.kind == SEQ2SEQ else self.ids[WIZARD]]
+        fixed = knowledge.lengths + len(layout.control) + len(before) + len(behind)
+        if layout.kind == SEQ2SEQ:
+            self._check(examples, np.maximum(fixed, response))
+            room = layout.max_length - fixed
+        else:
+            self._check(examples, fixed + response)
+            room = layout.max_length - fixed - np.maximum(response, layout.max_response_length)
+        history = self._history(examples, turns, room, counts)
+        return join_rows([constant_rows(before, count), knowledge, history, constant_rows(behind, count)])
+
+    def _check(self, examples: Sequence[Example], needed: Ints) -> None:
+        worst = int(needed.argmax()) if len(needed) else 0
+        if len(needed) and needed[worst] > self.layout.max_length:
+            what = "knowledge" if self.layout.kind == SEQ2SEQ else "knowledge and response"
+            problem = f"example {examples[worst].id}: {what} alone take {needed[worst]} tokens"
+            hint = f"set {self.limit}={needed[worst]} or more (it is {self.layout.max_length})"
+            raise UserError(problem, place=f"{examples[worst].source}/{examples[worst].split}", hint=hint)
+
+    def _history(self, examples: Sequence[Example], turns: Ragged, room: Ints, counts: Counter[str]) -> Ragged:
+        """The turns of each row that fit, each led by its speaker's marker."""
+        said = [self._turns(example) for example in examples]
+        num_turns = np.array([len(turns) for turns in said], np.int64)
+        row = np.repeat(np.arange(len(examples)), num_turns)
+        kept = fit_history(turns.lengths + 1, num_turns, room)
+        cut = kept <= turns.lengths
+        counts["history cut: turns"] += int(cut.sum())
+        counts["history cut: rows"] += len(np.unique(row[cut]))
+        markers = [self.ids[WIZARD if turn.speaker == WIZARD_SPEAKER else SEEKER] for turns in said for turn in turns]
+        stays = np.flatnonzero(kept)
+        size = kept[stays] - 1
+        texts = turns.slice_rows(stays, turns.lengths[stays] - size, size)
+        led = join_rows([Ragged(np.array(markers, np.int32)[stays], np.arange(len(stays) + 1)), texts])
+        return Ragged(led.values, led.offsets[offsets_of(np.bincount(row[stays], minlength=len(examples)))])
+
+    def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Arrays of a batch.
+
+        Targets lie flat, response by response: `target` [tokens] are the responses' tokens with their eos, `target_row`
+        the row of each, `target_at` the place, counted over the whole of the model's output, that predicts it.
+
+        seq2seq: input_ids, attention_mask [rows, width], decoder_input_ids [rows, response width]
+        causal, packed: input_ids, position_ids [1, tokens], sequence_lengths [rows]
+        causal, padded: input_ids, attention_mask [rows, width]
+        """
+        context, response = self.whole_contexts(columns), columns["response"]
+        count, step = len(response), steps_of(response.lengths)
+        row = np.repeat(np.arange(count), response.lengths)
+        # The last token predicts nothing: it is not read.
+        read = response.slice_rows(np.arange(count), np.zeros(count, np.int64), response.lengths - 1)
+        batch = {"target": response.values.astype(np.int64), "target_row": row}
+        if self.layout.kind == SEQ2SEQ:
+            decoded = join_rows([constant_rows(self.decoder_prefix, count), read])
+            batch |= self._padded(context) | {"decoder_input_ids": pad_rows(decoded, self.tokenizer.pad_token_id)}
+            return batch | {"target_at": row * batch["decoder_input_ids"].shape[1] + step}
+        sequence = join_rows([context, read])
+        first = context.lengths[row] - 1  # the wizard's marker predicts the first token
+        if not self.is_packed:
+            batch |= self._padded(sequence)
+            return batch | {"target_at": row * batch["input_ids"].shape[1] + first + step}
+        return batch | {
+            "input_ids": sequence.values[None].astype(np.int64),
+            "position_ids": steps_of(sequence.lengths)[None],
+            "sequence_lengths": sequence.lengths,
+            "target_at": sequence.offsets[row] + first + step,
+        }
+
+    def whole_contexts(self, columns: Mapping[str, Any]) -> Ragged:
+        """What the rows of a batch have in front of their responses, control tokens included."""
+        context = columns["context"]
+        return join_rows([columns["control"], context]) if self.layout.control else context
+
+    def _padded(self, rows: Ragged) -> dict[str, NDArray[Any]]:
+        inside = np.arange(int(rows.lengths.max(initial=0))) < rows.lengths[:, None]
+        return {"input_ids": pad_rows(rows, self.tokenizer.pad_token_id), "attention_mask": inside.astype(np.int64)}

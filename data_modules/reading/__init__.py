@@ -1,0 +1,1 @@
+"""Files to checked rows, rows to checked records: what every dataset shares."""

@@ -1,0 +1,159 @@
+"""The file formats of raw data: JSON lines, JSON lists, one JSON object, TSV without quoting, CSV with quoting.
+
+A parser yields the line and the values of every data row. A row that cannot be parsed is yielded as `Broken`, in its
+place, so that the numbers (and so the ids) of the rows after it do not shift.
+"""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from faithkit.errors import UserError, shorten
+
+csv.field_size_limit(2**31 - 1)  # a field of 100,000 characters is legal: the default limit of 131,072 is not ours
+FETCH = "fetch the file again"
+SPACE = " \t\r\n"  # JSON's own white space: str.strip() would take more
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A data row that cannot be parsed."""
+
+    problem: str
+    raw: object
+
+
+Parsed = tuple[int, Mapping[str, Any] | Broken]
+
+
+def parse_json(path: Path) -> Iterator[Parsed]:
+    """A JSON list of objects or JSON lines, told apart by the first character; one object over several lines is a row.
+
+    The suffix says nothing here: several corpora name JSON lines `.json`, and DNLI names a list `.jsonl`.
+    """
+    with path.open(encoding="utf-8-sig", newline="\n") as file:
+        while (first := file.read(1)) and first in SPACE:
+            pass
+    return _json_list(path) if first == "[" else _json_lines(path)
+
+
+def _json_lines(path: Path) -> Iterator[Parsed]:
+    with path.open(encoding="utf-8-sig", newline="\n") as file:
+        for line, text in enumerate(file, start=1):
+            if not text.strip(SPACE):
+                continue
+            try:
+                yield line, _object(json.loads(text))
+            except (ValueError, RecursionError) as error:  # a plain ValueError: a number of thousands of digits
+                if line == 1 and text.strip(SPACE) == "{":
+                    yield line, _whole(path)
+                    return
+                yield line, Broken(f"broken JSON{_column(error)}", text)
+
+
+def _whole(path: Path) -> Mapping[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"the file begins as one JSON object, but is not one: broken JSON{_column(error)}",
+            place=f"{path}, line {getattr(error, 'lineno', 1)}",
+            hint="give the corpus's own file: a JSON list, one object a line, or one object",
+        ) from error
+
+
+def _json_list(path: Path) -> Iterator[Parsed]:
+    text = path.read_text(encoding="utf-8-sig")
+    decoder = json.JSONDecoder()
+    position, line, counted, first = text.index("[") + 1, 1, 0, True
+    while True:  # item by item, so that each knows its line
+        position = _skip(text, position)
+        if text[position : position + 1] == "]":
+            break
+        if not first and text[position : position + 1] == ",":
+            position = _skip(text, position + 1)
+        elif not first and position < len(text):
+            raise UserError("broken JSON list: no comma between two items", place=_at(path, text, position), hint=FETCH)
+        if position >= len(text):
+            raise UserError("the JSON list is cut short", place=_at(path, text, position), hint=FETCH)
+        line += text.count("\n", counted, position)
+        counted, first = position, False
+        try:
+            values, position = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError) as error:
+            # What follows a broken item cannot be told apart from it, so skipping is not offered here.
+            cut = isinstance(error, json.JSONDecodeError) and _skip(text, error.pos) >= len(text)
+            problem = "the JSON list is cut short" if cut else f"broken JSON{_column(error)}"
+            place = getattr(error, "pos", position)
+            raise UserError(problem, place=_at(path, text, place), hint=FETCH) from error
+        yield line, _object(values)
+    if text[position + 1 :].strip(SPACE):
+        raise UserError("text after the end of the JSON list", place=_at(path, text, position + 1), hint=FETCH)
+
+
+def _skip(text: str, position: int) -> int:
+    while position < len(text) and text[position] in SPACE:
+        position += 1
+    return position
+
+
+def _at(path: Path, text: str, position: int) -> str:
+    return f"{path}, line {text.count(chr(10), 0, position) + 1}"
+
+
+def _column(error: Exception) -> str:
+    return f" at column {error.colno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else f": {error}"
+
+
+def _object(values: Any) -> Mapping[str, Any] | Broken:
+    return values if isinstance(values, dict) else Broken(f"a row must be a JSON object, got {shorten(values)}", values)
+
+
+def parse_tsv(path: Path) -> Iterator[Parsed]:
+    """Tab-separated rows under a header; quotes are ordinary characters, lines end in LF or CRLF."""
+    with path.open(encoding="utf-8-sig", newline="\n") as file:
+        header = _header(path, _cells(file.readline()))
+        for line, text in enumerate(file, start=2):
+            if text.rstrip("\r\n"):
+                yield line, _table_row(header, _cells(text), "tab")
+
+
+def _cells(line: str) -> list[str]:
+    return line.removesuffix("\n").removesuffix("\r").split("\t")
+
+
+def parse_csv(path: Path) -> Iterator[Parsed]:
+    """Comma-separated rows under a header, quoted as RFC 4180 says: a quoted cell may hold line ends."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, strict=True)
+        line = 1
+        try:
+            header = _header(path, next(reader, [""]))
+            line = reader.line_num + 1
+            for cells in reader:
+                if cells:
+                    yield line, _table_row(header, cells, "comma")
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise UserError(f"broken CSV: {error}", place=f"{path}, line {line}", hint=FETCH) from error
+
+
+def _header(path: Path, names: list[str]) -> list[str]:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise UserError(
+            f"the header names {shorten(twice[0])} twice",
+            place=f"{path}, line 1",
+            hint="check that the file is a table with a header line",
+        )
+    return names
+
+
+def _table_row(header: list[str], cells: list[str], separator: str) -> Mapping[str, Any] | Broken:
+    if len(cells) != len(header):
+        return Broken(f"{len(cells)} {separator}-separated fields where the header has {len(header)}", cells)
+    return dict(zip(header, cells, strict=True))

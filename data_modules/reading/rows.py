@@ -1,0 +1,187 @@
+"""Raw rows with their place in a file, and what happens to bad ones: nothing is lost in silence.
+
+Every reader yields `Row`s that know their file and line. A dataset file takes values from a row by name; a value that
+is missing or wrong raises `BadRow`, which stops the run with file, line, field and hint, or, with `on_bad_row=skip`,
+is counted and kept in the report's rejects.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from data_modules.reading.formats import Broken, parse_csv, parse_json, parse_tsv
+from faithkit.errors import UserError, shorten
+
+READERS = {".jsonl": parse_json, ".json": parse_json, ".tsv": parse_tsv, ".txt": parse_tsv, ".csv": parse_csv}
+
+
+class BadRow(ValueError):
+    """One row is wrong; the row's place is added where it is caught."""
+
+    def __init__(self, problem: str, *, hint: str = "correct the row, or set data.on_bad_row=skip to leave it out"):
+        super().__init__(problem)
+        self.hint = hint
+
+    def within(self, part: str) -> "BadRow":
+        """The same problem, told of a part of the row, for example `utterance 3`."""
+        return BadRow(f"{part}: {self}", hint=self.hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One raw row.
+
+    Args:
+        values: The row as its file has it.
+        file: Path of the file, or `hub:NAME:SPLIT`.
+        number: Position among the data rows, from 0: the same for everyone who reads the file.
+        line: Line in the file, from 1.
+    """
+
+    values: Mapping[str, Any]
+    file: str
+    number: int
+    line: int
+
+    @property
+    def default_id(self) -> str:
+        """`<file stem>:<row>`, for corpora without ids of their own."""
+        return f"{Path(self.file).stem}:{self.number}"
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}, line {self.line}"
+
+    def layout(self, layouts: Mapping[str, Sequence[str]]) -> str:
+        """The name of the first layout whose fields the row has, all of them."""
+        for name, fields in layouts.items():
+            if all(wanted in self.values for wanted in fields):
+                return name
+        wanted = "; or ".join(", ".join(fields) for fields in layouts.values())
+        hint = "check that the path leads to this dataset's official files"
+        raise BadRow(f"not a row of this dataset: looked for {wanted}; found {_names(self.values)}", hint=hint)
+
+    def inside(self, values: object) -> "Row":
+        """An object within this row (an utterance, say) as a row of its own, at the same place."""
+        if not isinstance(values, Mapping):
+            raise BadRow(f"must be a JSON object, got {shorten(values)}")
+        return replace(self, values=values)
+
+    def items(self, name: str) -> list[Any]:
+        """The list under `name`."""
+        value = self.values.get(name)
+        if not isinstance(value, list):
+            raise BadRow(f"field {name!r} must be a list, got {shorten(value)}")
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        """The list of texts under `name`."""
+        return [_text(value, f"{name}[{index}]", True, {}) for index, value in enumerate(self.items(name))]
+
+    def text(self, name: str, *, empty_ok: bool = False) -> str:
+        """The text under `name`; it must be there, be text and, unless `empty_ok`, hold a visible character."""
+        value = self.values.get(name)
+        if value is None and empty_ok:
+            return ""
+        return _text(value, name, empty_ok, self.values)
+
+    def choice(self, name: str, choices: Mapping[str, Any]) -> Any:
+        """The value that `choices` gives for the text under `name` (spaces around it and case do not matter)."""
+        key = " ".join(str(self.values.get(name)).split()).lower()
+        if key not in choices:
+            known = ", ".join(repr(choice) for choice in choices)
+            raise BadRow(f"field {name!r} is {shorten(self.values.get(name))}; known: {known}")
+        return choices[key]
+
+
+def _names(values: Mapping[str, Any]) -> str:
+    return " ".join(", ".join(values).split())[:160] or "nothing"  # a file that is no table may "name" its whole text
+
+
+def _text(value: object, name: str, empty_ok: bool, have: Mapping[str, Any]) -> str:
+    if not isinstance(value, str):
+        row_has = f" (the row has: {_names(have)})" if have else ""
+        raise BadRow(f"field {name!r} must be text, got {shorten(value)}{row_has}")
+    if not empty_ok and not value.strip():
+        raise BadRow(f"field {name!r} is empty")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:  # a lone "\ud83d" escape: no tokenizer and no file would take it
+            raise BadRow(f"field {name!r} is not valid text: half a surrogate pair at {error.start}") from error
+    return value
+
+
+@dataclass(slots=True)
+class ReadReport:
+    """What reading did with the rows: counted by outcome, rejects kept with their place.
+
+    Args:
+        on_bad_row: `stop` raises at the first bad row; `skip` counts it and goes on.
+    """
+
+    on_bad_row: str = "stop"
+    counts: Counter[str] = field(default_factory=Counter)
+    rejects: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.on_bad_row not in ("stop", "skip"):
+            raise UserError(f"data.on_bad_row is {self.on_bad_row!r}", hint="use stop or skip")
+
+    def count(self, outcome: str, by: int = 1) -> None:
+        """Counts an outcome, for example `dropped: generic`."""
+        self.counts[outcome] += by
+
+    def reject(self, file: str, line: int, error: BadRow, values: object = None) -> None:
+        """Stops the run, or counts and keeps the row, as `on_bad_row` says."""
+        if self.on_bad_row == "stop":
+            raise UserError(str(error), place=f"{file}, line {line}", hint=error.hint) from error
+        self.count("rejected: bad row")
+        self.rejects.append({"file": file, "line": line, "problem": str(error), "row": shorten(values, 2000)})
+
+    def write_rejects(self, path: Path) -> None:
+        """Writes the rejects as JSON lines: file, line, problem, row."""
+        # Escaped to ASCII: a reject may hold the half surrogate pair that it was rejected for.
+        path.write_text("".join(f"{json.dumps(reject)}\n" for reject in self.rejects), encoding="utf-8")
+
+
+def read_rows(path: Path, report: ReadReport) -> Iterator[Row]:
+    """Rows of a file by its suffix: .jsonl or .json (a list, or JSON lines), .tsv (unquoted) and .csv (quoted).
+
+    Raises:
+        UserError: The file is missing, empty, not UTF-8 or of another layout.
+    """
+    if path.suffix not in READERS:
+        raise UserError(f"cannot read files of kind {path.suffix!r}", place=str(path), hint="use " + ", ".join(READERS))
+    number = -1
+    try:
+        for number, (line, values) in enumerate(READERS[path.suffix](path)):
+            if isinstance(values, Broken):
+                report.reject(str(path), line, BadRow(values.problem), values.raw)
+            else:
+                yield Row(values, str(path), number, line)
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path) from error
+    except OSError as error:
+        problem = (
+            "the file does not exist" if isinstance(error, FileNotFoundError) else f"cannot read: {error.strerror}"
+        )
+        raise UserError(problem, place=str(path), hint="check data.path") from error
+    if number < 0:
+        raise UserError("the file has no data rows", place=str(path), hint="check that the download is complete")
+
+
+def _not_utf8(path: Path) -> UserError:
+    data = path.read_bytes()  # the decoder that failed saw one block, and knows no offset in the file
+    try:
+        data.decode()
+        start = 0
+    except UnicodeDecodeError as error:
+        start = error.start
+    place = f"{path}, line {data.count(10, 0, start) + 1}"
+    return UserError(
+        f"not UTF-8 text: byte {data[start]:#x} at offset {start}", place=place, hint="convert it to UTF-8"
+    )

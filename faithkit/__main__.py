@@ -1,0 +1,60 @@
+"""The command `faithkit`: every script by its name, from any folder.
+
+faithkit train model=critic                         as `python train.py model=critic` in a checkout
+faithkit evaluate benchmark=begin benchmark.path=FILE checkpoint=runs/...
+faithkit COMMAND --help
+"""
+
+import difflib
+import runpy
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+# Modules of workflows/, by name: nothing heavy is imported before one of them is chosen.
+COMMANDS = {
+    "train": "train a model, then test its best checkpoint",
+    "evaluate": "score a benchmark, with a model or from a predictions file",
+    "generate": "answer dialogues with a trained generator",
+    "score": "score pairs of knowledge and response in a file",
+    "chat": "talk to a generator in the terminal, with a verdict on each answer",
+    "export": "write a run's best model as a Hugging Face folder",
+}
+
+
+def usage() -> str:
+    """The commands on one screen."""
+    lines = ["usage: faithkit COMMAND [key=value ...]", ""]
+    lines += [f"  {name:<10} {does}" for name, does in COMMANDS.items()]
+    return "\n".join([*lines, "", "`faithkit COMMAND --help` tells more; `faithkit --version` tells the version."])
+
+
+def main() -> None:
+    """Runs one command as `python -m workflows.COMMAND` would, so that processes it starts find their way back."""
+    name = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    if name in ("--help", "-h"):
+        print(usage())
+    elif name == "--version":
+        print(_version())
+    elif name not in COMMANDS:
+        close = difflib.get_close_matches(name, COMMANDS, n=1)
+        guess = f"did you mean {close[0]}?" if close else f"use one of {', '.join(COMMANDS)}"
+        sys.exit(_unknown(name, guess))
+    else:
+        sys.argv = [f"faithkit {name}", *sys.argv[2:]]
+        runpy.run_module(f"workflows.{name}", run_name="__main__", alter_sys=True)
+
+
+def _unknown(name: str, guess: str) -> int:
+    print(f"error: faithkit has no command {name!r}\n  hint: {guess}", file=sys.stderr)
+    return 2
+
+
+def _version() -> str:
+    try:
+        return version("faithkit")
+    except PackageNotFoundError:
+        return "faithkit is not installed: this is a checkout"
+
+
+if __name__ == "__main__":
+    main()

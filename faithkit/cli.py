@@ -1,0 +1,164 @@
+"""What every script shares: a quick `--help`, Hydra, and errors that a user can act on.
+
+Nothing heavy is imported here: `--help` must answer before torch could load.
+"""
+
+import difflib
+import errno
+import functools
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from faithkit.errors import UserError, shorten
+
+_HERE = Path(__file__).resolve().parent
+# An installed package carries the configurations; in a checkout they stand beside it.
+CONFIGS = _HERE / "configs" if (_HERE / "configs").is_dir() else _HERE.parent / "configs"
+DONE, FAILED, USER_ERROR, INTERRUPTED = 0, 1, 2, 130
+
+HELP_END = """
+Any value of the configuration can be set: key=value, for a list key=[a,b]; `--cfg job` prints the whole of it.
+  seed=1 run_dir=PATH resume=RUN debug=true      mean the same in every script
+Exit codes: 0 done, 2 a mistake to correct (debug=true shows the traceback), 130 interrupted and resumable.
+"""
+
+
+class Interrupted(BaseException):
+    """Training stopped at a signal, with its checkpoint written."""
+
+
+def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: tuple[str, ...]) -> None:
+    """Runs a script's `main` on its composed configuration, and ends the process with the documented exit code.
+
+    Args:
+        main: Gets the configuration; imports what is heavy inside.
+        config_name: The script's entry file in configs/.
+        doc: The script's docstring, shown by `--help`.
+        groups: The configuration groups whose choices `--help` lists.
+    """
+    if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
+        _print_help(help_text(doc, groups))
+        sys.exit(DONE)
+    debug = any(re.fullmatch(r"\+*debug=(true|1|yes)", argument, re.IGNORECASE) for argument in sys.argv[1:])
+    # Waiting threads sleep: where other programs share the cores, spinning ones made a step ten times slower.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # the error itself, instead of Hydra's own way of ending
+    import hydra
+
+    @functools.wraps(main)
+    def explained(cfg: Any) -> None:
+        try:
+            main(cfg)
+        except Exception as error:  # ended here: Hydra would print lines of its own before handing it on
+            _end(error, debug)
+
+    try:
+        hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(explained)()
+    except (KeyboardInterrupt, Interrupted) as error:
+        print(f"\ninterrupted{f': {error}' if str(error) else ''}", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    except Exception as error:
+        _end(error, debug)
+
+
+def _end(error: Exception, debug: bool) -> NoReturn:
+    """Ends the process: with an explanation where the mistake is the user's, else with the traceback."""
+    message = explain(error)
+    if message is None or debug:
+        traceback.print_exc()
+    if message is None:
+        sys.exit(FAILED)
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(USER_ERROR)
+
+
+def _print_help(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # whoever reads it has seen enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would say so again at its end
+
+
+def help_text(doc: str, groups: tuple[str, ...]) -> str:
+    """One screen: what the script does, its commands, and the choices of each group as the folders have them."""
+    lines = [doc.strip(), "", "Choices:"]
+    for group in groups:
+        lines.append(_wrap(f"  {group:<10} ", choices_of(group)))
+    return "\n".join(lines) + HELP_END.rstrip()
+
+
+def choices_of(group: str) -> list[str]:
+    """The choices of a configuration group, as its folder has them."""
+    return sorted(path.stem for path in (CONFIGS / group).glob("[!_]*.yaml"))
+
+
+def _wrap(head: str, words: list[str], width: int = 100) -> str:
+    lines, line = [], head
+    for word in words:
+        if len(line) + len(word) > width:
+            lines.append(line.rstrip())
+            line = " " * len(head)
+        line += word + " "
+    return "\n".join([*lines, line.rstrip()])
+
+
+def explain(error: BaseException) -> str | None:
+    """What to tell the user, in at most five lines; None where the mistake is not the user's."""
+    cause = error.__cause__
+    if type(error).__module__.startswith("hydra") and isinstance(cause, UserError):
+        error = cause  # raised by what Hydra was building
+    kind = type(error).__name__
+    if isinstance(error, UserError):
+        return _at_most_five_lines(str(error))
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        hint = "free some space; what is written already is whole"
+        return _file_problem(f"no space left to write: {error.strerror}", error, hint)
+    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EROFS):
+        return _file_problem("no permission to write", error, "set run_dir (or FAITHKIT_HOME) to another folder")
+    if kind == "OutOfMemoryError" or isinstance(error, MemoryError):
+        return "out of memory\n  hint: lower data.batch_size or data.max_tokens, or model.max_length"
+    if type(error).__module__.split(".")[0] in ("hydra", "omegaconf"):
+        return _at_most_five_lines(_explain_override(error))
+    return None
+
+
+def _file_problem(problem: str, error: OSError, hint: str) -> str:
+    place = f"\n  at: {error.filename}" if error.filename else ""
+    return f"{problem}{place}\n  hint: {hint}"
+
+
+def _explain_override(error: BaseException) -> str:
+    # Hydra wraps: the innermost cause says what is wrong, the outermost which override it was.
+    text = str(error).splitlines()[0]
+    cause = error.__cause__
+    while cause is not None:
+        text = f"{text} ({str(cause).splitlines()[0]})"
+        cause = cause.__cause__
+    key = re.search(r"[Kk]ey '([\w.]+)' is not in struct", text) or re.search(r"Could not override '([\w.]+)'", text)
+    hint = "see the choices with --help, and every key with --cfg job"
+    if missing := re.search(r"Missing mandatory value: ([\w.]+)", text):
+        return f"{missing[1]} is not set\n  hint: give {missing[1]}=VALUE on the command line"
+    if choice := re.search(r"Could not find '(\w+)/(\w+)'", text):
+        return f"{choice[1]} has no choice {choice[2]!r}\n  hint: use one of {', '.join(choices_of(choice[1]))}"
+    if key:
+        close = difflib.get_close_matches(key[1].split(".")[-1], _known_keys(), n=3)
+        if close:
+            hint = f"did you mean {' or '.join(close)}? (--cfg job prints every key)"
+    return f"{shorten(text, 300)[1:-1]}\n  hint: {hint}"
+
+
+def _known_keys() -> list[str]:
+    keys: set[str] = set()
+    for path in CONFIGS.rglob("*.yaml"):
+        keys.update(re.findall(r"^\s*([a-z_]+):", path.read_text(), re.MULTILINE))
+    return sorted(keys)
+
+
+def _at_most_five_lines(text: str) -> str:
+    lines = text.splitlines()
+    return "\n".join(lines[:5])

@@ -1,0 +1,26 @@
+"""A user's mistake, told with a hint at what to do."""
+
+
+class UserError(ValueError):
+    """A mistake that the user can hint: shown in at most five lines, without a traceback, with exit code 2.
+
+    Args:
+        problem: What is wrong, with the offending value in it.
+        place: Where: a file with its line, a config key.
+        hint: What to do about it.
+    """
+
+    def __init__(self, problem: str, *, place: str | None = None, hint: str | None = None):
+        self.problem, self.place, self.hint = problem, place, hint
+        lines = [problem]
+        if place:
+            lines.append(f"  at: {place}")
+        if hint:
+            lines.append(f"  hint: {hint}")
+        super().__init__("\n".join(lines))
+
+
+def shorten(value: object, limit: int = 80) -> str:
+    """A value as an error message may quote it: one line, never long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."

@@ -1,0 +1,93 @@
+"""What any detector must beat: a constant answer, and counting or marking words that the knowledge does not hold."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import inf, nextafter
+from statistics import median
+
+from faithkit.errors import UserError
+from faithkit.evaluation.calibration import choose_threshold
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span
+from faithkit.span_types import UNTYPED
+
+_WORD = re.compile(r"\w+")
+
+
+def majority_predictions(examples: Sequence[Example], train: Iterable[Example] = ()) -> dict[str, Prediction]:
+    """The commoner label of the training examples for every example, with its share as the score.
+
+    Without training examples the evaluated ones' own labels decide: the best that a constant answer can do.
+    """
+    labels = [example.label for example in train if example.label] or [e.label for e in examples if e.label]
+    if not labels:
+        raise UserError("no example has a gold label", hint="choose a split or a benchmark that is labelled")
+    share = labels.count(HALLUCINATED) / len(labels)
+    label = HALLUCINATED if share > 0.5 else FAITHFUL
+    return {example.id: Prediction(id=example.id, label=label, score=share) for example in examples}
+
+
+def unsupported_share(knowledge: str, response: str) -> float:
+    """The share of the response's words that the knowledge does not hold, case aside; 0 where there are no words."""
+    known = set(_WORD.findall(knowledge.lower()))
+    words = _WORD.findall(response.lower())
+    return sum(word not in known for word in words) / len(words) if words else 0.0
+
+
+def overlap_predictions(
+    examples: Sequence[Example], train: Iterable[Example] = (), *, aim: str = "macro_f1"
+) -> dict[str, Prediction]:
+    """Hallucinated where too many of the response's words are not in the knowledge; that share is the score.
+
+    The threshold is chosen for `aim` on the labelled training examples. Without them it lies above the median share of
+    the evaluated examples, which uses no label: at most half of them are then called hallucinated.
+    """
+    shares = {example.id: unsupported_share(example.knowledge, example.response) for example in examples}
+    known = [example for example in train if example.label]
+    if known:
+        scores = [unsupported_share(example.knowledge, example.response) for example in known]
+        threshold = choose_threshold(scores, [example.label == HALLUCINATED for example in known], aim).value
+    else:
+        threshold = nextafter(median(shares.values()), inf) if shares else 0.5
+    return {
+        id_: Prediction(id=id_, label=HALLUCINATED if share >= threshold else FAITHFUL, score=share)
+        for id_, share in shares.items()
+    }
+
+
+def whole_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:
+    """Every character of every response marked: all recall, and the data's share of marked characters as precision."""
+    found = {}
+    for example in examples:
+        spans = (Span(start=0, end=len(example.response), label=UNTYPED),)
+        found[example.id] = Prediction(id=example.id, label=HALLUCINATED, spans=spans)
+    return found
+
+
+def empty_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:
+    """Nothing marked anywhere."""
+    return {example.id: Prediction(id=example.id, label=FAITHFUL) for example in examples}
+
+
+def unsupported_spans(knowledge: str, response: str) -> tuple[Span, ...]:
+    """Each longest run of words that the knowledge does not hold, case aside, as one span."""
+    known = set(_WORD.findall(knowledge.lower()))
+    runs: list[tuple[int, int]] = []
+    goes_on = False
+    for word in _WORD.finditer(response):
+        if word[0].lower() in known:
+            goes_on = False
+            continue
+        runs.append((runs.pop()[0] if goes_on else word.start(), word.end()))
+        goes_on = True
+    return tuple(Span(start=start, end=end, label=UNTYPED) for start, end in runs)
+
+
+def mismatch_predictions(
+    examples: Sequence[Example], train: Iterable[Example] = (), *, aim: str = "f1"
+) -> dict[str, Prediction]:
+    """`overlap_predictions` with every run of unsupported words marked, also in responses that are called faithful."""
+    return {
+        example.id: replace(prediction, spans=unsupported_spans(example.knowledge, example.response))
+        for example, prediction in zip(examples, overlap_predictions(examples, train, aim=aim).values(), strict=True)
+    }

@@ -1,0 +1,229 @@
+"""Scores that mean what they say: temperature, decision threshold, calibration error."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from faithkit.errors import UserError
+
+NUM_BINS = 15
+ARGMAX = "argmax"  # the aim of no choice: 0.5, the likelier class
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Temperature:
+    """A fitted temperature with the negative log-likelihood before and after; `note` says where it is no optimum."""
+
+    value: float
+    nll_before: float
+    nll_after: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """Call hallucinated what scores `value` or more; the figures are those on the data it was chosen on.
+
+    `reached` is False where the aim cannot be met; `note` then says what was chosen instead.
+    """
+
+    value: float
+    aim: str
+    reached: bool
+    precision: float
+    recall: float
+    f1: float
+    macro_f1: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReliabilityBin:
+    """The rows that score in [low, high): their mean score and the share that is hallucinated."""
+
+    low: float
+    high: float
+    count: int
+    mean_score: float
+    hallucinated: float
+
+
+def logit(scores: ArrayLike) -> Floats:
+    """Log-odds of probabilities, finite at 0 and 1 too."""
+    clipped = np.clip(np.asarray(scores, np.float64), 1e-12, 1 - 1e-12)
+    return np.log(clipped) - np.log1p(-clipped)
+
+
+def apply_temperature(logits: ArrayLike, temperature: float) -> Floats:
+    """P(hallucinated) from log-odds of hallucinated, softened by a temperature above 1."""
+    scaled = np.asarray(logits, np.float64) / temperature
+    return np.exp(-np.logaddexp(0.0, -scaled))
+
+
+def fit_temperature(logits: ArrayLike, gold: ArrayLike) -> Temperature:
+    """The temperature that minimises the negative log-likelihood (Guo et al. 2017, section 4.2).
+
+    The loss is convex in 1 / temperature, so its slope is bisected. Where every row is on its right side the loss has
+    no minimum and sharpening without end would look best: the temperature then stays 1.
+
+    Args:
+        logits: Log-odds of hallucinated [N]: the difference of two logits, or `logit(score)`.
+        gold: 1 where hallucinated [N].
+    """
+    values, labels = _checked(logits, gold)
+    margins = np.where(labels == 1, values, -values)
+
+    def loss(inverse: float) -> float:
+        return float(np.logaddexp(0.0, -inverse * margins).mean())
+
+    def slope(inverse: float) -> float:
+        return float(-(margins * np.exp(-np.logaddexp(0.0, inverse * margins))).mean())
+
+    if margins.min() >= 0:
+        note = "every row is on its right side, so no temperature is best: kept at 1"
+        return Temperature(value=1.0, nll_before=loss(1.0), nll_after=loss(1.0), note=note)
+    low, high, note = 1 / MAX_TEMPERATURE, 1 / MIN_TEMPERATURE, ""
+    if slope(low) >= 0 or slope(high) <= 0:
+        low = high = low if slope(low) >= 0 else high
+        note = f"the optimum lies outside {MIN_TEMPERATURE}..{MAX_TEMPERATURE}: kept at the bound"
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if slope(middle) < 0 else (low, middle)
+    return Temperature(value=1 / high, nll_before=loss(1.0), nll_after=loss(high), note=note)
+
+
+def choose_threshold(scores: ArrayLike, gold: ArrayLike, aim: str = "macro_f1") -> Threshold:
+    """The threshold that serves an aim best on labelled data; of equally good ones, the one nearest to 0.5.
+
+    Args:
+        scores: P(hallucinated) [N].
+        gold: 1 where hallucinated [N].
+        aim: `f1` (of the hallucinated class), `macro_f1`, or `precision>=0.9` (any number above 0, at most 1): the
+            highest recall with at least that precision. Where no threshold has it, the most precise one is chosen.
+            `argmax` stays at 0.5, for validation data too few or too different to choose on.
+
+    Raises:
+        UserError: An unknown aim.
+    """
+    wanted = _wanted_precision(aim)
+    values, labels = _checked(scores, gold)
+    positives, total = int(labels.sum()), len(values)
+    if aim == ARGMAX:
+        return _threshold(0.5, aim, values, labels, "")
+    if positives in (0, total):
+        note = f"every row is {'hallucinated' if positives else 'faithful'}, so no threshold is best: 0.5 is taken"
+        return _threshold(0.5, aim, values, labels, note)
+    descending = np.argsort(-values, kind="stable")
+    ends = np.flatnonzero(np.diff(values[descending], append=-np.inf))  # rows of one score are called together
+    cuts = _cuts(values[descending][ends])
+    called = np.concatenate([[0], ends + 1])  # by each cut
+    right = np.concatenate([[0], np.cumsum(labels[descending])[ends]])
+    precision, recall = right / np.maximum(called, 1), right / positives
+    f1, macro_f1 = _f1(called, right, positives, total)
+    note = ""
+    if wanted is None:
+        best = _best(f1 if aim == "f1" else macro_f1, np.zeros(len(cuts)))
+    elif (meets := (called > 0) & (precision >= wanted)).any():
+        best = _best(np.where(meets, recall, -1.0), precision)
+    else:
+        best = _best(precision, recall)
+        note = f"no threshold has {aim}: the most precise one is taken"
+    nearest = best[np.argmin(np.abs(cuts[best] - 0.5))]
+    return _threshold(float(cuts[nearest]), aim, values, labels, note)
+
+
+def check_aim(aim: str) -> None:
+    """Refuses an unknown aim before there is anything to choose on."""
+    _wanted_precision(aim)
+
+
+def _threshold(value: float, aim: str, scores: Floats, gold: NDArray[np.int64], note: str) -> Threshold:
+    called, right, positives = int((scores >= value).sum()), int(gold[scores >= value].sum()), int(gold.sum())
+    f1, macro_f1 = _f1(np.array(called), np.array(right), positives, len(gold))
+    return Threshold(
+        value=value,
+        aim=aim,
+        reached=not note,
+        precision=right / max(called, 1),
+        recall=right / max(positives, 1),
+        f1=float(f1),
+        macro_f1=float(macro_f1),
+        note=note,
+    )
+
+
+def _f1(called: NDArray[Any], right: NDArray[Any], positives: int, total: int) -> tuple[Floats, Floats]:
+    """F1 of the hallucinated class, and of both, where so many rows were called and so many of these rightly."""
+    faithful_right = (total - called) - (positives - right)
+    f1 = 2 * right / np.maximum(called + positives, 1)
+    faithful_f1 = 2 * faithful_right / np.maximum((total - called) + (total - positives), 1)
+    return f1, (f1 + faithful_f1) / 2
+
+
+def _best(first: Floats, second: Floats) -> NDArray[np.intp]:
+    """Positions of the highest `first`, and among these of the highest `second`."""
+    places = np.flatnonzero(first == first.max())
+    return places[second[places] == second[places].max()]
+
+
+def _wanted_precision(aim: str) -> float | None:
+    if aim in ("f1", "macro_f1", ARGMAX):
+        return None
+    match = re.fullmatch(r"precision\s*>=\s*(\d*\.?\d+)", aim.strip())
+    if not match or not 0 < float(match[1]) <= 1:
+        raise UserError(f"unknown aim {aim!r} for the threshold", hint="use f1, macro_f1, argmax or precision>=0.9")
+    return float(match[1])
+
+
+def _cuts(distinct: Floats) -> Floats:
+    """One threshold for each number of scores called, none to all: midway between neighbours, which are descending."""
+    above = distinct[:-1]
+    middles = (above + distinct[1:]) / 2
+    middles = np.where(middles > distinct[1:], middles, above)  # neighbours so close that the middle falls on the lower
+    top = (distinct[0] + 1) / 2
+    none = top if top > distinct[0] else np.nextafter(distinct[0], np.inf)
+    return np.concatenate([[none], middles, [min(distinct[-1], distinct[-1] / 2)]])
+
+
+def bin_of(scores: ArrayLike, num_bins: int = NUM_BINS) -> NDArray[np.intp]:
+    """Which equal-width bin each score falls in; 1.0 falls in the last."""
+    edges = np.linspace(0.0, 1.0, num_bins + 1)
+    places = np.searchsorted(edges, np.asarray(scores, np.float64), side="right") - 1
+    return np.minimum(places, num_bins - 1)
+
+
+def reliability(scores: ArrayLike, gold: ArrayLike, num_bins: int = NUM_BINS) -> list[ReliabilityBin]:
+    """The table behind the calibration error: bins that hold rows."""
+    values, labels = _checked(scores, gold)
+    places = bin_of(values, num_bins)
+    edges = np.linspace(0.0, 1.0, num_bins + 1)
+    return [
+        ReliabilityBin(
+            low=float(edges[place]),
+            high=float(edges[place + 1]),
+            count=int((inside := places == place).sum()),
+            mean_score=float(values[inside].mean()),
+            hallucinated=float(labels[inside].mean()),
+        )
+        for place in np.unique(places)
+    ]
+
+
+def calibration_error(scores: ArrayLike, gold: ArrayLike, num_bins: int = NUM_BINS) -> float:
+    """Expected calibration error of P(hallucinated): gap of score and truth by bin (Naeini et al. 2015)."""
+    rows = reliability(scores, gold, num_bins)
+    return sum(row.count * abs(row.mean_score - row.hallucinated) for row in rows) / sum(row.count for row in rows)
+
+
+def _checked(values: ArrayLike, gold: ArrayLike) -> tuple[Floats, NDArray[np.int64]]:
+    numbers, labels = np.asarray(values, np.float64), np.asarray(gold, np.int64)
+    if numbers.ndim != 1 or numbers.shape != labels.shape or not len(numbers):
+        raise ValueError(f"needs as many values as labels, at least one; got shapes {numbers.shape}, {labels.shape}")
+    if not np.isfinite(numbers).all() or not np.isin(labels, (0, 1)).all():
+        raise ValueError("values must be finite and labels 0 or 1")
+    return numbers, labels

@@ -1,0 +1,132 @@
+"""Hallucinated or faithful: how well a detector tells them apart, with intervals over dialogues or documents.
+
+Everything but the ranking metrics follows from sums over rows, kept per group, so a resample is one matrix product.
+
+An unparsed reply counts as wrong wherever its row's class counts (accuracy, recall, F1) and never as a label. Where a
+class has neither rows nor calls its F1 is 0, as in scikit-learn; precision without a call is 0. What needs both classes
+(balanced accuracy, AUROC, average precision) or scores is left out where they are missing, and a note says so.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faithkit.evaluation.calibration import NUM_BINS, bin_of
+from faithkit.evaluation.intervals import Difference, Groups, Scored, Statistic, Values, bootstrap, paired_difference
+from faithkit.evaluation.outcomes import CLASSES, Outcomes, join
+from faithkit.evaluation.ranking import Ranking
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+
+SCORE_METRICS = ("auroc", "average_precision", "ece", "brier")
+BOTH_CLASSES = ("balanced_accuracy", "auroc", "average_precision")
+
+
+def classification_metrics(
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, num_resamples: int = 1000, seed: int = 0
+) -> Scored:
+    """Every classification metric with its 95% interval, by name without split and dataset.
+
+    Raises:
+        UserError: No examples, examples without a label, or ids that do not match.
+    """
+    return score(join(examples, predictions), num_resamples=num_resamples, seed=seed)
+
+
+def compare(
+    examples: Sequence[Example],
+    first: Mapping[str, Prediction],
+    second: Mapping[str, Prediction],
+    *,
+    num_resamples: int = 1000,
+    seed: int = 0,
+) -> dict[str, Difference]:
+    """First minus second for every metric that both define, tested on the same resamples of groups."""
+    ours, theirs = join(examples, first), join(examples, second)
+    return paired_difference(ours.groups, statistic(ours), statistic(theirs), num_resamples=num_resamples, seed=seed)
+
+
+def score(outcomes: Outcomes, *, num_resamples: int = 1000, seed: int = 0) -> Scored:
+    """`classification_metrics` of rows that are joined already."""
+    num_scored = int(outcomes.scored.sum())
+    counts = dict.fromkeys(SCORE_METRICS, num_scored)
+    result = bootstrap(outcomes.groups, statistic(outcomes), n=counts, num_resamples=num_resamples, seed=seed)
+    return Scored(metrics=result.metrics, notes=(*_notes(outcomes), *result.notes))
+
+
+def statistic(outcomes: Outcomes) -> Statistic:
+    """All metrics as a function of group weights."""
+    gold, groups = outcomes.gold, outcomes.groups
+    cell = gold.astype(np.intp) * len(CLASSES) + outcomes.called
+    columns = [np.eye(2 * len(CLASSES))[cell]]  # [N, 6]: gold x called
+    majority = int(2 * gold.sum() > len(gold))  # the class of the whole data, in every resample
+    has_both = bool(0 < gold.sum() < len(gold))
+    rows = outcomes.scored
+    ranking = None
+    if rows.any():
+        scores = np.where(rows, outcomes.scores, 0.0)
+        gap = np.where(rows, scores - gold, 0.0)
+        in_bins = gap[:, None] * np.eye(NUM_BINS)[bin_of(scores)]  # [N, bins]
+        columns += [rows[:, None], gap[:, None] ** 2, in_bins]
+        ranking = Ranking(scores[rows], gold[rows], Groups(groups.index[rows], groups.count))
+    table = groups.sums(np.concatenate(columns, axis=1))  # [G, 6], or [G, 6 + 2 + bins] with scores
+
+    def values(weights: Values) -> dict[str, Values]:
+        summed = weights @ table
+        found = _count_metrics(summed[:, :6].reshape(-1, 2, len(CLASSES)), majority)
+        if ranking is not None:
+            found |= ranking(weights) | _errors(summed[:, 6], summed[:, 7], summed[:, 8:])
+        # What the whole data does not define is no metric of it; a resample without both classes still gives NaN.
+        return {name: value for name, value in found.items() if has_both or name not in BOTH_CLASSES}
+
+    return values
+
+
+def _count_metrics(counts: Values, majority: int) -> dict[str, Values]:
+    """From tables [R, gold 2, called 3] to values [R]."""
+    size = counts.sum(axis=2)  # [R, 2]: rows of each class
+    right = np.stack([counts[:, 0, 0], counts[:, 1, 1]], axis=1)
+    called = counts.sum(axis=1)  # [R, 3]
+    total = size.sum(axis=1)
+    f1 = _share(2 * right, called[:, :2] + size)
+    with np.errstate(invalid="ignore"):
+        balanced = np.where((size > 0).all(axis=1), (right / size).mean(axis=1), np.nan)
+    in_majority = size[:, majority] / total
+    return {
+        "macro_f1": f1.mean(axis=1),
+        "f1": f1[:, 1],
+        "precision": _share(right[:, 1], called[:, 1]),
+        "recall": _share(right[:, 1], size[:, 1]),
+        "accuracy": right.sum(axis=1) / total,
+        "balanced_accuracy": balanced,
+        "unparsed_rate": called[:, 2] / total,
+        "predicted_rate": called[:, 1] / total,
+        "gold_rate": size[:, 1] / total,
+        "majority_accuracy": in_majority,
+        "majority_macro_f1": in_majority / (1 + in_majority),  # F1 2p / (1 + p) of one class, 0 of the other
+    }
+
+
+def _share(part: Values, whole: Values) -> Values:
+    return part / np.where(whole > 0, whole, 1.0)  # where the whole is 0, so is the part
+
+
+def _errors(rows: Values, squares: Values, gaps: Values) -> dict[str, Values]:
+    total = np.where(rows > 0, rows, np.nan)  # a resample whose groups have no scores is left out of the interval
+    return {"ece": np.abs(gaps).sum(axis=1) / total, "brier": squares / total}
+
+
+def _notes(outcomes: Outcomes) -> list[str]:
+    notes = []
+    gold: NDArray[np.int8] = outcomes.gold
+    without = int((~outcomes.scored).sum())
+    if without == len(gold):
+        notes.append(f"no prediction has a score: {', '.join(SCORE_METRICS)} are left out")
+    elif without:
+        notes.append(f"{without} of {len(gold)} predictions have no score: {', '.join(SCORE_METRICS)} leave them out")
+    if not 0 < gold.sum() < len(gold):
+        only, absent = (HALLUCINATED, FAITHFUL) if gold.any() else (FAITHFUL, HALLUCINATED)
+        notes.append(
+            f"every example is {only}: {', '.join(BOTH_CLASSES)} are left out, macro_f1 counts the F1 of {absent} as 0"
+        )
+    return notes

@@ -1,0 +1,127 @@
+"""A report of a corpus of marked responses: tables on the terminal, `corpus.json` and plots in a folder.
+
+`report_corpus(examples, "analysis")` is all that is needed; plots need matplotlib: pip install '.[plots]'.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from faithkit.evaluation.corpus_plots import require_plots, write_plots
+from faithkit.evaluation.corpus_stats import ALL, Bucket, CorpusStats, corpus_stats, in_order
+from faithkit.evaluation.tables import harmless, new_table, show
+from faithkit.files.atomic import write_json
+from faithkit.records import Example
+
+
+def report_corpus(
+    examples: Iterable[Example], folder: str | Path, *, title: str = "", plots: bool = True
+) -> CorpusStats:
+    """Prints the tables of a corpus and writes its numbers and plots to `folder`.
+
+    Returns:
+        The numbers, as `corpus.json` has them.
+
+    Raises:
+        UserError: No example has marked spans; the folder cannot be written; plots are wanted without matplotlib.
+    """
+    if plots:
+        require_plots()
+    stats = corpus_stats(examples)
+    write_json(Path(folder) / "corpus.json", stats.to_dict())
+    if plots:
+        write_plots(stats, folder)
+    show(*corpus_tables(stats, title=title))
+    return stats
+
+
+def corpus_tables(stats: CorpusStats, *, title: str = "") -> list[Table]:
+    """The tables that the corpus gives rise to: one of generators only where they are told."""
+    prefix = f"{title}: " if title else ""
+    tables = [_basic(stats, f"{prefix}responses and hallucination")]
+    if stats.models:
+        tables.append(_models(stats, f"{prefix}by generator"))
+    tables.append(_types(stats, f"{prefix}types of spans"))
+    tables.append(_buckets(stats.context_buckets, f"{prefix}by length of the context"))
+    tables.append(_buckets(stats.response_buckets, f"{prefix}by length of the response"))
+    return tables
+
+
+def _basic(stats: CorpusStats, title: str) -> Table:
+    names = ("sources", "responses", "context", "response", "hallucinated", "spans")
+    table = _table(title, ("task",), names)
+    for name, line in stats.basic.items():
+        cells = (
+            f"{line.num_sources:,}",
+            f"{line.counts.num_responses:,}",
+            f"{line.context.mean:,.0f} / {line.context.max:,}",
+            f"{line.response.mean:,.0f} / {line.response.max:,}",
+            f"{line.counts.num_hallucinated:,} ({line.counts.share:.1%})",
+            f"{line.counts.num_spans:,}",
+        )
+        _add(table, name, *cells)
+    table.caption = Text(_unmarked(stats) + "context and response: mean and maximum in words")
+    return table
+
+
+def _models(stats: CorpusStats, title: str) -> Table:
+    table = _table(title, ("generator", "task"), ("responses", "hallucinated", "spans", "density"))
+    for model, tasks in stats.models.items():
+        for place, (task, counts) in enumerate(tasks.items()):
+            _add(
+                table,
+                "" if place else model,
+                task,
+                f"{counts.num_responses:,}",
+                f"{counts.num_hallucinated:,} ({counts.share:.1%})",
+                f"{counts.num_spans:,}",
+                f"{counts.density:.2f}",
+            )
+        table.add_section()
+    table.caption = Text("density: spans per hundred words")
+    return table
+
+
+def _types(stats: CorpusStats, title: str) -> Table:
+    labels = in_order(label for counts in stats.types.values() for label in counts)
+    table = _table(title, ("task",), tuple(label.replace("_", " ") for label in labels))
+    for name, counts in stats.types.items():
+        total = max(1, sum(counts.values()))
+        shares = (f"{counts.get(label, 0):,} ({counts.get(label, 0) / total:.0%})" for label in labels)
+        _add(table, name, *shares)
+    return table
+
+
+def _buckets(by_task: Mapping[str, list[Bucket]], title: str) -> Table:
+    table = _table(title, ("task",), ("words", "responses", "hallucinated", "spans each"))
+    for task, found in by_task.items():
+        for place, bucket in enumerate(found):
+            _add(
+                table,
+                "" if place else task,
+                f"{'(' if place else '['}{bucket.low:,}, {bucket.high:,}]",
+                f"{bucket.counts.num_responses:,}",
+                f"{bucket.counts.share:.1%}",
+                f"{bucket.counts.spans_each:.2f}",
+            )
+        table.add_section()
+    return table
+
+
+def _table(title: str, names: tuple[str, ...], numbers: tuple[str, ...]) -> Table:
+    table = new_table(title)
+    for name in names:
+        table.add_column(Text(name), overflow="fold")
+    for name in numbers:
+        table.add_column(Text(harmless(name)), justify="right", overflow="fold")
+    return table
+
+
+def _add(table: Table, *cells: str) -> None:
+    table.add_row(*(Text(harmless(cell), style="bold" if cells[0] == ALL else "") for cell in cells))
+
+
+def _unmarked(stats: CorpusStats) -> str:
+    return f"{stats.num_unmarked:,} examples without marked spans are left out; " if stats.num_unmarked else ""

@@ -1,0 +1,43 @@
+"""The report of a generator's training: how well it foretells the test set's responses, and answers to judge by eye."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.text import Text
+
+from faithkit.evaluation.language_model import language_model_metrics
+from faithkit.evaluation.reports.report import Report
+from faithkit.evaluation.tables import fields_table, harmless, metrics_table
+from faithkit.records import Example
+
+
+def perplexity_report(
+    examples: Sequence[Example],
+    rows: NDArray[np.float64],
+    answers: Mapping[str, str],
+    *,
+    title: str,
+    num_resamples: int = 1000,
+) -> Report:
+    """Loss, perplexity and token accuracy with intervals, beside a table of answers.
+
+    Args:
+        rows: See `faithkit.evaluation.language_model`.
+        answers: What the model wrote, for some of the examples by id.
+    """
+    scored = language_model_metrics(examples, rows, num_resamples=num_resamples)
+    tables = [metrics_table({"model": scored.metrics}, title=title)]
+    if answers:
+        shown = fields_table("answers to judge")
+        for example in examples:
+            if example.id not in answers:
+                continue
+            shown.add_row("id", Text(harmless(example.id, 400)))
+            shown.add_row("knowledge", Text(harmless(example.knowledge, 400)))
+            if example.history:
+                shown.add_row("last turn", Text(harmless(example.history[-1].text, 400)))
+            shown.add_row("response", Text(harmless(example.response, 400)))
+            shown.add_row("answer", Text(harmless(answers[example.id], 400)), end_section=True)
+        tables.append(shown)
+    return Report(metrics=scored.metrics, tables=tuple(tables), notes=scored.notes)

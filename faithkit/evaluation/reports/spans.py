@@ -1,0 +1,89 @@
+"""The report of a test set with marked spans: beside trivial baselines and published figures, answers to look at."""
+
+from collections.abc import Mapping, Sequence
+
+from faithkit.evaluation.baselines import empty_predictions, mismatch_predictions, whole_predictions
+from faithkit.evaluation.intervals import Metric
+from faithkit.evaluation.published import TASKS, V1, Published, comparable, published
+from faithkit.evaluation.reports.report import Report
+from faithkit.evaluation.span_metrics import NOTHING_FOUND, score_spans, span_metrics
+from faithkit.evaluation.span_outcomes import join_spans
+from faithkit.evaluation.span_tables import LEVELS, choose_marked, level_table, marked_table, parts_table, types_table
+from faithkit.records import Example, Prediction
+
+WHOLE, EMPTY, MISMATCH = "all characters", "no spans", "words not in context"
+# The baselines' metrics stand beside the tagger's, under names of their own.
+PREFIXES = {WHOLE: "all_characters_", EMPTY: "no_spans_", MISMATCH: "mismatch_"}
+BY_TASK = ("Llama-2-13B, fine-tuned", "GPT-4-turbo, prompted")  # of the published systems, beside each task
+
+
+def has_spans(examples: Sequence[Example]) -> bool:
+    """Whether people looked for spans in every response; a response may have none."""
+    return bool(examples) and all(example.spans is not None for example in examples)
+
+
+def span_report(
+    examples: Sequence[Example],
+    predictions: Mapping[str, Prediction],
+    *,
+    title: str,
+    dataset: str = "",
+    fitted_on: Sequence[Example] = (),
+    num_resamples: int = 1000,
+    num_examples: int = 5,
+) -> Report:
+    """Span metrics, with those of the baselines under prefixes such as `mismatch_char_f1`, `task/qa/mismatch_char_f1`.
+
+    A detector that marks nothing, such as a critic, has its overall metrics alone, without baselines and tables.
+
+    Args:
+        dataset: The benchmark's name, where its published figures are to stand beside ours.
+        fitted_on: Labelled examples that the mismatch baseline chooses its threshold on.
+    """
+    outcomes = join_spans(examples, predictions)
+    scored = score_spans(outcomes, num_resamples=num_resamples)
+    if not outcomes.found.any():
+        overall = {name: metric for name, metric in scored.metrics.items() if "/" not in name}
+        return Report(metrics=overall, notes=(NOTHING_FOUND,))
+    baselines = {
+        MISMATCH: mismatch_predictions(examples, fitted_on),
+        WHOLE: whole_predictions(examples),
+        EMPTY: empty_predictions(examples),
+    }
+    systems = {"model": scored.metrics}
+    for name, said in baselines.items():
+        systems[name] = span_metrics(examples, said, num_resamples=num_resamples).metrics
+    beside = dataset if comparable(examples) else ""
+    tables = [level_table(level, systems, published(beside, level), title=title) for level in LEVELS]
+    two = {name: systems[name] for name in ("model", MISMATCH)}
+    if outcomes.tasks.any():
+        tables.append(parts_table("task/", two, _by_task(beside), title=f"{title} by task, percent"))
+    if outcomes.types:
+        tables.append(types_table(two, title=f"{title}, character recall by type, percent"))
+    if outcomes.models.any():
+        tables.append(parts_table("model/", two, title=f"{title} by generator model, percent"))
+    if num_examples:
+        chosen = choose_marked(examples, outcomes, num_examples)
+        tables.append(marked_table(chosen, predictions, title="predictions to judge, spans in [[ ]]"))
+    metrics = dict(scored.metrics)
+    for name in baselines:
+        metrics |= prefixed(PREFIXES[name], systems[name])
+    return Report(metrics=metrics, tables=tuple(tables), notes=scored.notes)
+
+
+def prefixed(prefix: str, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    """`task/qa/char_f1` as `task/qa/mismatch_char_f1`."""
+    return {"/".join([*name.split("/")[:-1], prefix + name.split("/")[-1]]): m for name, m in metrics.items()}
+
+
+def _by_task(dataset: str) -> dict[str, list[Published]]:
+    """The paper's figures of the systems that have both levels, from its first version: the one that gives tasks."""
+    return {
+        task: [
+            row
+            for level in LEVELS
+            for row in published(dataset, level, task)
+            if row.system in BY_TASK and row.source == V1
+        ]
+        for task in TASKS
+    }

@@ -1,0 +1,95 @@
+"""All metrics of responses that can be had with the models at hand."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from faithkit.evaluation.intervals import Groups, Values
+from faithkit.evaluation.responses.bert_score import BertScore
+from faithkit.evaluation.responses.bleu import bleu, bleu_counts, corpus_bleu
+from faithkit.evaluation.responses.critic_rate import Detector, critic_rate
+from faithkit.evaluation.responses.distinct import distinct
+from faithkit.evaluation.responses.extractive import extractive
+from faithkit.evaluation.responses.fallback import fallback
+from faithkit.evaluation.responses.knowledge_f1 import knowledge_f1
+from faithkit.evaluation.responses.metric_columns import MetricColumns
+from faithkit.evaluation.responses.q2.score import Q2, Q2Scores
+from faithkit.evaluation.responses.rouge import rouge
+from faithkit.evaluation.responses.words import words
+from faithkit.records import Example
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Models:
+    """What the metrics ask; those of a model that is not given are left out."""
+
+    detector: Detector | None = None
+    bert_score: BertScore | None = None
+    q2: Q2 | None = None
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Notes on what is left out, and how to have it."""
+        hints = {
+            "detector": "critic_rate is left out: no detector is given (benchmark.critic=RUN)",
+            "bert_score": "BERTScore is left out: no encoder is given (benchmark.bert_score.encoder=minilm)",
+            "q2": "Q2 is left out: it takes benchmark.q2.questions, benchmark.q2.answers and benchmark.nli",
+        }
+        return tuple(note for name, note in hints.items() if getattr(self, name) is None)
+
+
+def gold_response(example: Example) -> str:
+    """What the dataset has for the response."""
+    return example.response if example.reference is None else example.reference
+
+
+def measure(
+    examples: Sequence[Example], responses: Sequence[str], models: Models, *, progress: bool = False
+) -> MetricColumns:
+    """Measures one response to each example."""
+    knowledge, gold = [example.knowledge for example in examples], [gold_response(example) for example in examples]
+    groups = Groups.of(example.group for example in examples)
+    columns: dict[str, Values] = {}
+    notes: list[str] = []
+    remarks: list[dict[str, Any]] | None = None
+    if models.detector is not None:
+        columns |= critic_rate(models.detector, examples, responses, progress=progress)
+        if unparsed := int(np.isnan(columns["critic_rate"]).sum()):
+            notes.append(f"critic_rate: {unparsed} of {len(examples)} verdicts could not be parsed, and do not count")
+    if models.q2 is not None:
+        scores = models.q2.score(responses, knowledge)
+        columns |= {"q2_f1": scores.f1, "q2_nli": scores.nli}
+        notes.append(_q2_note(scores))
+        remarks = [{"q2": [_question(one) for one in asked]} for asked in scores.asked]
+    if models.bert_score is not None:
+        before = models.bert_score.num_cut
+        columns |= models.bert_score.score(responses, knowledge)
+        if cut := models.bert_score.num_cut - before:
+            notes.append(f"BERTScore reads {models.bert_score.max_length} tokens: {cut} texts were cut")
+    columns["knowledge_f1"] = knowledge_f1(responses, knowledge)
+    counts = bleu_counts(responses, gold)
+    columns["sentence_bleu"] = bleu(counts, effective_order=True)
+    columns |= rouge(responses, gold)
+    columns |= extractive(responses, knowledge)
+    columns["num_words"] = np.array([len(words(text)) for text in responses], np.float64)
+    columns |= fallback(responses, gold)
+    if empty := sum(not text.strip() for text in responses):
+        notes.append(f"{empty} of {len(responses)} responses are empty")
+    return MetricColumns(
+        groups, columns, (corpus_bleu(groups, counts), distinct(groups, responses)), remarks, tuple(notes)
+    )
+
+
+def _q2_note(scores: Q2Scores) -> str:
+    asked, silent = sum(map(len, scores.asked)), sum(not questions for questions in scores.asked)
+    candidates = sum(scores.num_candidates)
+    return (
+        f"Q2: {asked:,} valid questions on {candidates:,} candidate answers; {silent:,} of {len(scores.asked):,} "
+        "responses have none and are scored by entailment"
+    )
+
+
+def _question(asked: Any) -> dict[str, Any]:
+    return {name: getattr(asked, name) for name in type(asked).__slots__}

@@ -1,0 +1,49 @@
+"""Models that metrics use, from wherever `faithkit.weights.resolve` finds them: ready to run, without a word."""
+
+from typing import Any, NamedTuple
+
+from faithkit.hardware import to_bf16, wants_bf16
+from faithkit.weights.from_pretrained import quietly
+from faithkit.weights.resolve import loading
+
+
+class Pretrained(NamedTuple):
+    """A model in evaluation mode on its device, and its fast tokenizer."""
+
+    model: Any
+    tokenizer: Any
+    device: Any
+
+
+def load_pretrained(auto: str, weights: str, *, device: str | None = None, precision: str = "32-true") -> Pretrained:
+    """A model by folder, local name or hub name; nothing in it is executed.
+
+    Args:
+        auto: The name of transformers' Auto class.
+        device: None takes the GPU where there is one.
+        precision: bf16, or auto: bf16 where the hardware computes in it; anything else is fp32.
+    """
+    import torch
+    import transformers
+
+    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+    with quietly(), loading(weights) as source:
+        options: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False, "use_safetensors": True}
+        model = getattr(transformers, auto).from_pretrained(source, **options)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    model = to_bf16(model) if wants_bf16(precision, place) else model
+    return Pretrained(model.eval().to(place), tokenizer, torch.device(place))
+
+
+def longest_input(model: Any, tokenizer: Any) -> int:
+    """Tokens that the model has learnt places for, and that its tokenizer names as its limit."""
+    import torch
+
+    places = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
+    if isinstance(places, torch.nn.Embedding):
+        # RoBERTa counts from behind its padding id.
+        known = places.num_embeddings - (0 if places.padding_idx is None else places.padding_idx + 1)
+    else:
+        known = getattr(model.config, "max_position_embeddings", 512)
+    return int(min(known, tokenizer.model_max_length))

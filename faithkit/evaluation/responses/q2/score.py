@@ -1,0 +1,124 @@
+"""The Q2 score of responses (Honovich et al. 2021, section 3), with every model asked in batches over all of them.
+
+Of each response: candidate answers; for each candidate questions, personal ones dropped; of these the first whose
+answer on the response is the candidate again. That question is answered on the knowledge. Its score is 0 without an
+answer, else the token F1 of candidate and answer; the NLI variant puts 1 (entailment) or 0 (contradiction) in the place
+of an F1 below 1. A response without a valid question gets 1, 0.5 or 0 as the knowledge entails it, leaves it open or
+contradicts it. A response's score is the mean over its questions.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from faithkit.entailment import CONTRADICTION, ENTAILMENT, Entailment
+from faithkit.evaluation.intervals import Values
+from faithkit.evaluation.responses.knowledge_f1 import answer_f1
+from faithkit.evaluation.responses.q2.answers import Answers
+from faithkit.evaluation.responses.q2.candidates import Candidates
+from faithkit.evaluation.responses.q2.once import Once
+from faithkit.evaluation.responses.q2.questions import Questions, is_personal
+from faithkit.evaluation.responses.words import answer_words
+
+Pair = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Asked:
+    """One valid question about a response, and what became of it."""
+
+    question: str
+    candidate: str
+    answer: str | None = None
+    f1: float = 0.0
+    nli: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Q2Scores:
+    """`f1` and `nli` of each response [N], its questions, and how many candidates it had."""
+
+    f1: Values
+    nli: Values
+    asked: list[list[Asked]]
+    num_candidates: list[int]
+
+
+@dataclass(slots=True)
+class _Open:
+    """A candidate that has no valid question yet."""
+
+    response: int
+    candidate: str
+    questions: Sequence[str]
+    found: Asked | None = field(default=None)
+
+
+class Q2:
+    """The score with its models. What one of them was asked before, it is not asked again."""
+
+    def __init__(self, candidates: Candidates, questions: Questions, answers: Answers, entailment: Entailment):
+        self.candidates: Once[str, tuple[str, ...]] = Once(candidates.candidates)
+        self.questions: Once[Pair, tuple[str, ...]] = Once(lambda keys: questions.questions(*_columns(keys)))
+        self.answers: Once[Pair, str | None] = Once(lambda keys: answers.answers(*_columns(keys)))
+        self.verdicts: Once[Pair, int] = Once(lambda keys: entailment.entailment(*_columns(keys)).argmax(1).tolist())
+
+    def score(self, responses: Sequence[str], knowledge: Sequence[str]) -> Q2Scores:
+        """Scores each response against its knowledge."""
+        candidates = self.candidates(responses)
+        asked = self._ask(responses, candidates)
+        self._answer(asked, knowledge)
+        f1 = np.array([_mean([one.f1 for one in questions]) for questions in asked])
+        nli = np.array([_mean([one.nli for one in questions]) for questions in asked])
+        silent = [row for row, questions in enumerate(asked) if not questions]
+        verdicts = self.verdicts([(knowledge[row], responses[row]) for row in silent])
+        f1[silent] = nli[silent] = [{ENTAILMENT: 1.0, CONTRADICTION: 0.0}.get(verdict, 0.5) for verdict in verdicts]
+        return Q2Scores(f1, nli, asked, [len(found) for found in candidates])
+
+    def _ask(self, responses: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[list[Asked]]:
+        """Of each response the first valid question of each candidate that has one."""
+        keys = [(candidate, responses[row]) for row, found in enumerate(candidates) for candidate in found]
+        rows = [row for row, found in enumerate(candidates) for _ in found]
+        opened = [
+            _Open(row, candidate, [question for question in questions if question and not is_personal(question)])
+            for row, (candidate, _), questions in zip(rows, keys, self.questions(keys), strict=True)
+        ]
+        rank = 0
+        while waiting := [one for one in opened if one.found is None and rank < len(one.questions)]:
+            answers = self.answers([(one.questions[rank], responses[one.response]) for one in waiting])
+            for one, answer in zip(waiting, answers, strict=True):
+                if answer is not None and answer_words(answer) == answer_words(one.candidate):
+                    one.found = Asked(one.questions[rank], one.candidate)
+            rank += 1
+        asked: list[list[Asked]] = [[] for _ in responses]
+        for one in opened:
+            if one.found is not None:
+                asked[one.response].append(one.found)
+        return asked
+
+    def _answer(self, asked: Sequence[Sequence[Asked]], knowledge: Sequence[str]) -> None:
+        """Answers the questions on the knowledge and scores the answers."""
+        every = [(one, known) for questions, known in zip(asked, knowledge, strict=True) for one in questions]
+        answers = self.answers([(one.question, known) for one, known in every])
+        answered = []
+        for (one, _), answer in zip(every, answers, strict=True):
+            one.answer = answer
+            if answer is not None:
+                answered.append(one)
+        scores = answer_f1([one.candidate for one in answered], [one.answer or "" for one in answered])
+        for one, score in zip(answered, scores.tolist(), strict=True):
+            one.f1 = one.nli = score
+        differing = [one for one in answered if one.f1 < 1]
+        pairs = [(f"{one.question} {one.answer}.", f"{one.question} {one.candidate}.") for one in differing]
+        for one, verdict in zip(differing, self.verdicts(pairs), strict=True):
+            one.nli = {ENTAILMENT: 1.0, CONTRADICTION: 0.0}.get(verdict, one.f1)
+
+
+def _columns(keys: Iterable[Pair]) -> tuple[list[str], list[str]]:
+    first, second = zip(*keys, strict=True)
+    return list(first), list(second)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")

@@ -1,0 +1,129 @@
+"""The report of generated responses: metrics beside baselines, another system's if there is one, and a few to read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from faithkit.errors import UserError
+from faithkit.evaluation.intervals import Difference, Metric, paired_difference
+from faithkit.evaluation.reports.report import Report
+from faithkit.evaluation.reports.run import write_reports
+from faithkit.evaluation.responses.measure import Models, gold_response, measure
+from faithkit.evaluation.responses.metric_columns import MetricColumns
+from faithkit.evaluation.responses.paired_responses import PairedResponses
+from faithkit.evaluation.responses.tables import differences_table, examples_table, systems_table, transfer_table
+from faithkit.evaluation.tables import show
+from faithkit.files.jsonl import write_jsonl
+from faithkit.files.run_folder import RunFolder
+from faithkit.records import Example
+
+GOLD, COPY = "gold", "copy"
+BASELINES = (GOLD, COPY)
+
+
+def response_report(
+    given: PairedResponses,
+    models: Models,
+    *,
+    title: str,
+    scores_path: Path | None = None,
+    baselines: Sequence[str] = BASELINES,
+    num_resamples: int = 1000,
+    num_examples: int = 5,
+    progress: bool = False,
+) -> Report:
+    """Measures responses, and writes the values of each example as JSON lines where `scores_path` says so.
+
+    Metrics of the baselines stand as `gold/...` and `copy/...`; Q2 is not asked of them. Those of another system stand
+    as `against/...`, the differences from it as `difference/...` and their p-values as `p_value/...`.
+
+    Args:
+        baselines: Of `gold`, the dataset's own response, and `copy`, the knowledge as the response.
+    """
+    if unknown := [name for name in baselines if name not in BASELINES]:
+        raise UserError(f"unknown baseline {unknown[0]!r}", hint=f"use {', '.join(BASELINES)}, or []")
+    columns = measure(given.examples, given.texts, models, progress=progress)
+    scored = columns.scored(num_resamples=num_resamples)
+    if scores_path is not None:
+        write_scores(scores_path, given, columns)
+    beside = _baselines(given.examples, replace(models, q2=None), baselines, num_resamples)
+    metrics = dict(scored.metrics)
+    for name, found in beside.items():
+        metrics |= {f"{name}/{metric}": value for metric, value in found.items()}
+    tables = [systems_table({"predictions": scored.metrics, **beside}, title=title)]
+    if given.against is not None:
+        theirs = measure(given.examples, given.against, models, progress=progress)
+        compared = compare(columns, theirs, num_resamples=num_resamples)
+        metrics |= compared.metrics
+        sides = scored.metrics, compared.theirs, compared.differences
+        tables.append(differences_table(*sides, title=f"{title}, paired"))
+    if num_examples:
+        tables.append(examples_table(given.examples, given.texts, columns, num_examples))
+    return Report(metrics=metrics, tables=tuple(tables), notes=(*models.missing, *given.notes, *scored.notes))
+
+
+def _baselines(
+    examples: Sequence[Example], models: Models, names: Sequence[str], num_resamples: int
+) -> dict[str, dict[str, Metric]]:
+    said = {GOLD: [gold_response(example) for example in examples], COPY: [example.knowledge for example in examples]}
+    return {name: measure(examples, said[name], models).scored(num_resamples=num_resamples).metrics for name in names}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A paired bootstrap of two systems: the other's metrics, the differences, and all of it by name."""
+
+    theirs: dict[str, Metric]
+    differences: dict[str, Difference]
+    metrics: dict[str, Metric]
+
+
+def compare(first: MetricColumns, second: MetricColumns, *, num_resamples: int = 1000) -> Compared:
+    """The first system's metrics less the second's, both on the same resampled groups (Koehn 2004)."""
+    theirs = second.scored(num_resamples=num_resamples).metrics
+    found = paired_difference(first.groups, first.statistic, second.statistic, num_resamples=num_resamples)
+    found = {name: difference for name, difference in found.items() if name in theirs}
+    metrics = {f"against/{name}": metric for name, metric in theirs.items()}
+    for name, one in found.items():
+        metrics[f"difference/{name}"] = Metric(value=one.value, low=one.low, high=one.high, n=one.n)
+        metrics[f"p_value/{name}"] = Metric(value=one.p_value, n=one.n)
+    return Compared(theirs=theirs, differences=found, metrics=metrics)
+
+
+def write_scores(path: Path, given: PairedResponses, columns: MetricColumns) -> None:
+    """One JSON line an example: its id, the response, every value, and Q2's questions."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    every = zip(given.examples, given.texts, columns.rows(), strict=True)
+    write_jsonl(path, ({"id": example.id, "response": text, **values} for example, text, values in every))
+
+
+def report_responses(
+    run: RunFolder,
+    sets: Mapping[str, PairedResponses],
+    models: Models,
+    *,
+    meta: Mapping[str, Any],
+    baselines: Sequence[str],
+    num_resamples: int = 1000,
+    num_examples: int = 5,
+) -> dict[str, Metric]:
+    """Scores the responses to each dataset, writes metrics.json and `scores/<dataset>.jsonl`, and prints it all."""
+    reports = {
+        name: [
+            response_report(
+                given,
+                models,
+                title=f"test/{name}",
+                scores_path=run.path / "scores" / f"{name}.jsonl",
+                baselines=baselines,
+                num_resamples=num_resamples,
+                num_examples=num_examples,
+                progress=True,
+            )
+        ]
+        for name, given in sets.items()
+    }
+    if len(reports) > 1:
+        show(transfer_table({name: report.metrics for name, [report] in reports.items()}))
+    return write_reports(run, reports, meta=meta)

@@ -1,0 +1,136 @@
+"""Tables of what was measured of responses: beside baselines, against another system, across datasets, and by eye."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from faithkit.evaluation.intervals import Difference, Metric
+from faithkit.evaluation.responses.measure import gold_response
+from faithkit.evaluation.responses.metric_columns import MetricColumns
+from faithkit.evaluation.tables import fields_table, format_metric, harmless, new_table
+from faithkit.records import Example
+
+# In the order of the tables: the name, what a reader sees, and what it is shown in.
+PERCENT, PLAIN = 100.0, 1.0
+SHOWN: Mapping[str, tuple[str, float]] = {
+    "critic_rate": ("critic: hallucinated", PERCENT),
+    "q2_f1": ("Q2 F1", PERCENT),
+    "q2_nli": ("Q2 NLI", PERCENT),
+    "bertscore_precision": ("BERTScore P", PERCENT),
+    "bertscore_recall": ("BERTScore R", PERCENT),
+    "bertscore_f1": ("BERTScore F1", PERCENT),
+    "knowledge_f1": ("knowledge F1", PERCENT),
+    "density": ("density, tokens", PLAIN),
+    "coverage": ("coverage", PERCENT),
+    "bleu": ("BLEU", PLAIN),
+    "rouge_1": ("ROUGE-1", PERCENT),
+    "rouge_2": ("ROUGE-2", PERCENT),
+    "rouge_l": ("ROUGE-L", PERCENT),
+    "distinct_1": ("distinct-1", PERCENT),
+    "distinct_2": ("distinct-2", PERCENT),
+    "num_words": ("words", PLAIN),
+    "fallback": ("fallback", PERCENT),
+    "fallback_unanswerable": ("  if unanswerable", PERCENT),
+    "fallback_answerable": ("  if answerable", PERCENT),
+}
+TRANSFER = ("critic_rate", "q2_f1", "q2_nli", "bertscore_f1", "knowledge_f1", "density", "coverage", "num_words")
+JUDGED = ("critic_score", "q2_nli", "bertscore_f1", "knowledge_f1", "coverage", "rouge_l", "fallback")
+CAPTION = "percent but for BLEU, density and words; 95% bootstrap intervals over dialogues"
+
+
+def systems_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str) -> Table:
+    """One column a system, one row a metric that any of them has."""
+    table = _metric_rows(title, systems)
+    for name, (shown, scale) in SHOWN.items():
+        if any(name in metrics for metrics in systems.values()):
+            table.add_row(shown, *(_cell(metrics.get(name), scale) for metrics in systems.values()))
+    sizes = sorted({metric.n for metrics in systems.values() for metric in metrics.values() if metric.n})
+    table.caption = Text(f"{CAPTION}; n = {', '.join(f'{n:,}' for n in sizes)}")
+    return table
+
+
+def differences_table(
+    first: Mapping[str, Metric], second: Mapping[str, Metric], differences: Mapping[str, Difference], *, title: str
+) -> Table:
+    """Both systems, the first less the second, and how often chance alone would give as much."""
+    table = _metric_rows(title, ("predictions", "against", "difference", "p"))
+    for name, (shown, scale) in SHOWN.items():
+        if (found := differences.get(name)) is None:
+            continue
+        interval = Metric(value=found.value, low=found.low, high=found.high)
+        plain = [_cell(Metric(value=side[name].value), scale) for side in (first, second)]
+        table.add_row(shown, *plain, _cell(interval, scale), f"{found.p_value:.3f}")
+    table.caption = Text(f"{CAPTION}; both on the same resamples; p two-sided, each metric by itself")
+    return table
+
+
+def transfer_table(datasets: Mapping[str, Mapping[str, Metric]]) -> Table:
+    """One column a dataset: what can be said of responses without trusting the gold ones (FaithDial, Table 8)."""
+    table = _metric_rows("responses across datasets", datasets)
+    for name in TRANSFER:
+        if any(name in metrics for metrics in datasets.values()):
+            shown, scale = SHOWN[name]
+            table.add_row(shown, *(_cell(metrics.get(name), scale) for metrics in datasets.values()))
+    table.add_row("examples", *(f"{_size(metrics):,}" for metrics in datasets.values()))
+    table.caption = Text(CAPTION)
+    return table
+
+
+def examples_table(
+    examples: Sequence[Example],
+    responses: Sequence[str],
+    columns: MetricColumns,
+    limit: int,
+    *,
+    max_characters: int = 400,
+) -> Table:
+    """Responses to judge by eye: half of them the least supported ones, the rest spread over the data."""
+    table = fields_table("responses to judge")
+    rows = columns.rows()
+    for place in choose(columns, limit):
+        example, values = examples[place], rows[place]
+        table.add_row("id", Text(harmless(example.id, max_characters)))
+        table.add_row("knowledge", Text(harmless(example.knowledge, max_characters)))
+        if example.history:
+            last = example.history[-1]
+            table.add_row("last turn", Text(harmless(f"{last.speaker}: {last.text}", max_characters)))
+        table.add_row("gold", Text(harmless(gold_response(example), max_characters)))
+        table.add_row("response", Text(harmless(responses[place], max_characters), style="bold"))
+        table.add_row("values", Text(_values(values)), end_section=True)
+    return table
+
+
+def choose(columns: MetricColumns, limit: int) -> list[int]:
+    """Places of up to `limit` examples, no place twice."""
+    size = len(columns.groups.index)
+    doubt = columns.columns.get("critic_score", 1 - columns.columns["knowledge_f1"])
+    worst = np.argsort(-np.nan_to_num(doubt), kind="stable")[: min(limit, size) // 2].tolist()
+    others = [place for place in range(size) if place not in set(worst)]
+    room = min(limit, size) - len(worst)
+    return worst + [others[place * len(others) // room] for place in range(room)]
+
+
+def _values(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {values[name]:.2f}" for name in JUDGED if values.get(name) is not None)
+
+
+def _metric_rows(title: str, columns: Any) -> Table:
+    table = new_table(title)
+    table.show_edge = False
+    table.add_column("metric", overflow="fold")
+    for column in columns:
+        table.add_column(Text(harmless(column)), justify="right", overflow="fold")
+    return table
+
+
+def _cell(metric: Metric | None, scale: float) -> str:
+    if metric is not None and metric.low is not None and metric.high is not None and metric.high - metric.low < 1e-6:
+        metric = Metric(value=metric.value)  # what cannot be otherwise, such as the gold response's overlap with itself
+    return format_metric(metric, digits=1 if scale == PERCENT else 2, scale=scale)
+
+
+def _size(metrics: Mapping[str, Metric]) -> int:
+    return max((metric.n or 0 for metric in metrics.values()), default=0)

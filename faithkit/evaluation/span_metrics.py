@@ -1,0 +1,166 @@
+"""Hallucinated spans: how well a tagger finds them, by response and by character, with intervals over sources.
+
+Response level, the hallucinated class: a response counts as called where the prediction's label is hallucinated.
+`response_precision` = called rightly / called, `response_recall` = called rightly / hallucinated, `response_f1` =
+2 x called rightly / (called + hallucinated), `response_auroc` and `response_ece` of the score.
+
+Character level (Niu et al. 2024, section 5.3): `char_precision` = characters both gold and predicted / predicted ones,
+`char_recall` = the same / gold ones, `char_f1` = 2 x the same / (predicted + gold). Both sides are unions of spans
+within a response, so no value leaves [0, 1]. Characters are summed over all responses before dividing (micro), those of
+faithful responses too. `type/<type>/char_recall` has the gold spans of one type below and their predicted characters
+above; predictions of any type count, as in the paper's Figure 4.
+
+0/0 is 0 for precision, recall and F1, in the data and in a resample, as elsewhere in this project. What has nothing to
+stand on is left out: recall of a type that nobody marked, AUROC of one class, and both score metrics without scores.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faithkit.evaluation.calibration import NUM_BINS, bin_of
+from faithkit.evaluation.intervals import Difference, Groups, Scored, Statistic, Values, bootstrap, paired_difference
+from faithkit.evaluation.ranking import Ranking
+from faithkit.evaluation.span_outcomes import SpanOutcomes, join_spans
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+
+AUROC, ECE = "response_auroc", "response_ece"
+LEVELS = ("response", "char")
+NOTHING_FOUND = "no prediction marks a character: char_ metrics are 0"
+
+
+def span_metrics(
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, num_resamples: int = 1000, seed: int = 0
+) -> Scored:
+    """Every span metric with its 95% interval: overall, `task/<task>/...`, `model/<name>/...`, `type/<type>/...`.
+
+    Raises:
+        UserError: No examples, examples without marked spans, ids that do not match, spans outside their response.
+    """
+    return score_spans(join_spans(examples, predictions), num_resamples=num_resamples, seed=seed)
+
+
+def compare_spans(
+    examples: Sequence[Example],
+    first: Mapping[str, Prediction],
+    second: Mapping[str, Prediction],
+    *,
+    num_resamples: int = 1000,
+    seed: int = 0,
+) -> dict[str, Difference]:
+    """First minus second for every metric that both define, tested on the same resamples of sources."""
+    ours, theirs = join_spans(examples, first), join_spans(examples, second)
+    statistics = span_statistic(ours), span_statistic(theirs)
+    return paired_difference(ours.groups, *statistics, num_resamples=num_resamples, seed=seed)
+
+
+def score_spans(outcomes: SpanOutcomes, *, num_resamples: int = 1000, seed: int = 0) -> Scored:
+    """`span_metrics` of rows that are joined already.
+
+    A metric's `n` counts the responses that it stands on; of a type's recall, those with a span of that type.
+    """
+    counts: dict[str, int] = {}
+    for prefix, rows in subsets(outcomes).items():
+        scored = int((rows & ~np.isnan(outcomes.scores)).sum())
+        counts |= {f"{prefix}{name}": int(rows.sum()) for name in _counted()}
+        counts |= {prefix + AUROC: scored, prefix + ECE: scored}
+    marked = (outcomes.type_marked > 0).sum(axis=0)
+    counts |= {f"type/{name}/char_recall": int(n) for name, n in zip(outcomes.types, marked, strict=True)}
+    result = bootstrap(outcomes.groups, span_statistic(outcomes), n=counts, num_resamples=num_resamples, seed=seed)
+    parts = [note for note in result.notes if "/" in note.partition(" ")[0]]
+    notes = [*_notes(outcomes), *(note for note in result.notes if note not in parts)]
+    if parts:
+        notes.append(f"{len(parts)} metrics of tasks, models or types stand on fewer resamples: the others lack them")
+    return Scored(metrics=result.metrics, notes=tuple(notes))
+
+
+def subsets(outcomes: SpanOutcomes) -> dict[str, NDArray[np.bool_]]:
+    """The rows behind each prefix of a metric's name: all of them, those of each task, those of each model."""
+    found = {"": np.ones(len(outcomes.gold), bool)}
+    lower = np.char.lower(outcomes.tasks)
+    found |= {f"task/{task}/": lower == task for task in sorted(set(lower.tolist())) if task}
+    return found | {f"model/{m}/": outcomes.models == m for m in sorted(set(outcomes.models.tolist())) if m}
+
+
+def span_statistic(outcomes: SpanOutcomes) -> Statistic:
+    """All metrics as a function of group weights: sums over the rows of each group, made once."""
+    statistics = {prefix: _statistic(outcomes, rows) for prefix, rows in subsets(outcomes).items()}
+    sums = outcomes.groups.sums
+    by_type = {
+        f"type/{name}/char_recall": (sums(outcomes.type_hits[:, place]), sums(outcomes.type_marked[:, place]))
+        for place, name in enumerate(outcomes.types)
+    }
+
+    def values(weights: Values) -> dict[str, Values]:
+        found: dict[str, Values] = {}
+        for prefix, statistic in statistics.items():
+            found |= {prefix + name: value for name, value in statistic(weights).items()}
+        with np.errstate(invalid="ignore"):  # NaN where a resample has no span of the type
+            found |= {name: (weights @ hits) / (weights @ marked) for name, (hits, marked) in by_type.items()}
+        return found
+
+    return values
+
+
+def _statistic(outcomes: SpanOutcomes, rows: NDArray[np.bool_]) -> Statistic:
+    """The metrics of some rows; a resample that has none of them gives NaN."""
+    groups = Groups(outcomes.groups.index[rows], outcomes.groups.count)
+    gold, called, scores = outcomes.gold[rows], outcomes.called[rows], outcomes.scores[rows]
+    characters = outcomes.marked[rows], outcomes.found[rows], outcomes.hits[rows]
+    table = groups.sums(np.stack([np.ones(len(gold)), gold, called, gold * called, *characters], axis=1))  # [G, 7]
+    scored = ~np.isnan(scores)
+    in_groups = Groups(groups.index[scored], groups.count)
+    gaps = (scores - gold)[scored, None] * np.eye(NUM_BINS)[bin_of(scores[scored])]
+    in_bins, num_scored = in_groups.sums(gaps), in_groups.sums(np.ones(len(gaps)))  # [G, bins], [G]
+    ranking = None
+    if 0 < gold[scored].sum() < len(gaps):
+        ranking = Ranking(scores[scored], gold[scored], in_groups)
+
+    def values(weights: Values) -> dict[str, Values]:
+        total, hallucinated, calls, right, marked, predicted, hits = (weights @ table).T
+        found = _shares("response", right, calls, hallucinated) | _shares("char", hits, predicted, marked)
+        found = {name: np.where(total > 0, value, np.nan) for name, value in found.items()}
+        if ranking is not None:
+            found[AUROC] = ranking(weights)["auroc"]
+        if len(gaps):
+            with np.errstate(invalid="ignore"):
+                error = np.abs(weights @ in_bins).sum(axis=1) / (weights @ num_scored)
+            found[ECE] = np.minimum(error, 1.0)  # sums of rounded numbers
+        return found
+
+    return values
+
+
+def _shares(level: str, both: Values, predicted: Values, gold: Values) -> dict[str, Values]:
+    return {
+        f"{level}_f1": _share(2 * both, predicted + gold),
+        f"{level}_precision": _share(both, predicted),
+        f"{level}_recall": _share(both, gold),
+    }
+
+
+def _share(part: Values, whole: Values) -> Values:
+    return part / np.where(whole > 0, whole, 1.0)  # where the whole is 0, so is the part
+
+
+def _counted() -> list[str]:
+    return [f"{level}_{name}" for level in LEVELS for name in ("f1", "precision", "recall")]
+
+
+def _notes(outcomes: SpanOutcomes) -> list[str]:
+    notes = []
+    total, without = len(outcomes.gold), int(np.isnan(outcomes.scores).sum())
+    if without == total:
+        notes.append(f"no prediction has a score: {AUROC} and {ECE} are left out")
+    elif without:
+        notes.append(f"{without} of {total} predictions have no score: {AUROC} and {ECE} leave them out")
+    if not 0 < outcomes.gold.sum() < total:
+        notes.append(f"every response is {HALLUCINATED if outcomes.gold.any() else FAITHFUL}: {AUROC} is left out")
+    if not outcomes.marked.any():
+        notes.append("no character is marked in the data: char_ metrics are 0")
+    elif not outcomes.found.any():
+        notes.append(NOTHING_FOUND)
+    elif differ := int((outcomes.called != outcomes.flagged).sum()):
+        notes.append(f"{differ} of {total} predictions differ in label and spans: response_ metrics follow the label")
+    return notes

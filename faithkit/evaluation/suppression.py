@@ -1,0 +1,154 @@
+"""Fewer hallucinations by choosing among several responses with a detector (Niu et al. 2024, section 6.3).
+
+`fewest` takes the response with the fewest detected spans; `none` takes one without any, and no response where all have
+some. Where these leave several, the lowest probability decides, then the order: the paper draws one at random.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faithkit.errors import UserError
+from faithkit.evaluation.intervals import Groups, Scored, Statistic, Values, bootstrap
+from faithkit.evaluation.outcomes import align
+from faithkit.evaluation.span_outcomes import merge
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+
+FEWEST, NONE, RANDOM, PERFECT = "fewest", "none", "random", "perfect"
+STRATEGIES = (FEWEST, NONE)
+RATE, REDUCTION, SAME_SOURCES = "hallucination_rate", "relative_reduction", "relative_reduction_same_sources"
+
+
+def num_detected(prediction: Prediction) -> int:
+    """Detected spans, those that overlap as one; 1 where the label alone tells: of a critic, of an unparsed reply."""
+    return len(merge(prediction.spans)) or int(prediction.label != FAITHFUL)
+
+
+def rerank(candidates: Sequence[Prediction], strategy: str = FEWEST) -> int | None:
+    """The position of the response to give, of several to one source; None where `none` finds no clean one.
+
+    Args:
+        candidates: What a detector says of each response.
+        strategy: `fewest` or `none`.
+
+    Raises:
+        UserError: An unknown strategy, or no candidates.
+    """
+    if strategy not in STRATEGIES:
+        raise UserError(f"unknown strategy {strategy!r}", hint=f"use {' or '.join(STRATEGIES)}")
+    if not candidates:
+        raise UserError("there is no response to choose from", hint="give at least one candidate")
+    keys = [(num_detected(c), 1.0 if c.score is None else c.score, place) for place, c in enumerate(candidates)]
+    detected, _, best = min(keys)
+    return None if strategy == NONE and detected else best
+
+
+def suppression_metrics(
+    examples: Sequence[Example],
+    predictions: Mapping[str, Prediction],
+    *,
+    models: Iterable[str] | None = None,
+    strategies: Sequence[str] = STRATEGIES,
+    num_resamples: int = 1000,
+    seed: int = 0,
+) -> Scored:
+    """How often the chosen response is hallucinated, over the sources with two or more responses to choose from.
+
+    `random/hallucination_rate` is the exact expectation of a uniform choice at each source; `<strategy>/...` stands on
+    the `n` sources where the strategy gives a response, and `<strategy>/relative_reduction` = 1 - its rate / random's,
+    as in the paper. `none` leaves out the sources that are hard for every model, so
+    `none/relative_reduction_same_sources` has random's rate on the sources it keeps. `from/<model>/...` is each model's
+    own rate, `perfect/...` that of a detector without mistakes, the floor for `fewest`. What divides by a rate of 0 is
+    left out.
+
+    Args:
+        models: Whose responses to choose from, case aside; None: everyone's.
+
+    Raises:
+        UserError: Examples without a label, an unknown model or strategy, no source with two responses.
+    """
+    said = align(examples, predictions)
+    if unlabelled := [example.id for example in examples if example.label is None]:
+        raise UserError(f"{len(unlabelled)} examples have no gold label", hint="choose a split that is labelled")
+    names = [str(example.meta.get("model") or "") for example in examples]
+    chosen = _known(models, names)
+    sources: dict[str, list[int]] = {}
+    for row, example in enumerate(examples):
+        if names[row].lower() in chosen:
+            sources.setdefault(example.group, []).append(row)
+    choices = [rows for _, rows in sorted(sources.items()) if len(rows) > 1]
+    if not choices:
+        raise UserError("no source has two responses to choose from", hint="name more models, or check num_rows")
+    gold = np.array([example.label == HALLUCINATED for example in examples], np.float64)
+    groups = Groups(np.arange(len(choices)), len(choices))
+    picked = {s: [_pick(rows, said, s) for rows in choices] for s in strategies}
+    by_model = {chosen[name]: [_own(rows, names, name) for rows in choices] for name in chosen}
+    statistic = _statistic(choices, gold, picked, by_model)
+    counts = {
+        f"{s}/{name}": sum(bool(p) for p in picked[s]) for s in picked for name in (RATE, REDUCTION, SAME_SOURCES)
+    }
+    counts |= {f"from/{model}/{RATE}": sum(map(len, rows)) for model, rows in by_model.items()}
+    result = bootstrap(groups, statistic, n=counts, num_resamples=num_resamples, seed=seed)
+    notes = result.notes
+    if alone := len(sources) - len(choices):
+        notes = (f"{alone} of {len(sources)} sources have a single response: left out", *notes)
+    return Scored(metrics=result.metrics, notes=notes)
+
+
+def _known(models: Iterable[str] | None, names: Sequence[str]) -> dict[str, str]:
+    """The models to choose from as the data spells them, by their names in lower case."""
+    spelt = {name.lower(): name for name in sorted(set(names))}
+    if models is None:
+        return spelt
+    wanted = [model.lower() for model in models]
+    if missing := [model for model in wanted if model not in spelt]:
+        have = ", ".join(spelt.values()) or "none"
+        raise UserError(f"no response is by {missing[0]!r}", hint=f"the data has responses by {have}")
+    return {model: spelt[model] for model in wanted}
+
+
+def _pick(rows: Sequence[int], said: Sequence[Prediction], strategy: str) -> list[int]:
+    place = rerank([said[row] for row in rows], strategy)
+    return [] if place is None else [rows[place]]
+
+
+def _own(rows: Sequence[int], names: Sequence[str], name: str) -> list[int]:
+    return [row for row in rows if names[row].lower() == name]
+
+
+def _statistic(
+    choices: Sequence[Sequence[int]],
+    gold: NDArray[np.float64],
+    picked: Mapping[str, Sequence[Sequence[int]]],
+    by_model: Mapping[str, Sequence[Sequence[int]]],
+) -> Statistic:
+    """Rates as a function of weights over sources: sums over the responses that were picked at each."""
+
+    def sums(rows: Sequence[Sequence[int]]) -> tuple[Values, Values]:
+        return np.array([len(r) for r in rows], np.float64), np.array([gold[list(r)].sum() for r in rows])
+
+    expected = np.array([gold[list(rows)].mean() for rows in choices])
+    floor = np.array([gold[list(rows)].min() for rows in choices])
+    strategies = {strategy: sums(rows) for strategy, rows in picked.items()}
+    models = {model: sums(rows) for model, rows in by_model.items()}
+
+    def values(weights: Values) -> dict[str, Values]:
+        total = weights.sum(axis=1)
+        random = weights @ expected / total
+        found = {f"{RANDOM}/{RATE}": random, f"{PERFECT}/{RATE}": weights @ floor / total}
+        found |= {f"from/{model}/{RATE}": _ratio(weights @ bad, weights @ n) for model, (n, bad) in models.items()}
+        for strategy, (valid, bad) in strategies.items():
+            rate = _ratio(weights @ bad, weights @ valid)
+            found[f"{strategy}/{RATE}"] = rate
+            found[f"{strategy}/{REDUCTION}"] = 1 - _ratio(rate, random)
+            if strategy == NONE:
+                there = _ratio(weights @ (valid * expected), weights @ valid)
+                found[f"{strategy}/{SAME_SOURCES}"] = 1 - _ratio(rate, there)
+        return found
+
+    return values
+
+
+def _ratio(part: Values, whole: Values) -> Values:
+    return part / np.where(whole > 0, whole, np.nan)

@@ -1,0 +1,166 @@
+"""Tables for people: metrics with intervals, predictions that can be judged by eye, counts of what reading did.
+
+Text from data is shown as it is: never read as markup, and with control characters spelt out.
+"""
+
+import copy
+import io
+import re
+import sys
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import TextIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from faithkit.evaluation.intervals import Metric
+from faithkit.evaluation.outcomes import align
+from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
+
+# Format characters that letters of living scripts and emoji need; the others hide or reorder text.
+_JOINERS = "\u200c\u200d"
+_STYLES = {"right": "green", "wrong": "red", "unparsed": "yellow"}
+
+
+def harmless(text: str, limit: int | None = None) -> str:
+    """Text on one line that cannot steer a terminal: control, hidden and reordering characters become escapes.
+
+    Args:
+        limit: Characters to keep; what is cut is counted behind.
+    """
+    line = re.sub(r"[ \t\r\n\f\v]+", " ", text).strip()
+    cut = len(line) - limit if limit is not None and len(line) > limit else 0
+    kept = line[:limit].rstrip() if cut else line
+    shown = "".join(_escape(character) for character in kept)
+    return f"{shown}... (+{cut:,} characters)" if cut else shown
+
+
+def _escape(character: str) -> str:
+    hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") and character not in _JOINERS
+    return character.encode("unicode_escape").decode() if hidden else character
+
+
+def format_metric(metric: Metric | None, *, digits: int = 2, scale: float = 1.0) -> str:
+    """`0.71 [0.69, 0.73]`; without the brackets where there is no interval."""
+    if metric is None:
+        return "-"
+    numbers = [metric.value] if metric.low is None or metric.high is None else [metric.value, metric.low, metric.high]
+    value, *bounds = (f"{number * scale:.{digits}f}" for number in numbers)
+    return f"{value} [{', '.join(bounds)}]" if bounds else value
+
+
+def metrics_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str = "", digits: int = 2) -> Table:
+    """One column a system (`{"critic": metrics, "majority": metrics}`), one row a metric."""
+    table = new_table(title)
+    table.show_edge = False  # three systems fit 80 columns so
+    table.add_column(Text("metric"), overflow="fold")
+    for system in systems:
+        table.add_column(Text(harmless(system)), justify="right", overflow="fold")
+    names = dict.fromkeys(name for metrics in systems.values() for name in metrics)
+    for name in names:
+        cells = [format_metric(metrics.get(name), digits=digits) for metrics in systems.values()]
+        table.add_row(Text(harmless(name)), *map(Text, cells))
+    sizes = {metric.n for metrics in systems.values() for metric in metrics.values() if metric.n is not None}
+    if sizes:
+        table.caption = Text(f"95% bootstrap intervals over groups; n = {', '.join(f'{n:,}' for n in sorted(sizes))}")
+    return table
+
+
+def choose_examples(
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], limit: int = 6
+) -> list[Example]:
+    """Up to `limit` examples worth a look: half the surest mistakes, the rest right ones spread over the data."""
+    said = dict(zip((example.id for example in examples), align(examples, predictions), strict=True))
+    wrong = [example for example in examples if verdict(example, said[example.id]) in ("wrong", "unparsed")]
+    others = [example for example in examples if verdict(example, said[example.id]) not in ("wrong", "unparsed")]
+    wrong.sort(key=lambda example: -abs((said[example.id].score or 0.0) - (example.label == HALLUCINATED)))
+    mistakes = wrong[: max(limit - limit // 2, limit - len(others))]
+    room = min(limit - len(mistakes), len(others))
+    return mistakes + [others[place * len(others) // room] for place in range(room)]
+
+
+def verdict(example: Example, prediction: Prediction) -> str:
+    """right, wrong, unparsed, or not judged where the example has no gold label."""
+    if prediction.label == UNPARSED:
+        return UNPARSED
+    if example.label is None:
+        return "not judged"
+    return "right" if prediction.label == example.label else "wrong"
+
+
+def fields_table(title: str) -> Table:
+    """An empty table of names and their texts, without a head."""
+    table = new_table(title)
+    table.show_header, table.show_lines = False, False
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold", ratio=1)
+    return table
+
+
+def predictions_table(
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "", max_characters: int = 400
+) -> Table:
+    """For each example its knowledge, response, gold label and P(hallucinated), and whether the call was right."""
+    table = fields_table(title)
+    for example in examples:
+        prediction = predictions[example.id]
+        outcome = verdict(example, prediction)
+        score = "-" if prediction.score is None else f"{prediction.score:.2f}"
+        called = Text.assemble(
+            f"gold {example.label or '-'}, called {prediction.label}, P(hallucinated) {score}: ",
+            (outcome, _STYLES.get(outcome, "")),
+        )
+        table.add_row("id", Text(harmless(example.id, max_characters)))
+        table.add_row("knowledge", Text(harmless(example.knowledge, max_characters)))
+        if example.history:
+            last = example.history[-1]
+            table.add_row("last turn", Text(harmless(f"{last.speaker}: {last.text}", max_characters)))
+        table.add_row("response", Text(harmless(example.response, max_characters)))
+        if prediction.text and prediction.text != example.response:
+            table.add_row("said", Text(harmless(prediction.text, max_characters)))
+        table.add_row("verdict", called, end_section=True)
+    return table
+
+
+def counts_table(counts: Mapping[str, int], *, title: str = "rows read") -> Table:
+    """What reading did with the rows, from the counts of a `ReadReport`."""
+    table = new_table(title)
+    table.add_column(Text("outcome"), overflow="fold")
+    table.add_column(Text("rows"), justify="right", no_wrap=True)
+    for outcome, count in counts.items():
+        table.add_row(Text(harmless(outcome)), Text(f"{count:,}"))
+    return table
+
+
+def as_text(*tables: Table, width: int = 80) -> str:
+    """The tables as plain text: ASCII frames, no colour, no spaces at line ends."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, color_system=None, force_terminal=False, legacy_windows=False)
+    for table in tables:
+        plain = copy.copy(table)
+        plain.box = box.ASCII
+        console.print(plain)
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().split("\n")[:-1])
+
+
+def show(*tables: Table, file: TextIO | None = None, width: int | None = None) -> None:
+    """Prints tables: in colour on a terminal, else as plain text that every encoding takes, 80 columns or `COLUMNS`."""
+    stream = file or sys.stdout
+    console = Console(file=stream, width=width)
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    if console.is_terminal and encoding.lower().startswith("utf"):
+        console.print(*tables)
+        return
+    text = as_text(*tables, width=console.width)
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def new_table(title: str) -> Table:
+    """An empty table of this project's look."""
+    table = Table(box=box.ROUNDED, title_justify="left", caption_justify="left")
+    if title:
+        table.title = Text(harmless(title), style="bold")
+    return table

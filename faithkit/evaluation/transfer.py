@@ -1,0 +1,111 @@
+"""Critics across datasets: our accuracies beside those of FaithDial, Table 4 (Dziri et al. 2022).
+
+The paper gives accuracy alone. Test sets differ in balance, so ours stand with macro-F1 and the majority class.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+from rich.text import Text
+
+from faithkit.evaluation.intervals import Metric
+from faithkit.evaluation.results import Results
+from faithkit.evaluation.tables import format_metric, harmless, new_table
+
+TRAINED_ON = ("decode", "dnli", "mnli", "faithcritic")
+TESTED_ON = ("mnli", "begin", "faithcritic")
+TITLES = {"decode": "DECODE", "dnli": "DNLI", "mnli": "MNLI", "begin": "BEGIN", "faithcritic": "FaithCritic"}
+
+# Accuracy in percent, RoBERTa-large; zero-shot wherever the two names differ.
+PAPER_ACCURACY: Mapping[tuple[str, str], float] = {
+    ("decode", "mnli"): 62.5,
+    ("decode", "begin"): 58.8,
+    ("decode", "faithcritic"): 38.5,
+    ("dnli", "mnli"): 52.4,
+    ("dnli", "begin"): 59.8,
+    ("dnli", "faithcritic"): 30.9,
+    ("mnli", "mnli"): 93.1,
+    ("mnli", "begin"): 61.1,
+    ("mnli", "faithcritic"): 81.6,
+    ("faithcritic", "mnli"): 74.7,
+    ("faithcritic", "begin"): 71.6,
+    ("faithcritic", "faithcritic"): 86.5,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """How a critic trained on one dataset does on another; the metrics are shares, not percent."""
+
+    trained_on: str
+    tested_on: str
+    accuracy: Metric
+    macro_f1: Metric
+    majority_accuracy: Metric
+
+    def __post_init__(self) -> None:
+        if self.trained_on not in TRAINED_ON or self.tested_on not in TESTED_ON:
+            known = f"trained on {TRAINED_ON}, tested on {TESTED_ON}"
+            raise ValueError(f"the transfer table has no place for {self.trained_on} on {self.tested_on}; {known}")
+
+
+def transfers_of(trained_on: str, results: Results, *, split: str = "test") -> list[Transfer]:
+    """The cells that one critic's results fill; benchmarks that are not in the table are passed over."""
+    cells = []
+    for tested_on in TESTED_ON:
+        found = results.of(split, tested_on)
+        names = ("accuracy", "macro_f1", "majority_accuracy")
+        if all(name in found for name in names):
+            cells.append(Transfer(trained_on=trained_on, tested_on=tested_on, **{name: found[name] for name in names}))
+    return cells
+
+
+def transfer_table(cells: Sequence[Transfer], *, sources: Mapping[str, str] | None = None) -> Table:
+    """Table 4 with our figures under the paper's, all in percent.
+
+    Args:
+        cells: One for each critic and test set that was run; the others show a dash.
+        sources: What stood for each dataset, for example `{"begin": "BEGIN 2022, Wizard of Wikipedia part"}`.
+    """
+    place = {(cell.trained_on, cell.tested_on): cell for cell in cells}
+    assert len(place) == len(cells), "two cells for one place of the table"
+    table = new_table("Critics across datasets, accuracy in percent (FaithDial, Table 4)")
+    table.add_column("trained on", no_wrap=True)
+    for tested_on in TESTED_ON:
+        table.add_column(TITLES[tested_on], justify="right", overflow="fold")
+    for trained_on in TRAINED_ON:
+        ours = [place.get((trained_on, tested_on)) for tested_on in TESTED_ON]
+        paper = [f"{PAPER_ACCURACY[trained_on, t]:.1f}{_mark(trained_on, t)}" for t in TESTED_ON]
+        table.add_row(Text(TITLES[trained_on], style="bold"))
+        table.add_row("  paper", *paper)
+        table.add_row("  ours", *(_percent(cell.accuracy, cell) if cell else "-" for cell in ours))
+        table.add_row("  macro-F1", *(_percent(cell.macro_f1) if cell else "-" for cell in ours))
+        table.add_row(
+            "  majority", *(_percent(cell.majority_accuracy) if cell else "-" for cell in ours), end_section=True
+        )
+    table.add_row("test rows", *(_sizes(cells, tested_on) for tested_on in TESTED_ON))
+    named = sources or {}
+    table.add_row("tested on", *(Text(harmless(named.get(tested_on, "not said"))) for tested_on in TESTED_ON))
+    lines = ["† zero-shot; [low, high] 95% bootstrap interval over groups; majority: accuracy of the commoner class"]
+    used = [name for name in TRAINED_ON if any(cell.trained_on == name for cell in cells)]
+    lines += [f"trained on {TITLES[name]}: {harmless(named.get(name, 'not said'))}" for name in used]
+    table.caption = Text("\n".join(lines))
+    return table
+
+
+def _mark(trained_on: str, tested_on: str) -> str:
+    return "" if trained_on == tested_on else "†"
+
+
+def _percent(metric: Metric, cell: Transfer | None = None) -> Text:
+    text = format_metric(metric, digits=1, scale=100)
+    if cell is not None:
+        value, *bounds = text.split(" ", 1)
+        text = " ".join([value + _mark(cell.trained_on, cell.tested_on), *bounds])
+    return Text(text)
+
+
+def _sizes(cells: Sequence[Transfer], tested_on: str) -> str:
+    sizes = {cell.accuracy.n for cell in cells if cell.tested_on == tested_on and cell.accuracy.n}
+    return " or ".join(f"{n:,}" for n in sorted(sizes)) or "-"

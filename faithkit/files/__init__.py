@@ -1,0 +1,1 @@
+"""Files that are whole or absent: JSON lines, a run's folder, a model's folder, the cache."""

@@ -1,0 +1,203 @@
+"""JSON lines on disk: whole or not at all when written, told with file and line when read.
+
+`write_jsonl` (and `write_json`) replace a file in one step, so a reader never sees half of one. `JsonlAppender` is for
+long work that may be interrupted: each row is in the file when it returns, and reopening drops what was cut short.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from faithkit.errors import UserError, shorten
+from faithkit.files.atomic import disk_errors, dumps, replacing, write_json
+from faithkit.records import Prediction
+
+__all__ = [
+    "JsonlAppender",
+    "disk_errors",
+    "read_jsonl",
+    "read_numbered_jsonl",
+    "read_predictions",
+    "write_json",
+    "write_jsonl",
+]
+
+
+def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Writes rows as JSON lines, replacing the file in one step; the same rows give the same bytes.
+
+    Returns:
+        The number of rows.
+    """
+    count = 0
+    with replacing(path) as file:
+        for row in rows:
+            with disk_errors(path):  # around the write alone: reading the rows may fail for its own reasons
+                file.write(f"{dumps(row)}\n".encode())
+            count += 1
+    return count
+
+
+class JsonlAppender:
+    """Adds rows to a JSON lines file, one whole line at a time; for one process, which holds a lock on the file.
+
+    A last line without its line break is what an interrupted run left half written: opening drops it, and
+    `dropped_bytes` says how much that was. A row that could not be written whole (a full disk) leaves nothing behind.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path, self.dropped_bytes = Path(path), 0
+        with disk_errors(path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            self._lock()
+            end = os.lseek(self._handle, 0, os.SEEK_END)
+            self._size = _last_line_break(self._handle, end)
+            self.dropped_bytes = end - self._size
+            if self.dropped_bytes:
+                os.ftruncate(self._handle, self._size)
+        except BaseException:
+            os.close(self._handle)
+            raise
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            hint = "wait for it to end, or set another run_dir"
+            raise UserError("another process is writing this file", place=str(self.path), hint=hint) from error
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Adds one row; it survives this process from here on (`sync` makes it survive the machine)."""
+        data = memoryview(f"{dumps(row)}\n".encode())
+        with disk_errors(self.path):
+            try:
+                written = 0
+                while written < len(data):
+                    written += os.write(self._handle, data[written:])
+            except BaseException:
+                os.ftruncate(self._handle, self._size)
+                raise
+        self._size += len(data)
+
+    def sync(self) -> None:
+        """Waits until all rows are on the disk itself."""
+        with disk_errors(self.path):
+            os.fsync(self._handle)
+
+    def close(self) -> None:
+        """Syncs and lets the file go; closing twice is harmless."""
+        if self._handle >= 0:
+            try:
+                self.sync()
+            finally:
+                os.close(self._handle)
+                self._handle = -1
+
+    def __enter__(self) -> "JsonlAppender":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def _last_line_break(handle: int, end: int, block: int = 1 << 16) -> int:
+    """The position after the last line break before `end`, searched from the end: the file may be large."""
+    while end > 0:
+        start = max(0, end - block)
+        found = os.pread(handle, end - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
+    """The rows of a JSON lines file; blank lines are passed over.
+
+    Raises:
+        UserError: The file is missing or a line is not UTF-8, not JSON or not an object; file and line are named.
+    """
+    for _, row in read_numbered_jsonl(path):
+        yield row
+
+
+def read_numbered_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """`read_jsonl` with the number of each row's line, from 1."""
+    try:
+        with Path(path).open("rb") as file:
+            for line, data in enumerate(file, start=1):
+                if data.strip(b" \t\r\n") not in (b"", b"\xef\xbb\xbf"):
+                    yield line, _parse(data, line, path)
+    except FileNotFoundError as error:
+        raise UserError("the file does not exist", place=str(path), hint="check the path") from error
+    except (IsADirectoryError, PermissionError) as error:
+        raise UserError(f"cannot be read: {error.strerror}", place=str(path), hint="name a readable file") from error
+
+
+def _parse(data: bytes, line: int, path: str | Path) -> dict[str, Any]:
+    place = f"{path}, line {line}"
+    try:
+        row = json.loads(data.decode("utf-8-sig" if line == 1 else "utf-8"))
+    except UnicodeDecodeError as error:
+        problem = f"not UTF-8 text: byte {data[error.start]:#x} at position {error.start + 1} of the line"
+        raise UserError(problem, place=place, hint="convert the file to UTF-8") from error
+    except (ValueError, RecursionError) as error:  # also numbers of more digits than Python takes
+        cut = "" if data.endswith(b"\n") else " (the last line: perhaps cut short)"
+        problem = f"broken JSON{cut}: {error}"
+        raise UserError(problem, place=place, hint="correct or delete the line") from error
+    if not isinstance(row, dict):
+        raise UserError(f"a row must be a JSON object, got {shorten(row)}", place=place, hint="one object a line")
+    return row
+
+
+def read_predictions(path: str | Path) -> dict[str, Prediction]:
+    """A predictions file by id, every line checked: `id` is needed, and `label` or `text`; other keys may be absent.
+
+    Raises:
+        UserError: A bad or missing value, an id given twice, or no rows at all; file and line are named.
+    """
+    found: dict[str, Prediction] = {}
+    lines: dict[str, int] = {}
+    for line, row in read_numbered_jsonl(path):
+        place = f"{path}, line {line}"
+        try:
+            _check_types(row)
+            prediction = Prediction.from_dict(row)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            hint = (
+                'each line: {"id", "label": hallucinated|faithful|unparsed|null, "score": 0..1|null, "spans", "text"}'
+            )
+            raise UserError(f"bad prediction: {error}", place=place, hint=hint) from error
+        if prediction.id in found:
+            problem = f"id {shorten(prediction.id)} was already given on line {lines[prediction.id]}"
+            raise UserError(problem, place=place, hint="keep one prediction an id")
+        found[prediction.id], lines[prediction.id] = prediction, line
+    if not found:
+        raise UserError("the file holds no predictions", place=str(path), hint="check that it was written whole")
+    return found
+
+
+def _check_types(row: Mapping[str, Any]) -> None:
+    """What `Prediction` takes on trust, because our own code builds it."""
+    needed = ("id",) if isinstance(row.get("text"), str) else ("id", "label")  # a response that nobody judged
+    missing = [key for key in needed if row.get(key) is None]
+    if missing:
+        raise ValueError(f"no {' and no '.join(repr(key) for key in missing)} (the row has: {shorten(list(row))})")
+    if not isinstance(row["id"], str):
+        raise ValueError(f"id must be text, got {shorten(row['id'])}")
+    if isinstance(row.get("score"), bool):
+        raise ValueError(f"score must be a number, got {row['score']}")
+    if not isinstance(row.get("text") or "", str):
+        raise ValueError(f"text must be text, got {shorten(row['text'])}")
+    for span in row.get("spans") or ():
+        if not isinstance(span, dict) or any(type(span.get(key)) is not int for key in ("start", "end")):
+            raise ValueError(f"a span needs whole numbers start and end, got {shorten(span)}")
+        score = span.get("score")
+        if score is not None and not (type(score) in (int, float) and 0 <= score <= 1):
+            raise ValueError(f"a span's score must lie in 0..1, got {shorten(score)}")

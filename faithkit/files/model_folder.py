@@ -1,0 +1,101 @@
+"""The `hf/` folder of a model of ours: plain Hugging Face files, and `faithkit.json` with what they do not hold."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from faithkit.errors import UserError
+from faithkit.files.atomic import write_json
+from faithkit.files.run_folder import RunFolder, environment, read_json
+
+SIDECAR = "faithkit.json"
+CRITIC, TAGGER, GENERATOR = "critic", "tagger", "generator"  # the kinds of model
+Settings = TypeVar("Settings")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sidecar:
+    """What must be known to use the weights as they were trained.
+
+    Args:
+        kind: CRITIC, TAGGER or GENERATOR.
+        labels: Of the classes; a generator has none.
+        layout: How texts become sequences.
+        thresholds: How logits are read.
+        origin: Where this came from: configuration, data and its fingerprint.
+    """
+
+    kind: str
+    labels: list[str]
+    layout: dict[str, Any]
+    thresholds: dict[str, Any]
+    origin: dict[str, Any]
+
+
+def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar) -> None:
+    """Writes weights as safetensors, the tokenizer and the sidecar."""
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    stored = {name: getattr(sidecar, name) for name in Sidecar.__slots__}
+    write_json(folder / SIDECAR, {**stored, "versions": environment()})
+
+
+def find_folder(path: str) -> Path:
+    """The hf/ folder behind a path: of a run, or the folder itself."""
+    root = Path(path).expanduser()
+    for candidate in (root, RunFolder(root).hf):
+        if (candidate / "config.json").exists():
+            return candidate
+    if not root.exists():
+        raise UserError("no such run or folder", place=path, hint="give a run's folder, an hf/ folder or a hub name")
+    if RunFolder(root).last.exists():
+        raise UserError("this run has not finished", place=path, hint=f"python train.py resume={path}")
+    raise UserError("neither a run nor a Hugging Face folder", place=path, hint="it should hold hf/ or config.json")
+
+
+def read_sidecar(folder: Path) -> Sidecar | None:
+    """What the sidecar says; None for a folder of someone else's."""
+    path = folder / SIDECAR
+    if not path.exists():
+        return None
+    stored = read_json(path)
+    return parse(folder, lambda: Sidecar(**{name: stored[name] for name in Sidecar.__slots__}))
+
+
+def read_settings(folder: Path, kind: str, build: Callable[[Sidecar], Settings]) -> Settings | None:
+    """The settings that the sidecar of a model of this kind holds; None for a folder of someone else's.
+
+    Raises:
+        UserError: It is of another kind, or broken.
+    """
+    sidecar = read_sidecar(folder)
+    if sidecar is None:
+        return None
+    if sidecar.kind != kind:
+        hint = f"give the folder of a run of a {kind}"
+        problem = f"a checkpoint of another kind: {sidecar.kind!r}, wanted {kind!r}"
+        raise UserError(problem, place=str(folder / SIDECAR), hint=hint)
+    return parse(folder, lambda: build(sidecar))
+
+
+def parse(folder: Path, build: Callable[[], Settings]) -> Settings:
+    """What `build` makes of a sidecar, which may be broken."""
+    try:
+        return build()
+    except (KeyError, TypeError, ValueError) as error:
+        problem = f"broken sidecar: {error}"
+        raise UserError(problem, place=str(folder / SIDECAR), hint="export the run again") from error
+
+
+@contextmanager
+def whole_weights(source: str) -> Iterator[None]:
+    """Explains a weights file that was cut short: safetensors raises a kind of its own."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except SafetensorError as error:
+        hint = "export or fetch it again"
+        raise UserError(f"the weights cannot be read: {error}", place=source, hint=hint) from error

@@ -1,0 +1,108 @@
+"""What every engine takes and gives: prompts, the settings of decoding, completions."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faithkit.errors import UserError, shorten
+
+GREEDY, BEAM, NUCLEUS = "greedy", "beam", "nucleus"
+STRATEGIES = (GREEDY, BEAM, NUCLEUS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoding:
+    """How tokens are chosen.
+
+    Args:
+        num_beams: Of beam search alone.
+        top_p: Of nucleus sampling alone: the likeliest tokens that reach this mass together (Holtzman et al. 2020).
+        temperature: Of nucleus sampling alone.
+        repetition_penalty: Above 1 makes tokens that stand before less likely (Keskar et al. 2019).
+        num_samples: Completions of a prompt; of beam search the best beams.
+        seed: Of nucleus sampling; a prompt's samples depend on it, on its id and on nothing else.
+    """
+
+    strategy: str = GREEDY
+    num_beams: int = 5
+    top_p: float = 0.6
+    temperature: float = 1.0
+    max_new_tokens: int = 100
+    min_new_tokens: int = 0
+    repetition_penalty: float = 1.0
+    num_samples: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise UserError(f"strategy is {shorten(self.strategy)}", hint=f"use one of {', '.join(STRATEGIES)}")
+        for name, least in (("num_beams", 1), ("max_new_tokens", 1), ("num_samples", 1), ("min_new_tokens", 0)):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise UserError(f"{name} is {shorten(value)}", hint=f"use a whole number of {least} or more")
+        if not 0 < self.top_p <= 1:
+            raise UserError(f"top_p is {self.top_p}", hint="use a number above 0 and not above 1")
+        for name in ("temperature", "repetition_penalty"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise UserError(f"{name} is {getattr(self, name)}", hint="use a number above 0")
+        if self.min_new_tokens > self.max_new_tokens:
+            problem = f"min_new_tokens is {self.min_new_tokens}, max_new_tokens {self.max_new_tokens}"
+            raise UserError(problem, hint="lower min_new_tokens")
+        self._check_samples()
+
+    def _check_samples(self) -> None:
+        if self.strategy == GREEDY and self.num_samples > 1:
+            problem = f"{self.num_samples} samples of greedy decoding would all be the same"
+            raise UserError(problem, hint="use nucleus, or beam with as many beams")
+        if self.strategy == BEAM and self.num_samples > self.num_beams:
+            problem = f"{self.num_samples} samples of {self.num_beams} beams"
+            raise UserError(problem, hint="raise num_beams, or use nucleus")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Token ids that the model reads before it writes; without padding."""
+
+    id: str
+    ids: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What the model wrote.
+
+    Args:
+        sample: Counts a prompt's completions from 0.
+        ids: Without the prompt and the end token.
+        logprob: Sum of the log-probabilities of the tokens, the end token's too, as the model itself gives them:
+            before temperature, nucleus and penalty.
+        finished: The end token came; otherwise max_new_tokens cut it short.
+    """
+
+    id: str
+    sample: int
+    ids: tuple[int, ...]
+    logprob: float
+    finished: bool
+
+
+class Engine(Protocol):
+    """Runs a model."""
+
+    def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
+        """The completions, in any order, as they get ready."""
+        ...
+
+
+def check_prompts(prompts: Sequence[Prompt]) -> None:
+    """Refuses prompts that cannot be told apart, and empty ones."""
+    if len({prompt.id for prompt in prompts}) < len(prompts):
+        seen: set[str] = set()
+        twice = next(p.id for p in prompts if p.id in seen or seen.add(p.id))  # type: ignore[func-returns-value]
+        raise UserError(f"two prompts have the id {shorten(twice)}", hint="make the ids of the data unique")
+    empty = [prompt.id for prompt in prompts if not len(prompt.ids)]
+    if empty:
+        raise UserError(f"the prompt {shorten(empty[0])} has no tokens", hint="give the model something to read")

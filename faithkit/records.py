@@ -1,0 +1,155 @@
+"""The records that flow through the system: examples in, predictions out.
+
+A dataset file turns raw rows into `Example`s; a predictor turns them into `Prediction`s; metrics compare the two.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from faithkit.errors import shorten
+
+HALLUCINATED = "hallucinated"
+FAITHFUL = "faithful"
+UNPARSED = "unparsed"
+LABELS = (FAITHFUL, HALLUCINATED)  # the position is the class index: P(hallucinated) is column 1
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One utterance of a dialogue's history."""
+
+    speaker: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A stretch `text[start:end]` of a response, in characters."""
+
+    start: int
+    end: int
+    label: str
+    score: float | None = None
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.start <= self.end, f"a span needs 0 <= start <= end, got {self.start} and {self.end}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One response with the knowledge that it must hold to, and what its dataset says of it.
+
+    Args:
+        id: The corpus's own id, or `<file stem>:<row>`.
+        group: The dialogue or document; splits and bootstraps never cut through it.
+        label: hallucinated, faithful, or None where the dataset does not judge.
+        spans: None where the dataset does not mark spans; empty where it marks none.
+        tags: The dataset's own labels, as it spells them.
+    """
+
+    id: str
+    source: str
+    split: str
+    group: str
+    knowledge: str
+    response: str
+    history: tuple[Turn, ...] = ()
+    reference: str | None = None
+    original: str | None = None
+    label: str | None = None
+    spans: tuple[Span, ...] | None = None
+    tags: tuple[str, ...] = ()
+    negatives: tuple[str, ...] = ()
+    target: str | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Written out: this runs for every row of every corpus, and a message is worth building only for a wrong one.
+        if not (self.id and self.source and self.split and self.group):
+            empty = [name for name in ("id", "source", "split", "group") if not getattr(self, name)]
+            raise ValueError(f"{empty[0]} is empty")
+        if not (isinstance(self.knowledge, str) and isinstance(self.response, str)):
+            raise ValueError(f"knowledge and response must be text, got {shorten((self.knowledge, self.response))}")
+        if self.label is not None and self.label not in LABELS:
+            raise ValueError(f"label must be one of {LABELS}, got {self.label!r}")
+        for span in self.spans or ():
+            if span.end > len(self.response):
+                raise ValueError(f"span {span} reaches beyond the response")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain containers, with what equals its default left out."""
+        return {f.name: _plain(v) for f in fields(self) if (v := getattr(self, f.name)) != _DEFAULTS.get(f.name)}
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> "Example":
+        """The reverse of `to_dict`."""
+        values = dict(row)
+        if "history" in values:
+            values["history"] = tuple(Turn(**turn) for turn in values["history"])
+        if values.get("spans") is not None:
+            values["spans"] = tuple(Span(**span) for span in values["spans"])
+        for name in ("tags", "negatives"):
+            if name in values:
+                values[name] = tuple(values[name])
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What a detector says of one example, or the response that a generator gave.
+
+    Args:
+        label: hallucinated, faithful or unparsed; None where nobody judged.
+        score: P(hallucinated), None where the detector gives none.
+        text: The response of a generator; what else a detector said.
+    """
+
+    id: str
+    label: str | None = None
+    score: float | None = None
+    spans: tuple[Span, ...] = ()
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        _require(bool(self.id), "id is empty")
+        allowed = (*LABELS, UNPARSED)
+        known = self.label is None or self.label in allowed
+        _require(known, f"label must be one of {allowed}, or null, got {shorten(self.label)}")
+        if self.score is not None:
+            in_range = isinstance(self.score, int | float) and 0 <= self.score <= 1
+            _require(in_range, f"score must lie in 0..1, got {shorten(self.score)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The five keys of a predictions file, always all of them."""
+        spans = [{"start": s.start, "end": s.end, "label": s.label, "score": s.score} for s in self.spans]
+        return {"id": self.id, "label": self.label, "score": self.score, "spans": spans, "text": self.text}
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> "Prediction":
+        """The reverse of `to_dict`; keys that other tools add are ignored."""
+        return cls(
+            id=row["id"],
+            label=row.get("label"),
+            score=row.get("score"),
+            spans=tuple(Span(**span) for span in row.get("spans") or ()),
+            text=row.get("text") or "",
+        )
+
+
+_DEFAULTS: dict[str, Any] = {"history": (), "tags": (), "negatives": (), "meta": {}}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Turn):
+        return {"speaker": value.speaker, "text": value.text}
+    if isinstance(value, Span):
+        return {f.name: v for f in fields(value) if (v := getattr(value, f.name)) is not None}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return dict(value) if isinstance(value, Mapping) else value

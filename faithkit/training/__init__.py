@@ -1,0 +1,1 @@
+"""What every training shares: the Trainer, batches by length, checkpoints, the optimizer, several processes."""

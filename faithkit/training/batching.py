@@ -1,0 +1,61 @@
+"""Sequences of like lengths in one batch, so that almost nothing is padding."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faithkit.errors import UserError
+
+Batch = NDArray[np.int64]
+BLOCK = 4  # batches within which the order by the second length replaces the first: of 2 to 12 the least padding
+
+
+def plan_batches(
+    lengths: NDArray[np.int32],
+    batch_size: int | None,
+    max_tokens: int | None,
+    rng: np.random.Generator | None,
+    second: NDArray[np.int32] | None = None,
+) -> list[Batch]:
+    """Cuts the examples, ordered by length, into batches.
+
+    Args:
+        lengths: Tokens of each example, over all its sequences.
+        batch_size: Most examples of a batch.
+        max_tokens: Most tokens of a batch, padding counted.
+        rng: Shuffles; None keeps the longest batch first, so that memory runs out at once or never.
+        second: Tokens of each example's second sequence, where it is padded apart from the first (a decoder's). With a
+            `batch_size`, examples of like length are then put together by this one.
+    """
+    if batch_size is None and max_tokens is None:
+        raise UserError("neither data.batch_size nor data.max_tokens is set", hint="set one of them")
+    # A jitter of a few tokens mixes examples of almost equal length anew each epoch, at almost no padding.
+    jitter = rng.uniform(0, 4, len(lengths)) if rng is not None else np.zeros(len(lengths))
+    order = np.argsort(-(lengths + jitter), kind="stable")
+    if second is not None and batch_size is not None:
+        order = _by_second(order, second + jitter, BLOCK * batch_size)
+    ordered = lengths[order]
+    batches, begin = [], 0
+    while begin < len(order):
+        count = batch_size or len(order)
+        if max_tokens is not None:
+            most = max(1, min(count, max_tokens // int(ordered[begin])))
+            count = _fitting(ordered[begin : begin + most], max_tokens)
+        batches.append(order[begin : begin + count])
+        begin += count
+    if rng is not None:
+        rng.shuffle(batches)
+    return batches
+
+
+def _fitting(lengths: NDArray[np.int32], max_tokens: int) -> int:
+    """How many of the first examples stay within so many tokens, each padded to the longest of them; at least one."""
+    width = np.maximum.accumulate(lengths)
+    return max(1, int(np.searchsorted(width * np.arange(1, len(width) + 1), max_tokens, side="right")))
+
+
+def _by_second(order: Batch, second: NDArray[np.float64], block: int) -> Batch:
+    """The order with each block sorted by the second length, up and down in turns so that their ends meet."""
+    blocks = [order[begin : begin + block] for begin in range(0, len(order), block)]
+    return np.concatenate(
+        [rows[np.argsort((-1) ** place * second[rows], kind="stable")] for place, rows in enumerate(blocks)]
+    )

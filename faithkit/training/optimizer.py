@@ -1,0 +1,79 @@
+"""AdamW and its schedule, for every model."""
+
+import math
+import re
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from faithkit.errors import UserError
+
+
+def parameter_groups(
+    module: nn.Module, lr: float, weight_decay: float, *, layer_decay: float = 1.0, head_lr: float | None = None
+) -> list[dict]:
+    """Groups by learning rate and by whether weight decay applies: not to biases and norms.
+
+    Args:
+        layer_decay: Each layer further from the output learns this much slower; 1 is the same rate everywhere.
+        head_lr: A rate of its own for the classification head, which starts from nothing.
+    """
+    depth = 1 + max((_layer_of(name) or 0 for name, _ in module.named_parameters()), default=0)
+    groups: dict[tuple[float, float], dict] = {}
+    for name, parameter in module.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        rate = lr * layer_decay ** (depth - _height(name, depth))
+        if head_lr is not None and _is_head(name):
+            rate = head_lr
+        decay = 0.0 if parameter.ndim < 2 else weight_decay
+        group = groups.setdefault((rate, decay), {"params": [], "lr": rate, "weight_decay": decay})
+        group["params"].append(parameter)
+    return list(groups.values())
+
+
+def _layer_of(name: str) -> int | None:
+    found = re.search(r"\.(?:layer|layers|block|h)\.(\d+)\.", name)
+    return int(found[1]) + 1 if found else None
+
+
+def _is_head(name: str) -> bool:
+    return bool(re.search(r"(^|\.)(classifier|score|pooler|head)\.", name))
+
+
+def _height(name: str, depth: int) -> int:
+    if _is_head(name):
+        return depth
+    return _layer_of(name) or 0
+
+
+def build_optimizer(groups: Iterable[dict], lr: float, betas: tuple[float, float] = (0.9, 0.999)) -> torch.optim.AdamW:
+    """AdamW, in its fused form: one pass over the parameters."""
+    if not lr > 0:
+        raise UserError(f"optimizer.lr is {lr}", hint="use a positive rate, for example 3e-5")
+    return torch.optim.AdamW(list(groups), lr=lr, betas=betas, fused=True)
+
+
+def build_schedule(
+    optimizer: torch.optim.Optimizer, kind: str, num_steps: int, warmup: float, floor: float = 0.0
+) -> torch.optim.lr_scheduler.LambdaLR:
+    """Warm-up over a share of the steps, then `linear` or `cosine` decay to `floor` of the peak, or `constant`."""
+    decays = {
+        "linear": lambda progress: 1.0 - progress,
+        "cosine": lambda progress: 0.5 * (1.0 + math.cos(math.pi * progress)),
+        "constant": lambda progress: 1.0,
+    }
+    if kind not in decays:
+        raise UserError(f"optimizer.schedule is {kind!r}", hint=f"use one of {', '.join(decays)}")
+    if not 0 <= floor <= 1:
+        raise UserError(f"optimizer.floor is {floor}", hint="use a share of the peak, from 0 to 1")
+    num_warmup = math.ceil(warmup * num_steps)
+
+    def factor(step: int) -> float:
+        if step < num_warmup:
+            return (step + 1) / num_warmup
+        decay = decays[kind](min(1.0, (step - num_warmup) / max(1, num_steps - num_warmup)))
+        return floor + (1.0 - floor) * decay
+
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)

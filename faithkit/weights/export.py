@@ -1,0 +1,149 @@
+"""What every exported model has: a card that says what it is for, and the proof that a plain reload is the same."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from faithkit.errors import UserError
+from faithkit.files.model_folder import SIDECAR, Sidecar, find_folder, read_sidecar
+from faithkit.files.run_folder import RunFolder
+
+TOLERANCE = 1e-5
+SHOWN_METRICS = {
+    *("perplexity", "token_accuracy"),
+    *("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "ece"),
+    *(f"{level}_{name}" for level in ("response", "char") for name in ("f1", "precision", "recall")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was written, and how far its logits are from the run's own.
+
+    Args:
+        reloaded_in: What reads the folder.
+    """
+
+    folder: Path
+    num_logits: int
+    difference: float
+    reloaded_in: str
+
+
+def export_folder(
+    checkpoint: str,
+    output_dir: str,
+    *,
+    card: Callable[[Sidecar, RunFolder], str],
+    compare: Callable[[Sidecar, RunFolder, Path], tuple[int, float]],
+    reloaded_in: Callable[[Sidecar], str] = lambda _: "plain transformers",
+) -> Report:
+    """Copies the hf/ folder of a run, adds a card, and has the copy proved before it takes its place.
+
+    Args:
+        card: The text of the model card.
+        compare: How many logits of the reloaded folder differ how far, at most, from those of the run's checkpoint.
+        reloaded_in: What `compare` reloads the folder in.
+
+    Raises:
+        UserError: The output folder is not empty, or the reloaded model differs.
+    """
+    target = Path(output_dir)
+    if target.exists() and any(target.iterdir()):
+        raise UserError("the output folder is not empty", place=str(target), hint="name a new folder")
+    source = find_folder(checkpoint)
+    sidecar = read_sidecar(source)
+    if sidecar is None:
+        raise UserError(f"no {SIDECAR} here: not a model of ours", place=str(source), hint="give a run's folder")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        shutil.copytree(source, temporary, dirs_exist_ok=True)
+        run = RunFolder(checkpoint)
+        (temporary / "README.md").write_text(card(sidecar, run), encoding="utf-8")
+        num_logits, difference = compare(sidecar, run, temporary)
+        if not difference <= TOLERANCE:
+            raise UserError(f"the reloaded model differs by {difference:.1e} in its logits", place=str(source))
+        if target.exists():
+            target.rmdir()
+        temporary.replace(target)
+        target.chmod(0o755)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return Report(target, num_logits, difference, reloaded_in(sidecar))
+
+
+def model_card(
+    *,
+    title: str,
+    purpose: str,
+    usage: str,
+    pipeline: str,
+    config: Mapping[str, Any],
+    data: Mapping[str, Any],
+    metrics: Mapping[str, Mapping[str, Any]],
+    thresholds: str,
+    limits: Sequence[str],
+    labels: Sequence[str] = (),
+    tags: str = "hallucination-detection, faithfulness",
+) -> str:
+    """A Hugging Face model card in Markdown: data, metrics with intervals, intended use, limits."""
+    sizes = data.get("sizes", {})
+    trained = ", ".join(f"{name} ({count:,} examples)" for name, count in sizes.get("train", {}).items())
+    fingerprints = "\n".join(f"- `{name}`: `{value}`" for name, value in data.get("fingerprints", {}).items())
+    lines = [
+        "---",
+        "language: en",
+        "library_name: transformers",
+        f"pipeline_tag: {pipeline}",
+        f"tags: [{tags}]",
+        "---",
+        "",
+        f"# {title}",
+        "",
+        purpose,
+        "",
+        "## Use",
+        "",
+        usage,
+        "",
+        *([f"Labels: {', '.join(f'{index} = {label}' for index, label in enumerate(labels))}.", ""] if labels else []),
+        "## Training",
+        "",
+        f"Started from `{config['model']['weights']}`; data: {trained or 'not recorded'}; seed {config.get('seed')}.",
+        "Settings: "
+        + ", ".join(f"{name} {value}" for name, value in config.get("optimizer", {}).items() if value is not None)
+        + ".",
+        "",
+        "Fingerprints of the records (equal fingerprints mean equal data):",
+        "",
+        fingerprints or "- not recorded",
+        "",
+        "## Metrics",
+        "",
+        "| test set | metric | value | 95% interval | n |",
+        "|---|---|---|---|---|",
+        *_metric_rows(metrics),
+        "",
+        *([thresholds, ""] if thresholds else []),
+        "## Limits",
+        "",
+        *(f"- {limit}" for limit in limits),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _metric_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    rows = []
+    for name, metric in metrics.items():
+        split, dataset, short = name.split("/", 2)
+        if short in SHOWN_METRICS:
+            interval = f"{metric['low']:.3f} to {metric['high']:.3f}" if "low" in metric else "-"
+            rows.append(
+                f"| {split}/{dataset} | {short} | {metric['value']:.3f} | {interval} | {metric.get('n', '-')} |"
+            )
+    return rows

@@ -1,0 +1,147 @@
+"""Where models come from: a folder, a local name, or a model hub's name; resolved here and nowhere else.
+
+Anything that loads a model does it under `loading`.
+"""
+
+import difflib
+import logging
+import re
+import socket
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from faithkit.errors import UserError, shorten
+from faithkit.weights.local import LOCAL, LocalWeights, fetch
+
+__all__ = ["LOCAL", "LocalWeights", "explain", "loading", "resolve"]
+
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+CONFIGS = ("config.json", "adapter_config.json", "meta.json")  # of a model, of an adapter, of spaCy
+PATH_STARTS = (".", "~", "/")
+
+log = logging.getLogger("faithkit")
+
+
+def resolve(name_or_path: str) -> str:
+    """What to hand to `from_pretrained`: a folder's path, or a hub's name as it is.
+
+    A local name comes first, and is downloaded and converted once; `./minilm` means a folder of that name.
+    A hub's name is not looked up here: load it under `loading`, which explains what goes wrong.
+
+    Raises:
+        UserError: It is neither a folder nor a possible name, or the local weights cannot be fetched.
+    """
+    if name_or_path in LOCAL:
+        if LOCAL[name_or_path].untrained:
+            log.warning("%s: %s", name_or_path, LOCAL[name_or_path].description)
+        return str(fetch(LOCAL[name_or_path]))
+    path = Path(name_or_path).expanduser()
+    if name_or_path and path.is_dir():
+        return str(path)
+    if name_or_path and path.exists():
+        raise UserError(
+            f"{shorten(name_or_path)} is a file: a model is a folder, with config.json and its weights",
+            hint="name the folder; a run's model is in its hf/ folder",
+        )
+    if name_or_path.startswith(PATH_STARTS) or not HUB_NAME.fullmatch(name_or_path):
+        raise UserError(
+            f"{shorten(name_or_path)} is no folder, no local name and no hub's name",
+            hint=f"name a folder that exists, one of {', '.join(LOCAL)}, or a model such as roberta-large",
+        )
+    return name_or_path
+
+
+@contextmanager
+def loading(name_or_path: str) -> Iterator[str]:
+    """Resolve a name, and turn what goes wrong while it is loaded into a `UserError`.
+
+        with loading("roberta-large") as source:
+            model = AutoModel.from_pretrained(source)
+
+    A hub that is out of reach is noticed first, in place of the minute of retries that its client takes.
+    """
+    from safetensors import SafetensorError
+
+    source = resolve(name_or_path)
+    folder = Path(source)
+    if not folder.is_dir():
+        if not _in_hub_cache(source) and not _hub_in_reach():
+            raise _out_of_reach(name_or_path)
+    elif not any((folder / name).exists() for name in CONFIGS):
+        raise UserError(
+            f"{shorten(name_or_path)} is a folder, but holds no model: it has no config.json",
+            hint="name the folder that has one; a run's model is in its hf/ folder",
+        )
+    try:
+        yield source
+    except (OSError, SafetensorError) as error:
+        if getattr(error, "errno", None) is not None:  # a full disk or a permission says best what it is
+            raise
+        raise explain(name_or_path, error) from error
+
+
+def explain(name_or_path: str, error: BaseException) -> UserError:
+    """What transformers' error about a model that it could not load means, and what to do about it."""
+    from huggingface_hub import errors
+
+    causes = list(_chain(error))
+    if any(isinstance(cause, errors.GatedRepoError) for cause in causes):
+        return UserError(
+            f"{name_or_path} is gated: the hub gives it only to accounts that accepted its terms",
+            hint="accept them on its page and set HF_TOKEN, or use another model",
+        )
+    if any(isinstance(cause, errors.RepositoryNotFoundError) for cause in causes):
+        guess = _guess(name_or_path)
+        return UserError(
+            f"{shorten(name_or_path)} is not a folder here, and the hub knows no such model{guess}",
+            hint=f"check the name; a private model needs HF_TOKEN; local names are {', '.join(LOCAL)}",
+        )
+    unreached = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError)
+    if any(isinstance(cause, unreached) for cause in causes):
+        return _out_of_reach(name_or_path)
+    return UserError(f"{name_or_path} cannot be loaded: {str(error).splitlines()[0]}")
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _out_of_reach(name: str) -> UserError:
+    same = [weights.name for weights in LOCAL.values() if weights.hub_equivalent == name]
+    local = f"the local name {same[0]}" if same else f"a local name ({', '.join(LOCAL)})"
+    return UserError(
+        f"{shorten(name)} is not a folder here, and the model hub was not reached{_guess(name)}",
+        hint=f"use {local}, a folder, or set HF_HOME to a cache that holds it",
+    )
+
+
+def _guess(name: str) -> str:
+    close = difflib.get_close_matches(name, LOCAL, n=1, cutoff=0.7)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _in_hub_cache(name: str) -> bool:
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(name, "config.json"), str)
+
+
+def _hub_in_reach() -> bool:
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    if urllib.request.getproxies():
+        return True  # a direct connection would say nothing; the client finds out
+    address = urllib.parse.urlsplit(constants.ENDPOINT)
+    try:
+        port = address.port or (443 if address.scheme == "https" else 80)
+        socket.create_connection((address.hostname or "", port), timeout=5).close()
+    except OSError:
+        return False
+    return True

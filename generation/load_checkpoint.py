@@ -1,0 +1,92 @@
+"""Opening a trained generator from a run, an hf/ folder or a hub name."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from data_modules.encoding.tokens import load_tokenizer
+from data_modules.encoding.turn_layout import TurnLayout, add_markers
+from data_modules.encoding.turns import TurnEncoder
+from faithkit.errors import UserError
+from faithkit.files.model_folder import GENERATOR, find_folder, read_settings
+from faithkit.hardware import to_bf16, wants_bf16
+from faithkit.weights.quick_import import import_transformers
+from faithkit.weights.resolve import HUB_NAME, loading
+from generation.settings import Settings
+from generation.weights import ARCHITECTURES, families_of, load_generator, model_names
+
+PRECISIONS = ("auto", "32-true", "bf16")
+MAX_LENGTH, MAX_RESPONSE_LENGTH = 512, 100  # of a model that did not come from here: as the paper has them
+
+
+class LoadedCheckpoint(NamedTuple):
+    """What a path names: its source for `from_pretrained`, how it reads turns, and its settings."""
+
+    source: str
+    encoder: TurnEncoder
+    settings: Settings
+    new_tokens: dict[int, list[int]]
+
+
+def load_checkpoint(path: str, max_length: int | None = None) -> LoadedCheckpoint:
+    """Reads what a path names, but for its weights; nothing in it is executed.
+
+    A model of another's making reads turns by the default layout: 512 tokens, or as many as it has places for, all the
+    history that fits, answers of up to 100 tokens, no control tokens. Markers that it lacks are added, and say at first
+    what the words say that they stand for.
+
+    Args:
+        max_length: Tokens that it reads, in place of those that it was trained with.
+    """
+    import_transformers()
+    is_hub_name = not Path(path).expanduser().exists() and HUB_NAME.fullmatch(path)
+    folder = None if is_hub_name else find_folder(path)
+    settings = read_settings(folder, GENERATOR, Settings.from_sidecar) if folder else None
+    with loading(str(folder or path)) as source:
+        tokenizer = load_tokenizer(source)
+        settings = settings or foreign_settings(source)
+    new_tokens = add_markers(tokenizer, settings.layout)
+    layout = settings.layout if max_length is None else replace(settings.layout, max_length=max_length)
+    return LoadedCheckpoint(source, TurnEncoder(tokenizer, layout, limit="max_length"), settings, new_tokens)
+
+
+def load_model(loaded: LoadedCheckpoint, *, device: str | None, precision: str) -> Any:
+    """The weights of what was loaded, on a device, for decoding.
+
+    Args:
+        device: None takes the GPU where there is one.
+        precision: 32-true, bf16, or auto: bf16 where the hardware computes in it.
+    """
+    import torch
+
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    model = load_generator(
+        loaded.source,
+        loaded.settings.architecture,
+        tokenizer=loaded.encoder.tokenizer,
+        new_tokens=loaded.new_tokens,
+    )
+    model = model.eval().to(device, torch.float32)
+    return to_bf16(model) if resolve_precision(precision, device) == "bf16" else model
+
+
+def resolve_precision(precision: str, device: str) -> str:
+    """32-true or bf16."""
+    if precision not in PRECISIONS:
+        raise UserError(f"precision is {precision!r}", hint=f"use one of {', '.join(PRECISIONS)}")
+    return "bf16" if wants_bf16(precision, device) else "32-true"
+
+
+def foreign_settings(source: str) -> Settings:
+    names = model_names(source)
+    fitting = families_of(names)
+    if not fitting:
+        hint = "give a run of a generator, or a language model"
+        raise UserError(f"{', '.join(names)} writes no text", place=source, hint=hint)
+    config = ARCHITECTURES[fitting[0]].config_class.from_pretrained(source, trust_remote_code=False)
+    layout = TurnLayout(
+        kind=ARCHITECTURES[fitting[0]].kind,
+        max_length=min(MAX_LENGTH, getattr(config, "max_position_embeddings", None) or MAX_LENGTH),
+        max_response_length=MAX_RESPONSE_LENGTH,
+    )
+    return Settings(layout=layout, architecture=fitting[0], thresholds={}, origin={})

@@ -1,0 +1,29 @@
+"""Takes every figure that needs no GPU, one after the other, each in a process of its own."""
+
+import subprocess
+import sys
+
+NAMES = (
+    "help_speed",
+    "prepare_speed",
+    "stream_memory",
+    "score_speed",
+    "train_speed",
+    "tagger_speed",
+    "metric_speed",
+    "infonce_speed",
+    "lm_speed",
+    "generate_speed",
+)
+
+
+def main() -> int:
+    """Runs them all; the exit code tells whether any failed."""
+    failed = [name for name in NAMES if subprocess.run([sys.executable, "-m", f"speed.{name}"]).returncode]
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return len(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

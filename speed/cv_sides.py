@@ -1,0 +1,112 @@
+"""The two trainers of the cross-validation: LettuceDetect's, over a grid, and ours, by recipes."""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from faithkit.files.jsonl import read_predictions
+from speed.cv_folds import Fold, Said
+from speed.peer import SCRIPTS, environment, peer_python, write_rows
+
+
+def prompts_of(data: str) -> dict[str, str]:
+    """The official prompt by source id: what LettuceDetect's own preparation of the corpus takes."""
+    lines = (Path(data) / "source_info.jsonl").read_text(encoding="utf-8").splitlines()
+    sources = [json.loads(line) for line in lines if line.strip()]
+    return {str(row["source_id"]): row.get("prompt") or str(row["source_info"]) for row in sources}
+
+
+def peer_grid(
+    folds: Sequence[Fold], prompts: Mapping[str, str], options: argparse.Namespace
+) -> tuple[dict[str, Said], dict[str, Said]]:
+    """The pooled predictions of each rate and epoch, and those of each rate where its own rule chooses the epoch."""
+    from faithkit.weights.resolve import resolve
+
+    grid: dict[str, Said] = {}
+    chosen: dict[str, Said] = {}
+    for lr in options.lr:
+        name = f"LettuceDetect, lr {lr:g}"
+        for fold in folds:
+            folder = options.out / f"lettuce-{options.folds}-folds-lr{lr:g}" / f"fold-{fold.number}"
+            folder.mkdir(parents=True, exist_ok=True)
+            for part, examples in (("train", fold.train), ("test", fold.test)):
+                write_rows(examples, folder / f"{part}.jsonl", [prompts[e.group] for e in examples])
+            summary = train_peer(folder, lr, resolve(options.weights), options)
+            epochs = {
+                one["epoch"]: read_predictions(folder / f"epoch-{one['epoch']}.jsonl") for one in summary["epochs"]
+            }
+            chosen.setdefault(f"{name}, its own choice of epoch", {}).update(epochs[summary["chosen"]])
+            for epoch, said in epochs.items():
+                grid.setdefault(f"{name}, {epoch} epochs", {}).update(said)
+    return grid, chosen
+
+
+def train_peer(folder: Path, lr: float, weights: str, options: argparse.Namespace) -> dict:
+    """The summary of the peer's training in a folder, which holds the rows; trained if it is not there yet."""
+    file = folder / "summary.json"
+    if file.exists() and len(json.loads(file.read_text())["epochs"]) >= options.epochs:
+        return json.loads(file.read_text())
+    print(f"LettuceDetect trains in {folder}", file=sys.stderr, flush=True)
+    given = {"weights": weights, "train": folder / "train.jsonl", "test": folder / "test.jsonl", "out": folder}
+    given |= {"lr": lr, "epochs": options.epochs, "max-length": options.max_length}
+    words = [str(word) for name, value in given.items() for word in (f"--{name}", value)]
+    with (folder / "log").open("w") as log:
+        command = [peer_python(), str(SCRIPTS / "lettuce_quality.py"), *words]
+        done = subprocess.run(command, stdout=log, stderr=log, env=environment())
+    if done.returncode:
+        sys.exit(f"LettuceDetect's training ended with {done.returncode}: see {folder / 'log'}")
+    return json.loads(file.read_text())
+
+
+def run_folder(fold: Fold, name: str, options: argparse.Namespace) -> Path:
+    return options.out / f"ours-{options.folds}-folds" / name.strip().replace(" ", "-") / f"fold-{fold.number}"
+
+
+def cross_fitted(folds: Sequence[Fold], runs: Sequence[Path]) -> Said:
+    """Predictions of each run for its test part, read as fits the test parts of the other runs.
+
+    A run's own validation part holds a dozen hallucinated answers: too few to choose thresholds on. The other runs have
+    tested all sources but this fold's, each without having seen them in training.
+    """
+    from critic.tagger.fit_calibration import Answers, fit_calibration
+    from critic.tagger.predictor import Tagger
+
+    taggers = [Tagger.load(str(run), device="cpu") for run in runs]
+    answers = [tagger.answers(fold.test) for tagger, fold in zip(taggers, folds, strict=True)]
+    said: Said = {}
+    for held, fold in enumerate(folds):
+        others = [place for place in range(len(folds)) if place != held]
+        joined = Answers.join([answers[i] for i in others], [len(folds[i].test) for i in others])
+        taggers[held].calibration, _ = fit_calibration(joined, [e for i in others for e in folds[i].test], "f1")
+        said |= {prediction.id: prediction for prediction in taggers[held].predict_examples(fold.test)}
+    return said
+
+
+def ours(fold: Fold, *, name: str, overrides: str, options: argparse.Namespace) -> Said:
+    """What train.py predicts for the test part of a fold."""
+    run = run_folder(fold, name, options)
+    command = [sys.executable, "train.py", "model=tagger", f"data.path={options.data}", "trainer=cpu"]
+    if not any(word.startswith(("data=", "experiment=")) for word in overrides.split()):
+        command.append("data=ragtruth")
+    command += ["data.official_split=false", f"data.fold={fold.number}", f"data.num_folds={options.folds}"]
+    command += [f"model.weights={options.weights}", f"model.max_length={options.max_length}", *overrides.split()]
+    command += [f"run_dir={run}", "callbacks.progress_bar=false"]
+    asked = run.parent / f"fold-{fold.number}.json"
+    if (run / "metrics.json").exists():
+        if json.loads(asked.read_text()) != command[1:]:
+            sys.exit(f"{run} was made with other overrides: give the recipe another name, or remove it")
+    else:
+        run.parent.mkdir(parents=True, exist_ok=True)
+        asked.write_text(json.dumps(command[1:]))
+        shutil.rmtree(run, ignore_errors=True)  # of a training that was broken off
+        root = Path(__file__).resolve().parent.parent
+        subprocess.run(command, cwd=root, check=True, stdout=sys.stderr, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    said = read_predictions(run / "predictions" / "ragtruth.jsonl")
+    others = {e.id for e in fold.test} ^ said.keys()
+    assert not others, f"train.py tested other examples than this fold's: {sorted(others)[:5]}"
+    return said

@@ -1,0 +1,81 @@
+"""Pairs of mixed lengths from the embedded corpus, and a critic to score them with."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_modules.reading.rows import ReadReport, Row
+from faithkit.records import Example
+
+MEDIAN_TOKENS, SPREAD, SHORTEST, LONGEST = 80, 0.6, 20, 256
+DESCRIPTION = (
+    f"lengths log-normal (median {MEDIAN_TOKENS} tokens, sigma {SPREAD}), cut to {SHORTEST} to {LONGEST}: embedded "
+    "examples whose knowledge was made longer with sentences of other examples, or shortened"
+)
+
+
+def mixed_pairs(tokenizer: Any, count: int, seed: int = 0) -> list[Example]:
+    """Examples of mixed lengths; none is longer than `LONGEST` tokens, so nothing has to be truncated."""
+    from data_modules.embedded.corpus import generate
+
+    examples = list(generate("train", count, seed))
+    sentences = [s + "." for e in generate("train", 4 * count, seed + 1) for s in e.knowledge.rstrip(".").split(". ")]
+    size = {s: len(ids) for s, ids in zip(sentences, _ids(tokenizer, sentences), strict=True)}
+    responses = [len(ids) for ids in _ids(tokenizer, [e.response for e in examples])]
+    rng = np.random.default_rng(seed)
+    wanted = np.exp(rng.normal(np.log(MEDIAN_TOKENS), SPREAD, count)).clip(SHORTEST, LONGEST)
+    supply = iter(sentences * 4)
+    made = []
+    for example, target, used in zip(examples, wanted, responses, strict=True):
+        chosen, total = [next(supply)], used + 3
+        total += size[chosen[0]]
+        while total + size[following := next(supply)] <= target:
+            chosen.append(following)
+            total += size[following]
+        if total <= LONGEST:
+            made.append(replace(example, knowledge=" ".join(chosen)))
+    return made
+
+
+def _ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
+    return tokenizer(texts, add_special_tokens=False)["input_ids"]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A dataset that is a list of examples in memory; validation is its first few."""
+
+    training: list[Example]
+    name: str = "mixed"
+    path: str = "memory"
+
+    def files(self) -> Mapping[str, Sequence[Path]]:
+        return {}
+
+    def layout(self) -> Mapping[str, Any]:
+        return {"size": len(self.training), "pairs": [e.knowledge + e.response for e in self.training]}
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        raise AssertionError("there are no rows")
+
+    def generate(self, split: str, start: int = 0, stop: int | None = None) -> Iterator[Example]:
+        chosen = self.training if split == "train" else self.training[:4]
+        yield from chosen[start:stop]
+
+
+def demo_critic(home: Path) -> str:
+    """The run folder of the critic that `make demo` trains; trained once, kept in the cache."""
+    run = home / "critic"
+    if not (run / "hf").exists():
+        print("training the demo's critic to score with (once, kept in the cache)", file=sys.stderr, flush=True)
+        root = Path(__file__).resolve().parent.parent
+        arguments = ["model=critic", "trainer=cpu", "callbacks.progress_bar=false", f"run_dir={run}"]
+        shutil.rmtree(run, ignore_errors=True)  # of a training that was broken off
+        subprocess.run([sys.executable, "train.py", *arguments], cwd=root, check=True, stdout=sys.stderr)
+    return str(run)

@@ -1,0 +1,106 @@
+"""LettuceDetect in an environment of its own, driven as a worker: a line asks for a piece of work, a line answers."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from faithkit.records import Example
+
+VARIABLE = "FAITHKIT_LETTUCE_PYTHON"
+SCRIPTS = Path(__file__).parent / "peers"
+ABSENT = f"""{VARIABLE} is not set: this figure compares with LettuceDetect, which runs in an environment of its own.
+{SCRIPTS.name}/README.md says how to make one in three commands; then: export {VARIABLE}=~/lettuce/bin/python"""
+VERSIONS = "import importlib.metadata as m, platform as p; print(', '.join([f'Python {p.python_version()}'] + [\
+f'{n} {m.version(n)}' for n in ('lettucedetect', 'torch', 'transformers')]))"
+
+
+def peer_python() -> str:
+    """The Python that has LettuceDetect; without one the program ends and says how to make it."""
+    found = os.environ.get(VARIABLE, "")
+    if not found:
+        sys.exit(ABSENT)
+    if not Path(found).expanduser().exists():
+        sys.exit(f"{VARIABLE} names {found}, which is not there\n{ABSENT.partition(': ')[2]}")
+    return str(Path(found).expanduser())
+
+
+def peer_versions() -> str:
+    """Of its Python and of what a figure depends on."""
+    return subprocess.run([peer_python(), "-c", VERSIONS], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def environment() -> dict[str, str]:
+    """One thread, no network, and none of our packages in reach."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return kept | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+@contextmanager
+def peer(script: str, *arguments: str) -> Iterator["Peer"]:
+    """A worker from its first answer on; it ends with the block."""
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(
+            [peer_python(), str(SCRIPTS / script), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=environment(),
+        )
+        worker = Peer(process, log)
+        try:
+            worker.answer()
+            yield worker
+        finally:
+            process.kill()
+            process.wait()
+
+
+class Peer:
+    """A running worker."""
+
+    def __init__(self, process: "subprocess.Popen[str]", log: Any) -> None:
+        self.process, self.log = process, log
+
+    def ask(self, *words: object) -> Any:
+        """Its answer to one line of words."""
+        assert self.process.stdin is not None
+        print(*words, file=self.process.stdin, flush=True)
+        return self.answer()
+
+    def answer(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            self.log.seek(0)
+            sys.exit(f"the peer's worker ended:\n{self.log.read()[-3000:]}")
+        return json.loads(line)
+
+
+def write_rows(examples: Sequence[Example], path: Path, prompts: Sequence[str] | None = None) -> Path:
+    """Examples as the workers read them; the prompt is the context where none is given."""
+    with path.open("w", encoding="utf-8") as file:
+        for example, prompt in zip(examples, prompts or [e.knowledge for e in examples], strict=True):
+            labels = [{"start": span.start, "end": span.end} for span in example.spans or ()]
+            row = {"id": example.id, "prompt": prompt, "answer": example.response, "labels": labels}
+            file.write(json.dumps(row | {"task": str(example.meta.get("task", "QA"))}) + "\n")
+    return path
+
+
+def once(command: Sequence[str], folder: Path) -> tuple[float, float]:
+    """Wall and CPU-seconds of a whole process that starts in a folder, from its start to its end."""
+    begin = time.perf_counter()
+    nowhere = subprocess.DEVNULL
+    process = subprocess.Popen(command, cwd=folder, env=environment(), stdout=nowhere, stderr=nowhere)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{' '.join(command)} ended with {process.returncode}")
+    return time.perf_counter() - begin, usage.ru_utime + usage.ru_stime

@@ -1,0 +1,166 @@
+"""Training the critic through our Trainer against transformers' Trainer with its usual collator; equal but for that.
+
+Both start from the same weights, take the same examples in batches of 32, clip at 1 and use AdamW (fused). What is
+timed lies between the first batch and the last: loading, tokenising and checkpoints count on neither side.
+
+python -m speed.train_speed
+"""
+
+import argparse
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from faithkit.records import LABELS, Example
+from speed.measure import Ratio, alternate, cpu_seconds, report, table
+from speed.mixed import DESCRIPTION, LONGEST, Listed, mixed_pairs
+
+BATCH_SIZE, LR = 32, 3e-5
+
+
+def main() -> None:
+    """Trains over the same examples in turns."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--weights", default="minilm")
+    parser.add_argument("--examples", type=int, default=256)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+
+    if find_spec("accelerate") is None:
+        sys.exit("transformers.Trainer, which this compares with, needs accelerate: pip install accelerate")
+    import torch
+
+    from data_modules.encoding.tokens import load_tokenizer
+    from faithkit.hardware import best_precision
+    from faithkit.weights.resolve import resolve
+
+    torch.set_num_threads(1)
+    tokenizer = load_tokenizer(resolve(options.weights))
+    examples = mixed_pairs(tokenizer, options.examples)
+    favoured = best_precision("cpu")
+    sides = {
+        "transformers.Trainer, fp32": lambda: huggingface(options.weights, tokenizer, examples),
+        "ours, fp32": lambda: ours(options.weights, tokenizer, examples, "32-true"),
+    }
+    if favoured != "32-true":
+        sides[f"ours, {favoured}"] = lambda: ours(options.weights, tokenizer, examples, favoured)
+    taken = alternate(sides, options.rounds)
+    theirs, own = taken["transformers.Trainer, fp32"], taken["ours, fp32"]
+    rows = [
+        [name, f"{len(examples) / np.median(seconds):.2f}", Ratio.of(theirs, seconds), Ratio.of(own, seconds)]
+        for name, seconds in taken.items()
+    ]
+    header = ["side", "examples a CPU-second", "against transformers.Trainer", "against our fp32"]
+    body = f"{len(examples)} examples, {DESCRIPTION}; `{options.weights}`, batches of {BATCH_SIZE}."
+    if favoured == "32-true":
+        body += (
+            " This CPU computes in fp32 only (no AVX512-BF16, no AMX), so no other precision is favoured for training."
+        )
+    report("Training", f"{body}\n\n{table(header, rows)}")
+
+
+def ours(weights: str, tokenizer: Any, examples: list[Example], precision: str) -> float:
+    """CPU-seconds of one epoch in our Trainer, with its callbacks."""
+    import pytorch_lightning as pl
+
+    from critic.module import CriticModule
+    from data_modules.data_module import DataModule
+    from data_modules.encoding.pairs import PairEncoder
+    from faithkit.files.run_folder import RunFolder
+    from faithkit.training.trainer import build_trainer, settle
+
+    clock = [0.0]
+
+    class Clock(pl.Callback):
+        def on_train_start(self, *_: Any) -> None:
+            clock[0] -= cpu_seconds()
+
+        def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            if batch_idx + 1 == trainer.num_training_batches:
+                clock[0] += cpu_seconds()
+
+    settle(seed=0, num_threads=1)
+    with tempfile.TemporaryDirectory() as folder:
+        encoder = PairEncoder(tokenizer=tokenizer, max_length=LONGEST)
+        data = DataModule([(Listed(examples), 1.0)], encoder, batch_size=BATCH_SIZE)
+        data.setup()
+        trainer = build_trainer(
+            RunFolder(Path(folder)),
+            [],
+            hardware={"accelerator": "cpu", "devices": 1, "strategy": "auto", "num_nodes": 1, "precision": precision},
+            callbacks={
+                "monitor": "validation/mixed/macro_f1",
+                "mode": "max",
+                "patience": None,
+                "save_every_seconds": 1e9,
+                "log_every_num_steps": 10,
+                "progress_bar": False,
+            },
+            accumulate_grad_batches=1,
+            gradient_clip_val=1.0,
+            validation_interval=data.num_batches,
+        )
+        trainer.callbacks.append(Clock())  # type: ignore[attr-defined]
+        module = CriticModule(
+            weights=weights,
+            num_steps=data.num_batches,
+            lr=LR,
+            weight_decay=0.01,
+            warmup=0.1,
+            schedule="linear",
+            dataset="mixed",
+        )
+        trainer.fit(module, datamodule=data)
+    return clock[0]
+
+
+def huggingface(weights: str, tokenizer: Any, examples: list[Example]) -> float:
+    """CPU-seconds of one epoch in transformers' Trainer: tokenised beforehand, padded by DataCollatorWithPadding."""
+    from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, TrainingArguments
+
+    from critic.weights import load_classifier
+
+    clock = [0.0]
+
+    class Clock(TrainerCallback):
+        def on_train_begin(self, *_: Any, **__: Any) -> None:
+            clock[0] -= cpu_seconds()
+
+        def on_train_end(self, *_: Any, **__: Any) -> None:
+            clock[0] += cpu_seconds()
+
+    encoded = tokenizer([e.knowledge for e in examples], [e.response for e in examples])
+    rows = [
+        {**{name: values[i] for name, values in encoded.items()}, "labels": LABELS.index(example.label or LABELS[0])}
+        for i, example in enumerate(examples)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            output_dir=folder,
+            per_device_train_batch_size=BATCH_SIZE,
+            num_train_epochs=1,
+            learning_rate=LR,
+            weight_decay=0.01,
+            use_cpu=True,
+            report_to=[],
+            save_strategy="no",
+            logging_steps=10,
+            disable_tqdm=True,
+        )
+        trainer = Trainer(
+            model=load_classifier(weights),
+            args=arguments,
+            train_dataset=rows,
+            data_collator=DataCollatorWithPadding(tokenizer),
+            callbacks=[Clock()],
+        )
+        trainer.train()
+    return clock[0]
+
+
+if __name__ == "__main__":
+    main()

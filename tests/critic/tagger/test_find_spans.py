@@ -1,0 +1,85 @@
+"""From probabilities of tokens to spans: joined, cleaned of specks, never across answers."""
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from critic.tagger.find_spans import Found, find_spans
+
+#             "the river is red"
+START, END = np.array([0, 4, 10, 13]), np.array([3, 9, 12, 16])
+
+
+def spans(found: Found) -> list[tuple[int, int]]:
+    return list(zip(found.start.tolist(), found.end.tolist(), strict=True))
+
+
+def find(*probability: float, **options: object) -> list[tuple[int, int]]:
+    values = np.array(probability)
+    return spans(find_spans(START[: len(values)], END[: len(values)], values, threshold=0.5, **options))  # type: ignore[arg-type]
+
+
+def test_runs_of_tokens_become_spans_over_the_space_between_them() -> None:
+    assert find(0.9, 0.5, 0.1, 0.8) == [(0, 9), (13, 16)]
+    assert find(0.1, 0.2, 0.3, 0.4) == [] == find()
+
+
+def test_gaps_up_to_the_limit_are_joined() -> None:
+    assert find(0.1, 0.9, 0.1, 0.9, merge_gap=3) == [(4, 9), (13, 16)]
+    assert find(0.1, 0.9, 0.1, 0.9, merge_gap=4) == [(4, 16)]
+
+
+def test_specks_are_dropped_after_joining() -> None:
+    assert find(0.9, 0.1, 0.9, 0.1, min_length=3) == [(0, 3)]
+    assert find(0.9, 0.1, 0.9, 0.1, min_length=4) == []
+    assert find(0.9, 0.1, 0.9, 0.1, min_length=4, merge_gap=7) == [(0, 12)]
+
+
+def test_tokens_that_stand_for_nothing_neither_cut_nor_mark() -> None:
+    start, end = np.array([0, 4, 4, 4]), np.array([3, 4, 9, 4])
+    found = find_spans(start, end, np.array([0.9, 0.0, 0.9, 1.0]), threshold=0.5)
+    assert spans(found) == [(0, 9)] and (found.first[0], found.last[0]) == (0, 2)
+    assert spans(find_spans(start, start, np.ones(4), threshold=0.5)) == []
+
+
+def test_tokens_that_share_a_character_are_one_span() -> None:
+    start, end = np.array([0, 0, 0, 2]), np.array([2, 2, 2, 3])
+    assert spans(find_spans(start, end, np.array([0.9, 0.1, 0.9, 0.1]), threshold=0.5)) == [(0, 2)]
+
+
+def test_a_span_never_reaches_into_another_answer() -> None:
+    start, end = np.tile(START, 2), np.tile(END, 2)
+    owner = np.repeat([0, 1], 4)
+    found = find_spans(start, end, np.ones(8), threshold=0.5, merge_gap=1000, owner=owner)
+    assert spans(found) == [(0, 16), (0, 16)] and found.first.tolist() == [0, 4] and found.last.tolist() == [3, 7]
+
+
+TOKENS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.booleans(), st.booleans()), max_size=20)
+
+
+@given(tokens=TOKENS, merge_gap=st.integers(0, 12), min_length=st.integers(1, 8))
+def test_answers_together_give_what_each_gives_alone(
+    tokens: list[tuple[int, int, bool, bool]], merge_gap: int, min_length: int
+) -> None:
+    rows: list[list[tuple[int, int, float]]] = [[]]
+    for gap, size, hot, new in tokens:
+        if new:
+            rows.append([])
+        begin = (rows[-1][-1][1] if rows[-1] else 0) + gap
+        rows[-1].append((begin, begin + size, float(hot)))
+    options = {"threshold": 0.5, "merge_gap": merge_gap, "min_length": min_length}
+
+    def columns(row: list[tuple[int, int, float]]) -> tuple[np.ndarray, ...]:
+        table = np.array(row, float).reshape(-1, 3)
+        return table[:, 0].astype(int), table[:, 1].astype(int), table[:, 2]
+
+    owner = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    together = find_spans(*columns([token for row in rows for token in row]), owner=owner, **options)  # type: ignore[arg-type]
+    for place, row in enumerate(rows):
+        mine = owner[together.first] == place if len(together.first) else np.zeros(0, bool)
+        alone = spans(find_spans(*columns(row), **options))  # type: ignore[arg-type]
+        assert [span for span, own in zip(spans(together), mine, strict=True) if own] == alone
+        assert all(end - start >= min_length for start, end in alone)
+        assert all(nxt[0] - last[1] > merge_gap for last, nxt in pairwise(alone))

@@ -1,0 +1,68 @@
+"""The data audit: several labels a response, with the files' own spelling."""
+
+from pathlib import Path
+
+import pytest
+
+from faithkit.errors import UserError
+from tests.data_modules.official_rows import AUDIT_DOHA, AUDIT_GOLD, AUDIT_GPT2, labels, make, read, write
+
+
+def folder(root: Path) -> Path:
+    write(root / "gold" / "wow.csv", AUDIT_GOLD)
+    write(root / "DoHA" / "doha_processed_wow.csv", AUDIT_DOHA)
+    write(root / "GPT2" / "gpt2_processed_cmu.csv", AUDIT_GPT2)
+    return root
+
+
+def test_all_folders(tmp_path: Path) -> None:
+    examples, counts = read(make("audit", folder(tmp_path)))
+    assert {example.id: (example.label, example.tags) for example in examples} == {
+        "wow:0": ("faithful", ("entailment",)),
+        "wow:1": ("hallucinated", ("hallucination",)),
+        "wow:2": ("hallucinated", ("partial hallucination",)),
+        "wow:3": ("faithful", ("uncooperative",)),
+        "doha_processed_wow:0": ("faithful", ("entailment",)),
+        "doha_processed_wow:1": ("hallucinated", ("entailment", "hallucination")),
+        "doha_processed_wow:2": ("faithful", ("entailment", "uncooperative")),
+        "gpt2_processed_cmu:0": ("faithful", ("entailment", "uncooperative")),
+    }
+    assert counts == {
+        "dropped: generic": 2,
+        "dropped: empty response": 1,
+        "misspelt labels, read by the table": 2,
+        "kept": 8,
+    }
+    assert len({example.group for example in examples}) == 1
+
+
+def test_a_record_holds_what_the_file_says(tmp_path: Path) -> None:
+    by_id = {example.id: example for example in read(make("audit", folder(tmp_path)))[0]}
+    first = by_id["doha_processed_wow:0"]
+    assert (first.response, first.history) == (" Deep", ())
+    assert first.meta == {"model": "doha", "vrm": ["edification", "ack."]}
+    assert by_id["wow:0"].meta == {"model": "gold", "vrm": ["disclosure", "question"]}
+    assert by_id["wow:0"].history[0].speaker == "seeker"
+    assert by_id["gpt2_processed_cmu:0"].meta["vrm"] == []
+
+
+@pytest.mark.parametrize(("responses", "num_examples"), [("gold", 4), ("DoHA", 3), ("GPT2", 1)])
+def test_one_folder_by_name_or_by_path(tmp_path: Path, responses: str, num_examples: int) -> None:
+    folder(tmp_path)
+    assert len(read(make("audit", tmp_path, responses=responses))[0]) == num_examples
+    assert len(read(make("audit", tmp_path / responses))[0]) == num_examples
+    with pytest.raises(UserError, match="none of the dataset's files"):
+        read(make("audit", tmp_path, responses="CTRL"))
+
+
+def test_generic_responses_can_be_kept(tmp_path: Path) -> None:
+    assert labels(read(make("audit", folder(tmp_path), generic="hallucinated"))[0]) == {
+        "faithful": 5,
+        "hallucinated": 5,
+    }
+
+
+@pytest.mark.parametrize("label", ["entailment,maybe", ","])
+def test_an_unknown_label_is_told(tmp_path: Path, label: str) -> None:
+    with pytest.raises(UserError, match=r"'BEGIN' is .*; known: entailment, entailmentt"):
+        read(make("audit", write(tmp_path / "wow.csv", [{**AUDIT_GOLD[0], "BEGIN": label}])))

@@ -1,0 +1,114 @@
+"""CMU-DoG in its official layout: who answers, from which section, with what said before."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.datasets.cmu_dog import section_text
+from faithkit.errors import UserError
+from tests.data_modules.official_rows import make, read
+
+FIRST = {"director": "Ada Fenn", "cast": ["Tor Vik as Bo", "Una Lys as Eve"], "movieName": "The Lake", "year": "1999"}
+DOCUMENT = {"0": FIRST, "1": "Bo finds a lake.", "2": "Eve swims.", "3": "They leave.", "wikiDocumentIdx": 7}
+TALK = {
+    "date": "2018-01-01",
+    "history": [
+        {"docIdx": 0, "text": "hi", "uid": "user2"},
+        {"docIdx": 0, "text": "It is by Ada Fenn.", "uid": "user1"},
+        {"docIdx": 0, "text": "Tor Vik plays.", "uid": "user1"},
+        {"docIdx": 1, "text": "Bo finds a lake!", "uid": "user1"},
+        {"docIdx": 1, "text": " ", "uid": "user2"},
+        {"docIdx": 2, "text": "and then?", "uid": "user2"},
+        {"docIdx": 2, "text": "Eve swims", "uid": "user1"},
+    ],
+    "rating": 3,
+    "whoSawDoc": ["user1"],
+    "wikiDocumentIdx": 7,
+}
+
+
+def corpus(folder: Path, talk: dict[str, Any] = TALK, document: dict[str, Any] | None = DOCUMENT) -> Path:
+    for path, values in (("Conversations/valid/ab12.json", talk), ("WikiData/The_Lake.json", document)):
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if values is not None:
+            file.write_text(json.dumps(values, indent=2))
+    return folder
+
+
+def test_turns_of_those_who_saw_the_text(tmp_path: Path) -> None:
+    examples, counts = read(make("cmu_dog", corpus(tmp_path)))
+    assert [(e.id, e.group, e.split) for e in examples] == [
+        ("ab12:1", "ab12", "validation"),
+        ("ab12:3", "ab12", "validation"),
+        ("ab12:6", "ab12", "validation"),
+    ]
+    assert [e.response for e in examples] == ["It is by Ada Fenn. Tor Vik plays.", "Bo finds a lake!", "Eve swims"]
+    assert [e.knowledge for e in examples] == [section_text(FIRST), "Bo finds a lake.", "Eve swims."]
+    last = [(turn.speaker, turn.text) for turn in examples[-1].history]
+    assert last == [
+        ("seeker", "hi"),
+        ("wizard", "It is by Ada Fenn. Tor Vik plays."),
+        ("wizard", "Bo finds a lake!"),
+        ("seeker", "and then?"),
+    ]
+    assert all(e.label is None and e.reference == e.response for e in examples)
+    assert examples[1].meta == {"movie": 7, "doc_idx": 1}
+    wanted = {"layout: conversations": 1, "dropped: has not seen the document": 2, "dropped: empty message": 1}
+    assert counts == wanted | {"kept": 3}
+
+
+def test_whoever_saw_the_text_opens_nothing(tmp_path: Path) -> None:
+    examples, counts = read(make("cmu_dog", corpus(tmp_path, {**TALK, "whoSawDoc": ["user1", "user2"]})))
+    assert [e.id for e in examples] == ["ab12:1", "ab12:3", "ab12:5", "ab12:6"]
+    assert counts["dropped: opens the conversation"] == 1
+    assert [turn.speaker for turn in examples[2].history] == ["wizard", "seeker", "seeker"]
+
+
+def test_the_first_section_is_a_table_by_name() -> None:
+    wanted = "cast: Tor Vik as Bo; Una Lys as Eve director: Ada Fenn movieName: The Lake year: 1999"
+    assert section_text(FIRST) == wanted
+
+
+def test_the_folder_of_conversations_is_read_beside_turns(tmp_path: Path) -> None:
+    row = {"conv": "x", "history": ["a"], "knowledge": "k", "response": "r"}
+    (corpus(tmp_path) / "cmu_dog_valid_turns.jsonl").write_text(json.dumps(row))
+    assert [e.id for e in read(make("cmu_dog", tmp_path))[0]] == ["cmu_dog_valid_turns:0"]
+    conversations = read(make("cmu_dog", tmp_path / "Conversations"))[0]
+    assert [e.id for e in conversations] == ["ab12:1", "ab12:3", "ab12:6"]
+    assert read(make("cmu_dog", tmp_path / "Conversations" / "valid" / "ab12.json"))[0] == conversations
+
+
+def test_a_changed_text_is_another_corpus(tmp_path: Path) -> None:
+    from data_modules.encoding.cache import content_hash
+
+    before = content_hash(make("cmu_dog", corpus(tmp_path)), "validation")
+    after = content_hash(make("cmu_dog", corpus(tmp_path, document={**DOCUMENT, "3": "They stay."})), "validation")
+    assert before != after
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"wikiDocumentIdx": 8}, "'wikiDocumentIdx' is 8: WikiData has no such document\n.*\n  hint: put the official"),
+        ({"whoSawDoc": "user1"}, "field 'whoSawDoc' must be a list"),
+        ({"history": [{"docIdx": 9, "text": "hi", "uid": "user1"}]}, "message 0: the document has no section 9"),
+        ({"history": [{"docIdx": 0, "text": 3, "uid": "user1"}]}, "message 0: field 'text' must be text"),
+        ({"history": ["hi"]}, "message 0: must be a JSON object"),
+    ],
+)
+def test_a_bad_message_spoils_its_conversation(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+    folder = corpus(tmp_path, {**copy.deepcopy(TALK), **change})
+    with pytest.raises(UserError, match=told):
+        read(make("cmu_dog", folder))
+    (folder / "Conversations/valid/cd34.json").write_text(json.dumps(TALK))
+    examples, counts = read(make("cmu_dog", folder), on_bad_row="skip")
+    assert {e.group for e in examples} == {"cd34"} and counts["rejected: bad row"] == 1
+
+
+def test_without_the_texts_nothing_is_read(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="put the official WikiData beside Conversations"):
+        read(make("cmu_dog", corpus(tmp_path, document=None)))

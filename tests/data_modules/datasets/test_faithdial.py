@@ -1,0 +1,108 @@
+"""FaithDial: turns, tags and labels."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faithkit.errors import UserError
+from tests.data_modules.official_rows import FAITHDIAL, LAKE, SAID, labels, make, read, utterance, write
+
+TURN = utterance(SAID, "It is deep.", None, ["Entailment"])
+
+
+def dialogue(folder: Path, *turns: Any, **row: Any) -> Path:
+    return write(folder / "test.json", [{"dialog_idx": 1, "utterances": list(turns), **row}])
+
+
+def test_edited_turns_are_faithful_and_unedited_ones_are_what_their_tags_say(tmp_path: Path) -> None:
+    examples, counts = read(make("faithdial", write(tmp_path / "valid.json", FAITHDIAL)))
+    assert {example.id: example.label for example in examples} == {
+        "4:0": "faithful",
+        "4:1": "faithful",
+        "4:2": "faithful",
+        "4:3": "hallucinated",
+        "7:0": "faithful",
+        "7:1": "faithful",
+        "7:2": None,  # the original differs by a space alone: not edited, and generic says nothing
+        "7:3": "faithful",
+    }
+    assert counts == {
+        "case: edited, hallucinated": 2,
+        "case: edited, entailed": 1,
+        "case: unedited, entailed": 1,
+        "case: unedited, hallucinated": 1,
+        "case: edited, generic alone": 1,
+        "case: unedited, generic alone": 1,
+        "case: edited, uncooperative alone": 1,
+        "kept": 8,
+    }
+
+
+def test_a_record_holds_what_the_file_says(tmp_path: Path) -> None:
+    example = read(make("faithdial", write(tmp_path / "valid.json", FAITHDIAL)))[0][1]
+    assert (example.split, example.group, example.knowledge) == ("validation", "4", LAKE)
+    assert [(turn.speaker, turn.text) for turn in example.history] == [
+        ("seeker", SAID[0]),
+        ("wizard", "It is."),
+        ("seeker", "How deep?"),
+    ]
+    assert (example.response, example.reference) == ("The deepest up there.", "The deepest up there.")
+    assert example.original == "Deepest, I think!"
+    assert (example.tags, example.meta) == (("Entailment",), {"vrm": ["Edification"]})
+
+
+def test_untagged_turns_have_no_label(tmp_path: Path) -> None:
+    bare = {"history": SAID, "knowledge": LAKE, "response": "Deep."}
+    path = dialogue(tmp_path, bare, utterance(SAID, "Deep.", "Deep!", None), {**TURN, "BEGIN": []})
+    examples, counts = read(make("faithdial", path))
+    assert labels(examples) == {None: 3}
+    assert counts["case: unedited, untagged"] == 2 and counts["case: edited, untagged"] == 1
+
+
+def test_data_of_ones_own_may_leave_the_dialogues_number_out(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.json", [{"utterances": [TURN]}, {"utterances": [TURN]}])
+    assert [(example.id, example.split) for example in read(make("faithdial", path))[0]] == [
+        ("0:0", "all"),
+        ("1:0", "all"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("turn", "told"),
+    [
+        ({**TURN, "BEGIN": ["Entailed"]}, "'BEGIN' has 'Entailed'; known: hallucination"),
+        ({**TURN, "BEGIN": "Entailment"}, "'BEGIN' must be a list"),
+        ({**TURN, "history": None}, "'history' must be a list"),
+        ({**TURN, "history": ["a", 3]}, r"'history\[1\]' must be text, got 3"),
+        ({**TURN, "response": ""}, "'response' is empty"),
+        ({**TURN, "knowledge": None}, "'knowledge' must be text, got None"),
+        ({**TURN, "original_response": 4}, "'original_response' must be text"),
+        ("hello", "must be a JSON object, got 'hello'"),
+    ],
+)
+def test_a_bad_turn_is_told_and_skipped_alone(tmp_path: Path, turn: Any, told: str) -> None:
+    path = dialogue(tmp_path, TURN, turn, {**TURN, "response": "Deep."})
+    with pytest.raises(UserError, match=f"utterance 1: .*{told}"):
+        read(make("faithdial", path))
+    examples, counts = read(make("faithdial", path), on_bad_row="skip")
+    assert [example.id for example in examples] == ["1:0", "1:2"]
+    assert counts["rejected: bad row"] == 1
+
+
+@pytest.mark.parametrize("index", [None, "", True, 1.5])
+def test_a_dialogue_without_a_usable_number(tmp_path: Path, index: Any) -> None:
+    with pytest.raises(UserError, match="'dialog_idx' must be a number"):
+        read(make("faithdial", dialogue(tmp_path, TURN, dialog_idx=index)))
+
+
+def test_the_other_official_splits_have_names_of_their_own(tmp_path: Path) -> None:
+    for name in ("train", "valid", "test", "valid_topic_split", "test_random_split"):
+        write(tmp_path / "data" / f"{name}.json", FAITHDIAL)
+    assert list(make("faithdial", tmp_path).files()) == [
+        "train",
+        "validation",
+        "test",
+        "validation_topic",
+        "test_random",
+    ]

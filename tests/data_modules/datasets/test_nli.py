@@ -1,0 +1,157 @@
+"""MNLI, SNLI, ConjNLI, Dialogue NLI and DECODE."""
+
+from pathlib import Path
+
+import pytest
+
+from faithkit.errors import UserError
+from tests.data_modules.official_rows import CONJNLI, DECODE, DNLI, LAKE, MNLI, SNLI, labels, make, read, write
+
+
+def test_mnli(tmp_path: Path) -> None:
+    examples, counts = read(make("mnli", write(tmp_path / "multinli_1.0_dev_matched.jsonl", MNLI)))
+    assert [(example.id, example.label, example.tags) for example in examples] == [
+        ("10e", "faithful", ("entailment",)),
+        ("10n", "hallucinated", ("neutral",)),
+        ("10c", "hallucinated", ("contradiction",)),
+    ]
+    assert (examples[0].split, examples[0].group, examples[0].knowledge) == ("validation", "10", LAKE)
+    assert (examples[0].response, examples[0].meta) == ("hypothesis 10e", {"genre": "travel"})
+    assert counts == {"dropped: no gold label": 1, "kept": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "rows"),
+    [
+        ("mnli", "multinli_1.0_dev_matched.jsonl", MNLI),
+        ("snli", "snli_1.0_dev.jsonl", SNLI),
+        ("conjnli", "conj_dev.tsv", CONJNLI),
+        ("dnli", "dialogue_nli_dev.jsonl", DNLI),
+    ],
+)
+def test_neutral_pairs_can_be_dropped(tmp_path: Path, name: str, file: str, rows: list) -> None:
+    path = write(tmp_path / file, rows)
+    assert labels(read(make(name, path))[0]) == {"faithful": 1, "hallucinated": 2}
+    examples, counts = read(make(name, path, neutral="drop"))
+    assert labels(examples) == {"faithful": 1, "hallucinated": 1}
+    assert counts["dropped: neutral"] == 1
+
+
+def test_mnli_in_glues_layout(tmp_path: Path) -> None:
+    keep = ("promptID", "pairID", "genre", "sentence1", "sentence2", "gold_label")
+    rows = [{"index": str(n)} | {name: row[name] for name in keep} for n, row in enumerate(MNLI)]
+    rows[0]["sentence1"] = '"Orvel is deep'  # a quote is a character here
+    for name in ("dev_matched.tsv", "dev_mismatched.tsv"):
+        write(tmp_path / "MNLI" / name, rows)
+    source = make("mnli", tmp_path)
+    assert list(source.files()) == ["validation", "validation_mismatched"]
+    examples, _ = read(source)
+    assert (examples[0].id, examples[0].knowledge) == ("10e", '"Orvel is deep')
+    write(tmp_path / "MNLI" / "multinli_1.0_train.jsonl", MNLI)  # the corpus's own files come first
+    assert list(source.files()) == ["train"]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "rows", "first"),
+    [
+        ("mnli", "multinli_1.0_train.jsonl", MNLI, "10e"),
+        ("snli", "snli_1.0_train.jsonl", SNLI, "10e"),
+        ("dnli", "dialogue_nli_train.jsonl", DNLI, "dialogue_nli_test_0"),
+    ],
+)
+def test_ids_that_the_corpus_repeats_are_made_unique(
+    tmp_path: Path, name: str, file: str, rows: list, first: str
+) -> None:
+    path = write(tmp_path / file, [rows[0], rows[1], rows[0]])
+    examples, counts = read(make(name, path))
+    assert [example.id for example in examples][::2] == [first, f"{first}@{path.stem}:2"]
+    assert counts["repeated id, made unique by its row"] == 1
+
+
+def test_snli(tmp_path: Path) -> None:
+    examples, counts = read(make("snli", write(tmp_path / "snli_1.0_test.jsonl", SNLI)))
+    assert [example.id for example in examples] == ["10e", "10n", "10c"]
+    assert len({example.group for example in examples}) == 1
+    assert counts["dropped: no gold label"] == 1
+
+
+def test_conjnli_with_its_byte_order_mark(tmp_path: Path) -> None:
+    path = write(tmp_path / "conj_dev.tsv", CONJNLI)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    examples, _ = read(make("conjnli", path))
+    assert [(example.id, example.label) for example in examples] == [
+        ("conj_dev:0", "faithful"),
+        ("conj_dev:1", "hallucinated"),
+        ("conj_dev:2", "hallucinated"),
+    ]
+    assert examples[2].knowledge == 'Orvel is "deep" and cold.'
+    assert examples[0].group == examples[1].group != examples[2].group
+
+
+def test_conjnlis_test_file_has_no_labels(tmp_path: Path) -> None:
+    write(tmp_path / "conj_dev.tsv", CONJNLI)
+    rows = [{name: row[name] for name in ("Premise", "Hypothesis")} for row in CONJNLI]
+    write(tmp_path / "conj_test.tsv", rows)
+    source = make("conjnli", tmp_path)
+    examples, counts = read(source, "test")
+    assert labels(examples) == {None: 3} and counts["unlabelled"] == 3
+    assert read(source)[0][0].split == "validation"  # so it is not what one tests on by default
+
+
+def test_dialogue_nli_is_a_list_under_the_name_of_lines(tmp_path: Path) -> None:
+    write(tmp_path / "dnli" / "dialogue_nli" / "dialogue_nli_test.jsonl", DNLI, as_list=True)
+    write(tmp_path / "dnli" / "dialogue_nli" / "dialogue_nli_verified_test.jsonl", DNLI, as_list=True)
+    source = make("dnli", tmp_path)
+    assert list(source.files()) == ["test", "test_verified"]
+    examples, _ = read(source)
+    assert [(example.id, example.label, example.tags) for example in examples] == [
+        ("dialogue_nli_test_0", "faithful", ("positive",)),
+        ("dialogue_nli_test_1", "hallucinated", ("negative",)),
+        ("dialogue_nli_test_2", "hallucinated", ("neutral",)),
+    ]
+    assert (examples[0].knowledge, examples[0].response) == ("i fish at lake orvel .", "i like lakes 0 .")
+    assert examples[0].meta == {"dtype": "matchingtriple_up"}
+
+
+def test_decode_sets_the_last_utterance_against_its_speakers_earlier_ones(tmp_path: Path) -> None:
+    examples, counts = read(make("decode", write(tmp_path / "dev.jsonl", DECODE)))
+    first, second = examples
+    assert (first.id, first.split, first.label, first.tags) == ("r1", "validation", "hallucinated", ("contradiction",))
+    assert (first.knowledge, first.response) == ("i live by lake orvel", "i never saw a lake")
+    assert [turn.speaker for turn in first.history] == ["seeker", "wizard", "seeker"]
+    assert first.meta == {"contradicted": [1]}
+    assert (second.label, second.tags, second.meta) == ("faithful", ("non-contradiction",), {"contradicted": []})
+    assert first.group == second.group == "c1"
+    assert counts == {"kept": 2}
+
+
+def test_decode_against_the_whole_dialogue(tmp_path: Path) -> None:
+    examples, _ = read(make("decode", write(tmp_path / "test.jsonl", DECODE), knowledge="dialogue"))
+    assert examples[0].knowledge == "i live by the sea i live by lake orvel nice"
+
+
+def test_decode_drops_what_has_nothing_to_contradict(tmp_path: Path) -> None:
+    short = {**DECODE[0], "record_id": "r3", "turns": DECODE[0]["turns"][:2]}
+    examples, counts = read(make("decode", write(tmp_path / "human-bot.jsonl", [short, *DECODE])))
+    assert len(examples) == 2 and examples[0].split == "human_bot"
+    assert counts["dropped: nothing said before to contradict"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"turns": []}, "'turns' is empty"),
+        ({"turns": [*DECODE[0]["turns"][:3], {"agent_id": 0, "text": " "}]}, "the last turn is empty"),
+        ({"turns": [{"text": "x"}]}, "turn 0: field 'agent_id' is missing"),
+        ({"turns": [{"agent_id": 0, "text": 3}]}, "turn 0: field 'text' must be text"),
+        ({"turns": ["x"]}, "turn 0: must be a JSON object"),
+        ({"is_contradiction": None}, "'is_contradiction' is None; known: 'true', 'false'"),
+        ({"record_id": 3}, "'record_id' must be text"),
+        ({"record_id": "r2"}, "id 'r2' was already given"),
+    ],
+)
+def test_bad_decode_rows(tmp_path: Path, change: dict, told: str) -> None:
+    path = write(tmp_path / "test.jsonl", [DECODE[1], {**DECODE[0], **change}])
+    with pytest.raises(UserError, match=rf"{told}[\s\S]*line 2"):
+        read(make("decode", path))
+    assert len(read(make("decode", path), on_bad_row="skip")[0]) == 1

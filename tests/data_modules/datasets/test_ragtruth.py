@@ -1,0 +1,282 @@
+"""RAGTruth: two files that belong together, spans that are what they say, and switches that each do something."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_modules.datasets.ragtruth import LABELS
+from data_modules.datasets.ragtruth_sources import render
+from data_modules.exclude import DROPPED, Excluded, ExcludingSource
+from data_modules.reading.rows import ReadReport
+from data_modules.streaming import _read as streamed
+from data_modules.streaming import stream_parts
+from faithkit.errors import UserError
+from faithkit.records import Example
+from tests.data_modules.examples import example
+from tests.data_modules.official_rows import (
+    PASSAGES,
+    RAGTRUTH,
+    RAGTRUTH_SOURCES,
+    SHALLOW,
+    Rows,
+    labels,
+    make,
+    marked,
+    read,
+    response,
+    write,
+)
+
+
+def corpus(folder: Path, responses: Rows = RAGTRUTH, sources: Rows = RAGTRUTH_SOURCES) -> Path:
+    write(folder / "source_info.jsonl", sources)
+    write(folder / "response.jsonl", responses)
+    return folder
+
+
+def texts(example: Example) -> list[tuple[str, str]]:
+    return [(example.response[span.start : span.end], span.label) for span in example.spans or ()]
+
+
+def test_answers_with_what_they_were_to_hold_to(tmp_path: Path) -> None:
+    examples, counts = read(make("ragtruth", corpus(tmp_path)))
+    assert counts == {"kept": 4} and labels(examples) == {"faithful": 2, "hallucinated": 2}
+    right, wrong, summary, data = examples
+    assert (right.id, right.group, right.split, right.spans, right.knowledge) == ("0", "70", "test", (), PASSAGES)
+    assert [(turn.speaker, turn.text) for turn in right.history] == [("seeker", "how deep is lake orvel")]
+    assert texts(wrong) == [("shallowest", "evident_conflict"), ("people swim in it", "subtle_baseless")]
+    assert wrong.tags == ("Evident Conflict", "Subtle Baseless Info")
+    assert wrong.meta == {
+        "task": "QA",
+        "model": "model-1",
+        "quality": "good",
+        "corpus": "MARCO",
+        "temperature": 0.7,
+        "implicit_true": [1],
+    }
+    assert (summary.meta["task"], summary.history, summary.group) == ("Summary", (), "71")
+    assert [label for _, label in texts(data)] == ["evident_baseless", "evident_baseless", "subtle_conflict"]
+    assert data.meta["due_to_null"] == [0, 1]
+
+
+def test_data_are_shown_as_lines_in_which_null_and_false_stay_apart(tmp_path: Path) -> None:
+    data = read(make("ragtruth", corpus(tmp_path)))[0][3]
+    assert data.knowledge.split("\n") == [
+        "name: Orvel Inn",
+        "attributes.WiFi: free",
+        "attributes.Parking.garage: false",
+        "attributes.Parking.lot: null",
+        "hours: null",
+        "business_stars: 4.5",
+        "review_info.1.review_text: Nice",
+        "view.",
+        "review_info.2.review_text: Cold.",
+    ]
+    assert render({"a": {}, "b": [], "c": [1, [True]]}) == "a: {}\nb: []\nc.1: 1\nc.2.1: true"
+
+
+@pytest.mark.parametrize(
+    ("options", "spans", "counted"),
+    [
+        ({}, [0, 2, 0, 3], {}),
+        ({"implicit_true": "drop"}, [0, 1, 0, 3], {"dropped: span, implicit_true": 1}),
+        ({"due_to_null": "drop"}, [0, 2, 0, 1], {"dropped: span, due_to_null": 2}),
+        ({"severity": "evident"}, [0, 1, 0, 2], {"dropped: span, subtle": 2}),
+        ({"severity": "subtle"}, [0, 1, 0, 1], {"dropped: span, evident": 3}),
+        (
+            {"severity": "subtle", "implicit_true": "drop"},
+            [0, 0, 0, 1],
+            {
+                "dropped: span, implicit_true": 1,
+                "dropped: span, evident": 3,
+                "faithful, since none of its spans counts": 1,
+            },
+        ),
+        ({"tasks": "Summary"}, [0], {"dropped: task QA": 2, "dropped: task Data2txt": 1}),
+        ({"tasks": ["qa", "DATA2TXT"]}, [0, 2, 3], {"dropped: task Summary": 1}),
+        ({"models": "Model-1"}, [2, 3], {"dropped: model model-0": 2}),
+        ({"models": ["model-0", "model-1"]}, [0, 2, 0, 3], {}),
+    ],
+)
+def test_each_switch_does_what_it_says_and_tells_how_often(
+    tmp_path: Path, options: dict[str, Any], spans: list[int], counted: dict[str, int]
+) -> None:
+    examples, counts = read(make("ragtruth", corpus(tmp_path), **options))
+    assert [len(example.spans or ()) for example in examples] == spans
+    assert [example.label for example in examples] == ["hallucinated" if num else "faithful" for num in spans]
+    assert counts == counted | {"kept": len(spans)}
+
+
+def test_refusals_and_cut_answers_are_left_out_unless_all_are_wanted(tmp_path: Path) -> None:
+    path = corpus(tmp_path, [*RAGTRUTH, response(9, 70, "Unable to answer.", quality="incorrect_refusal")])
+    examples, counts = read(make("ragtruth", path))
+    assert len(examples) == 4 and counts["dropped: quality incorrect_refusal"] == 1
+    assert len(read(make("ragtruth", path, quality="all"))[0]) == 5
+
+
+def test_the_split_stands_in_each_response(tmp_path: Path) -> None:
+    path = corpus(
+        tmp_path, [{**row, "split": split} for row, split in zip(RAGTRUTH, ["train", "test"] * 2, strict=True)]
+    )
+    source = make("ragtruth", path)
+    assert list(source.files()) == ["train", "test"]
+    assert [[e.id for e in read(source, split)[0]] for split in ("train", "test")] == [["0", "2"], ["1", "3"]]
+    assert [file.name for file in source.files()["test"]] == ["response.jsonl", "source_info.jsonl"]  # the cache's key
+    whole = make("ragtruth", path, official_split=False)
+    assert {example.split for example in read(whole)[0]} == {"all"} and len(read(whole)[0]) == 4
+
+
+def test_without_a_split_in_the_rows_the_switch_is_the_way_out(tmp_path: Path) -> None:
+    path = corpus(tmp_path, [{name: v for name, v in row.items() if name != "split"} for row in RAGTRUTH])
+    with pytest.raises(UserError, match="field 'split' is None; known: 'train'"):
+        read(make("ragtruth", path))
+    assert len(read(make("ragtruth", path, official_split=False))[0]) == 4
+
+
+WORD = "Lake Orvel is deep."
+NO_TYPE = marked(WORD, "deep", "Some Conflict")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"end": 400}, r"labels\[0\]: field 'end' is 400, but the answer has 19 characters"),
+        ({"start": 15, "end": 14}, r"labels\[0\]: field 'start' is 15, behind its 'end' 14"),
+        ({"end": 14}, "'start' and 'end' are both 14: the span holds nothing"),
+        ({"text": "dee"}, "field 'text' is 'dee', but the answer has 'deep' at 14 to 18"),
+        ({"start": -1}, "field 'start' must be a whole number from 0, got -1"),
+        ({"start": "14"}, "field 'start' must be a whole number from 0, got '14'"),
+        ({"end": None}, "field 'end' must be a whole number"),
+        ({"label_type": "Some Conflict"}, "field 'label_type' is 'Some Conflict'; known: 'evident conflict'"),
+        ({"implicit_true": "no"}, "field 'implicit_true' must be true or false, got 'no'"),
+    ],
+)
+def test_a_span_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+    bad = response(8, 70, WORD, {**marked(WORD, "deep"), **change})
+    path = corpus(tmp_path, [RAGTRUTH[0], bad])
+    with pytest.raises(UserError, match=told) as caught:
+        read(make("ragtruth", path))
+    assert "response.jsonl, line 2" in str(caught.value) and "hint: " in str(caught.value)
+    examples, counts = read(make("ragtruth", path), on_bad_row="skip")
+    assert len(examples) == 1 and counts["rejected: bad row"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"response": ""}, "field 'response' is empty"),
+        ({"response": " \n\t"}, "field 'response' is empty"),
+        ({"response": "\ud83d"}, "field 'response' is not valid text: half a surrogate pair at 0"),
+        ({"response": None}, "field 'response' must be text"),
+        ({"labels": None}, "field 'labels' must be a list"),
+        ({"labels": ["deep"]}, r"labels\[0\]: must be a JSON object"),
+        ({"id": "0"}, "field 'id' is '0', which was already given by line 1"),
+        ({"source_id": "99"}, "'source_id' is '99': source_info.jsonl has no such source"),
+        ({"split": "dev"}, "field 'split' is 'dev'; known: 'train', 'validation', 'test'"),
+    ],
+)
+def test_a_response_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+    path = corpus(tmp_path, [RAGTRUTH[0], {**response(8, 70, WORD), **change}])
+    with pytest.raises(UserError, match=told) as caught:
+        read(make("ragtruth", path))
+    assert "response.jsonl, line 2" in str(caught.value)
+    assert len(read(make("ragtruth", path), on_bad_row="skip")[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"task_type": "Chat"}, "field 'task_type' is 'Chat'; known: 'qa', 'summary', 'data2txt'"),
+        ({"source_id": "70"}, "field 'source_id' is '70', which was already given by line 1"),
+        ({"source_info": " "}, "field 'source_info' is empty"),
+        ({"task_type": "QA"}, "must be a JSON object"),
+        ({"task_type": "QA", "source_info": {"question": "?"}}, "field 'passages' must be text"),
+        ({"task_type": "Data2txt", "source_info": {"name": "\udc00"}}, "half a surrogate pair"),
+    ],
+)
+def test_a_source_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+    path = corpus(tmp_path, sources=[RAGTRUTH_SOURCES[0], {**RAGTRUTH_SOURCES[1], **change}, RAGTRUTH_SOURCES[2]])
+    with pytest.raises(UserError, match=told) as caught:
+        read(make("ragtruth", path))
+    assert "source_info.jsonl, line 2" in str(caught.value)
+    examples, counts = read(make("ragtruth", path), on_bad_row="skip")
+    assert len(examples) == 3 and counts["rejected: bad row"] == 2  # the source, and the answer to it
+
+
+def test_a_source_that_nobody_answered_is_counted(tmp_path: Path) -> None:
+    assert read(make("ragtruth", corpus(tmp_path, RAGTRUTH[:2])))[1] == {"sources without a response": 2, "kept": 2}
+
+
+def test_responses_without_their_sources(tmp_path: Path) -> None:
+    corpus(tmp_path)
+    (tmp_path / "source_info.jsonl").unlink()
+    with pytest.raises(UserError, match=r"no source_info\.jsonl beside the responses"):
+        read(make("ragtruth", tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("tasks", "Chat", "no task 'chat'"),
+        ("tasks", [], "tasks is"),
+        ("models", "gpt-9", "no answer of 'gpt-9'"),
+        ("official_split", "no", "official_split is 'no'"),
+    ],
+)
+def test_names_that_the_corpus_does_not_have(tmp_path: Path, option: str, value: Any, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        read(make("ragtruth", corpus(tmp_path), **{option: value}))
+
+
+def test_overlapping_and_repeated_spans_are_kept(tmp_path: Path) -> None:
+    spans = [marked(SHALLOW, "shallowest lake"), marked(SHALLOW, "shallowest"), marked(SHALLOW, "shallowest")]
+    examples, _ = read(make("ragtruth", corpus(tmp_path, [response(1, 70, SHALLOW, *spans)])))
+    assert [text for text, _ in texts(examples[0])] == ["shallowest", "shallowest", "shallowest lake"]
+
+
+def test_a_nul_is_a_character_like_any_other(tmp_path: Path) -> None:
+    answer = "Lake\0Orvel is \0deep."
+    examples, _ = read(make("ragtruth", corpus(tmp_path, [response(1, 70, answer, marked(answer, "\0deep"))])))
+    assert examples[0].response == answer and texts(examples[0]) == [("\0deep", "evident_conflict")]
+
+
+def test_an_answer_of_50_000_words(tmp_path: Path) -> None:
+    answer = "lake " * 49_999 + "moon"
+    examples, _ = read(make("ragtruth", corpus(tmp_path, [response(1, 70, answer, marked(answer, "moon"))])))
+    assert texts(examples[0]) == [("moon", "evident_conflict")]
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_any_text_and_its_spans_come_back(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    answer = data.draw(st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip))
+    wanted = []
+    for _ in range(data.draw(st.integers(0, 4))):
+        start = data.draw(st.integers(0, len(answer) - 1))
+        end = data.draw(st.integers(start + 1, len(answer)))
+        wanted.append((start, end, data.draw(st.sampled_from(sorted(LABELS)))))
+    spans = [
+        {"start": start, "end": end, "text": answer[start:end], "label_type": label.title()}
+        for start, end, label in wanted
+    ]
+    path = corpus(tmp_path_factory.mktemp("any"), [response(1, 70, answer, *spans)])
+    found = read(make("ragtruth", path))[0][0]
+    assert found.response == answer
+    assert [(s.start, s.end) for s in found.spans or ()] == sorted((start, end) for start, end, _ in wanted)
+    assert sorted((s.start, s.end, s.label) for s in found.spans or ()) == sorted(
+        (a, b, LABELS[c]) for a, b, c in wanted
+    )
+
+
+def test_it_streams_leaves_out_what_is_excluded_and_divides_by_source(tmp_path: Path) -> None:
+    path = corpus(tmp_path)
+    source = ExcludingSource(make("ragtruth", path), Excluded.of([example(knowledge=PASSAGES)]))
+    examples, counts = read(source)
+    assert [e.id for e in examples] == ["2", "3"] and counts[DROPPED] == 2
+    parts = stream_parts(make("ragtruth", path, official_split=False), None, {"validation": 0.5}, seed=1)
+    groups = {name: {e.group for e in streamed(*part, ReadReport())} for name, part in parts.items()}
+    assert groups["train"] | groups["validation"] == {"70", "71", "72"}
+    assert not groups["train"] & groups["validation"]

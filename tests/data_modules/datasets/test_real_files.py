@@ -1,0 +1,148 @@
+"""The public corpora themselves, where FAITHKIT_TEST_DATA names a folder that holds them: exact counts."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.datasets.topical_chat_knowledge import overlap_f1
+from faithkit.records import Example
+from tests.data_modules.official_rows import labels, make, read
+
+ROOT = os.environ.get("FAITHKIT_TEST_DATA")
+pytestmark = pytest.mark.skipif(ROOT is None, reason="set FAITHKIT_TEST_DATA to a folder with the public corpora")
+
+WANTED: list[tuple[str, str, str, dict[str, Any], dict[str | None, int], dict[str, int]]] = [
+    ("wow", "wow", "validation", {}, {None: 3686}, {"layout: FaithDial": 981}),
+    ("wow", "wow", "test", {}, {None: 1744}, {"layout: FaithDial": 471}),
+    ("faithdial", "wow/wow_valid.json", "all", {}, {None: 3686}, {"case: unedited, untagged": 3686}),
+    ("cmu_dog", "cmu_dog", "validation", {}, {None: 1500}, {"layout: turns": 1500}),
+    (
+        "cmu_dog",
+        "cmu_dog/Conversations",
+        "validation",
+        {},
+        {None: 770},
+        {"layout: conversations": 40, "dropped: has not seen the document": 224, "dropped: opens the conversation": 27},
+    ),
+    ("topical_chat", "topical_chat", "validation", {}, {None: 1500}, {"layout: turns": 1500}),
+    (
+        "begin",
+        "begin",
+        "validation",
+        {},
+        {"faithful": 239, "hallucinated": 528},
+        {"layout: BEGIN 2022": 846, "dropped: generic": 79},
+    ),
+    ("begin", "begin/wow", "validation", {}, {"faithful": 180, "hallucinated": 250}, {"layout: BEGIN 2022": 430}),
+    (
+        "begin",
+        "begin/cmu-dog",
+        "validation",
+        {},
+        {"faithful": 59, "hallucinated": 278},
+        {"dropped: generic": 79, "layout: BEGIN 2022": 416},
+    ),
+    ("begin", "begin", "test", {}, {"faithful": 757, "hallucinated": 1107}, {"layout: BEGIN 2022": 1864}),
+    (
+        "begin",
+        "begin",
+        "validation",
+        {"generic": "hallucinated"},
+        {"faithful": 239, "hallucinated": 607},
+        {"layout: BEGIN 2022": 846, "generic, taken as hallucinated": 79},
+    ),
+    (
+        "audit",
+        "faithdial_audit",
+        "all",
+        {},
+        {"faithful": 408, "hallucinated": 1068},
+        {"dropped: generic": 124, "dropped: empty response": 1, "misspelt labels, read by the table": 4},
+    ),
+    (
+        "audit",
+        "faithdial_audit",
+        "all",
+        {"responses": "gold"},
+        {"faithful": 109, "hallucinated": 253},
+        {"dropped: generic": 39},
+    ),
+    ("snli", "snli", "validation", {}, {"faithful": 3329, "hallucinated": 6513}, {"dropped: no gold label": 158}),
+    (
+        "snli",
+        "snli",
+        "validation",
+        {"neutral": "drop"},
+        {"faithful": 3329, "hallucinated": 3278},
+        {"dropped: no gold label": 158, "dropped: neutral": 3235},
+    ),
+    ("conjnli", "conjnli", "train", {}, {"faithful": 5820, "hallucinated": 9180}, {}),
+    ("conjnli", "conjnli", "validation", {}, {"faithful": 204, "hallucinated": 419}, {}),
+    (
+        "ragtruth",
+        "ragtruth",
+        "test",
+        {},
+        {"faithful": 439, "hallucinated": 93},
+        {"dropped: quality incorrect_refusal": 1},
+    ),
+    ("ragtruth", "ragtruth", "train", {}, {"faithful": 3, "hallucinated": 3}, {}),
+    (
+        "ragtruth",
+        "ragtruth",
+        "all",
+        {"official_split": False, "quality": "all"},
+        {"faithful": 443, "hallucinated": 96},
+        {},
+    ),
+    ("xsum_tokens", "xsum_tokens", "all", {}, {"faithful": 164, "hallucinated": 1321}, {}),
+]
+
+
+@pytest.mark.parametrize(("name", "path", "split", "options", "wanted", "counts"), WANTED)
+def test_counts(
+    name: str, path: str, split: str, options: dict[str, Any], wanted: dict[str | None, int], counts: dict[str, int]
+) -> None:
+    assert ROOT is not None
+    examples, found = read(make(name, Path(ROOT) / path, **options), split)
+    assert labels(examples) == wanted
+    assert found == counts | {"kept": sum(wanted.values())}
+
+
+@pytest.mark.parametrize("name", sorted({name for name, *_ in WANTED} - {"faithdial"}))
+def test_the_folder_of_all_corpora_will_do(name: str) -> None:
+    assert ROOT is not None
+    assert read(make(name, ROOT))[0]
+
+
+def test_cmu_dogs_conversations_give_the_turns_that_were_cut_out_of_them() -> None:
+    assert ROOT is not None
+    turns = read(make("cmu_dog", Path(ROOT) / "cmu_dog"))[0]
+    raw = read(make("cmu_dog", Path(ROOT) / "cmu_dog" / "Conversations"))[0]
+    conversations = {example.group for example in raw}
+
+    def shown(examples: list[Example]) -> set[Any]:  # the rows of turns keep the last six of the history
+        return {(e.group, e.knowledge, e.history[-6:], e.response) for e in examples if e.group in conversations}
+
+    assert shown(raw) == shown(turns) and len(conversations) == 40
+
+
+def test_topical_chats_overlap_is_the_one_that_its_turns_tell() -> None:
+    assert ROOT is not None
+    examples = read(make("topical_chat", ROOT))[0]
+    wrong = [e for e in examples if round(overlap_f1(e.response, e.knowledge), 3) != e.meta["overlap_f1"]]
+    assert not wrong
+
+
+def test_the_span_corpora_as_they_are() -> None:
+    assert ROOT is not None
+    ragtruth = read(make("ragtruth", ROOT, official_split=False))[0]
+    assert len(ragtruth) == 538 and len({example.group for example in ragtruth}) == 95
+    assert sum(len(example.spans or ()) for example in ragtruth) == 136
+    assert sum(len(example.meta.get("implicit_true", ())) for example in ragtruth) == 21
+    xsum = read(make("xsum_tokens", ROOT))[0]
+    assert len({example.group for example in xsum}) == 297
+    words = sum(len(e.response[s.start : s.end].split()) for e in xsum for s in e.spans or ())
+    assert words == 12_006  # as many as there are tokens of label 1

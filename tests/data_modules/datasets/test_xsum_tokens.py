@@ -1,0 +1,87 @@
+"""Token labels as spans of characters."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_modules.datasets.xsum_tokens import align, token_spans
+from data_modules.reading.rows import BadRow
+from faithkit.errors import UserError
+from tests.data_modules.official_rows import XSUM_TOKENS, labels, make, read, write
+
+
+def test_runs_of_marked_tokens_are_spans(tmp_path: Path) -> None:
+    examples, counts = read(make("xsum_tokens", write(tmp_path / "xsum_token_labels.jsonl", XSUM_TOKENS)))
+    assert counts == {"kept": 3} and labels(examples) == {"faithful": 1, "hallucinated": 2}
+    second = examples[1]
+    assert (second.id, second.group, second.split, second.reference) == ("7:PtGen", "7", "all", "A lake.")
+    assert second.meta == {"task": "Summary", "model": "PtGen"}
+    found = [(second.response[span.start : span.end], span.label) for span in second.spans or ()]
+    assert found == [("orvel\\'s", "hallucination"), ("not deep.", "hallucination")]
+
+
+@pytest.mark.parametrize("summary", ['orvel\'s "deep"  lake', 'orvel\\\'s \\"deep\\" lake', ' orvel\\\'s "deep"lake\n'])
+@pytest.mark.parametrize("tokens", [["orvel's", '"deep"', "lake"], ["orvel\\'s", '\\"deep\\"', "lake"]])
+def test_quotes_may_be_escaped_on_either_side(summary: str, tokens: list[str]) -> None:
+    places = align(summary, tokens)
+    plain = [summary[start:end].replace("\\", "") for start, end in places]
+    assert plain == ["orvel's", '"deep"', "lake"]
+
+
+@pytest.mark.parametrize(
+    ("summary", "tokens", "told"),
+    [
+        ("a deep lake", ["a", "lake"], r"'tokens\[1\]' is 'lake', but the summary goes on with 'deep lake'"),
+        ("a deep lake", ["a", "deep", "lake", "is"], r"'tokens\[3\]' is 'is', but the summary goes on with ''"),
+        ("a deep lake", ["a", "deep"], "ends before the summary does: 'lake' is left"),
+        ("a deep lake", ["a", "", "deep", "lake"], r"'tokens\[1\]' is ''"),
+        ("a \\deep lake", ["a", "deep", "lake"], r"'tokens\[1\]'"),  # only quotes are escaped
+    ],
+)
+def test_tokens_that_are_not_the_summarys(summary: str, tokens: list[str], told: str) -> None:
+    with pytest.raises(BadRow, match=told):
+        align(summary, tokens)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"labels": [0, 1]}, "'labels' has 2 entries for 4 tokens"),
+        ({"labels": [0, 1, 2, 0]}, r"'labels\[2\]' must be 0 or 1, got 2"),
+        ({"labels": None}, "field 'labels' must be a list"),
+        ({"tokens": ["a"]}, "'labels' has 4 entries for 1 tokens"),
+        ({"tokens": [1, 2, 3, 4]}, r"field 'tokens\[0\]' must be text"),
+        ({"summary": " "}, "field 'summary' is empty"),
+        ({"source": ""}, "field 'source' is empty"),
+        ({"summary": "\ud83d a b c"}, "half a surrogate pair"),
+    ],
+)
+def test_a_row_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+    rows = [XSUM_TOKENS[1], {**XSUM_TOKENS[0], **change}]
+    source = make("xsum_tokens", write(tmp_path / "xsum_token_labels.jsonl", rows))
+    with pytest.raises(UserError, match=told) as caught:
+        read(source)
+    assert "line 2" in str(caught.value)
+    assert len(read(source, on_bad_row="skip")[0]) == 1
+
+
+WORDS = st.lists(st.text(st.characters(exclude_categories=["Cs", "Z", "C"]), min_size=1), min_size=1)
+
+
+@settings(deadline=None)
+@given(WORDS.filter(lambda words: all(word.strip() == word for word in words)), st.data())
+def test_the_marked_characters_are_those_of_the_marked_tokens(words: list[str], data: st.DataObject) -> None:
+    marks = data.draw(st.lists(st.integers(0, 1), min_size=len(words), max_size=len(words)))
+    text = data.draw(st.sampled_from(["", " "])) + " ".join(words)
+    spans = token_spans(align(text, words), marks)
+    marked = [place for span in spans for place in range(span.start, span.end) if not text[place].isspace()]
+    wanted, place = [], len(text) - len(" ".join(words))
+    for word, mark in zip(words, marks, strict=True):
+        wanted += range(place, place + len(word)) if mark else []
+        place += len(word) + 1
+    assert marked == wanted
+    assert all(one.end < other.start for one, other in pairwise(spans))

@@ -1,0 +1,99 @@
+"""Every example once an epoch, whatever the processes; similar lengths together; any step can be the first."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_modules.encoding.batching import PADDING_ROW, BatchSampler, Part
+from faithkit.errors import UserError
+from faithkit.training.batching import plan_batches
+
+LENGTHS = st.lists(st.integers(1, 200), min_size=1, max_size=80).map(lambda values: np.array(values, np.int32))
+
+
+def sampler(lengths: np.ndarray, **options: object) -> BatchSampler:
+    defaults = {"batch_size": 4, "max_tokens": None, "shuffle": True, "num_epochs": 2, "seed": 3}
+    return BatchSampler(lengths, [Part(np.arange(len(lengths)))], **{**defaults, **options})  # type: ignore[arg-type]
+
+
+@given(
+    lengths=LENGTHS,
+    batch_size=st.integers(1, 9),
+    max_tokens=st.integers(1, 600),
+    shuffle=st.booleans(),
+    two=st.booleans(),
+)
+def test_a_plan_holds_every_example_once_within_both_limits(
+    lengths: np.ndarray, batch_size: int, max_tokens: int, shuffle: bool, two: bool
+) -> None:
+    rng = np.random.default_rng(0) if shuffle else None
+    batches = plan_batches(lengths, batch_size, max_tokens, rng, lengths[::-1] if two else None)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) <= batch_size
+        assert len(batch) == 1 or len(batch) * lengths[batch].max() <= max_tokens
+
+
+@given(lengths=LENGTHS, world_size=st.integers(1, 5))
+def test_processes_share_every_batch_without_loss_or_doubling(lengths: np.ndarray, world_size: int) -> None:
+    whole = list(sampler(lengths))
+    shares = [list(sampler(lengths, rank=rank, world_size=world_size)) for rank in range(world_size)]
+    assert all(len(share) == len(whole) for share in shares), "every process takes every step"
+    for step, (batch, num_rows) in enumerate(whole):
+        rows = [row for share in shares for row in share[step][0].tolist() if row != PADDING_ROW]
+        assert sorted(rows) == sorted(batch.tolist()) and num_rows == len(batch)
+
+
+@given(lengths=LENGTHS, start=st.integers(0, 60))
+def test_a_pass_can_begin_at_any_step(lengths: np.ndarray, start: int) -> None:
+    whole, resumed = list(sampler(lengths)), sampler(lengths)
+    resumed.start = min(start, len(whole))
+    rest = [batch.tolist() for batch, _ in resumed]
+    assert rest == [batch.tolist() for batch, _ in whole[resumed.start + min(start, len(whole)) :]]
+    assert len(list(resumed)) == len(whole), "only the first pass begins late"
+
+
+def test_epochs_differ_and_seeds_repeat() -> None:
+    lengths = np.random.default_rng(0).integers(5, 9, 64).astype(np.int32)
+    first, second = sampler(lengths).plan(0), sampler(lengths).plan(1)
+    assert [b.tolist() for b in first] != [b.tolist() for b in second]
+    assert [b.tolist() for b in first] == [b.tolist() for b in sampler(lengths).plan(0)]
+    assert [b.tolist() for b in first] != [b.tolist() for b in sampler(lengths, seed=4).plan(0)]
+
+
+def test_little_is_padding() -> None:
+    lengths = np.random.default_rng(0).integers(10, 200, 2000).astype(np.int32)
+    batches = plan_batches(lengths, 16, None, np.random.default_rng(0))
+    padded = sum(len(batch) * int(lengths[batch].max()) for batch in batches)
+    assert padded < 1.03 * lengths.sum()
+
+
+def test_little_is_padding_of_either_sequence() -> None:
+    rng = np.random.default_rng(0)
+    context, response = rng.integers(10, 200, 2000).astype(np.int32), rng.integers(5, 60, 2000).astype(np.int32)
+
+    def padded(second: np.ndarray | None) -> float:
+        batches = plan_batches(context + response, 16, None, np.random.default_rng(0), second)
+        read = sum(len(batch) * int(tokens[batch].max()) for batch in batches for tokens in (context, response))
+        return read / int((context + response).sum())
+
+    assert padded(None) > 1.2
+    assert padded(response) < 1.1
+
+
+@pytest.mark.parametrize(("weight", "times"), [(1.0, 1), (2.0, 2), (3.0, 3)])
+def test_a_whole_weight_takes_each_row_that_often(weight: float, times: int) -> None:
+    drawn = Part(np.arange(10), weight).draw(np.random.default_rng(0))
+    assert sorted(drawn.tolist()) == sorted(list(range(10)) * times)
+
+
+def test_a_fraction_takes_another_part_each_epoch() -> None:
+    part = Part(np.arange(100), 0.5)
+    first, second = (set(part.draw(np.random.default_rng(seed)).tolist()) for seed in (0, 1))
+    assert len(first) == len(second) == 50 and first != second
+
+
+def test_without_any_limit_there_is_no_batch() -> None:
+    with pytest.raises(UserError, match="batch_size"):
+        plan_batches(np.array([1], np.int32), None, None, None)

@@ -1,0 +1,214 @@
+"""Windows that lose nothing, padded or packed, and the tags of each answer's tokens beside them."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_modules.build import build_source
+from data_modules.data_module import Batches, DataModule
+from data_modules.encoding.spans import SpanEncoder
+from data_modules.encoding.tokens import load_tokenizer
+from faithkit.errors import UserError
+from faithkit.records import Example, Span, Turn
+from faithkit.span_types import TYPES
+from tests.data_modules.examples import example
+from tests.tiny import WORDS, write_tokenizer
+
+KINDS = ("wordpiece", "bpe", "unigram")
+TOKENIZERS: dict[str, Any] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> None:
+    for kind in KINDS:
+        folder = tmp_path_factory.mktemp(kind)
+        write_tokenizer(folder, kind)
+        TOKENIZERS[kind] = load_tokenizer(str(folder))
+
+
+def encoder(kind: str = "wordpiece", **options: Any) -> SpanEncoder:
+    return SpanEncoder(tokenizer=TOKENIZERS[kind], **{"max_length": 48, **options})
+
+
+def words(count: int, shift: int = 0) -> str:
+    return " ".join(WORDS[(place + shift) % len(WORDS)] for place in range(count))
+
+
+SIZES = st.sampled_from([0, 1, 5, 30, 47, 48, 49, 200])
+TEXTS = st.tuples(SIZES, SIZES, st.sampled_from([1, 2, 20, 48, 130])).map(
+    lambda sizes: (words(sizes[0], 3), words(sizes[1], 9) or "x", words(sizes[2]))
+)
+
+
+def places_of(batch: dict[str, Any]) -> list[dict[str, np.ndarray]]:
+    """What stands in each window: the whole, the context's and the answer's ids, and the answer tokens' numbers."""
+    ids, taken, found = batch["input_ids"].ravel(), 0, []
+    for number, (context, context_end, answer, answer_end) in enumerate(batch["bounds"].tolist()):
+        token = batch["token"][taken : taken + answer_end - answer]
+        taken += answer_end - answer
+        if "window_lengths" in batch:
+            begin = int(batch["window_lengths"][:number].sum())
+            whole = ids[begin : begin + int(batch["window_lengths"][number])]
+        else:
+            whole = batch["input_ids"][number][batch["attention_mask"][number] == 1]
+        parts = {"context": ids[context:context_end], "answer": ids[answer:answer_end]}
+        found.append({"whole": whole, "token": token, **parts})
+    assert taken == len(batch["token"])
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(texts=st.lists(TEXTS, min_size=1, max_size=4), max_length=st.sampled_from([48, 64, 90]), packed=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_windows_cover_every_token_within_their_length(
+    kind: str, texts: list[tuple[str, str, str]], max_length: int, packed: bool
+) -> None:
+    made = encoder(kind, max_length=max_length, packed=packed)
+    columns = made.encode_texts(*map(list, zip(*texts, strict=True)))
+    windows = made.windows(columns)
+    found = places_of(made.collate_windows(columns, windows))
+    answers = columns["answer"]
+    for row, (question, _, _) in enumerate(texts):
+        own = [window for owner, window in zip(windows.row, found, strict=True) if owner == row]
+        first = int(answers.offsets[row])
+        pairs, asked = set(), columns["question"].row(row)
+        for number, window in zip(np.flatnonzero(windows.row == row), own, strict=True):
+            assert len(window["whole"]) <= max_length
+            assert window["answer"].tolist() == answers.values[window["token"]].tolist()
+            at, size = int(windows.context_start[number]), int(windows.context_size[number])
+            assert window["context"].tolist() == columns["context"].row(row)[at : at + size].tolist()
+            pairs |= {(place, int(token) - first) for place in range(at, at + size) for token in window["token"]}
+            if question:
+                tail = asked[-min(len(asked), max_length // 4) :].tolist()
+                assert window["whole"].tolist()[len(made.template.prefix) :][: len(tail)] == tail, "the newest words"
+        everything = {(c, a) for c in range(columns["context"].lengths[row]) for a in range(answers.lengths[row])}
+        assert pairs == everything, "every token of the answer is read beside every token of the context"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(texts=st.lists(TEXTS, min_size=1, max_size=4))
+@settings(max_examples=30, deadline=None)
+def test_padded_and_packed_batches_hold_the_same(kind: str, texts: list[tuple[str, str, str]]) -> None:
+    columns = encoder(kind).encode_texts(*map(list, zip(*texts, strict=True)))
+    padded, packed = (
+        encoder(kind, packed=side).collate_windows(columns, encoder(kind).windows(columns)) for side in (False, True)
+    )
+    assert padded["token"].tolist() == packed["token"].tolist()
+    for one, other in zip(places_of(padded), places_of(packed), strict=True):
+        assert {name: part.tolist() for name, part in one.items()} == {n: part.tolist() for n, part in other.items()}
+    assert packed["input_ids"].shape == (1, int(packed["window_lengths"].sum()))
+    real = padded["attention_mask"] == 1
+    assert packed["position_ids"][0].tolist() == np.nonzero(real)[1].tolist()
+    if "token_type_ids" in padded:
+        assert packed["token_type_ids"][0].tolist() == padded["token_type_ids"][real].tolist()
+
+
+def test_a_pair_without_a_question_is_the_tokenizers_own_pair() -> None:
+    for kind in KINDS:
+        made, (context, answer) = encoder(kind, max_length=128), (words(20), words(9, 5))
+        columns = made.encode_texts([""], [context], [answer])
+        batch = made.collate_windows(columns, made.windows(columns))
+        theirs = made.tokenizer(context, answer, return_token_type_ids=True)
+        assert batch["input_ids"][0].tolist() == theirs["input_ids"]
+        if "token_type_ids" in batch:
+            assert batch["token_type_ids"][0].tolist() == theirs["token_type_ids"]
+
+
+def marked(response: str, *spans: tuple[int, int, str], **values: Any) -> Example:
+    made = tuple(Span(start=start, end=end, label=label) for start, end, label in spans)
+    return example(response=response, spans=made, label="hallucinated" if made else "faithful", **values)
+
+
+def test_a_batch_tells_the_row_the_tag_and_the_characters_of_each_token() -> None:
+    made = encoder()
+    examples = [marked("the river is red", (4, 9, TYPES[0]), (13, 16, TYPES[3])), marked("it is  long.")]
+    examples.append(example(response="the dog", label="faithful", spans=None))
+    counts: Counter[str] = Counter()
+    columns = made.encode(examples, counts)
+    batch = made.collate(columns)
+    assert batch["token_row"].tolist() == [0] * 4 + [1] * 4 + [2] * 2
+    assert batch["tag"].tolist() == [0, 1, 0, 4, 0, 0, 0, 0, -1, -1]
+    assert batch["characters"].tolist() == [3, 5, 2, 3, 2, 2, 4, 1, 3, 3]
+    assert batch["label"].tolist() == [1, 0, 0]
+    assert counts == {"without span marks": 1, "read through several windows": 0}
+
+
+def test_of_a_long_history_the_newest_turns_are_kept() -> None:
+    turns = tuple(Turn(speaker="seeker", text=words(30, shift)) for shift in (0, 30, 7))
+    columns = encoder().encode([marked("it is long", history=turns)], Counter())
+    batch = encoder().collate(columns)
+    tail = TOKENIZERS["wordpiece"](turns[-1].text, add_special_tokens=False)["input_ids"][-12:]
+    assert batch["input_ids"][0, 1:13].tolist() == tail
+
+
+def test_max_windows_keeps_those_that_share_most_with_the_answer() -> None:
+    context = " ".join([words(60, 20), "king plays music in the city", words(60, 30), "dog and cat like water"])
+    whole, two = encoder(), encoder(max_windows=1)
+    answer = "the king plays music"
+    columns = whole.encode_texts([""], [context], [answer])
+    every, kept = whole.windows(columns), two.windows(columns)
+    assert len(every.row) > 3 and len(kept.row) == 1
+    shown = columns["context"].row(0)[int(kept.context_start[0]) :][: int(kept.context_size[0])]
+    shares = [
+        np.isin(columns["answer"].row(0), columns["context"].row(0)[start : start + size]).sum()
+        for start, size in zip(every.context_start, every.context_size, strict=True)
+    ]
+    assert np.isin(columns["answer"].row(0), shown).sum() == max(shares)
+
+
+def test_max_windows_still_shows_every_token_of_a_long_answer() -> None:
+    made = encoder(max_windows=1)
+    columns = made.encode([marked(words(100), (0, 3, TYPES[0]), knowledge=words(300))], Counter())
+    batch = made.collate(columns)
+    assert set(batch["token"].tolist()) == set(range(len(batch["tag"])))
+    assert columns["length"].tolist() == [sum(len(window["whole"]) for window in places_of(batch))]
+
+
+@pytest.mark.parametrize("options", [{"max_length": 20}, {"max_windows": 0}])
+def test_what_cannot_be_is_explained(options: dict[str, int]) -> None:
+    (name,) = options
+    with pytest.raises(UserError, match=f"model.{name}"):
+        encoder(**options)
+
+
+def rows_of(batch: dict[str, Any]) -> dict[int, list[list[int]]]:
+    """By example: its answer's ids, tags and characters."""
+    ids = batch["input_ids"].numpy().ravel()
+    places = np.concatenate([np.arange(low, high) for _, _, low, high in batch["bounds"].tolist()])
+    of_token = np.zeros(len(batch["tag"]), np.int64)
+    of_token[batch["token"].numpy()] = ids[places]
+    columns = (of_token, batch["tag"].numpy(), batch["characters"].numpy())
+    owner = batch["token_row"].numpy()
+    return {
+        int(index): [column[owner == row].tolist() for column in columns] for row, index in enumerate(batch["index"])
+    }
+
+
+def test_parts_of_a_mix_keep_their_rows_and_tags_together(tmp_path: Path) -> None:
+    made = encoder(packed=True, max_length=64)
+    rows = [
+        {"context": words(70, i), "answer": words(20 + i, i), "spans": [{"start": i, "end": i + 4}]} for i in range(20)
+    ]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    sources = [
+        (build_source("spans", str(tmp_path)), 1.0),
+        (build_source("embedded", "embedded", num_train=20, num_validation=5, num_test=5, seed=1), 1.0),
+    ]
+    data = DataModule(sources, made, batch_size=8, validation_fraction=0.2)
+    data.setup()
+    every = [example for subset in data.subsets["train"] for example in subset.examples()]
+    chosen = np.append(np.random.default_rng(0).permutation(len(every))[:9], -1)
+    batch = Batches(data.subsets["train"], made)[chosen, len(chosen)]
+    assert sorted(batch["index"].tolist()) == sorted(chosen.tolist())
+    together = rows_of(batch)
+    for index in chosen.tolist():
+        alone = made.collate(made.encode([every[max(index, 0)]], Counter()))
+        wanted = {name: torch.from_numpy(array) for name, array in alone.items()}
+        assert together[index] == rows_of({**wanted, "index": torch.tensor([index])})[index]

@@ -1,0 +1,78 @@
+"""Tokens of pairs are the tokenizer's own, for every family, whatever the text."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.tokens import fingerprint_of, load_tokenizer, tokenize
+from tests.data_modules.examples import example
+from tests.tiny import write_tokenizer
+
+KINDS = ("wordpiece", "bpe", "unigram")
+TEXT = st.text(st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=60)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def tokenizer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder: Path = tmp_path_factory.mktemp(request.param)
+    write_tokenizer(folder, request.param)
+    return load_tokenizer(str(folder))
+
+
+@given(pairs=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=4))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_pairs_encode_as_the_tokenizer_encodes_them(tokenizer: Any, pairs: list[tuple[str, str]]) -> None:
+    from collections import Counter
+
+    encoder = PairEncoder(tokenizer=tokenizer, max_length=1000)
+    columns = encoder.encode([example(knowledge=k, response=r) for k, r in pairs], Counter())
+    batch = encoder.collate({name: columns[name] for name in ("input_ids", "second_start")})
+    theirs = tokenizer([k for k, _ in pairs], [r for _, r in pairs], padding=True)
+    assert batch["input_ids"].tolist() == theirs["input_ids"]
+    assert batch["attention_mask"].tolist() == theirs["attention_mask"]
+    if "token_type_ids" in tokenizer.model_input_names:
+        assert batch["token_type_ids"].tolist() == theirs["token_type_ids"]
+
+
+def test_long_knowledge_is_cut_at_its_end_and_counted(tokenizer: Any) -> None:
+    from collections import Counter
+
+    encoder, counts = PairEncoder(tokenizer=tokenizer, max_length=24), Counter[str]()
+    long = "river stone music " * 20
+    ids = encoder.encode([example(knowledge=long, response="king")], counts)["input_ids"]
+    theirs = tokenizer(long, "king", truncation="only_first", max_length=24)["input_ids"]
+    assert ids.row(0).tolist() == theirs
+    assert +counts == {"truncated: knowledge": 1}
+
+
+def test_a_response_keeps_at_least_half_of_the_room(tokenizer: Any) -> None:
+    from collections import Counter
+
+    encoder, counts = PairEncoder(tokenizer=tokenizer, max_length=24), Counter[str]()
+    columns = encoder.encode([example(knowledge="stone " * 50, response="river " * 50)], counts)
+    assert int(columns["length"][0]) == 24
+    assert +counts == {"truncated: knowledge": 1, "truncated: response": 1}
+
+
+def test_equal_texts_are_tokenised_once_and_in_order(tokenizer: Any) -> None:
+    texts = ["river", "stone music", "river", "", "stone music"]
+    rows = tokenize(tokenizer, texts)
+    assert [rows.row(i).tolist() for i in range(5)] == [
+        tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts
+    ]
+
+
+def test_a_lone_surrogate_does_not_crash(tokenizer: Any) -> None:
+    assert len(tokenize(tokenizer, ["a \ud800 b", "plain"])) == 2
+
+
+def test_fingerprints_tell_tokenizers_apart_but_not_their_padding(tokenizer: Any, tmp_path: Path) -> None:
+    before = fingerprint_of(tokenizer)
+    tokenizer(["a", "b c"], padding=True, truncation=True, max_length=8)
+    assert fingerprint_of(tokenizer) == before
+    write_tokenizer(tmp_path, "bpe" if "##" in str(tokenizer.get_vocab()) else "wordpiece")
+    assert fingerprint_of(load_tokenizer(str(tmp_path))) != before

@@ -1,0 +1,136 @@
+"""What every dataset does with files that are not as they should be: a clear stop, never a quiet loss."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from data_modules.registry import SOURCES
+from faithkit.errors import UserError
+from tests.data_modules.official_rows import CASES, FLAT, make, read, write, write_case
+
+EVERY = list(CASES)
+
+
+def told(name: str, path: Path, match: str) -> str:
+    with pytest.raises(UserError, match=match) as caught:
+        read(make(name, path))
+    message = str(caught.value)
+    assert len(message.splitlines()) <= 5
+    return message
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_official_layout_is_read_and_labels_its_examples(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "corpora" / "one"
+    examples, counts = read(make(name, write_case(folder, name)))
+    assert counts["kept"] == len(examples) > 1
+    assert {example.source for example in examples} == {name}
+    assert len({example.id for example in examples}) == len(examples)
+    assert {example.label for example in examples} <= {"faithful", "hallucinated", None}
+    assert all(example.knowledge.strip() and example.response.strip() and example.group for example in examples)
+    if name != "audit":  # whose files lie in folders of their own
+        assert read(make(name, folder))[0] == examples  # the folder gives what its file gives
+        assert read(make(name, folder.parent))[0] == examples  # and so does the folder above
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_settings_are_part_of_the_layout(tmp_path: Path, name: str) -> None:
+    source = make(name, tmp_path)
+    settings = {field.name for field in fields(source)} - {"path"}  # type: ignore[arg-type]
+    assert settings == set(source.layout())
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_missing_and_empty_files(tmp_path: Path, name: str) -> None:
+    told(name, tmp_path / "absent", "no such file or folder")
+    told(name, tmp_path, "looked for .*jsonl" if name == "spans" else "looked for .*official files: http")
+    file = write_case(tmp_path, name)
+    whole = file.read_bytes()
+    file.write_bytes(b"")
+    told(name, file, "no data rows")
+    header = whole.splitlines(keepends=True)[0]
+    file.write_bytes(b"[]" if file.suffix in (".json", ".jsonl") else header)
+    told(name, file, "no data rows")
+    file.write_bytes(whole[:-12] + b"\xff" + whole[-12:])
+    told(name, file, "not UTF-8 text: byte 0xff at offset")
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "json" in case[0]])
+def test_a_file_that_was_cut_short(tmp_path: Path, name: str) -> None:
+    file = write_case(tmp_path, name)
+    file.write_bytes(file.read_bytes()[:-25])
+    told(name, file, "cut short|broken JSON")
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_another_datasets_file_is_told_at_its_first_row(tmp_path: Path, name: str) -> None:
+    table, lines = tmp_path / "other.tsv", tmp_path / "other.json"
+    table.write_text("alpha\tbeta\n1\t2\n")
+    assert "other.tsv, line 2" in told(name, table, "looked for .*; found alpha, beta")
+    lines.write_text(json.dumps([{"gamma": 1}]))
+    assert "other.json, line 1" in told(name, lines, "looked for .*; found gamma")
+
+
+def test_a_table_given_for_dialogues_and_the_reverse(tmp_path: Path) -> None:
+    told("faithdial", write_case(tmp_path, "begin"), "looked for utterances; found model_name, data_source")
+    told("begin", write_case(tmp_path, "faithdial"), "found dialog_idx, utterances")
+    json_as_table = tmp_path / "begin_dev_wow.tsv"
+    json_as_table.write_text(json.dumps([{"knowledge": "k" * 5000}], indent=1))
+    told("begin", json_as_table, r"looked for model_name.*; found \[")
+
+
+@pytest.mark.parametrize("name", FLAT)
+@pytest.mark.parametrize("which", [0, 1])
+def test_an_empty_text_is_a_bad_row(tmp_path: Path, name: str, which: int) -> None:
+    file, rows, fields = CASES[name]
+    assert fields is not None
+    changed = [rows[0], {**rows[1], fields[which]: " "}, *rows[2:]]
+    path = write(tmp_path / file, changed, as_list=name == "dnli")
+    if (name, which) == ("audit", 1):  # the one corpus that has empty responses of its own
+        assert read(make(name, path))[1]["dropped: empty response"] == 1
+        return
+    assert f"'{fields[which]}' is empty" in told(name, path, rf"{file}, line \d")
+    examples, counts = read(make(name, path), on_bad_row="skip")
+    assert (len(examples), counts["rejected: bad row"]) == (len(rows) - 1, 1)
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_a_label_that_the_corpus_does_not_have(tmp_path: Path, name: str) -> None:
+    file, rows, fields = CASES[name]
+    assert fields is not None
+    path = write(tmp_path / file, [rows[0], {**rows[1], fields[2]: "maybe"}], as_list=name == "dnli")
+    assert "hint: correct the row" in told(name, path, f"'{fields[2]}' is 'maybe'; known: ")
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_a_very_long_text(tmp_path: Path, name: str) -> None:
+    file, rows, fields = CASES[name]
+    assert fields is not None
+    long = "lake \u2028" * 20_000
+    path = write(tmp_path / file, [{**rows[0], fields[0]: long}, *rows[1:]], as_list=name == "dnli")
+    assert read(make(name, path))[0][0].knowledge == long
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("begin", "generic", "keep"),
+        ("audit", "generic", "keep"),
+        ("audit", "responses", "t5"),
+        ("mnli", "neutral", "faithful"),
+        ("snli", "neutral", "keep"),
+        ("conjnli", "neutral", "keep"),
+        ("dnli", "neutral", "keep"),
+        ("decode", "knowledge", "none"),
+        ("faithcritic", "edited", "never"),
+        ("ragtruth", "quality", "truncated"),
+        ("ragtruth", "implicit_true", "true"),
+        ("ragtruth", "due_to_null", "null"),
+        ("ragtruth", "severity", "hard"),
+    ],
+)
+def test_a_switch_takes_its_own_values_alone(name: str, option: str, value: str) -> None:
+    with pytest.raises(UserError, match=f"{option} is '{value}'\n  hint: use "):
+        SOURCES[name](path="x", **{option: value})  # type: ignore[call-arg]

@@ -1,0 +1,154 @@
+"""Finding files and reading splits."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from data_modules.reading.dataset import alternate, find_files, read_examples, resolve_split, text_group
+from data_modules.reading.rows import ReadReport, Row
+from faithkit.errors import UserError
+from faithkit.records import Example
+from tests.data_modules.official_rows import BEGIN, MNLI, SNLI, make, read, write
+
+PATTERNS = {"train": ["train.json"], "test": ["test.json", "extra_*.json"]}
+
+
+def test_a_folder_is_searched_by_the_official_names(tmp_path: Path) -> None:
+    for name in ("train.json", "extra_2.json", "extra_1.json", "other.json"):
+        (tmp_path / name).touch()
+    found = find_files(str(tmp_path), PATTERNS)
+    assert {split: [file.name for file in files] for split, files in found.items()} == {
+        "train": ["train.json"],
+        "test": ["extra_1.json", "extra_2.json"],
+    }
+
+
+def test_the_first_layout_that_is_there_is_used_alone(tmp_path: Path) -> None:
+    for name in ("new.json", "old.json"):
+        (tmp_path / name).touch()
+    found = find_files(str(tmp_path), {"test": ["new.json"]}, {"test": ["old.json"]})
+    assert found == {"test": [tmp_path / "new.json"]}
+    (tmp_path / "new.json").unlink()
+    assert find_files(str(tmp_path), {"test": ["new.json"]}, {"test": ["old.json"]}) == {
+        "test": [tmp_path / "old.json"]
+    }
+
+
+def test_the_folder_may_be_the_one_above(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "else").mkdir()
+    (tmp_path / "corpus" / "train.json").touch()
+    assert find_files(str(tmp_path), PATTERNS) == {"train": [tmp_path / "corpus" / "train.json"]}
+    (tmp_path / "else" / "train.json").touch()
+    with pytest.raises(UserError, match="several folders have such files: corpus, else"):
+        find_files(str(tmp_path), PATTERNS)
+
+
+def test_a_single_file_is_its_own_split(tmp_path: Path) -> None:
+    for name, split in [("extra_9.json", "test"), ("mine.json", "all")]:
+        (tmp_path / name).touch()
+        assert find_files(str(tmp_path / name), PATTERNS) == {split: [tmp_path / name]}
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("nowhere", "no such file"),
+        (".", "looked for train.json, test.json, extra_.*here"),
+        ("hub", "not read from the hub"),
+    ],
+)
+def test_nothing_found_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, told: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=told):
+        find_files(path, PATTERNS, address="here")
+
+
+def test_without_a_split_it_is_test_or_the_only_one(tmp_path: Path) -> None:
+    write(tmp_path / "snli_1.0_dev.jsonl", SNLI)
+    assert resolve_split(make("snli", tmp_path), None) == "validation"
+    write(tmp_path / "snli_1.0_train.jsonl", SNLI)
+    with pytest.raises(UserError, match="choose from: train, validation"):
+        resolve_split(make("snli", tmp_path), None)
+    write(tmp_path / "snli_1.0_test.jsonl", SNLI)
+    assert resolve_split(make("snli", tmp_path), None) == "test"
+    with pytest.raises(UserError, match="has no split 'dev' here"):
+        resolve_split(make("snli", tmp_path), "dev")
+
+
+def test_a_source_may_name_another_split_to_test_on(tmp_path: Path) -> None:
+    write(tmp_path / "multinli_1.0_dev_matched.jsonl", MNLI)
+    write(tmp_path / "multinli_1.0_train.jsonl", MNLI)
+    assert read(make("mnli", tmp_path))[0][0].split == "validation"
+
+
+def test_num_rows_counts_what_is_kept(tmp_path: Path) -> None:
+    write(tmp_path / "begin_test_wow.tsv", [BEGIN[3], *BEGIN[:3]])
+    source = make("begin", tmp_path)
+    assert [example.id for example in read_examples(source, "test", ReadReport(), 2)] == [
+        "begin_test_wow:1",
+        "begin_test_wow:2",
+    ]
+    with pytest.raises(UserError, match="num_rows is 0"):
+        list(read_examples(source, "test", ReadReport(), 0))
+
+
+def test_nothing_left_says_what_became_of_the_rows(tmp_path: Path) -> None:
+    write(tmp_path / "begin_test_wow.tsv", [BEGIN[3]])
+    with pytest.raises(UserError, match=r"no usable example in split 'test' \(.*dropped: generic 1\)"):
+        read(make("begin", tmp_path))
+
+
+def test_under_skip_a_wholly_wrong_file_still_says_what_was_wrong(tmp_path: Path) -> None:
+    write(tmp_path / "begin_test_wow.tsv", [{"a": "1", "b": "2"}])
+    with pytest.raises(UserError, match="first problem: not a row of this dataset: looked for model_name"):
+        read(make("begin", tmp_path), on_bad_row="skip")
+
+
+def test_a_dataset_without_files_makes_its_records() -> None:
+    class Made:
+        name = path = "made"
+
+        def files(self) -> dict:
+            return {}
+
+        def layout(self) -> dict:
+            return {}
+
+        def generate(self, split: str, start: int, stop: int | None) -> Iterator[Example]:
+            for number in range(start, stop or 5):
+                yield Example(id=str(number), source="made", split=split, group="g", knowledge="k", response="r")
+
+        def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+            raise AssertionError
+
+    report = ReadReport()
+    assert [(example.id, example.split) for example in read_examples(Made(), None, report, 2)] == [
+        ("0", "test"),
+        ("1", "test"),
+    ]
+    assert report.counts == {"kept": 2}
+    assert len(list(read_examples(Made(), "train", ReadReport()))) == 5
+
+
+def test_groups_hold_one_text_however_it_is_tokenised() -> None:
+    assert text_group("Orvel's end.") == text_group("orvel 's  end .")
+    assert text_group("Orvel") != text_group("Tarn")
+    assert text_group("!!") != text_group("??")
+
+
+def test_the_seeker_spoke_last() -> None:
+    assert [turn.speaker for turn in alternate(["a", "b", "c"])] == ["seeker", "wizard", "seeker"]
+    assert [turn.speaker for turn in alternate(["a", "b"])] == ["wizard", "seeker"]
+    assert alternate([]) == ()
+
+
+def test_a_repeated_id_is_a_bad_row_where_the_corpus_repeats_none(tmp_path: Path) -> None:
+    row = {"dialog_idx": 1, "utterances": [{"history": ["x"], "knowledge": "k", "response": "r"}]}
+    (tmp_path / "test.json").write_text(json.dumps([row, row]))
+    with pytest.raises(UserError, match=r"id '1:0' was already given by .*line 1"):
+        read(make("faithdial", tmp_path))
+    examples, counts = read(make("faithdial", tmp_path), on_bad_row="skip")
+    assert len(examples) == 1 and counts["rejected: bad row"] == 1

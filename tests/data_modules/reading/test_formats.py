@@ -1,0 +1,174 @@
+"""File formats: what was written is what is read, and what is broken is told with its place."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from data_modules.reading.rows import ReadReport, Row, read_rows
+from faithkit.errors import UserError
+
+# Any text that UTF-8 can hold; the samples make sure of the characters that line readers trip over.
+TEXT = st.text(max_size=30) | st.sampled_from(
+    ['"', '""', "a\r\nb", "\u2028", "\x85", "\x00", "\x1c\x0b", "'", "\\", "\ufeff"]
+)
+LONE = st.text(alphabet=st.characters(), max_size=10)  # with half surrogate pairs, which JSON escapes can hold
+CELL = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\t\n\r"), max_size=20)
+RUNS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def values(path: Path, **options: str) -> list[dict]:
+    return [dict(row.values) for row in read_rows(path, ReadReport(**options))]
+
+
+def put(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@RUNS
+@given(st.lists(st.dictionaries(LONE, LONE | st.integers() | st.none(), max_size=3), min_size=1, max_size=5))
+def test_json_lists_and_lines_give_back_what_was_written(tmp_path: Path, rows: list[dict]) -> None:
+    text = json.dumps(rows, indent=2)
+    assert values(put(tmp_path / "a.json", text)) == rows
+    assert values(put(tmp_path / "a.jsonl", text)) == rows  # DNLI names a list so
+    lines = "\r\n".join(json.dumps(row) for row in rows)
+    assert values(put(tmp_path / "b.jsonl", lines)) == rows
+    assert values(put(tmp_path / "b.json", f"\ufeff{lines}\n\n")) == rows
+
+
+@RUNS
+@given(st.dictionaries(LONE, LONE | st.integers() | st.none(), min_size=1, max_size=3))
+def test_one_object_over_several_lines_is_one_row(tmp_path: Path, row: dict) -> None:
+    assert values(put(tmp_path / "a.json", json.dumps(row, indent=2))) == [row]
+
+
+@RUNS
+@given(st.lists(TEXT, min_size=1, max_size=5))
+def test_unescaped_json_lines_are_cut_at_line_feeds_alone(tmp_path: Path, texts: list[str]) -> None:
+    lines = "\n".join(json.dumps({"t": text}, ensure_ascii=False) for text in texts)
+    assert [row["t"] for row in values(put(tmp_path / "a.jsonl", lines))] == texts
+
+
+@RUNS
+@given(st.lists(st.tuples(CELL, CELL), min_size=1, max_size=5), st.sampled_from(["\n", "\r\n"]))
+def test_tsv_gives_back_what_was_written(tmp_path: Path, rows: list[tuple[str, str]], end: str) -> None:
+    text = end.join(["one\ttwo", *("\t".join(row) for row in rows)])
+    assert [tuple(row.values()) for row in values(put(tmp_path / "a.tsv", text))] == rows
+
+
+@RUNS
+@given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5))
+def test_csv_gives_back_what_was_written(tmp_path: Path, rows: list[tuple[str, str]]) -> None:
+    buffer = io.StringIO(newline="")
+    csv.writer(buffer).writerows([("one", "two"), *rows])
+    assert [tuple(row.values()) for row in values(put(tmp_path / "a.csv", buffer.getvalue()))] == rows
+
+
+def test_rows_know_their_number_and_line(tmp_path: Path) -> None:
+    csv_file = put(tmp_path / "a.csv", 'x,y\n1,"two\nlines"\n3,4\n')
+    assert [(row.number, row.line) for row in read_rows(csv_file, ReadReport())] == [(0, 2), (1, 4)]
+    json_file = put(tmp_path / "b.json", '[\n {"x": 1},\n {\n"x": 2},\n {"x": 3}]')
+    assert [(row.number, row.line) for row in read_rows(json_file, ReadReport())] == [(0, 2), (1, 3), (2, 5)]
+    assert next(read_rows(json_file, ReadReport())).default_id == "b:0"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.jsonl", '{"x": 1}\n{"x":\n{"x": 3}\n'), ("a.tsv", "x\n1\n2\t2\n3\n"), ("a.csv", "x\n1\n2,2\n3\n")],
+)
+def test_a_rejected_row_keeps_its_number(tmp_path: Path, name: str, content: str) -> None:
+    report = ReadReport("skip")
+    rows = list(read_rows(put(tmp_path / name, content), report))
+    assert [row.number for row in rows] == [0, 2]
+    assert report.counts == {"rejected: bad row": 1}
+    with pytest.raises(UserError, match=rf"{name}, line {report.rejects[0]['line']}"):
+        list(read_rows(tmp_path / name, ReadReport()))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.json", "", "no data rows"),
+        ("a.json", "[]", "no data rows"),
+        ("a.jsonl", "\n \n", "no data rows"),
+        ("a.tsv", "x\ty\n", "no data rows"),
+        ("a.csv", "x,y\r\n", "no data rows"),
+        ("a.csv", "", "no data rows"),
+        ("a.json", '[{"x": 1},\n{"x": 2', "cut short\n  at: .*line 2"),
+        ("a.json", '[{"x": 1},\n', "cut short"),
+        ("a.json", "[", "cut short"),
+        ("a.json", '[{"x": 1},\n{"x" 2}]', "broken JSON at column 6.*\n  at: .*line 2"),
+        ("a.json", '[{"x": 1}\n{"x": 2}]', "no comma"),
+        ("a.json", '[{"x": 1},]', "broken JSON"),
+        ("a.json", '[{"x": 1}]\n[]', "text after the end"),
+        ("a.json", '{\n "x": 1\n}\n{\n "x": 2\n}', "begins as one JSON object.*\n  at: .*line 4"),
+        ("a.json", '{\n "x": 1', "begins as one JSON object"),
+        ("a.json", "hello", "broken JSON"),
+        ("a.jsonl", '{"x": 1}\n3\n', "must be a JSON object, got 3\n  at: .*line 2"),
+        ("a.jsonl", "[1, 2]", "must be a JSON object, got 1"),
+        ("a.jsonl", '{"x": ' + "9" * 5000 + "}", "broken JSON"),
+        ("a.json", '[{"x": ' + "[" * 100_000, "broken JSON|cut short"),
+        ("a.csv", 'x,y\n1,"2\n', "broken CSV.*\n  at: .*line 2"),
+        ("a.tsv", "x\tx\n1\t2\n", "names 'x' twice"),
+        ("a.jsonl", b'{"x": 1}\n{"x": "\xff"}\n', "byte 0xff at offset 16\n  at: .*line 2"),
+        ("a.json", "[]".encode("utf-16"), "not UTF-8"),
+        ("a.parquet", "x", "kind '.parquet'"),
+    ],
+)
+def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, content: str | bytes, told: str) -> None:
+    with pytest.raises(UserError, match=told) as caught:
+        list(read_rows(put(tmp_path / name, content), ReadReport()))
+    assert len(str(caught.value).splitlines()) <= 5
+
+
+def test_a_file_that_is_not_there_or_not_a_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="does not exist"):
+        list(read_rows(tmp_path / "a.json", ReadReport()))
+    (tmp_path / "b.json").mkdir()
+    with pytest.raises(UserError, match="cannot read"):
+        list(read_rows(tmp_path / "b.json", ReadReport()))
+
+
+def test_half_surrogate_pairs_are_read_but_are_no_text(tmp_path: Path) -> None:
+    row = next(read_rows(put(tmp_path / "a.jsonl", r'{"x": "lake \ud83d", "y": "\ud83d\ude00"}'), ReadReport()))
+    assert row.text("y") == "😀"
+    with pytest.raises(ValueError, match="half a surrogate pair at 5"):
+        row.text("x")
+
+
+def test_rejects_are_written_as_json_lines(tmp_path: Path) -> None:
+    report = ReadReport("skip")
+    assert not list(read_rows(put(tmp_path / "a.jsonl", '{"x": "\\ud83d\nnext'), report))
+    report.write_rejects(tmp_path / "rejects.jsonl")
+    written = [json.loads(line) for line in (tmp_path / "rejects.jsonl").read_text().splitlines()]
+    assert [(row["line"], "broken JSON" in row["problem"]) for row in written] == [(1, True), (2, True)]
+
+
+def test_unknown_handling_of_bad_rows_is_told() -> None:
+    with pytest.raises(UserError, match="use stop or skip"):
+        ReadReport("ignore")
+
+
+def test_a_row_gives_its_values_or_says_what_is_wrong() -> None:
+    row = Row({"t": "x", "n": 3, "e": " ", "l": ["a", 2], "c": " Not  Fully "}, "f.json", 0, 1)
+    assert row.text("t") == "x"
+    assert row.text("absent", empty_ok=True) == ""
+    assert row.choice("c", {"not fully": 1}) == 1
+    assert row.inside({"t": "y"}).place == "f.json, line 1"
+    for problem, call in [
+        ("must be text, got 3", lambda: row.text("n")),
+        ("'e' is empty", lambda: row.text("e")),
+        ("the row has: t, n, e, l, c", lambda: row.text("absent")),
+        (r"'l\[1\]' must be text, got 2", lambda: row.texts("l")),
+        ("must be a list", lambda: row.items("t")),
+        ("known: 'yes'", lambda: row.choice("c", {"yes": 1})),
+        ("must be a JSON object", lambda: row.inside([])),
+        ("looked for a, b; or z; found t, n, e, l, c", lambda: row.layout({"one": ("a", "b"), "two": ("z",)})),
+    ]:
+        with pytest.raises(ValueError, match=problem):
+            call()

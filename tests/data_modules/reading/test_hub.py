@@ -1,0 +1,94 @@
+"""Datasets from the hub, with a hub of our own in its place."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+
+from data_modules.reading.hub import HubSplit
+from faithkit.errors import UserError
+from tests.data_modules.official_rows import FAITHDIAL, LAKE, labels, make, read
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple]:
+    """Answers `load_dataset`; gives back the calls."""
+    calls = []
+    pairs = [{"premise": LAKE, "hypothesis": f"h{n}", "label": label} for n, label in enumerate([0, 1, 2, -1])]
+    (tmp_path / "faithdial.json").write_text(json.dumps(FAITHDIAL))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    real = datasets.load_dataset
+
+    def load_dataset(name: str, **options: Any) -> Any:
+        calls.append((name, options))
+        if name == "json":
+            files = {split: str(tmp_path / "faithdial.json") for split in options["data_files"]}
+            return real("json", data_files=files, split=options["split"], cache_dir=str(tmp_path / "cache"))
+        rows = pairs
+        if "multi_nli" in name:
+            rows = [{**row, "pairID": f"{n}x", "promptID": "5", "genre": "fiction"} for n, row in enumerate(pairs)]
+        return datasets.Dataset.from_list(rows)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    return calls
+
+
+def test_snli(hub: list) -> None:
+    examples, counts = read(make("snli", "hub"), "validation")
+    assert [(example.id, example.label, example.tags) for example in examples] == [
+        ("snli:validation:0", "faithful", ("entailment",)),
+        ("snli:validation:1", "hallucinated", ("neutral",)),
+        ("snli:validation:2", "hallucinated", ("contradiction",)),
+    ]
+    assert counts == {"dropped: no gold label": 1, "kept": 3}
+    assert hub == [("stanfordnlp/snli", {"split": "validation", "revision": None})]
+
+
+def test_mnli_names_its_matched_set_validation(hub: list) -> None:
+    examples, _ = read(make("mnli", "hub"))
+    assert (examples[0].id, examples[0].split, examples[0].group) == ("0x", "validation", "5")
+    assert hub[0] == ("nyu-mll/multi_nli", {"split": "validation_matched", "revision": None})
+
+
+@pytest.mark.parametrize(("name", "num_examples"), [("faithdial", 8), ("faithcritic", 5)])
+def test_faithdial_is_read_as_its_json_files(hub: list, name: str, num_examples: int) -> None:
+    examples, counts = read(make(name, "hub"), "test")
+    assert len(examples) == num_examples
+    assert counts["case: edited, hallucinated"] == 2
+    (url,) = hub[0][1]["data_files"].values()
+    assert url.startswith("hf://datasets/McGill-NLP/FaithDial@7a414e80") and url.endswith("/data/test.json")
+    assert labels(examples)["hallucinated"] == (1 if name == "faithdial" else 3)
+
+
+def test_no_code_of_a_dataset_is_asked_for(hub: list) -> None:
+    for name in ("snli", "mnli", "faithdial"):
+        read(make(name, "hub"), "train")
+    assert not any("trust_remote_code" in options for _, options in hub)
+
+
+def test_an_unreachable_hub_names_the_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str, **options: Any) -> Any:
+        raise ConnectionError("no route\nto host")
+
+    monkeypatch.setattr(datasets, "load_dataset", refuse)
+    with pytest.raises(UserError, match="cannot load from the hub: ConnectionError") as caught:
+        read(make("snli", "hub"), "train")
+    message = str(caught.value)
+    assert "hub:stanfordnlp/snli:train" in message
+    assert "set data.path=FOLDER with the official files (https://nlp.stanford.edu" in message
+    assert len(message.splitlines()) == 3
+
+
+def test_the_key_of_the_encodings_tells_contents_apart(hub: list) -> None:
+    one = HubSplit(dataset="a/b", split="train", address="x")
+    other = HubSplit(dataset="a/b", split="test", address="x")
+    assert one.open("rb").read() == one.open("rb").read() != other.open("rb").read()
+    assert one.name == "hub:a/b:train"
+
+
+@pytest.mark.parametrize("name", ["wow", "begin", "audit", "conjnli", "dnli", "decode"])
+def test_what_the_hub_does_not_have(name: str) -> None:
+    with pytest.raises(UserError, match=r"is not read from the hub\n.*\n  hint: set data.path=FOLDER; .*http"):
+        read(make(name, "hub"))

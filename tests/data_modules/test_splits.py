@@ -1,0 +1,97 @@
+"""Parts of a mix: their names, and what each is for."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_modules.build import build_data
+from data_modules.data_module import DataModule
+from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.tokens import load_tokenizer
+from data_modules.splits import unique_names
+from faithkit.errors import UserError
+from tests.running import compose
+
+SIZES = {"num_train": 40, "num_validation": 10, "num_test": 10}
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_bert: Path) -> PairEncoder:
+    return PairEncoder(tokenizer=load_tokenizer(str(tiny_bert)), max_length=64)
+
+
+def data(encoder: PairEncoder, parts: Any, **options: Any) -> DataModule:
+    from omegaconf import OmegaConf
+
+    block = OmegaConf.to_container(compose("train", "data=mix"), resolve=True)["data"]  # type: ignore[index,call-overload]
+    seed = options.pop("seed", 0)
+    built = build_data({**block, "parts": parts, **options}, encoder, num_epochs=2, seed=seed)
+    built.setup()
+    return built
+
+
+def test_parts_of_one_dataset_have_names_of_their_own(encoder: PairEncoder) -> None:
+    assert unique_names(["a", "b", "a", "a"]) == ["a", "b", "a-2", "a-3"]
+    built = data(encoder, [{"dataset": "embedded", **SIZES}, {"dataset": "embedded", "seed": 1, **SIZES}])
+    assert built.summary()["sizes"]["test"] == {"embedded": 10, "embedded-2": 10}
+    named = data(encoder, {"one": {"dataset": "embedded", **SIZES}, "two": {"dataset": "embedded", "seed": 1, **SIZES}})
+    assert named.summary()["sizes"]["train"] == {"one": 40, "two": 40}
+    assert set(named.counts) == {
+        f"{name}/{split}" for name in ("one", "two") for split in ("train", "validation", "test")
+    }
+
+
+def test_a_part_may_only_train_or_only_test(encoder: PairEncoder) -> None:
+    parts = {
+        "both": {"dataset": "embedded", **SIZES},
+        "trains": {"dataset": "embedded", "seed": 1, "only": "train", **SIZES},
+        "tests": {"dataset": "embedded", "seed": 2, "only": "test", **SIZES},
+    }
+    sizes = data(encoder, parts).summary()["sizes"]
+    assert sizes["train"] == {"both": 40, "trains": 40} and sizes["validation"] == {"both": 10}
+    assert sizes["test"] == {"both": 10, "tests": 10}
+    with pytest.raises(UserError, match="only is 'tset'"):
+        data(encoder, {"tests": {"dataset": "embedded", "only": "tset"}})
+
+
+def test_a_share_takes_another_part_of_the_rows_each_epoch(encoder: PairEncoder) -> None:
+    built = data(encoder, {"one": {"dataset": "embedded", "weight": 0.25, **SIZES}}, batch_size=5)
+    rows = np.concatenate([batch["index"].numpy() for batch in built.train_dataloader()])
+    assert len(rows) == 20 and len(set(rows[:10])) == 10 and set(rows[:10]) != set(rows[10:])
+
+
+def test_without_a_share_for_testing_nothing_is_tested(encoder: PairEncoder) -> None:
+    parts = [{"dataset": "snli", "path": "embedded"}]
+    built = data(encoder, parts, split="train", validation_fraction=0.2, test_fraction=0.0)
+    assert len(built.subsets["test"][0]) == 0 and len(built.subsets["validation"][0]) > 0
+
+
+MANY = [{"dataset": "embedded", "num_train": 120}]
+FOLDED = {"split": "train", "validation_fraction": 0.3}
+
+
+def test_every_group_is_in_the_test_set_of_one_fold_alone(encoder: PairEncoder) -> None:
+    folds = [data(encoder, MANY, fold=fold, num_folds=4, **FOLDED) for fold in range(4)]
+    parts = [{name: subset.examples() for name, (subset,) in built.subsets.items()} for built in folds]
+    every = [example.id for part in parts for example in part["test"]]
+    assert len(every) == len(set(every)) == 120
+    for part in parts:
+        groups = {name: {example.group for example in examples} for name, examples in part.items()}
+        assert not groups["test"] & (groups["train"] | groups["validation"])
+        assert not groups["train"] & groups["validation"] and groups["validation"]
+        assert sum(map(len, part.values())) == 120
+    sizes = [len({example.group for example in part["test"]}) for part in parts]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_folds_depend_on_the_groups_alone(encoder: PairEncoder) -> None:
+    first, other = (data(encoder, MANY, fold=2, num_folds=4, seed=seed, **FOLDED) for seed in (0, 7))
+    assert first.subsets["test"][0].indices.tolist() == other.subsets["test"][0].indices.tolist()
+
+
+@pytest.mark.parametrize("options", [{"fold": 4, "num_folds": 4}, {"fold": -1}, {"fold": 0, "num_folds": 1}])
+def test_a_fold_that_is_not_there_is_refused(encoder: PairEncoder, options: dict[str, int]) -> None:
+    with pytest.raises(UserError, match=f"data.fold={options['fold']}"):
+        data(encoder, MANY, **options)

@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+
+from faithkit.errors import UserError
+from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means, paired_difference
+
+
+def mean_of(values, names):
+    groups = Groups.of(names)
+    return groups, means(groups, {"mean": values})
+
+
+def test_group_sums_are_those_of_a_loop():
+    groups = Groups.of(["b", "a", "b", "c"])
+    assert groups.sums([1, 2, 3, 4]).tolist() == [2, 4, 4]
+    assert groups.sums(np.array([[1, 0], [2, 1], [3, 0], [4, 1]])).tolist() == [[2, 1], [4, 0], [4, 1]]
+
+
+def test_the_same_seed_gives_the_same_interval_and_another_a_near_one():
+    rng = np.random.default_rng(0)
+    groups, statistic = mean_of(rng.random(500), [str(row % 80) for row in range(500)])
+    first, again = (bootstrap(groups, statistic, seed=1).metrics["mean"] for _ in range(2))
+    other = bootstrap(groups, statistic, seed=2).metrics["mean"]
+    assert first == again
+    assert first != other
+    assert first.low == pytest.approx(other.low, abs=0.01)
+
+
+def test_the_interval_is_the_textbook_one_where_rows_are_independent():
+    values = np.random.default_rng(0).normal(size=2000)
+    found = bootstrap(*mean_of(values, map(str, range(2000)))).metrics["mean"]
+    error = 1.96 * values.std() / np.sqrt(2000)
+    assert (found.low, found.high) == pytest.approx((values.mean() - error, values.mean() + error), abs=0.006)
+    assert found.n == 2000
+
+
+def test_rows_that_say_the_same_count_once():
+    values = np.random.default_rng(0).normal(size=50)
+    alone = bootstrap(*mean_of(values, map(str, range(50)))).metrics["mean"]
+    copied = bootstrap(*mean_of(np.repeat(values, 40), np.repeat(np.arange(50), 40).astype(str))).metrics["mean"]
+    apart = bootstrap(*mean_of(np.repeat(values, 40), map(str, range(2000)))).metrics["mean"]
+    assert copied.high - copied.low == pytest.approx(alone.high - alone.low, rel=0.1)
+    assert apart.high - apart.low < 0.3 * (copied.high - copied.low)
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    held = 0
+    for _ in range(200):
+        shifts, names = rng.normal(size=60), rng.integers(60, size=240)
+        found = bootstrap(*mean_of(shifts[names] + rng.normal(size=240), names.astype(str)), num_resamples=200)
+        held += found.metrics["mean"].low <= 0 <= found.metrics["mean"].high
+    assert 0.89 <= held / 200 <= 0.99
+
+
+def test_what_is_not_defined_is_left_out_and_said():
+    groups = Groups.of(["a", "b"])
+    found = bootstrap(
+        groups,
+        lambda weights: {
+            "never": np.full(len(weights), np.nan),
+            "mostly": np.where(weights[:, 0] > 0, weights[:, 0], np.nan),
+        },
+        num_resamples=100,
+    )
+    assert set(found.metrics) == {"mostly"}
+    assert "never is left out" in found.notes[0]
+    assert "resamples do not define it" in found.notes[1]
+    assert "only 2 groups" in found.notes[2]
+
+
+def test_a_biased_statistic_still_lies_in_its_interval():
+    groups = Groups.of(map(str, range(50)))
+    found = bootstrap(groups, lambda weights: {"spread": np.abs(weights - 1).mean(axis=1)}).metrics["spread"]
+    assert found.low == found.value == 0 < found.high
+
+
+def test_a_paired_test_is_level_where_nothing_differs_and_sees_what_does():
+    rng = np.random.default_rng(0)
+    alarms = 0
+    for _ in range(150):
+        names = np.arange(120).astype(str)
+        both = rng.normal(size=120) * 5  # what is hard is hard for both: pairing takes it out
+        groups, first = mean_of(both + rng.normal(size=120), names)
+        _, second = mean_of(both + rng.normal(size=120), names)
+        alarms += paired_difference(groups, first, second, num_resamples=200)["mean"].p_value < 0.05
+    assert alarms <= 18  # 7.5 expected
+    _, better = mean_of(both + 1 + rng.normal(size=120), names)
+    found = paired_difference(groups, better, second, num_resamples=999)["mean"]
+    assert found.p_value == pytest.approx(2 / 1000)
+    assert 0.5 < found.low < found.value < found.high < 1.5
+
+
+def test_mistakes_are_told():
+    groups, statistic = mean_of([1.0], ["a"])
+    with pytest.raises(UserError, match="num_resamples is 0"):
+        bootstrap(groups, statistic, num_resamples=0)
+    with pytest.raises(ValueError, match="finite"):
+        Metric(value=float("nan"))

@@ -1,0 +1,214 @@
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faithkit.errors import UserError
+from faithkit.files.jsonl import JsonlAppender, disk_errors, read_jsonl, read_predictions, write_json, write_jsonl
+from faithkit.records import Prediction
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates too
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | ANY_TEXT
+ROWS = st.lists(st.dictionaries(ANY_TEXT, SCALARS | st.lists(SCALARS, max_size=3), max_size=4), max_size=6)
+GOOD = {"id": "a", "label": "hallucinated", "score": 0.5, "spans": [{"start": 0, "end": 1, "label": "x"}], "text": "t"}
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows=ROWS)
+def test_rows_come_back_as_they_went_and_the_same_rows_give_the_same_bytes(rows, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rows")
+    assert write_jsonl(folder / "one", rows) == len(rows)
+    write_jsonl(folder / "two", iter(rows))
+    assert list(read_jsonl(folder / "one")) == rows
+    data = (folder / "one").read_bytes()
+    assert data == (folder / "two").read_bytes()
+    assert len(data.decode().splitlines()) == len(rows)  # one line a row, also for readers that split at U+2028
+    with JsonlAppender(folder / "three") as appender:
+        for row in rows:
+            appender.append(row)
+    assert (folder / "three").read_bytes() == data
+
+
+def test_readable_text_stays_readable(tmp_path):
+    write_jsonl(tmp_path / "rows", [{"text": "été 東京"}])
+    assert "été 東京" in (tmp_path / "rows").read_text("utf-8")
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    write_jsonl(path, [{"a": 1}])
+
+    def rows():
+        yield {"a": 2}
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_jsonl(path, rows())
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write_json(path, {"value": float("nan")})
+    assert list(read_jsonl(path)) == [{"a": 1}]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_written_files_have_ordinary_permissions_and_links_are_followed(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "new" / "file")
+    write_json(tmp_path / "link", [1])
+    (tmp_path / "plain").touch()
+    assert (tmp_path / "link").is_symlink()
+    assert json.loads((tmp_path / "new" / "file").read_text()) == [1]
+    assert (tmp_path / "new" / "file").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_what_is_no_plain_file_is_never_replaced(make, tmp_path):
+    make(tmp_path / "thing")  # a pipe stands for every device: root must not replace /dev/null
+    with pytest.raises(UserError, match="no plain file"):
+        write_json(tmp_path / "thing", {})
+    assert not (tmp_path / "thing").is_file()
+
+
+def test_a_full_disk_is_told_with_its_path(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match=r"no space left[\s\S]*rows\.jsonl[\s\S]*hint: "):
+        write_jsonl(tmp_path / "rows.jsonl", [{}])
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(UserError, match="no space left"), disk_errors("x"):
+        full()
+    with pytest.raises(OSError, match="timed out"), disk_errors("x"):  # what is not understood is not retold
+        raise OSError(errno.ETIMEDOUT, "timed out")
+
+
+def test_a_reopened_file_goes_on_after_its_last_whole_line(tmp_path):
+    path = tmp_path / "deep" / "rows.jsonl"
+    with JsonlAppender(path) as appender:
+        appender.append({"row": 1})
+        appender.append({"row": "é" * 40_000})
+    path.write_bytes(path.read_bytes() + b'{"row": "' + b"x" * 70_000)  # longer than one block of the search
+    with JsonlAppender(path) as appender:
+        assert appender.dropped_bytes == 70_009
+        appender.append({"row": 3})
+    assert [row["row"] for row in read_jsonl(path)] == [1, "é" * 40_000, 3]
+
+
+def test_a_file_that_is_only_half_a_line_starts_anew(tmp_path):
+    (tmp_path / "rows").write_bytes(b'{"row"')
+    with JsonlAppender(tmp_path / "rows") as appender:
+        appender.append({"row": 1})
+    assert list(read_jsonl(tmp_path / "rows")) == [{"row": 1}]
+
+
+def test_rows_can_be_read_while_the_work_goes_on(tmp_path):
+    with JsonlAppender(tmp_path / "rows") as appender:
+        appender.append({"row": 1})
+        assert list(read_jsonl(tmp_path / "rows")) == [{"row": 1}]
+
+
+def test_a_row_that_fits_only_in_part_leaves_nothing_behind(tmp_path, monkeypatch):
+    write = os.write
+    with JsonlAppender(tmp_path / "rows") as appender:
+        appender.append({"row": 1})
+
+        def filling(handle, data):
+            if len(data) <= 6:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return write(handle, data[:5])
+
+        monkeypatch.setattr(os, "write", filling)
+        with pytest.raises(UserError, match="no space left"):
+            appender.append({"row": "much longer than what is left"})
+        monkeypatch.undo()
+        appender.append({"row": 2})
+    assert list(read_jsonl(tmp_path / "rows")) == [{"row": 1}, {"row": 2}]
+
+
+def test_two_processes_cannot_write_one_file(tmp_path):
+    with JsonlAppender(tmp_path / "rows"), pytest.raises(UserError, match="another process"):
+        JsonlAppender(tmp_path / "rows")
+    JsonlAppender(tmp_path / "rows").close()
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b'{"a": 1', "broken JSON"),
+        (b"[1, 2]", "must be a JSON object"),
+        (b'{"a": "\xff"}', "not UTF-8 text: byte 0xff at position 8"),
+        (b"[" * 100_000, "broken JSON"),
+        (b'{"a": ' + b"1" * 5000 + b"}", "broken JSON"),
+    ],
+)
+def test_a_bad_line_is_named(line, problem, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"a": 0}\r\n\n' + line + b"\n")
+    rows = read_jsonl(path)
+    assert next(rows) == {"a": 0}
+    with pytest.raises(UserError, match=problem) as error:
+        next(rows)
+    assert "rows.jsonl, line 3" in str(error.value)
+    assert len(str(error.value).splitlines()) <= 5
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UserError, match="does not exist"):
+        list(read_jsonl(tmp_path / "nothing"))
+    with pytest.raises(UserError, match="cannot be read"):
+        list(read_jsonl(tmp_path))
+
+
+def test_predictions_come_by_id_and_other_tools_keys_are_passed_over(tmp_path):
+    rows = [GOOD | {"extra": 1}, {"id": "b", "label": "unparsed"}, {"id": "\ud800", "label": "faithful", "score": None}]
+    write_jsonl(tmp_path / "predictions", rows)
+    found = read_predictions(tmp_path / "predictions")
+    assert list(found) == ["a", "b", "\ud800"]
+    assert found["a"].to_dict() == GOOD | {"spans": [{"start": 0, "end": 1, "label": "x", "score": None}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"id": None, "label": None, "text": None}, "no 'id' and no 'label'"),
+        ({"id": ""}, "id is empty"),
+        ({"id": 7}, "id must be text"),
+        ({"label": "Hallucinated"}, "label must be one of"),
+        ({"label": ["x"]}, "label must be one of"),
+        ({"score": 1.01}, "score must lie in 0..1"),
+        ({"score": float("nan")}, "score must lie in 0..1"),
+        ({"score": "0.5"}, "score must lie in 0..1"),
+        ({"score": True}, "score must be a number"),
+        ({"text": 3}, "text must be text"),
+        ({"spans": 3}, "bad prediction"),
+        ({"spans": [3]}, "start and end"),
+        ({"spans": [{"start": 0.5, "end": 1, "label": "x"}]}, "start and end"),
+        ({"spans": [{"start": 3, "end": 1, "label": "x"}]}, "0 <= start <= end"),
+        ({"spans": [{"start": 0, "end": 1}]}, "label"),
+        ({"spans": [{"start": 0, "end": 1, "label": "x", "score": float("nan")}]}, "score must lie"),
+        ({"id": "first"}, "'first' was already given on line 1"),
+    ],
+)
+def test_a_bad_prediction_is_named(change, problem, tmp_path):
+    path = tmp_path / "predictions.jsonl"
+    first = {"id": "first", "label": "faithful"}
+    path.write_text(f"{json.dumps(first)}\n{json.dumps(GOOD | change)}\n")
+    with pytest.raises(UserError, match=problem) as error:
+        read_predictions(path)
+    assert "predictions.jsonl, line 2" in str(error.value)
+
+
+def test_an_empty_predictions_file_is_no_result(tmp_path):
+    (tmp_path / "predictions").touch()
+    with pytest.raises(UserError, match="no predictions"):
+        read_predictions(tmp_path / "predictions")
+
+
+def test_a_response_that_nobody_judged_needs_no_label(tmp_path):
+    path = tmp_path / "responses.jsonl"
+    path.write_text('{"id": "a", "text": "It is red."}\n{"id": "b", "label": null, "text": ""}\n')
+    found = read_predictions(path)
+    assert found["a"] == Prediction(id="a", text="It is red.") and found["b"].to_dict()["label"] is None

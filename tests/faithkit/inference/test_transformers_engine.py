@@ -1,0 +1,188 @@
+"""What is written depends on the prompt, the settings and the seed, and on nothing else."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from faithkit.errors import UserError
+from faithkit.inference.decoding import Completion, Decoding, Prompt
+from faithkit.inference.transformers_engine import TransformersEngine
+from tests.faithkit.inference.models import (
+    EOS,
+    FAMILIES,
+    PAD,
+    beams_by_huggingface,
+    by_huggingface,
+    engine_of,
+    logprob_by_hand,
+    model_of,
+    prompts,
+)
+
+Texts = dict[tuple[str, int], tuple[tuple[int, ...], bool]]
+TIMES = 12
+
+
+def texts(completions: Sequence[Completion]) -> Texts:
+    found = {(c.id, c.sample): (c.ids, c.finished) for c in completions}
+    assert len(found) == len(completions), "no completion twice"
+    return found
+
+
+def run(family: str, decoding: Decoding, batch_size: int = 16, asked: list[Prompt] | None = None) -> Texts:
+    return texts(list(engine_of(family, batch_size).generate(asked or prompts(), decoding)))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_decoding_is_that_of_each_prompt_alone(family: str) -> None:
+    expected = {(p.id, 0): by_huggingface(family, p, max_new_tokens=TIMES) for p in prompts()}
+    shuffled = prompts()
+    random.Random(1).shuffle(shuffled)
+    decoding = Decoding(max_new_tokens=TIMES)
+    for batch_size, asked in ((1, prompts()), (3, shuffled), (16, prompts())):
+        assert run(family, decoding, batch_size, asked) == expected, batch_size
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_samples_do_not_depend_on_what_else_is_in_the_batch(family: str) -> None:
+    decoding = Decoding(strategy="nucleus", top_p=0.9, num_samples=2, max_new_tokens=TIMES, seed=4)
+    alone = run(family, decoding, 1)
+    assert run(family, decoding, 16, prompts()[::-1]) == alone
+    few = prompts()[3:7]
+    assert run(family, decoding, 64, few) == {key: alone[key] for p in few for key in [(p.id, s) for s in range(2)]}
+
+
+def test_samples_differ_by_seed_and_by_number() -> None:
+    first, second = (run("llama", Decoding(strategy="nucleus", top_p=0.9, num_samples=2, seed=s)) for s in (0, 1))
+    assert first != second
+    assert any(first[p.id, 0] != first[p.id, 1] for p in prompts())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("strategy", ["greedy", "nucleus", "beam"])
+def test_the_logprob_is_the_models_own_of_what_was_written(family: str, strategy: str) -> None:
+    samples = 1 if strategy == "greedy" else 2
+    decoding = Decoding(
+        strategy=strategy, num_samples=samples, num_beams=3, temperature=1.5, repetition_penalty=1.3, max_new_tokens=8
+    )
+    by_id = {prompt.id: prompt for prompt in prompts(8)}
+    for done in engine_of(family).generate(list(by_id.values()), decoding):
+        expected = logprob_by_hand(family, by_id[done.id], done.ids, done.finished)
+        assert done.logprob == pytest.approx(expected, abs=2e-3)
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "t5gemma"])
+def test_beams_are_those_of_each_prompt_alone(family: str) -> None:
+    expected = {(p.id, 0): by_huggingface(family, p, max_new_tokens=10, num_beams=3) for p in prompts(8)}
+    for batch_size in (1, 12):
+        assert (
+            run(family, Decoding(strategy="beam", num_beams=3, max_new_tokens=10), batch_size, prompts(8)) == expected
+        )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("options", [{}, {"repetition_penalty": 1.4}, {"min_new_tokens": 4}], ids=str)
+def test_all_beams_are_those_of_each_prompt_alone_with_every_setting(family: str, options: dict[str, float]) -> None:
+    options = {"max_new_tokens": TIMES, "num_beams": 4, **options}
+    beams = {p.id: beams_by_huggingface(family, p, num_return_sequences=4, **options) for p in prompts(10)}
+    expected = {(id_, number): beam for id_, found in beams.items() for number, beam in enumerate(found)}
+    decoding = Decoding(strategy="beam", num_samples=4, **options)  # type: ignore[arg-type]
+    assert run(family, decoding, 12, prompts(10)) == expected
+
+
+def test_a_search_that_is_over_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, rows = engine_of("t5", 24), []
+    forward = engine.model.forward
+    monkeypatch.setattr(engine.model, "forward", lambda **i: rows.append(len(i["decoder_input_ids"])) or forward(**i))
+    decoding = Decoding(strategy="beam", num_beams=3, max_new_tokens=60)
+    alone = []
+    for prompt in prompts(8):
+        list(engine.generate([prompt], decoding))
+        alone.append(sum(rows))
+        rows.clear()
+    list(engine.generate(prompts(8), decoding))
+    assert len(set(alone)) > 1, "the searches differ in length"
+    assert sum(rows) == sum(alone)
+
+
+def test_the_best_beams_come_likeliest_first() -> None:
+    decoding = Decoding(strategy="beam", num_beams=4, num_samples=3, max_new_tokens=6, min_new_tokens=6)
+    done = list(engine_of("gpt2").generate(prompts(5), decoding))
+    for prompt in prompts(5):
+        logprobs = [c.logprob for c in sorted(done, key=lambda c: c.sample) if c.id == prompt.id]
+        assert len(logprobs) == 3 and logprobs == sorted(logprobs, reverse=True)
+
+
+@pytest.mark.parametrize("family", ["llama", "t5"])
+def test_the_repetition_penalty_acts_and_is_transformers_own(family: str) -> None:
+    options = {"max_new_tokens": TIMES, "repetition_penalty": 1.8}
+    expected = {(p.id, 0): by_huggingface(family, p, **options) for p in prompts()}
+    assert run(family, Decoding(**options), 5) == expected != run(family, Decoding(max_new_tokens=TIMES))
+
+
+@pytest.mark.parametrize("family", ["llama", "t5", "bart"])
+def test_as_many_tokens_as_asked_for_stand_before_the_end(family: str) -> None:
+    for strategy in ("greedy", "nucleus", "beam"):
+        decoding = Decoding(strategy=strategy, num_beams=2, min_new_tokens=7, max_new_tokens=9)
+        assert all(7 <= len(ids) <= 9 and EOS not in ids for ids, _ in run(family, decoding).values())
+    assert min(len(ids) for ids, _ in run("llama", Decoding(max_new_tokens=9)).values()) < 7
+
+
+def test_a_cold_temperature_and_a_tiny_nucleus_are_greedy_and_a_hot_one_is_not() -> None:
+    greedy = run("llama", Decoding())
+    assert run("llama", Decoding(strategy="nucleus", top_p=1.0, temperature=1e-3)) == greedy
+    assert run("llama", Decoding(strategy="nucleus", top_p=1e-6)) == greedy
+    assert run("llama", Decoding(strategy="nucleus", top_p=1.0, temperature=3.0)) != greedy
+
+
+def test_an_end_that_does_not_come_is_told() -> None:
+    done = run("llama", Decoding(max_new_tokens=3))
+    assert {len(ids) for ids, finished in done.values() if not finished} == {3}
+    assert any(finished for _, finished in run("llama", Decoding(max_new_tokens=60)).values())
+
+
+def test_an_encoder_reads_each_prompt_once_for_all_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, rows = model_of("t5").get_encoder(), []
+    forward = encoder.forward
+    monkeypatch.setattr(encoder, "forward", lambda **inputs: rows.append(len(inputs["input_ids"])) or forward(**inputs))
+    done = run("t5", Decoding(strategy="nucleus", num_samples=4, max_new_tokens=5), 64, prompts(10))
+    assert len(done) == 40 and sum(rows) == 10
+
+
+def test_a_model_in_training_mode_is_put_into_evaluation() -> None:
+    model = model_of("bart").train()
+    try:
+        first = run("bart", Decoding(max_new_tokens=5))
+        assert not model.training and run("bart", Decoding(max_new_tokens=5)) == first
+    finally:
+        model.eval()
+
+
+def test_settings_that_came_with_the_weights_change_nothing() -> None:
+    from transformers import GenerationConfig
+
+    model = model_of("bart")
+    expected = run("bart", Decoding(strategy="beam", num_beams=2, max_new_tokens=6))
+    theirs = GenerationConfig(no_repeat_ngram_size=1, forced_eos_token_id=9, length_penalty=5.0)
+    model.generation_config = theirs
+    assert run("bart", Decoding(strategy="beam", num_beams=2, max_new_tokens=6)) == expected
+    assert model.generation_config is theirs
+
+
+def test_other_precision_runs() -> None:
+    import copy
+
+    model = copy.deepcopy(model_of("llama")).to(torch.bfloat16)
+    engine = TransformersEngine(model, eos_id=EOS, pad_id=PAD)
+    assert len(list(engine.generate(prompts(6), Decoding(strategy="nucleus", max_new_tokens=5)))) == 6
+
+
+def test_nothing_asked_is_nothing_written_and_bad_prompts_are_refused() -> None:
+    engine = engine_of("llama")
+    assert list(engine.generate([], Decoding())) == []
+    with pytest.raises(UserError, match="two prompts have the id 'p0'"):
+        list(engine.generate([*prompts(2), prompts(1)[0]], Decoding()))
+    with pytest.raises(UserError, match="'e' has no tokens"):
+        list(engine.generate([Prompt("e", prompts(1)[0].ids[:0])], Decoding()))

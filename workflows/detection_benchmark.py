@@ -1,0 +1,49 @@
+"""A detector on one benchmark: read, predict (or take given predictions), score."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from data_modules.build import read_benchmark
+from faithkit.evaluation.page import write_page
+from faithkit.evaluation.reports.corpus import report_corpus
+from faithkit.evaluation.reports.run import report_detection
+from faithkit.evaluation.reports.suppression import report_suppression
+from faithkit.files.jsonl import read_predictions, write_jsonl
+from faithkit.files.run_folder import RunFolder, environment
+from workflows.detectors import load_detector
+
+
+def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
+    """Examples, predictions, metrics; the run's path comes last."""
+    block, num_resamples = config["benchmark"], config["num_resamples"]
+    given = read_predictions(config["predictions"]) if config["predictions"] else None
+    benchmark = read_benchmark(block)
+    meta = {"config": config, "data": benchmark.summary, "environment": environment()}
+    if block["name"] == "analysis":
+        report_corpus(benchmark.examples, run.path, title=block["dataset"], plots=block["plots"])
+        print(run.path)
+        return
+    if given is None:
+        detector = load_detector(
+            config["checkpoint"], precision=config["precision"], batch_tokens=config["batch_tokens"]
+        )
+        given = {
+            prediction.id: prediction for prediction in detector.predict_examples(benchmark.examples, progress=True)
+        }
+        write_jsonl(run.predictions / f"{benchmark.name}.jsonl", (p.to_dict() for p in given.values()))
+    if config["html"]:
+        write_page(config["html"], benchmark.examples, given, title=f"{benchmark.name}: answers and their marks")
+    predictions = list(given.values())
+    if block["name"] == "suppression":
+        report_suppression(
+            run,
+            benchmark.examples,
+            predictions,
+            groups=block["groups"],
+            strategies=block["strategies"],
+            meta=meta,
+            num_resamples=num_resamples,
+        )
+        return
+    sets = {benchmark.name: (benchmark.examples, predictions)}
+    report_detection(run, sets, meta=meta, num_resamples=num_resamples, num_examples=config["num_examples"])

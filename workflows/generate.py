@@ -1,0 +1,62 @@
+"""Answer dialogues with a trained generator; optionally let a detector choose among several answers.
+
+python generate.py checkpoint=runs/... data=faithdial data.path=DIR decoding=greedy   the test split; data.split=NAME
+python generate.py checkpoint=runs/... data=wow best_of=8 detector=runs/...           the one that a critic trusts most
+python generate.py checkpoint=runs/... resample=10   with control=ctrl: again while the wanted features are missing
+python generate.py checkpoint=runs/... engine=vllm batch_size=256                     causal models, with vLLM
+python generate.py resume=runs/...                                                    go on after any interruption
+"""
+
+from typing import Any
+
+from faithkit.cli import run_script
+
+GROUPS = ("data", "decoding", "scale")
+
+
+def main(cfg: Any) -> None:
+    """Examples, answers, a look at some of them: the whole sequence."""
+    from data_modules.generation_inputs import read_parts
+    from faithkit.evaluation.tables import show
+    from faithkit.files.run_folder import log_to, open_run
+    from faithkit.inference.decoding import Decoding
+    from generation.control.reader import FeatureReader
+    from generation.generator import Generator
+    from workflows.answer_strategy import build_answerer, check_strategy
+    from workflows.detectors import load_detector
+    from workflows.entailment import load_entailment
+    from workflows.write_answers import answers_table, write_answers
+
+    run, config = open_run(cfg, "generate")
+    log_to(run.log)
+    decoding, resample, detector, features = Decoding(**config["decoding"]), config["resample"], None, None
+    check_strategy(decoding, config["detector"], resample)
+    sets = read_parts(config["data"])
+    generator = Generator.load(
+        config["checkpoint"],
+        engine=config["engine"],
+        precision=config["precision"],
+        batch_size=config["batch_size"],
+        max_length=config["max_length"],
+    )
+    if config["detector"]:
+        detector = load_detector(config["detector"], precision="32-true", batch_tokens=None)
+    if resample is not None:
+        features = FeatureReader.of(generator.settings, entailment=config["entailment"], load=load_entailment)
+    answerer = build_answerer(
+        generator, decoding, config["control_tokens"], detector=detector, features=features, resample=resample
+    )
+    for name, examples in sets.items():
+        path = run.predictions / f"{name}.jsonl"
+        answers = write_answers(path, examples, answerer, at_a_time=config["save_every_num_rows"], resume=run.path)
+        show(answers_table(examples, answers, limit=config["num_examples"], title=name))
+    print(run.path)
+
+
+def run() -> None:
+    """The command line."""
+    run_script(main, "generate", __doc__ or "", GROUPS)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,72 @@
+"""Train a model, then test its best checkpoint.
+
+python train.py model=critic                                        the embedded corpus, a CPU, minutes
+python train.py model=critic data=faithcritic data.path=DIR         official files as they are
+python train.py model=t5 objective=loss_truncation                  a generator
+python train.py resume=runs/...                                     go on after any interruption
+python train.py -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4   a sweep
+"""
+
+from typing import Any
+
+from faithkit.cli import run_script
+
+GROUPS = ("model", "objective", "control", "data", "scale", "trainer", "logger", "experiment")
+
+
+def main(cfg: Any) -> None:
+    """One training, or several behind each other."""
+    from faithkit.files.run_folder import open_run
+    from faithkit.training.stages import check_parts, stages
+
+    run, config = open_run(cfg, f"{cfg.model.name}-{cfg.data.name}")
+    check_parts(config)
+    for stage, settings in stages(run, config):
+        train(stage, settings)
+
+
+def train(run: Any, config: dict[str, Any]) -> None:
+    """Data, fit, test, report: the whole sequence."""
+    from hydra.utils import instantiate
+
+    from data_modules.build import build_data
+    from faithkit.evaluation.reports.run import write_reports
+    from faithkit.files.jsonl import write_jsonl
+    from faithkit.files.run_folder import environment, log_to
+    from faithkit.training.trainer import build_loggers, build_trainer, check_checkpoint, settle
+
+    model, callbacks, seed = config["model"], config["callbacks"], config["seed"]
+    log_to(run.log)
+    checkpoint = check_checkpoint(run)
+    settle(seed=seed, num_threads=config["trainer"]["num_threads"])
+    task = instantiate(model["task"], _convert_="all")
+    data = build_data(config["data"], task.encoder, num_epochs=model["num_epochs"], seed=seed)
+    data.setup()
+    trainer = build_trainer(
+        run,
+        build_loggers(config["logger"], run, config),
+        hardware=config["trainer"],
+        callbacks=callbacks,
+        accumulate_grad_batches=model["accumulate_grad_batches"],
+        gradient_clip_val=model["gradient_clip_val"],
+        validation_interval=data.validation_interval(model["validations_per_epoch"]),
+    )
+    num_steps = -(-data.num_batches // model["accumulate_grad_batches"])
+    module = task.module(num_steps=num_steps, dataset=config["data"]["name"], seed=seed)
+    trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+    origin = {"config": config, "data": data.summary()}
+    sizes = {name: callbacks[name] for name in ("num_resamples", "num_examples")}
+    reports, fit = task.finish(trainer, module, data, run, origin, **sizes)
+    if trainer.is_global_zero:
+        write_jsonl(run.path / "rejects.jsonl", data.rejects)
+        write_reports(run, reports, meta={**origin, "calibration": fit, "environment": environment()})
+    trainer.strategy.barrier()  # the next stage of every process reads what the first one wrote
+
+
+def run() -> None:
+    """The command line."""
+    run_script(main, "train", __doc__ or "", GROUPS)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,105 @@
+"""Answers to a file, so that an interruption at any moment costs little and changes nothing.
+
+Examples are answered in portions, in their order, and each portion is written as a whole. A run that is taken up again
+drops a portion that was not written to its end and goes on behind the last whole one: the same portions, the same file.
+"""
+
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+from tqdm.auto import tqdm
+
+from faithkit.cli import Interrupted
+from faithkit.errors import UserError, shorten
+from faithkit.evaluation.tables import fields_table, harmless
+from faithkit.files.jsonl import JsonlAppender, read_jsonl, write_jsonl
+from faithkit.records import Example, Prediction
+from workflows.answering import Answerer
+
+
+def write_answers(
+    path: Path, examples: Sequence[Example], answerer: Answerer, *, at_a_time: int, resume: Path
+) -> list[Prediction]:
+    """Answers the examples that the file does not have yet; gives all answers.
+
+    Args:
+        at_a_time: Examples of a portion.
+        resume: What to resume after an interruption, as the user is told.
+    """
+    if at_a_time < 1:
+        raise UserError(f"save_every_num_rows is {at_a_time}", hint="use 1 or more")
+    answers = _written(path, examples, at_a_time)
+    with (
+        _interruptible(resume),
+        JsonlAppender(path) as file,
+        tqdm(total=len(examples), initial=len(answers), desc="answering", unit="turn", mininterval=0.5) as bar,
+    ):
+        for begin in range(len(answers), len(examples), at_a_time):
+            portion = answerer.answer(examples[begin : begin + at_a_time], bar.update)
+            for answer in portion:
+                file.append(answer.to_dict())
+            answers += portion
+    return answers
+
+
+def _written(path: Path, examples: Sequence[Example], at_a_time: int) -> list[Prediction]:
+    """What the file holds in whole portions; the file is cut to that.
+
+    Raises:
+        UserError: It answers other examples.
+    """
+    if not path.exists():
+        return []
+    with JsonlAppender(path):
+        pass  # drops half a last line
+    rows = list(read_jsonl(path))
+    if len(rows) < len(examples) and len(rows) % at_a_time:
+        rows = rows[: len(rows) // at_a_time * at_a_time]
+        write_jsonl(path, rows)
+    answers = [Prediction.from_dict(row) for row in rows]
+    if len(answers) > len(examples):
+        raise UserError(f"{len(answers)} answers to {len(examples)} examples", place=str(path), hint=_HINT)
+    for number, (answer, example) in enumerate(zip(answers, examples, strict=False), start=1):
+        if answer.id != example.id:
+            problem = f"answers {shorten(answer.id)} where the data now have {shorten(example.id)}"
+            raise UserError(problem, place=f"{path}, line {number}", hint=_HINT)
+    return answers
+
+
+_HINT = "the data have changed since: begin again in another run_dir"
+
+
+@contextmanager
+def _interruptible(resume: Path) -> Iterator[None]:
+    """Turns Ctrl-C and SIGTERM into an orderly end that says how to go on."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Interrupted(f"go on with resume={resume}")
+
+    before: dict[int, Any] = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def answers_table(examples: Sequence[Example], answers: Sequence[Prediction], *, limit: int, title: str) -> Table:
+    """Some answers, spread over the data, with what they answer."""
+    table = fields_table(title)
+    step = max(1, len(examples) // limit) if limit else 1
+    for place in list(range(0, len(examples), step))[:limit]:
+        example, answer = examples[place], answers[place]
+        table.add_row("knowledge", Text(harmless(example.knowledge, 400)))
+        if example.history:
+            last = example.history[-1]
+            table.add_row("last turn", Text(harmless(f"{last.speaker}: {last.text}", 400)))
+        judged = "" if answer.score is None else f"  ({answer.label}, P(hallucinated) {answer.score:.2f})"
+        table.add_row("answer", Text(f"{harmless(answer.text, 400)}{judged}"), end_section=True)
+    return table
