@@ -34,7 +34,11 @@ check: $(VENV)/.installed-dev ## ruff and mypy
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-bench: $(VENV)/.installed-dev ## the speed figures of speed/RESULTS.md: about 15 minutes on one core
+$(VENV)/.installed-bench: $(VENV)/.installed
+	$(PY) -m pip install --quiet --progress-bar off --disable-pip-version-check -e '.[bench]'
+	@touch $@
+
+bench: $(VENV)/.installed-bench ## the speed figures of speed/RESULTS.md: about 15 minutes on one core
 	OMP_NUM_THREADS=1 $(PY) -m speed
 
 bench-gpu: $(VENV)/.installed ## RoBERTa-large training on a CUDA GPU

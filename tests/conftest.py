@@ -10,10 +10,12 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "offline"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache for tests that may share one."""
-    return tmp_path_factory.mktemp("faithkit-home")
+    """The cache of fixtures that outlive a test; no fixture reads or writes the user's."""
+    folder = tmp_path_factory.mktemp("faithkit-home")
+    os.environ["FAITHKIT_HOME"] = str(folder)
+    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,143 @@
+"""Rows of one's own come back as they were, with a verdict each, and the hallucinated share is counted rightly."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from faithkit.errors import UserError
+from faithkit.records import Prediction, Span
+from tests.running import compose
+from workflows.own_rows import OwnRows, read_own_rows, share_table, write_scored
+from workflows.score import as_override
+
+COLUMNS = {"knowledge": "knowledge", "response": "response", "history": None, "id": None, "group": None}
+TEXTS = [
+    ("The river is long.", "It is long."),
+    ("The city, old.", 'They say "new"\nand great.'),
+    ("A dog plays.", "A cat"),
+]
+
+
+def read(path: Path, by: str | None = None, on_bad_row: str = "stop", **columns: str) -> OwnRows:
+    return read_own_rows(str(path), {**COLUMNS, **columns}, by=by, on_bad_row=on_bad_row, num_rows=None)
+
+
+def write_csv(path: Path, rows: list[dict[str, str]]) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def verdicts(rows: OwnRows, labels: list[str]) -> list[Prediction]:
+    return [Prediction(id=e.id, label=label, score=0.5) for e, label in zip(rows.examples, labels, strict=True)]
+
+
+def score_here(*overrides: str) -> None:
+    from workflows import score
+
+    score.main(compose("score", "num_resamples=20", *overrides))
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_rows_come_back_as_they_were_with_a_verdict_each(
+    kind: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"source": k, "model": "a" if i else "b", "answer": r} for i, (k, r) in enumerate(TEXTS)]
+    path = tmp_path / f"rows.{kind}"
+    if kind == "csv":
+        write_csv(path, rows)
+    else:
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    columns = ["columns.knowledge=source", "columns.response=answer"]
+    score_here(f"path={path}", f"checkpoint={trained}", f"run_dir={tmp_path / 'run'}", "by=model", *columns)
+    output = tmp_path / "run" / f"rows.scored.{kind}"
+    with output.open(newline="") as file:
+        found = list(csv.DictReader(file)) if kind == "csv" else [json.loads(line) for line in file]
+    for row, given in zip(found, rows, strict=True):
+        assert {name: row[name] for name in given} == given
+        assert row["label"] in ("hallucinated", "faithful") and 0 <= float(row["probability"]) <= 1
+    shown = capsys.readouterr().out
+    assert "hallucinated" in shown and " all " in shown and " a " in shown and str(output) in shown
+
+
+def test_scoring_goes_on_after_an_interruption_to_the_same_file(trained: Path, tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "rows.csv", [{"knowledge": k, "response": r} for k, r in TEXTS * 3])
+    options = [f"path={path}", f"checkpoint={trained}", "save_every_num_rows=2"]
+    score_here(*options, f"run_dir={tmp_path / 'whole'}")
+    whole = (tmp_path / "whole" / "predictions" / "rows.jsonl").read_bytes()
+    assert whole.count(b"\n") == 9
+    from tests.running import run as run_command
+
+    stopped = tmp_path / "stopped"
+    score_here(*options, f"run_dir={stopped}")
+    (stopped / "predictions" / "rows.jsonl").write_bytes(whole[: whole.index(b"\n") + 7])
+    (stopped / "rows.scored.csv").unlink()
+    done = run_command("workflows/score.py", f"resume={stopped}", PYTHONPATH=".")
+    assert done.returncode == 0, done.stderr
+    assert (stopped / "predictions" / "rows.jsonl").read_bytes() == whole
+    assert (stopped / "rows.scored.csv").read_bytes() == (tmp_path / "whole" / "rows.scored.csv").read_bytes()
+
+
+def test_spans_stand_beside_the_row_with_their_text(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"knowledge": ["A dog plays.", "It is red."], "response": "A cat plays.", "label": "x"}))
+    rows = read(path)
+    assert rows.examples[0].knowledge == "A dog plays.\nIt is red."
+    marked = Prediction(
+        id="rows:0", label="hallucinated", score=0.9, spans=(Span(start=2, end=5, label="entity", score=0.8),)
+    )
+    write_scored(tmp_path / "out.jsonl", rows, [marked])
+    (row,) = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert row["label"] == "x" and row["faithkit_label"] == "hallucinated"  # the file's own column stays
+    assert row["spans"] == [{"start": 2, "end": 5, "text": "cat", "label": "entity", "score": 0.8}]
+
+
+def test_the_share_is_that_of_the_rows_and_its_interval_resamples_groups(tmp_path: Path) -> None:
+    rows = [{"knowledge": "k", "response": "r", "model": "ab"[i % 2], "doc": str(i // 4)} for i in range(40)]
+    table = read(write_csv(tmp_path / "rows.csv", rows), by="model", group="doc")
+    labels = ["hallucinated" if i % 4 == 0 else "faithful" for i in range(40)]  # one of four in every document
+    shown = share_table(table, verdicts(table, labels), by="model", num_resamples=200)
+    cells = list(zip(*(column.cells for column in shown.columns), strict=True))
+    found = {str(name): (count, share) for name, count, share in cells}
+    assert found["all"] == ("40", "25.0 [25.0, 25.0]")  # documents are alike, so resampling them changes nothing
+    assert found["a"] == ("20", "50.0 [50.0, 50.0]") and found["b"] == ("20", "0.0 [0.0, 0.0]")
+
+
+def test_a_bad_row_is_told_with_its_line_or_left_without_a_verdict(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "rows.csv", [{"knowledge": "k", "response": "r"}, {"knowledge": "k", "response": " "}])
+    with pytest.raises(UserError, match=r"'response' is empty\n  at: .*rows.csv, line 3"):
+        read(path)
+    rows = read(path, on_bad_row="skip")
+    write_scored(tmp_path / "out.csv", rows, verdicts(rows, ["faithful"]))
+    assert (tmp_path / "out.csv").read_text().splitlines()[1:] == ["k,r,faithful,0.5,[]", "k, ,,,"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"by": "model"}, "there is no column 'model'"),
+        ({"knowledge": "source"}, "field 'source' must be text"),
+        ({"id": "name"}, "column 'name' is missing or empty"),
+    ],
+)
+def test_a_column_that_is_not_there_is_told(options: dict[str, str], words: str, tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "rows.csv", [{"knowledge": "k", "response": "r"}])
+    with pytest.raises(UserError, match=words):
+        read(path, **options)
+
+
+def test_an_id_given_twice_is_refused(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "rows.csv", [{"knowledge": "k", "response": "r", "name": "1"}] * 2)
+    with pytest.raises(UserError, match=r"id '1' was already given by .*line 2"):
+        read(path, id="name")
+
+
+@pytest.mark.parametrize("name", ["my rows.csv", "it's.csv", "a,b.csv", "[x].jsonl", "data/rows.tsv"])
+def test_the_first_argument_may_be_the_file_whatever_its_name(name: str) -> None:
+    first, *others = as_override([name, "checkpoint=x"])
+    assert compose("score", first, *others).path == name
+    assert as_override([f"path={name}", "checkpoint=x"]) == [f"path={name}", "checkpoint=x"]

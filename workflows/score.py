@@ -1,0 +1,88 @@
+"""Score rows of your own: which responses does their knowledge not support, and how many are they?
+
+faithkit score my.csv checkpoint=runs/...                columns knowledge and response; adds label, probability, spans
+faithkit score my.jsonl checkpoint=runs/... by=model     also the hallucinated share of each value of a column
+faithkit score my.csv checkpoint=runs/... columns.knowledge=source columns.response=answer
+faithkit score resume=runs/...                           go on after any interruption
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from faithkit.cli import run_script
+
+if TYPE_CHECKING:
+    from faithkit.detector import Detector
+
+    from faithkit.records import Example, Prediction
+
+GROUPS = ()
+
+
+def main(cfg: Any) -> None:
+    """Rows, verdicts, the rows with their verdicts, and the hallucinated share."""
+    from faithkit.evaluation.tables import show
+    from faithkit.files.jsonl import write_jsonl
+    from faithkit.files.run_folder import log_to, open_run
+    from workflows.detectors import load_detector
+    from workflows.own_rows import read_own_rows, share_table, write_scored
+    from workflows.write_answers import write_answers
+
+    run, config = open_run(cfg, "score")
+    log_to(run.log)
+    rows = read_own_rows(
+        config["path"], config["columns"], by=config["by"], on_bad_row=config["on_bad_row"], num_rows=config["num_rows"]
+    )
+    detector = load_detector(config["checkpoint"], precision=config["precision"], batch_tokens=config["batch_tokens"])
+    if rows.rejects:
+        write_jsonl(run.path / "rejects.jsonl", rows.rejects)
+        print(f"note: {len(rows.rejects):,} rows cannot be scored; {run.path / 'rejects.jsonl'} says why")
+    name = Path(config["path"]).stem
+    predictions = write_answers(
+        run.predictions / f"{name}.jsonl",
+        rows.examples,
+        Judge(detector),
+        at_a_time=config["save_every_num_rows"],
+        resume=run.path,
+    )
+    output = Path(config["output"] or run.path / f"{name}.scored{Path(config['path']).suffix}")
+    write_scored(output, rows, predictions)
+    show(share_table(rows, predictions, by=config["by"], num_resamples=config["num_resamples"]))
+    print(output)
+    print(run.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A detector in the place of an answerer: it judges the responses that the examples have."""
+
+    detector: "Detector"
+
+    def answer(
+        self, examples: "Sequence[Example]", advance: Callable[[int], object] | None = None
+    ) -> "list[Prediction]":
+        predictions = list(self.detector.predict_examples(examples))
+        if advance:
+            advance(len(examples))
+        return predictions
+
+
+def as_override(arguments: Sequence[str]) -> list[str]:
+    """A first argument that is no `key=value` is the file: Hydra takes it as path=FILE."""
+    if arguments and "=" not in arguments[0] and not arguments[0].startswith("-"):
+        quoted = arguments[0].replace("\\", "\\\\").replace("'", "\\'")
+        return [f"path='{quoted}'", *arguments[1:]]
+    return list(arguments)
+
+
+def run() -> None:
+    """The command line."""
+    sys.argv[1:] = as_override(sys.argv[1:])
+    run_script(main, "score", __doc__ or "", GROUPS)
+
+
+if __name__ == "__main__":
+    run()
