@@ -8,10 +8,12 @@ import pytest
 
 from data_modules.build import build_sources
 from tests.running import ROOT, SMALL, compose, evaluate_here, train_here
+from workflows.score import as_override
 
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
-COMMANDS = [line.split("#")[0].strip() for block in BLOCKS for line in block.splitlines() if line.startswith("python ")]
+LINES = [line.split("#")[0].strip() for block in BLOCKS for line in block.splitlines()]
+COMMANDS = [line for line in LINES if line.startswith(("python ", "faithkit "))]
 
 
 def test_the_readme_has_commands() -> None:
@@ -22,7 +24,7 @@ def test_the_readme_has_commands() -> None:
 def test_every_command_composes(line: str) -> None:
     _, script, *arguments = shlex.split(line.replace("python -m ", "python "))
     script = script.removesuffix(".py").rsplit(".", 1)[-1]
-    overrides = [argument for argument in arguments if argument != "-m"]
+    overrides = as_override([argument for argument in arguments if argument != "-m"])
     swept = [re.sub(r"=([^\[{]+?),.*", r"=\1", argument) if "-m" in arguments else argument for argument in overrides]
     assert compose(script, *swept) is not None
 
