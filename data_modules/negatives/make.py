@@ -3,11 +3,9 @@
 import hashlib
 import json
 import logging
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from pathlib import Path
 from typing import NamedTuple
 
 from data_modules.exclude import text_key
@@ -17,6 +15,7 @@ from data_modules.negatives.original import original_responses
 from data_modules.negatives.other import other_responses
 from data_modules.negatives.verbatim import verbatim_knowledge
 from faithkit.errors import UserError
+from faithkit.files.atomic import write_text
 from faithkit.files.home import cache_dir
 from faithkit.records import Example
 
@@ -127,7 +126,7 @@ def cached_negatives(
     if not file.exists():
         log.info("making negatives for %s examples (kept for later launches)", f"{len(examples):,}")
         made = make_negatives(examples, kinds=kinds, num=num, seed=seed, find=find_entities(weights))
-        _write(file, json.dumps([made.texts, made.kinds, made.counts]))
+        write_text(file, json.dumps([made.texts, made.kinds, made.counts]))
     texts, used, counts = json.loads(file.read_text(encoding="utf-8"))
     return Negatives([tuple(row) for row in texts], [tuple(row) for row in used], Counter(counts))
 
@@ -144,9 +143,3 @@ def _key(examples: Sequence[Example], settings: Mapping[str, object]) -> str:
     for e in examples:
         digest.update(json.dumps([e.id, e.group, e.knowledge, e.response, e.original, e.tags]).encode())
     return digest.hexdigest()
-
-
-def _write(file: Path, text: str) -> None:
-    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, encoding="utf-8") as temporary:
-        temporary.write(text)
-    Path(temporary.name).replace(file)

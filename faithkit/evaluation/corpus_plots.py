@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from faithkit.errors import UserError
 from faithkit.evaluation.corpus_stats import ALL, Bucket, CorpusStats, in_order
 from faithkit.evaluation.tables import harmless
-from faithkit.files.atomic import disk_errors, replacing
+from faithkit.files.atomic import atomic_file, disk_errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,7 +62,7 @@ def write_plots(stats: CorpusStats, folder: str | Path) -> list[Path]:
             image = BytesIO()
             figure.savefig(image, format="png", dpi=150)
             path = Path(folder) / f"{name}.png"
-            with replacing(path) as file, disk_errors(path):
+            with atomic_file(path) as file, disk_errors(path):
                 file.write(image.getvalue())
             paths.append(path)
     return paths

@@ -19,7 +19,7 @@ from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.outcomes import align
 from faithkit.evaluation.span_outcomes import check_spans, merge, shared
 from faithkit.evaluation.tables import harmless
-from faithkit.files.atomic import disk_errors, dumps, replacing
+from faithkit.files.atomic import atomic_file, disk_errors, dumps
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, Span
 
 # A piece of a text: plain, or with the places of the gold and of the predicted spans that cover it.
@@ -63,7 +63,7 @@ def write_page(
     }
     template = (_FILES / "page.html").read_text(encoding="utf-8").split("{{data}}")
     start, end = (re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], part) for part in template)
-    with replacing(path) as file, disk_errors(path):
+    with atomic_file(path) as file, disk_errors(path):
         file.write(start.encode())
         for line in _blocks(scores=scores, contexts=contexts, rows=rows):
             file.write(line.encode())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from faithkit.errors import UserError
-from faithkit.files.atomic import write_json
+from faithkit.files.atomic import atomic_folder, write_json
 from faithkit.files.run_folder import RunFolder, environment, read_json
 
 SIDECAR = "faithkit.json"
@@ -35,11 +35,12 @@ class Sidecar:
 
 
 def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar) -> None:
-    """Writes weights as safetensors, the tokenizer and the sidecar."""
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    """Writes weights as safetensors, the tokenizer and the sidecar; an older folder is replaced whole."""
     stored = {name: getattr(sidecar, name) for name in Sidecar.__slots__}
-    write_json(folder / SIDECAR, {**stored, "versions": environment()})
+    with atomic_folder(folder, replace=True) as unfinished:
+        model.save_pretrained(unfinished)
+        tokenizer.save_pretrained(unfinished)
+        write_json(unfinished / SIDECAR, {**stored, "versions": environment()})
 
 
 def find_folder(path: str) -> Path:

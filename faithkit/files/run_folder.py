@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.errors import UserError
+from faithkit.files.atomic import write_text
 
 RUN_DIR_VARIABLE = "FAITHKIT_RUN_DIR"  # tells the other processes of a run which folder the first one chose
 # What the configurations of older runs name, and where it is today.
@@ -97,7 +98,7 @@ def open_run(cfg: Any, kind: str) -> tuple["RunFolder", dict[str, Any]]:
             raise UserError("this folder already holds a run", place=str(run.path), hint=hint)
         text = OmegaConf.to_yaml(cfg, resolve=True)  # a value that is not set stops the run before it has a folder
         run.checkpoints.mkdir(parents=True, exist_ok=True)
-        run.config.write_text(text)
+        write_text(run.config, text)
     os.environ[RUN_DIR_VARIABLE] = str(run.path.resolve())
     config = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     assert isinstance(config, dict)
