@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.errors import UserError, shorten
-from faithkit.files.jsonl import parse_lines
+from faithkit.files.jsonl import SPACE, parse_lines
 
 csv.field_size_limit(2**31 - 1)  # a field of 100,000 characters is legal: the default limit of 131,072 is not ours
 FETCH = "fetch the file again"
-SPACE = " \t\r\n"  # JSON's own white space: str.strip() would take more
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +42,14 @@ def parse_json(path: Path) -> Iterator[Parsed]:
 
 
 def _json_lines(path: Path) -> Iterator[Parsed]:
-    for line, data, value in parse_lines(path):
+    for line, text, value in parse_lines(path):
         if not isinstance(value, Exception):
             yield line, _object(value)
-            continue
-        if isinstance(value, UnicodeDecodeError):
-            raise value
-        text = data.decode("utf-8-sig")
-        if line == 1 and text.strip(SPACE) == "{":
+        elif line == 1 and text.strip(SPACE) == "{":
             yield line, _whole(path)
             return
-        yield line, Broken(f"broken JSON{_column(value)}", text)
+        else:
+            yield line, Broken(f"broken JSON{_column(value)}", text)
 
 
 def _whole(path: Path) -> Mapping[str, Any]:

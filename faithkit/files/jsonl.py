@@ -27,8 +27,7 @@ __all__ = [
     "write_jsonl",
 ]
 
-_SPACE = b" \t\r\n"  # JSON's own white space: bytes.strip() would take more
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+SPACE = " \t\r\n"  # JSON's own white space: str.strip() would take more
 
 
 def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
@@ -121,22 +120,23 @@ def _last_line_break(handle: int, end: int, block: int = 1 << 16) -> int:
     return 0
 
 
-def parse_lines(path: str | Path) -> Iterator[tuple[int, bytes, Any]]:
+def parse_lines(path: str | Path) -> Iterator[tuple[int, str, Any]]:
     """Parses a JSON lines file: the number of each line from 1, the line itself and its value.
 
-    The value is the exception where the line is not UTF-8 or not JSON. Blank lines and a byte order mark are skipped.
+    The value is the exception where the line is not JSON. Blank lines and a byte order mark are skipped.
+
+    Raises:
+        UnicodeDecodeError: The file is not UTF-8; its offset is that of a block and not of the file.
     """
-    with Path(path).open("rb") as file:
-        for number, data in enumerate(file, start=1):
-            if data.strip(_SPACE) not in (b"", _BYTE_ORDER_MARK):
-                yield number, data, _value(data, "utf-8-sig" if number == 1 else "utf-8")
-
-
-def _value(data: bytes, encoding: str) -> Any:
-    try:
-        return json.loads(data.decode(encoding))
-    except (ValueError, RecursionError) as error:  # a plain ValueError: a number of more digits than Python takes
-        return error
+    with Path(path).open(encoding="utf-8-sig", newline="\n") as file:
+        for number, text in enumerate(file, start=1):
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError) as error:  # a plain ValueError: a number of thousands of digits
+                if text.strip(SPACE) in ("", "\ufeff"):
+                    continue
+                value = error
+            yield number, text, value
 
 
 def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
@@ -152,22 +152,33 @@ def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
 def read_numbered_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Does what `read_jsonl` does, with the number of each row's line, from 1."""
     try:
-        for line, data, value in parse_lines(path):
+        for line, text, value in parse_lines(path):
             if not isinstance(value, dict):
-                raise _no_row(data, value, f"{path}, line {line}")
+                raise _no_row(text, value, f"{path}, line {line}")
             yield line, value
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path) from error
     except FileNotFoundError as error:
         raise UserError("the file does not exist", place=str(path), hint="check the path") from error
     except (IsADirectoryError, PermissionError) as error:
         raise UserError(f"cannot be read: {error.strerror}", place=str(path), hint="name a readable file") from error
 
 
-def _no_row(data: bytes, value: Any, place: str) -> UserError:
-    if isinstance(value, UnicodeDecodeError):
-        problem = f"not UTF-8 text: byte {data[value.start]:#x} at position {value.start + 1} of the line"
-        return UserError(problem, place=place, hint="convert the file to UTF-8")
+def _not_utf8(path: str | Path) -> UserError:
+    """Finds the first line that is not UTF-8: the decoder that failed saw one block, and knows no line."""
+    with Path(path).open("rb") as file:
+        for line, data in enumerate(file, start=1):
+            try:
+                data.decode()
+            except UnicodeDecodeError as error:
+                problem = f"not UTF-8 text: byte {data[error.start]:#x} at position {error.start + 1} of the line"
+                return UserError(problem, place=f"{path}, line {line}", hint="convert the file to UTF-8")
+    return UserError("the file changed while it was read", place=str(path), hint="read it again")
+
+
+def _no_row(text: str, value: Any, place: str) -> UserError:
     if isinstance(value, Exception):
-        cut = "" if data.endswith(b"\n") else " (the last line: perhaps cut short)"
+        cut = "" if text.endswith("\n") else " (the last line: perhaps cut short)"
         return UserError(f"broken JSON{cut}: {value}", place=place, hint="correct or delete the line")
     return UserError(f"a row must be a JSON object, got {shorten(value)}", place=place, hint="one object a line")
 
