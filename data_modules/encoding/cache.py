@@ -26,6 +26,7 @@ from data_modules.reading.rows import ReadReport
 from faithkit.files.atomic import atomic_folder
 from faithkit.files.home import cache_dir
 from faithkit.records import Example
+from faithkit.words import VERSION as WORDS_VERSION
 
 CACHE_VERSION = 1
 CHUNK = 16_384  # records tokenised at a time: large enough for the tokenizer's threads, small enough for memory
@@ -98,7 +99,8 @@ def content_hash(source: Source, split: str) -> str:
 
 
 def _key(source: Source, split: str, encoder: Encoder, on_bad_row: str, num_rows: int | None) -> str:
-    parts = [CACHE_VERSION, content_hash(source, split), encoder.fingerprint(), on_bad_row, num_rows]
+    # Words decide what some datasets make of their rows (BEGIN, Topical-Chat, weak ones) and what control tokens say.
+    parts = [CACHE_VERSION, WORDS_VERSION, content_hash(source, split), encoder.fingerprint(), on_bad_row, num_rows]
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 

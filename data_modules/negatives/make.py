@@ -18,6 +18,7 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import write_text
 from faithkit.files.home import cache_dir
 from faithkit.records import Example
+from faithkit.words import VERSION as WORDS_VERSION
 
 VERSION = 1  # a change of what is made from the same records changes it
 ORIGINAL, ENTITY_SWAP, VERBATIM, OTHER = "original", "entity_swap", "verbatim", "other"
@@ -134,7 +135,7 @@ def cached_negatives(
 def describe(kinds: Sequence[str], num: int, seed: int, weights: str) -> dict[str, object]:
     """What the texts depend on beside the examples."""
     check_kinds(kinds, num)
-    settings: dict[str, object] = {"version": VERSION, "kinds": list(kinds), "num": num, "seed": seed}
+    settings: dict[str, object] = {"version": [VERSION, WORDS_VERSION], "kinds": list(kinds), "num": num, "seed": seed}
     return settings | ({"model": spacy_model(weights)} if ENTITY_SWAP in kinds else {})
 
 

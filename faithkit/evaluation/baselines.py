@@ -1,6 +1,5 @@
 """What any detector must beat: a constant answer, and counting or marking words that the knowledge does not hold."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf, nextafter
@@ -10,8 +9,7 @@ from faithkit.errors import UserError
 from faithkit.evaluation.calibration import choose_threshold
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span
 from faithkit.span_types import UNTYPED
-
-_WORD = re.compile(r"\w+")
+from faithkit.words import UNICODE_WORD, unicode_words
 
 
 def majority_predictions(examples: Sequence[Example], train: Iterable[Example] = ()) -> dict[str, Prediction]:
@@ -29,8 +27,8 @@ def majority_predictions(examples: Sequence[Example], train: Iterable[Example] =
 
 def unsupported_share(knowledge: str, response: str) -> float:
     """The share of the response's words that the knowledge does not hold, case aside; 0 where there are no words."""
-    known = set(_WORD.findall(knowledge.lower()))
-    words = _WORD.findall(response.lower())
+    known = set(unicode_words(knowledge))
+    words = unicode_words(response)
     return sum(word not in known for word in words) / len(words) if words else 0.0
 
 
@@ -71,10 +69,10 @@ def empty_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:
 
 def unsupported_spans(knowledge: str, response: str) -> tuple[Span, ...]:
     """Each longest run of words that the knowledge does not hold, case aside, as one span."""
-    known = set(_WORD.findall(knowledge.lower()))
+    known = set(unicode_words(knowledge))
     runs: list[tuple[int, int]] = []
     goes_on = False
-    for word in _WORD.finditer(response):
+    for word in UNICODE_WORD.finditer(response):
         if word[0].lower() in known:
             goes_on = False
             continue

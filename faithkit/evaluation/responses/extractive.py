@@ -1,16 +1,20 @@
-"""Density and coverage: how much of a response is copied, and in how long pieces (Grusky et al. 2018, section 4)."""
+"""Density and coverage: how much of a response is copied, and in how long pieces (Grusky et al. 2018, section 4).
+
+coverage = sum |f| / |R| and density = sum |f|^2 / |R|, over the fragments f that the response R shares with the
+knowledge. Use them beside a faithfulness metric: a system can be faithful by copying. They are no measure of quality.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from faithkit.evaluation.intervals import Values
-from faithkit.evaluation.responses.words import words_and_marks
 from faithkit.token_overlap import greedy_runs
+from faithkit.words import words_and_marks
 
 
 def extractive(responses: Sequence[str], knowledge: Sequence[str]) -> dict[str, Values]:
-    """`density`, the sum of |f|^2 / |R| over the fragments f of each response R, and `coverage`, that of |f| / |R|.
+    """Computes `density` and `coverage` of each pair [N].
 
     Tokens are words in lower case and punctuation marks. An empty response has 0 of both.
     """

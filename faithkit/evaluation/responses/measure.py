@@ -17,8 +17,8 @@ from faithkit.evaluation.responses.knowledge_f1 import knowledge_f1
 from faithkit.evaluation.responses.metric_columns import MetricColumns
 from faithkit.evaluation.responses.q2.score import Q2, Q2Scores
 from faithkit.evaluation.responses.rouge import rouge
-from faithkit.evaluation.responses.words import words
 from faithkit.records import Example
+from faithkit.words import apostrophe_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ def measure(
     columns["sentence_bleu"] = bleu(counts, effective_order=True)
     columns |= rouge(responses, gold)
     columns |= extractive(responses, knowledge)
-    columns["num_words"] = np.array([len(words(text)) for text in responses], np.float64)
+    columns["num_words"] = np.array([len(apostrophe_words(text)) for text in responses], np.float64)
     columns |= fallback(responses, gold)
     if empty := sum(not text.strip() for text in responses):
         notes.append(f"{empty} of {len(responses)} responses are empty")
