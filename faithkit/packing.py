@@ -46,7 +46,7 @@ class Packing:
 
     @classmethod
     def branched(cls, parts: Sequence[Sequence[int]], device: Any = "cpu") -> "Packing":
-        """Of causal sequences in parts: the first is their beginning, each of the others goes on from there."""
+        """Packs causal sequences in parts: the first part is the beginning, from which each of the others goes on."""
         return cls(tuple(map(sum, parts)), torch.device(device), tuple(map(tuple, parts)))
 
     @cached_property

@@ -102,7 +102,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What a detector says of one example, or the response that a generator gave.
+    """A detector's judgement of one example, or a generator's response to it.
 
     Args:
         label: hallucinated, faithful or unparsed; None where nobody judged.

@@ -1,4 +1,4 @@
-"""How texts become words: every tokenisation by regular expression stands here, side by side.
+"""Words of a text: every tokenisation by regular expression stands here, side by side.
 
 They differ on purpose, and each metric, feature and baseline says which one it counts:
 

@@ -1,4 +1,4 @@
-"""What a corpus of marked responses holds: how much is hallucinated, of which types, by whom, where and how long.
+"""Statistics of a corpus of marked responses: how much is hallucinated, of which types, by whom, and how long.
 
 The numbers are those of RAGTruth's own analysis (Niu et al. 2024, section 4: tables 2 to 4, figures 2 and 3), for any
 corpus of spans. An example's meta tells its task, its generator and, where a task draws on several corpora, the corpus.
@@ -23,7 +23,7 @@ NUM_BINS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How much of some responses is hallucinated; density is spans per hundred words of all of them together."""
+    """Counts how much of some responses is hallucinated; density is spans per hundred words over all of them."""
 
     num_responses: int
     num_hallucinated: int
@@ -49,7 +49,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """Of texts, in words."""
+    """Lengths of texts, in words."""
 
     mean: float
     max: int

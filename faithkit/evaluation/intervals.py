@@ -49,7 +49,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """How far one system lies above another on the same groups; `p_value` is two-sided."""
+    """The difference of two systems on the same groups; `p_value` is two-sided."""
 
     value: float
     low: float

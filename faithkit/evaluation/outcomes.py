@@ -15,7 +15,7 @@ CLASSES = (*LABELS, UNPARSED)  # the columns of a confusion table: an unparsed r
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """What was true and what was said, row by row in the examples' order.
+    """Gold labels and predictions, row by row in the examples' order.
 
     Args:
         gold: 1 where hallucinated [N].
@@ -31,14 +31,14 @@ class Outcomes:
 
     @property
     def scored(self) -> NDArray[np.bool_]:
-        """Which rows have a score [N]."""
+        """Marks the rows that have a score [N]."""
         return ~np.isnan(self.scores)
 
 
 def align(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, judged: bool = True
 ) -> list[Prediction]:
-    """The prediction of each example, in the examples' order.
+    """Finds the prediction of each example, in the examples' order.
 
     Args:
         judged: Every prediction must have a label; responses that nobody judged have none.
@@ -72,7 +72,7 @@ def align(
 
 
 def join(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> Outcomes:
-    """The arrays of `align`ed examples and predictions.
+    """Joins examples and predictions by id into arrays.
 
     Raises:
         UserError: As `align`; or an example has no gold label.

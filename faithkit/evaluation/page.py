@@ -86,7 +86,7 @@ def _covering(spans: Sequence[Span], start: int, end: int) -> list[int]:
 
 
 def row(example: Example, prediction: Prediction, context: int) -> dict[str, Any]:
-    """What the page knows of one answer; `context` is the place of its text among the contexts."""
+    """Builds the page's data of one answer; `context` is the place of its text among the contexts."""
     gold, called = _marked(example.spans), _marked(prediction.spans)
     return {
         "id": example.id,
@@ -109,7 +109,7 @@ def row(example: Example, prediction: Prediction, context: int) -> dict[str, Any
 
 
 def response_outcome(example: Example, prediction: Prediction) -> str:
-    """How the call on the whole answer stands to its gold label."""
+    """Compares the call on the whole answer with its gold label."""
     if prediction.label == UNPARSED:
         return "unparsed"
     gold = _gold(example)
@@ -147,7 +147,7 @@ def _marked(spans: Sequence[Span] | None) -> list[Span]:
 
 
 def _gold(example: Example) -> str | None:
-    """What the answer was judged to be: by its label, or where it has none, by its spans, as the metrics read it."""
+    """Reads the gold label of an answer: its label or, where it has none, its spans, as the metrics do."""
     if example.label is None and example.spans is not None:
         return HALLUCINATED if example.spans else FAITHFUL
     return example.label

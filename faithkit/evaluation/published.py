@@ -1,4 +1,4 @@
-"""What others published for the RAGTruth test set, to stand beside our figures.
+"""Published figures for the RAGTruth test set, to stand beside ours.
 
 Everything is in percent. The protocols differ from ours and from each other, so each row says where it comes from. The
 paper gives precision, recall and F1 by task (Niu et al. 2024, first version, Tables 5 and 6); later papers cite its
@@ -108,5 +108,5 @@ def published(dataset: str, level: str, task: str = "") -> Sequence[Published]:
 
 
 def comparable(examples: Iterable[Example]) -> bool:
-    """Whether these are responses of the models whose responses the published figures are about."""
+    """Tells whether these are responses of the models that the published figures are about."""
     return {str(example.meta.get("model")).lower() for example in examples} <= MODELS

@@ -21,7 +21,7 @@ Runs = list[tuple[int, int]]  # stretches [start, end) that do not overlap, in o
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpanOutcomes:
-    """What was marked and what was found, row by row in the examples' order.
+    """Gold and predicted spans, row by row in the examples' order.
 
     Args:
         gold: 1 where the response is hallucinated [N]: by its label, or where it has none, by its spans.

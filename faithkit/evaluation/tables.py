@@ -126,7 +126,7 @@ def predictions_table(
 
 
 def counts_table(counts: Mapping[str, int], *, title: str = "rows read") -> Table:
-    """What reading did with the rows, from the counts of a `ReadReport`."""
+    """Shows what reading did with the rows, from the counts of a `ReadReport`."""
     table = new_table(title)
     table.add_column(Text("outcome"), overflow="fold")
     table.add_column(Text("rows"), justify="right", no_wrap=True)

@@ -36,7 +36,7 @@ PAPER_ACCURACY: Mapping[tuple[str, str], float] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """How a critic trained on one dataset does on another; the metrics are shares, not percent."""
+    """Scores of a critic trained on one dataset and tested on another; shares, not percent."""
 
     trained_on: str
     tested_on: str

@@ -17,14 +17,14 @@ Settings = TypeVar("Settings")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sidecar:
-    """What must be known to use the weights as they were trained.
+    """Everything beside the weights that is needed to use them as they were trained.
 
     Args:
         kind: CRITIC, TAGGER or GENERATOR.
-        labels: Of the classes; a generator has none.
+        labels: Names of the classes; a generator has none.
         layout: How texts become sequences.
-        thresholds: How logits are read.
-        origin: Where this came from: configuration, data and its fingerprint.
+        thresholds: How logits become labels: thresholds and calibration.
+        origin: Configuration, data and its fingerprint.
     """
 
     kind: str
@@ -44,7 +44,7 @@ def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar) -> 
 
 
 def find_folder(path: str) -> Path:
-    """The hf/ folder behind a path: of a run, or the folder itself."""
+    """Finds the hf/ folder behind a path: of a run, or the folder itself."""
     root = Path(path).expanduser()
     for candidate in (root, RunFolder(root).hf):
         if (candidate / "config.json").exists():
@@ -57,7 +57,7 @@ def find_folder(path: str) -> Path:
 
 
 def read_sidecar(folder: Path) -> Sidecar | None:
-    """What the sidecar says; None for a folder of someone else's."""
+    """Reads the sidecar; None for a folder of someone else's."""
     path = folder / SIDECAR
     if not path.exists():
         return None
@@ -66,7 +66,7 @@ def read_sidecar(folder: Path) -> Sidecar | None:
 
 
 def read_settings(folder: Path, kind: str, build: Callable[[Sidecar], Settings]) -> Settings | None:
-    """The settings that the sidecar of a model of this kind holds; None for a folder of someone else's.
+    """Reads the settings of a model of this kind from its sidecar; None for a folder of someone else's.
 
     Raises:
         UserError: It is of another kind, or broken.
@@ -82,7 +82,7 @@ def read_settings(folder: Path, kind: str, build: Callable[[Sidecar], Settings])
 
 
 def parse(folder: Path, build: Callable[[], Settings]) -> Settings:
-    """What `build` makes of a sidecar, which may be broken."""
+    """Builds settings from a sidecar, and explains one that is broken."""
     try:
         return build()
     except (KeyError, TypeError, ValueError) as error:

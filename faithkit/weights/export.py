@@ -1,4 +1,4 @@
-"""What every exported model has: a card that says what it is for, and the proof that a plain reload is the same."""
+"""Exports a model: its folder, a model card, and the proof that a plain reload gives the same logits."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ SHOWN_METRICS = {
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was written, and how far its logits are from the run's own.
+    """The folder that was written, and how far its logits are from the run's own.
 
     Args:
         reloaded_in: What reads the folder.
@@ -82,7 +82,7 @@ def model_card(
     labels: Sequence[str] = (),
     tags: str = "hallucination-detection, faithfulness",
 ) -> str:
-    """A Hugging Face model card in Markdown: data, metrics with intervals, intended use, limits."""
+    """Writes a Hugging Face model card in Markdown: data, metrics with intervals, intended use, limits."""
     sizes = data.get("sizes", {})
     trained = ", ".join(f"{name} ({count:,} examples)" for name, count in sizes.get("train", {}).items())
     fingerprints = "\n".join(f"- `{name}`: `{value}`" for name, value in data.get("fingerprints", {}).items())

@@ -1,4 +1,4 @@
-"""What stands around every `from_pretrained`: quiet, and settings of the config that the user overrides."""
+"""Loads models without transformers' progress bars, and with settings of the config that the user overrides."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

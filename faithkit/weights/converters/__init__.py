@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 
 class Converter(Protocol):
-    """What a converter's module offers."""
+    """The interface of a converter's module."""
 
     VERSION: int
 

@@ -98,8 +98,8 @@ class Seq2SeqQuestions:
         lengths = np.array([len(row) for row in rows], np.int32)
         found: list[list[list[int]]] = [[] for _ in rows]
         for batch in plan_batches(lengths * num_beams, None, self.batch_tokens * num_beams, None):
-            given = {"input_ids": [rows[i] for i in batch]}
-            inputs = self.tokenizer.pad(given, padding_side="right", return_tensors="pt").to(self.device)
+            unpadded = {"input_ids": [rows[i] for i in batch]}
+            inputs = self.tokenizer.pad(unpadded, padding_side="right", return_tensors="pt").to(self.device)
             ids = self.model.generate(
                 input_ids=inputs["input_ids"],
                 attention_mask=inputs["attention_mask"],
