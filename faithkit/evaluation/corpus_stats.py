@@ -43,7 +43,7 @@ class Counts:
         return self.num_spans / self.num_responses
 
     def to_dict(self) -> dict[str, float]:
-        """The counts and what follows from them."""
+        """Gives the counts and the ratios of them."""
         return asdict(self) | {"share": self.share, "density": self.density, "spans_each": self.spans_each}
 
 
@@ -131,7 +131,7 @@ def words(text: str) -> int:
 
 
 def task_of(example: Example) -> str:
-    """The task where the corpus tells it, else the corpus."""
+    """Finds an example's task where the corpus tells it, else the corpus."""
     return str(example.meta.get("task") or example.source)
 
 
@@ -193,7 +193,7 @@ def in_order(labels: Iterable[str]) -> list[str]:
 
 
 def positions(examples: Iterable[Example], num_bins: int = NUM_BINS) -> list[float]:
-    """Where in their responses spans lie: each weighs 1, spread evenly over its characters; [num_bins], sums to 1."""
+    """Computes where in responses spans lie [num_bins]: each weighs 1, spread over its characters; the sum is 1."""
     edges = np.linspace(0, 1, num_bins + 1)
     total = np.zeros(num_bins)
     for example in examples:
@@ -205,7 +205,7 @@ def positions(examples: Iterable[Example], num_bins: int = NUM_BINS) -> list[flo
 
 
 def buckets(examples: Sequence[Example], lengths: Sequence[int], num_buckets: int = NUM_BUCKETS) -> list[Bucket]:
-    """The examples in buckets of length that hold, ties aside, equally many; a bucket that ties empty is left out."""
+    """Divides examples into buckets of length of equal size, ties aside; a bucket that ties empty is left out."""
     ranks = (-(-len(lengths) * each // num_buckets) - 1 for each in range(1, num_buckets + 1))
     ordered = sorted(lengths)
     edges = [ordered[0], *(ordered[rank] for rank in ranks)]

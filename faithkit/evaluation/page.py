@@ -71,7 +71,7 @@ def write_page(
 
 
 def cut(text: str, gold: Sequence[Span], called: Sequence[Span]) -> list[Piece]:
-    """The text in pieces, each covered by the same spans throughout; joined, they are the text again."""
+    """Cuts the text into pieces, each covered by the same spans throughout; joined, they are the text again."""
     inner = (end for span in (*gold, *called) if span.start < span.end for end in (span.start, span.end))
     bounds = sorted({0, len(text), *inner})
     pieces: list[Piece] = []
@@ -121,7 +121,7 @@ def response_outcome(example: Example, prediction: Prediction) -> str:
 
 
 def span_kinds(example: Example, prediction: Prediction) -> list[str]:
-    """Which kinds of spans an answer holds; a span counts as found where one character of it is."""
+    """Names the outcomes of an answer's spans; a span counts as found where one character of it is."""
     if example.spans is None:
         return ["not marked"]
     gold, called = _marked(example.spans), _marked(prediction.spans)
@@ -137,12 +137,12 @@ def span_kinds(example: Example, prediction: Prediction) -> list[str]:
 
 
 def _share(span: Span, others: Sequence[Span]) -> float:
-    """The share of the span's characters that the others cover together."""
+    """Computes the share of the span's characters that the others cover together."""
     return shared(merge([span]), merge(others)) / (span.end - span.start)
 
 
 def _marked(spans: Sequence[Span] | None) -> list[Span]:
-    """The spans that hold a character; the metrics pass the others over as well."""
+    """Drops empty spans, as the metrics do."""
     return [span for span in spans or () if span.start < span.end]
 
 
@@ -154,7 +154,7 @@ def _gold(example: Example) -> str | None:
 
 
 def _blocks(**blocks: Iterable[Any]) -> Iterator[str]:
-    """Each block as a list in a script element that the browser keeps as text; one item a line, made one at a time."""
+    """Writes each block as a list in a script element that the browser keeps as text, one item a line."""
     for name, items in blocks.items():
         yield f'<script type="application/json" id="{name}">[\n'
         for place, item in enumerate(items):

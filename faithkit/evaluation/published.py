@@ -50,7 +50,7 @@ class Published:
 
     @property
     def name(self) -> str:
-        """The system with where its figures come from."""
+        """Names the system with the source of its figures."""
         return f"{self.system} ({self.source})" if self.source in (V1, REVISED) else self.system
 
 
@@ -100,7 +100,7 @@ PUBLISHED = tuple(_all())
 
 
 def published(dataset: str, level: str, task: str = "") -> Sequence[Published]:
-    """The figures for one level and task (in lower case; "" is overall), the best F1 first; none for other datasets."""
+    """Selects the figures for one level and task ("" is overall), the best F1 first; none for other datasets."""
     if dataset != "ragtruth":
         return ()
     rows = [row for row in PUBLISHED if (row.level, row.task) == (level, task)]

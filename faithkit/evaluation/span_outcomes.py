@@ -1,4 +1,4 @@
-"""Marked responses joined with predicted spans, as the counts of characters that every span metric starts from.
+"""Gold and predicted spans joined by response, as the counts of characters behind every span metric.
 
 What counts is the union: a character that two spans mark counts once, and so does a span given twice.
 """
@@ -55,7 +55,7 @@ class SpanOutcomes:
 
 
 def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> SpanOutcomes:
-    """The counts of `align`ed examples and predictions; 100,000 responses take seconds.
+    """Joins examples and predictions into counts; 100,000 responses take seconds.
 
     A predicted span without characters (start = end) marks nothing and is passed over.
 
@@ -100,7 +100,7 @@ def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction
 
 
 def check_spans(prediction: Prediction, length: int) -> tuple[Span, ...]:
-    """The spans of a prediction on a response of so many characters.
+    """Checks the spans of a prediction on a response of so many characters, and gives them as runs.
 
     Raises:
         UserError: A bound that is no whole number, a start after its end, a span that reaches beyond the response.
@@ -118,7 +118,7 @@ def check_spans(prediction: Prediction, length: int) -> tuple[Span, ...]:
 
 
 def merge(spans: Iterable[Span]) -> Runs:
-    """The union of spans: those that overlap become one, those that only touch stay two, empty ones go."""
+    """Unites spans: those that overlap become one, those that only touch stay two, empty ones go."""
     runs: Runs = []
     for start, end in sorted((span.start, span.end) for span in spans if span.start < span.end):
         if runs and start < runs[-1][1]:
@@ -129,12 +129,12 @@ def merge(spans: Iterable[Span]) -> Runs:
 
 
 def size(runs: Runs) -> int:
-    """The characters of runs."""
+    """Counts the characters of runs."""
     return sum(end - start for start, end in runs)
 
 
 def shared(first: Runs, second: Runs) -> int:
-    """The characters that lie in both."""
+    """Counts the characters that lie in both."""
     total = left = right = 0
     while left < len(first) and right < len(second):
         total += max(0, min(first[left][1], second[right][1]) - max(first[left][0], second[right][0]))

@@ -19,7 +19,7 @@ OPEN, CLOSE = "[[", "]]"
 
 
 def level_table(level: str, systems: Systems, published: Sequence[Published] = (), *, title: str = "") -> Table:
-    """Precision, recall and F1 at one level: our systems with intervals of F1, published ones under them."""
+    """Shows precision, recall and F1 at one level: our systems with intervals of F1, published ones under them."""
     table = new_table(f"{title} {LEVELS[level]}, percent".strip())
     table.add_column("system", overflow="fold")
     names = [f"{level}_precision", f"{level}_recall", f"{level}_f1"]
@@ -41,7 +41,7 @@ def level_table(level: str, systems: Systems, published: Sequence[Published] = (
 def parts_table(
     prefix: str, systems: Systems, published: Mapping[str, Sequence[Published]] | None = None, *, title: str = ""
 ) -> Table:
-    """F1 by response and by character for each part of the data, such as `task/` or `model/`, system under system.
+    """Shows F1 by response and by character for each part of the data, such as `task/`, system under system.
 
     Args:
         published: Rows to stand under ours, by part.
@@ -67,7 +67,7 @@ def parts_table(
 
 
 def types_table(systems: Systems, *, title: str = "") -> Table:
-    """Character recall for each type of gold span."""
+    """Shows character recall for each type of gold span."""
     table = new_table(title)
     table.add_column("type", overflow="fold")
     table.add_column("n", justify="right", no_wrap=True)
@@ -82,13 +82,13 @@ def types_table(systems: Systems, *, title: str = "") -> Table:
 
 
 def parts_of(prefix: str, metrics: Mapping[str, Metric]) -> list[str]:
-    """The parts that metrics have a prefix for, in their order."""
+    """Lists the parts that metrics have a prefix for, in their order."""
     names = [name.removeprefix(prefix) for name in metrics if name.startswith(prefix)]
     return list(dict.fromkeys(name.rpartition("/")[0] for name in names))
 
 
 def choose_marked(examples: Sequence[Example], outcomes: SpanOutcomes, limit: int = 5) -> list[Example]:
-    """Up to `limit` examples worth a look: half with the most characters wrong, the rest spread over marked ones."""
+    """Chooses up to `limit` examples: half with the most characters wrong, the rest spread over marked ones."""
     wrong = outcomes.marked + outcomes.found - 2 * outcomes.hits
     order = sorted(range(len(examples)), key=lambda row: -wrong[row])
     chosen = [row for row in order if wrong[row]][: (limit + 1) // 2]
@@ -102,7 +102,7 @@ def choose_marked(examples: Sequence[Example], outcomes: SpanOutcomes, limit: in
 def marked_table(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "", max_characters: int = 400
 ) -> Table:
-    """For each example the response as people marked it and as the tagger did, spans in double brackets."""
+    """Shows each response as people marked it and as the tagger did, spans in double brackets."""
     table = fields_table(title)
     for example in examples:
         prediction = predictions[example.id]
@@ -120,7 +120,7 @@ def marked_table(
 
 
 def bracketed(text: str, spans: Iterable[Span], *, context: int = 100, max_characters: int | None = None) -> str:
-    """`He was born in [[1902|evident_conflict 0.97]] and ...`: one line without what could steer a terminal.
+    """Marks spans, as in `He was born in [[1902|evident_conflict 0.97]] and ...`: one line, harmless to a terminal.
 
     Spans that overlap stand as one. Long stretches between them are left out and counted, `context` characters are kept
     on each side; a text without spans is cut at its end.

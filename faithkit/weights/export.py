@@ -41,7 +41,7 @@ def export_folder(
     compare: Callable[[Sidecar, RunFolder, Path], tuple[int, float]],
     reloaded_in: Callable[[Sidecar], str] = lambda _: "plain transformers",
 ) -> Report:
-    """Copies the hf/ folder of a run, adds a card, and has the copy proved before it takes its place.
+    """Copies the hf/ folder of a run, adds a card, and checks the copy's logits before it takes its place.
 
     Args:
         card: The text of the model card.

@@ -7,7 +7,7 @@ from typing import Any
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """No progress bars from here on, and within it no reports: a head that is missing is the point of fine-tuning."""
+    """Silences progress bars from here on, and load reports within: a missing head is the point of fine-tuning."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()

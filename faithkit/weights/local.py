@@ -20,7 +20,7 @@ MANIFEST = "faithkit_weights.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalWeights:
-    """Real weights that arrive through the package index, when no model hub is in reach.
+    """Real weights that come through the package index, where no model hub is in reach.
 
     Args:
         name: The local name, used wherever a model's name is asked for.
@@ -136,7 +136,7 @@ LOCAL = {weights.name: weights for weights in _TABLE}
 
 
 def cached_folder(weights: LocalWeights) -> Path | None:
-    """The converted folder, or None where it is missing, incomplete, or another converter version's."""
+    """Finds the converted folder; None where it is missing, incomplete, or another converter version's."""
     folder = cache_dir("weights") / weights.name
     try:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -146,7 +146,7 @@ def cached_folder(weights: LocalWeights) -> Path | None:
 
 
 def fetch(weights: LocalWeights, *, show_progress: bool = False) -> Path:
-    """The converted folder; downloaded, checked and converted where the cache does not hold it.
+    """Gives the converted folder: downloads, checks and converts it where the cache does not hold it.
 
     Safe among processes that ask at once (the ranks of a distributed run): one builds, the others wait.
     The folder appears complete or not at all, whenever a process is killed.

@@ -1,4 +1,4 @@
-"""Where models come from: a folder, a local name, or a model hub's name; resolved here and nowhere else.
+"""Resolves where models come from: a folder, a local name, or a model hub's name; resolved here and nowhere else.
 
 Anything that loads a model does it under `loading`.
 """
