@@ -11,7 +11,7 @@ They differ on purpose, and each metric, feature and baseline says which one it 
 | `clitic_tokens`    | don't , zo s 3 . 5                    | the features of `data_modules.weak`                 |
 
 Trained and cached things depend on these values: caches of encodings and of negatives are keyed by `VERSION`, and the
-sidecar of a model with control tokens holds it. Raise it with any change of what a function here returns.
+sidecar of every model holds it. Raise it with any change of what a function here returns.
 """
 
 import re

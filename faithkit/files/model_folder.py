@@ -1,5 +1,6 @@
 """The `hf/` folder of a model of ours: plain Hugging Face files, and `faithkit.json` with what they do not hold."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,10 +10,12 @@ from typing import Any, TypeVar
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder, write_json
 from faithkit.files.run_folder import RunFolder, environment, read_json
+from faithkit.words import VERSION as WORDS_VERSION
 
 SIDECAR = "faithkit.json"
 CRITIC, TAGGER, GENERATOR = "critic", "tagger", "generator"  # the kinds of model
 Settings = TypeVar("Settings")
+log = logging.getLogger("faithkit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,7 @@ def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar) -> 
     with atomic_folder(folder, replace=True) as unfinished:
         model.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
-        write_json(unfinished / SIDECAR, {**stored, "versions": environment()})
+        write_json(unfinished / SIDECAR, {**stored, "versions": {**environment(), "words": WORDS_VERSION}})
 
 
 def find_folder(path: str) -> Path:
@@ -62,7 +65,17 @@ def read_sidecar(folder: Path) -> Sidecar | None:
     if not path.exists():
         return None
     stored = read_json(path)
+    _check_words(stored, path)
     return parse(folder, lambda: Sidecar(**{name: stored[name] for name in Sidecar.__slots__}))
+
+
+def _check_words(stored: Any, path: Path) -> None:
+    """Warns of a model that was made with other rules for words than today's."""
+    versions = stored.get("versions") if isinstance(stored, dict) else None
+    made_with = versions.get("words", 1) if isinstance(versions, dict) else 1  # older sidecars are of version 1
+    if made_with != WORDS_VERSION:
+        fitted = "control features and a tagger's evidence were fitted on words"
+        log.warning("%s: %s of version %s, now %s: train again", path, fitted, made_with, WORDS_VERSION)
 
 
 def read_settings(folder: Path, kind: str, build: Callable[[Sidecar], Settings]) -> Settings | None:

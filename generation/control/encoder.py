@@ -18,9 +18,8 @@ from data_modules.encoding.turns import TurnEncoder
 from data_modules.splits import Subset
 from faithkit.errors import UserError
 from faithkit.records import Example
-from faithkit.words import VERSION
 from generation.control.ctrl import Ctrl
-from generation.control.features import OVERLAP, WORDS, Terciles, fit_terciles, levels
+from generation.control.features import OVERLAP, Terciles, fit_terciles, levels
 
 PREFIX = "feature: "  # of the columns
 
@@ -43,7 +42,7 @@ class ControlEncoder:
     @property
     def thresholds(self) -> dict[str, Any]:
         """What must be known to measure as in training: part of the sidecar."""
-        return {WORDS: VERSION} | ({} if self.terciles is None else {OVERLAP: list(self.terciles)})
+        return {} if self.terciles is None else {OVERLAP: list(self.terciles)}
 
     def fingerprint(self) -> str:
         return f"{self.inner.fingerprint()}:{self.ctrl.fingerprint()}"

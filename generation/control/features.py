@@ -15,7 +15,6 @@ from data_modules.encoding.turn_layout import CONTROL_TOKENS
 from faithkit.words import apostrophe_words, word_set
 
 VOICE, OVERLAP, ENTAILMENT = CONTROL_TOKENS  # the names of the groups
-WORDS = "words_version"  # in a sidecar, beside the terciles: by which words they were measured
 FIRST_PERSON = word_set("i me my myself mine")
 
 Terciles = tuple[float, float]

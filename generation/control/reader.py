@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 from faithkit.entailment import Entailment
 from faithkit.errors import UserError
 from faithkit.records import Example
-from faithkit.words import VERSION
 from generation.control.ctrl import Ctrl
-from generation.control.features import ENTAILMENT, OVERLAP, WORDS, Terciles, levels, tokens_of
+from generation.control.features import ENTAILMENT, OVERLAP, Terciles, levels, tokens_of
 from generation.settings import Settings
 from generation.steering import check_controlled
 
@@ -34,8 +33,6 @@ class FeatureReader:
         check_controlled(groups)
         if OVERLAP in groups and terciles is None:
             raise UserError("this model's sidecar lacks the terciles of lexical overlap", hint="train it again")
-        if settings.thresholds.get(WORDS, 1) != VERSION:  # sidecars from before it stood there are of version 1
-            raise UserError("this model's control features were measured by other words", hint="train it again")
         if ENTAILMENT in groups and entailment is None:
             trained = settings.origin.get("config", {}).get("control") or {}
             entailment = trained.get("entailment")

@@ -210,7 +210,6 @@ def test_streaming_is_refused_for_want_of_a_training_split(language_models: dict
     [
         ((), {}, "trained without control tokens"),
         (("overlap",), {}, "lacks the terciles"),
-        (("overlap",), {"overlap": [0.2, 0.5], "words_version": 0}, "measured by other words"),
         (("entailment",), {}, "which model of entailment"),
     ],
 )

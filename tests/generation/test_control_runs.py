@@ -44,7 +44,7 @@ def test_the_folder_holds_the_terciles_of_the_training_split(controlled: Path) -
     sidecar = read_sidecar(controlled / "hf")
     assert sidecar is not None and sidecar.layout["control"] == ["voice", "overlap", "entailment"]
     shares = np.array([lexical_overlap(e.knowledge, e.response) for e in read_all("train")])
-    assert sidecar.thresholds == {"words_version": 1, "overlap": list(fit_terciles(shares))}
+    assert sidecar.thresholds == {"overlap": list(fit_terciles(shares))}
     log = (controlled / "train.log").read_text()
     assert "terciles of lexical overlap" in log and "no-first-person" in log
 

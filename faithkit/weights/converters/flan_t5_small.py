@@ -72,7 +72,7 @@ def _write_configs(target: Path, tensors: Tensors) -> None:
         feed_forward_proj="gated-gelu",
     )
     config.decoder_start_token_id = 0
-    # T5Config's constructor ties and scales whatever it is given, and the output would be garbage: both are set after it.
+    # T5Config ties and scales whatever it is given, and the output would be garbage: both are set after it is built.
     config.tie_word_embeddings = False
     config.scale_decoder_outputs = False
     write_config(target, config, "T5ForConditionalGeneration")
