@@ -77,15 +77,17 @@ def join(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> 
     Raises:
         UserError: As `align`; or an example has no gold label.
     """
-    said = align(examples, predictions)
+    aligned = align(examples, predictions)
     unlabelled = [example.id for example in examples if example.label is None]
     if unlabelled:
         problem = f"{len(unlabelled)} of {len(examples)} examples have no gold label ({_first(unlabelled)})"
         raise UserError(problem, hint="choose a split or a benchmark that is labelled")
     return Outcomes(
         gold=np.array([example.label == HALLUCINATED for example in examples], np.int8),
-        called=np.array([CLASSES.index(prediction.label) for prediction in said], np.int8),
-        scores=np.array([np.nan if prediction.score is None else prediction.score for prediction in said], np.float64),
+        called=np.array([CLASSES.index(prediction.label) for prediction in aligned], np.int8),
+        scores=np.array(
+            [np.nan if prediction.score is None else prediction.score for prediction in aligned], np.float64
+        ),
         groups=Groups.of(example.group for example in examples),
     )
 

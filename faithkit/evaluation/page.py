@@ -47,11 +47,11 @@ def write_page(
     Raises:
         UserError: Examples and predictions do not belong together, or a predicted span leaves its answer.
     """
-    said = align(examples, predictions)
+    aligned = align(examples, predictions)
     contexts = {text: place for place, text in enumerate(dict.fromkeys(example.knowledge for example in examples))}
-    for example, prediction in zip(examples, said, strict=True):
+    for example, prediction in zip(examples, aligned, strict=True):
         check_spans(prediction, len(example.response))
-    pairs = zip(examples, said, strict=True)
+    pairs = zip(examples, aligned, strict=True)
     rows = (row(example, prediction, contexts[example.knowledge]) for example, prediction in pairs)
     scores = (_metric(name, metric) for name, metric in (metrics or {}).items())
     style, script = _style(), _script()

@@ -62,7 +62,7 @@ def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction
     Raises:
         UserError: As `align`; an example whose spans nobody marked; a predicted span outside its response.
     """
-    said = align(examples, predictions)
+    aligned = align(examples, predictions)
     unmarked = [example.id for example in examples if example.spans is None]
     if unmarked:
         problem = f"{len(unmarked)} of {len(examples)} examples have no marked spans ({shorten(unmarked[0], 40)}, ...)"
@@ -70,7 +70,7 @@ def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction
     labels = {span.label for example in examples for span in example.spans or ()} - {UNTYPED}
     types = (*(label for label in TYPES if label in labels), *sorted(labels.difference(TYPES)))
     counts = np.zeros((len(examples), 3 + 2 * len(types)), np.int64)
-    for row, (example, prediction) in enumerate(zip(examples, said, strict=True)):
+    for row, (example, prediction) in enumerate(zip(examples, aligned, strict=True)):
         spans = example.spans or ()
         found = merge(check_spans(prediction, len(example.response)))
         if not spans and not found:
@@ -84,9 +84,11 @@ def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction
     gold = [bool(e.spans) if e.label is None else e.label == HALLUCINATED for e in examples]
     return SpanOutcomes(
         gold=np.array(gold, np.int8),
-        called=np.array([prediction.label == HALLUCINATED for prediction in said], np.int8),
+        called=np.array([prediction.label == HALLUCINATED for prediction in aligned], np.int8),
         flagged=(counts[:, 1] > 0).astype(np.int8),
-        scores=np.array([np.nan if prediction.score is None else prediction.score for prediction in said], np.float64),
+        scores=np.array(
+            [np.nan if prediction.score is None else prediction.score for prediction in aligned], np.float64
+        ),
         marked=counts[:, 0],
         found=counts[:, 1],
         hits=counts[:, 2],

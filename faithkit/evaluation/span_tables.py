@@ -9,7 +9,7 @@ from rich.text import Text
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published import PROTOCOLS, TEST_RESPONSES, Published
 from faithkit.evaluation.span_outcomes import SpanOutcomes, merge
-from faithkit.evaluation.tables import fields_table, format_metric, harmless, new_table, verdict
+from faithkit.evaluation.tables import fields_table, format_metric, harmless, new_table, outcome_of
 from faithkit.records import Example, Prediction, Span
 from faithkit.span_types import UNTYPED
 
@@ -114,8 +114,8 @@ def marked_table(
             table.add_row("question", Text(harmless(example.history[-1].text, max_characters)))
         table.add_row("gold", Text(bracketed(example.response, example.spans or (), max_characters=3 * max_characters)))
         table.add_row("marked", Text(bracketed(example.response, prediction.spans, max_characters=3 * max_characters)))
-        said = f"gold {example.label}, called {prediction.label}, P(hallucinated) {score}: "
-        table.add_row("verdict", Text(said + verdict(example, prediction)), end_section=True)
+        labels = f"gold {example.label}, called {prediction.label}, P(hallucinated) {score}: "
+        table.add_row("verdict", Text(labels + outcome_of(example, prediction)), end_section=True)
     return table
 
 
@@ -131,7 +131,7 @@ def bracketed(text: str, spans: Iterable[Span], *, context: int = 100, max_chara
     for place, (start, end) in enumerate(pairwise(bounds)):
         if place % 2:
             inside = [span for span in kept if start <= span.start < end]
-            pieces.append(f"{OPEN}{text[start:end]}{_said(inside)}{CLOSE}")
+            pieces.append(f"{OPEN}{text[start:end]}{_label_note(inside)}{CLOSE}")
         else:
             before, after = context if place else 0, context if place < 2 * len(runs) else 0
             pieces.append(_gap(text[start:end], before, after) if runs else text)
@@ -145,7 +145,7 @@ def _gap(text: str, before: int, after: int) -> str:
     return f"{text[:before]} ... (+{out:,} characters) ... {text[len(text) - after :]}"
 
 
-def _said(spans: Sequence[Span]) -> str:
+def _label_note(spans: Sequence[Span]) -> str:
     labels = "+".join(dict.fromkeys(span.label for span in spans if span.label != UNTYPED))
     scores = [span.score for span in spans if span.score is not None]
     words = [*([labels] if labels else []), *([f"{max(scores):.2f}"] if scores else [])]

@@ -68,7 +68,7 @@ def suppression_metrics(
     Raises:
         UserError: Examples without a label, an unknown model or strategy, no source with two responses.
     """
-    said = align(examples, predictions)
+    aligned = align(examples, predictions)
     if unlabelled := [example.id for example in examples if example.label is None]:
         raise UserError(f"{len(unlabelled)} examples have no gold label", hint="choose a split that is labelled")
     names = [str(example.meta.get("model") or "") for example in examples]
@@ -82,7 +82,7 @@ def suppression_metrics(
         raise UserError("no source has two responses to choose from", hint="name more models, or check num_rows")
     gold = np.array([example.label == HALLUCINATED for example in examples], np.float64)
     groups = Groups(np.arange(len(choices)), len(choices))
-    picked = {s: [_pick(rows, said, s) for rows in choices] for s in strategies}
+    picked = {s: [_pick(rows, aligned, s) for rows in choices] for s in strategies}
     by_model = {chosen[name]: [_own(rows, names, name) for rows in choices] for name in chosen}
     statistic = _statistic(choices, gold, picked, by_model)
     counts = {
@@ -108,8 +108,8 @@ def _known(models: Iterable[str] | None, names: Sequence[str]) -> dict[str, str]
     return {model: spelt[model] for model in wanted}
 
 
-def _pick(rows: Sequence[int], said: Sequence[Prediction], strategy: str) -> list[int]:
-    place = rerank([said[row] for row in rows], strategy)
+def _pick(rows: Sequence[int], aligned: Sequence[Prediction], strategy: str) -> list[int]:
+    place = rerank([aligned[row] for row in rows], strategy)
     return [] if place is None else [rows[place]]
 
 

@@ -73,16 +73,16 @@ def choose_examples(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], limit: int = 6
 ) -> list[Example]:
     """Chooses up to `limit` examples: half the surest mistakes, the rest right ones spread over the data."""
-    said = dict(zip((example.id for example in examples), align(examples, predictions), strict=True))
-    wrong = [example for example in examples if verdict(example, said[example.id]) in ("wrong", "unparsed")]
-    others = [example for example in examples if verdict(example, said[example.id]) not in ("wrong", "unparsed")]
-    wrong.sort(key=lambda example: -abs((said[example.id].score or 0.0) - (example.label == HALLUCINATED)))
+    by_id = dict(zip((example.id for example in examples), align(examples, predictions), strict=True))
+    wrong = [example for example in examples if outcome_of(example, by_id[example.id]) in ("wrong", "unparsed")]
+    others = [example for example in examples if outcome_of(example, by_id[example.id]) not in ("wrong", "unparsed")]
+    wrong.sort(key=lambda example: -abs((by_id[example.id].score or 0.0) - (example.label == HALLUCINATED)))
     mistakes = wrong[: max(limit - limit // 2, limit - len(others))]
     room = min(limit - len(mistakes), len(others))
     return mistakes + [others[place * len(others) // room] for place in range(room)]
 
 
-def verdict(example: Example, prediction: Prediction) -> str:
+def outcome_of(example: Example, prediction: Prediction) -> str:
     """Judges a prediction: right, wrong, unparsed, or not judged where the example has no gold label."""
     if prediction.label == UNPARSED:
         return UNPARSED
@@ -107,7 +107,7 @@ def predictions_table(
     table = fields_table(title)
     for example in examples:
         prediction = predictions[example.id]
-        outcome = verdict(example, prediction)
+        outcome = outcome_of(example, prediction)
         score = "-" if prediction.score is None else f"{prediction.score:.2f}"
         called = Text.assemble(
             f"gold {example.label or '-'}, called {prediction.label}, P(hallucinated) {score}: ",

@@ -69,9 +69,11 @@ class BertScore:
     @torch.inference_mode()
     def _chunk(self, responses: Sequence[str], knowledge: Sequence[str]) -> Values:
         encoded = self._encode(list(dict.fromkeys([*responses, *knowledge])))
-        pairs = [(encoded[said], encoded[known]) for said, known in zip(responses, knowledge, strict=True)]
+        pairs = [(encoded[response], encoded[passage]) for response, passage in zip(responses, knowledge, strict=True)]
         found = np.zeros((2, len(pairs)))
-        counted = [row for row, (said, known) in enumerate(pairs) if said.counts.any() and known.counts.any()]
+        counted = [
+            row for row, (response, passage) in enumerate(pairs) if response.counts.any() and passage.counts.any()
+        ]
         counted.sort(key=lambda row: len(pairs[row][0].units) * len(pairs[row][1].units))
         for begin in range(0, len(counted), PAIRS):
             rows = counted[begin : begin + PAIRS]
@@ -108,13 +110,13 @@ class Encoded(NamedTuple):
     counts: Tensor
 
 
-def greedy_match(said: Sequence[Encoded], known: Sequence[Encoded]) -> tuple[Tensor, Tensor]:
+def greedy_match(responses: Sequence[Encoded], passages: Sequence[Encoded]) -> tuple[Tensor, Tensor]:
     """Computes precision and recall [N]: the mean best similarity of each side's tokens to the other's."""
-    first, second = (pad_sequence([one.units for one in side], batch_first=True) for side in (said, known))
+    first, second = (pad_sequence([one.units for one in side], batch_first=True) for side in (responses, passages))
     similarity = torch.bmm(first, second.transpose(1, 2))
-    rows, columns = _inside(said, first), _inside(known, second)
+    rows, columns = _inside(responses, first), _inside(passages, second)
     similarity.masked_fill_(~(rows[:, :, None] & columns[:, None, :]), -torch.inf)
-    return _mean(similarity.amax(2), said), _mean(similarity.amax(1), known)
+    return _mean(similarity.amax(2), responses), _mean(similarity.amax(1), passages)
 
 
 def _inside(side: Sequence[Encoded], padded: Tensor) -> Tensor:

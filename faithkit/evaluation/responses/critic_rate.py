@@ -30,7 +30,9 @@ def critic_rate(
     asked = [
         replace(example, response=response, spans=None) for example, response in zip(examples, responses, strict=True)
     ]
-    said = list(detector.predict_examples(asked, progress=progress))
-    called = [np.nan if one.label == UNPARSED else float(one.label == HALLUCINATED) for one in said]
-    scores = [np.nan if one.score is None else one.score for one in said]
+    judged = list(detector.predict_examples(asked, progress=progress))
+    called = [
+        np.nan if prediction.label == UNPARSED else float(prediction.label == HALLUCINATED) for prediction in judged
+    ]
+    scores = [np.nan if prediction.score is None else prediction.score for prediction in judged]
     return {"critic_rate": np.array(called, np.float64), "critic_score": np.array(scores, np.float64)}

@@ -18,9 +18,12 @@ def extractive(responses: Sequence[str], knowledge: Sequence[str]) -> dict[str, 
 
     Tokens are words in lower case and punctuation marks. An empty response has 0 of both.
     """
-    tokens = [words_and_marks(text) for text in responses]
-    runs = [greedy_runs(said, words_and_marks(known)) for said, known in zip(tokens, knowledge, strict=True)]
-    size = np.array([max(1, len(said)) for said in tokens], np.float64)
+    words_of_responses = [words_and_marks(text) for text in responses]
+    runs = [
+        greedy_runs(response_words, words_and_marks(text))
+        for response_words, text in zip(words_of_responses, knowledge, strict=True)
+    ]
+    size = np.array([max(1, len(response_words)) for response_words in words_of_responses], np.float64)
     copied = np.array([sum(lengths) for lengths in runs], np.float64)
     squared = np.array([sum(length * length for length in lengths) for lengths in runs], np.float64)
     return {"density": squared / size, "coverage": copied / size}

@@ -16,8 +16,10 @@ def knowledge_f1(responses: Sequence[str], knowledge: Sequence[str]) -> Values:
 
     A text without such words shares nothing: 0.
     """
-    said, known = ([apostrophe_content_words(text) for text in side] for side in (responses, knowledge))
-    [shared] = shared_grams(said, known)
+    response_words, knowledge_words = (
+        [apostrophe_content_words(text) for text in side] for side in (responses, knowledge)
+    )
+    [shared] = shared_grams(response_words, knowledge_words)
     return shared.f1
 
 

@@ -66,8 +66,13 @@ def response_report(
 def _baselines(
     examples: Sequence[Example], models: Models, names: Sequence[str], num_resamples: int
 ) -> dict[str, dict[str, Metric]]:
-    said = {GOLD: [gold_response(example) for example in examples], COPY: [example.knowledge for example in examples]}
-    return {name: measure(examples, said[name], models).scored(num_resamples=num_resamples).metrics for name in names}
+    responses = {
+        GOLD: [gold_response(example) for example in examples],
+        COPY: [example.knowledge for example in examples],
+    }
+    return {
+        name: measure(examples, responses[name], models).scored(num_resamples=num_resamples).metrics for name in names
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

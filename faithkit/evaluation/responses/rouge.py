@@ -18,10 +18,10 @@ from faithkit.words import ascii_words
 
 def rouge(responses: Sequence[str], references: Sequence[str]) -> dict[str, Values]:
     """Computes the F-measures `rouge_1`, `rouge_2` and `rouge_l` of each pair [N]; 0 where a text has no token."""
-    said = [ascii_words(text) for text in responses]
-    gold = [ascii_words(text) for text in references]
-    one, two = shared_grams(said, gold, 2)
-    common = np.array([lcs_length(a, b) for a, b in zip(said, gold, strict=True)], np.float64)
+    response_words = [ascii_words(text) for text in responses]
+    gold_words = [ascii_words(text) for text in references]
+    one, two = shared_grams(response_words, gold_words, 2)
+    common = np.array([lcs_length(a, b) for a, b in zip(response_words, gold_words, strict=True)], np.float64)
     both = one.first + one.second
     longest = np.divide(2 * common, both, out=np.zeros_like(both), where=common > 0)
     return {"rouge_1": one.f1, "rouge_2": two.f1, "rouge_l": longest}

@@ -26,6 +26,7 @@ from faithkit.evaluation.responses.q2.questions import Questions, is_personal
 from faithkit.words import answer_words
 
 Pair = tuple[str, str]
+NLI_SCORES = {ENTAILMENT: 1.0, CONTRADICTION: 0.0}
 
 
 @dataclass(slots=True)
@@ -66,7 +67,7 @@ class Q2:
         self.candidates: Once[str, tuple[str, ...]] = Once(candidates.candidates)
         self.questions: Once[Pair, tuple[str, ...]] = Once(lambda keys: questions.questions(*_columns(keys)))
         self.answers: Once[Pair, str | None] = Once(lambda keys: answers.answers(*_columns(keys)))
-        self.entailed: Once[Pair, int] = Once(lambda keys: entailment.entailment(*_columns(keys)).argmax(1).tolist())
+        self.nli_labels: Once[Pair, int] = Once(lambda keys: entailment.entailment(*_columns(keys)).argmax(1).tolist())
 
     def score(self, responses: Sequence[str], knowledge: Sequence[str]) -> Q2Scores:
         """Scores each response against its knowledge."""
@@ -76,8 +77,8 @@ class Q2:
         f1 = np.array([_mean([one.f1 for one in questions]) for questions in asked])
         nli = np.array([_mean([one.nli for one in questions]) for questions in asked])
         silent = [row for row, questions in enumerate(asked) if not questions]
-        verdicts = self.entailed([(knowledge[row], responses[row]) for row in silent])
-        f1[silent] = nli[silent] = [{ENTAILMENT: 1.0, CONTRADICTION: 0.0}.get(verdict, 0.5) for verdict in verdicts]
+        labels = self.nli_labels([(knowledge[row], responses[row]) for row in silent])
+        f1[silent] = nli[silent] = [NLI_SCORES.get(label, 0.5) for label in labels]
         return Q2Scores(f1, nli, asked, [len(found) for found in candidates])
 
     def _ask(self, responses: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[list[Asked]]:
@@ -115,8 +116,8 @@ class Q2:
             one.f1 = one.nli = score
         differing = [one for one in answered if one.f1 < 1]
         pairs = [(f"{one.question} {one.answer}.", f"{one.question} {one.candidate}.") for one in differing]
-        for one, verdict in zip(differing, self.entailed(pairs), strict=True):
-            one.nli = {ENTAILMENT: 1.0, CONTRADICTION: 0.0}.get(verdict, one.f1)
+        for one, label in zip(differing, self.nli_labels(pairs), strict=True):
+            one.nli = NLI_SCORES.get(label, one.f1)
 
 
 def _columns(keys: Iterable[Pair]) -> tuple[list[str], list[str]]:
