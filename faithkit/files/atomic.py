@@ -82,7 +82,7 @@ def atomic_folder(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
     Raises:
         FileExistsError: The place is taken at the end by a folder that is not empty, and `replace` is not set.
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path))  # a link to a folder is followed
     with disk_errors(path):
         temporary, handle = _create(target, _open_new_folder)
     try:

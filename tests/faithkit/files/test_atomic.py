@@ -91,6 +91,15 @@ def test_an_older_folder_gives_way_only_when_asked(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
+def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    for name in ("first", "second"):
+        with atomic_folder(tmp_path / "link", replace=True) as unfinished:
+            (unfinished / name).touch()
+    assert (tmp_path / "link").is_symlink() and [path.name for path in (tmp_path / "there").iterdir()] == ["second"]
+    assert {path.name for path in tmp_path.iterdir()} == {"link", "there"}
+
+
 def test_two_writers_in_one_process_do_not_meet(tmp_path: Path) -> None:
     with atomic_file(tmp_path / "file") as first, atomic_file(tmp_path / "file") as second:
         first.write(b"first")
