@@ -1,4 +1,4 @@
-"""Whether one text follows from another: what metrics and control features ask of a model, whichever it is."""
+"""Entailment: the interface of any model that tells whether one text follows from another."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -9,8 +9,8 @@ ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2  # columns of the probabilities
 
 
 class Entailment(Protocol):
-    """Any model of natural language inference."""
+    """Scores pairs of texts: any model of natural language inference."""
 
     def entailment(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[Any]:
-        """Probabilities [N, 3] of entailment, neutral and contradiction of each pair, equal in any batch."""
+        """Gives the probabilities [N, 3] of entailment, neutral and contradiction of each pair, equal in any batch."""
         ...

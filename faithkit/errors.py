@@ -2,7 +2,7 @@
 
 
 class UserError(ValueError):
-    """A mistake that the user can hint: shown in at most five lines, without a traceback, with exit code 2.
+    """A mistake that the user can correct: shown in at most five lines, without a traceback, with exit code 2.
 
     Args:
         problem: What is wrong, with the offending value in it.
@@ -21,6 +21,6 @@ class UserError(ValueError):
 
 
 def shorten(value: object, limit: int = 80) -> str:
-    """A value as an error message may quote it: one line, never long."""
+    """Shortens a value so that an error message may quote it: one line, never long."""
     text = " ".join(repr(value).split())
     return text if len(text) <= limit else f"{text[: limit - 3]}..."

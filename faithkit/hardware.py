@@ -1,4 +1,4 @@
-"""What the hardware is good at."""
+"""Which precision the hardware computes fastest in, and models in bf16."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import torch
 
 
 def best_precision(accelerator: str) -> str:
-    """bf16-mixed where the hardware computes in it, else fp32: emulated bf16 is many times slower than fp32."""
+    """Chooses bf16-mixed where the hardware computes in it, else fp32: emulated bf16 is many times slower."""
     if accelerator in ("gpu", "cuda") or (accelerator == "auto" and torch.cuda.is_available()):
         return "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
     native = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
@@ -14,17 +14,17 @@ def best_precision(accelerator: str) -> str:
 
 
 def computes_in_bf16(device: str) -> bool:
-    """Whether a torch device is faster in bf16 than in fp32."""
+    """Tells whether a torch device is faster in bf16 than in fp32."""
     return best_precision("gpu" if device.startswith("cuda") else "cpu") == "bf16-mixed"
 
 
 def wants_bf16(precision: str, device: str) -> bool:
-    """Whether a model shall run in bf16: asked for, or left to what the device is fastest in."""
+    """Tells whether a model shall run in bf16: as asked, or for `auto` where the device is faster in it."""
     return precision == "bf16" or (precision == "auto" and computes_in_bf16(device))
 
 
 def to_bf16(model: Any) -> Any:
-    """The model in bf16, but for the frequencies of rotary positions: rounded, they would turn far tokens astray."""
+    """Casts a model to bf16, but for the frequencies of rotary positions: rounded, they misplace far tokens."""
     kept = [
         (module, name, buffer)
         for module in model.modules()

@@ -1,15 +1,15 @@
-"""Sequences of different lengths one behind the other in a single row: no padding, and each attends to itself alone.
+"""Packing: sequences of different lengths in a single row, without padding, where each attends to itself alone.
 
 A model takes a packed row through transformers' attention interface:
 
     use_packed_attention(model)
     model(input_ids=ids[None], position_ids=places[None], packing=Packing.of(lengths))
 
-Everything but attention treats tokens one by one, so only attention needs to know where a sequence ends. It gets the
-lengths with the call and works on each sequence by itself: exact isolation, and none of the work that a mask over the
-whole row would cost. Resetting the positions alone would not isolate anything.
+Only attention mixes tokens, so only attention needs to know where a sequence ends. It gets the lengths with the call
+and works on each sequence by itself: exact, and without the work that a mask over the whole row would cost. Resetting
+the positions alone would not keep sequences apart.
 
-A causal sequence may have branches: parts that all go on from the same beginning and see nothing of each other.
+A causal sequence may have branches: parts that continue the same beginning and do not see each other.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Packing:
     """Where the sequences of a packed row begin and end; made once a step and shared by all layers.
 
     Args:
-        parts: Of each sequence with branches the lengths of its beginning and of each branch.
+        parts: For each sequence with branches the lengths of its beginning and of each branch.
     """
 
     lengths: tuple[int, ...]
@@ -46,7 +46,7 @@ class Packing:
 
     @classmethod
     def branched(cls, parts: Sequence[Sequence[int]], device: Any = "cpu") -> "Packing":
-        """Of causal sequences in parts: the first is their beginning, each of the others goes on from there."""
+        """Packs causal sequences in parts: the first part is the beginning, from which each of the others goes on."""
         return cls(tuple(map(sum, parts)), torch.device(device), tuple(map(tuple, parts)))
 
     @cached_property
@@ -55,12 +55,12 @@ class Packing:
 
     @cached_property
     def boundaries(self) -> Tensor:
-        """Cumulated lengths, from 0 [sequences + 1]."""
+        """Cumulates the lengths, from 0 [sequences + 1]."""
         ends = torch.tensor((0, *self.lengths), dtype=torch.int32).cumsum(0, dtype=torch.int32)
         return ends.to(self.device)
 
     def band_bias(self, reach: int, dtype: torch.dtype) -> Tensor:
-        """0 where a query may look and -inf elsewhere, for stretches of `BAND` queries and the keys around them.
+        """Gives 0 where a query may look and -inf elsewhere, for stretches of `BAND` queries and the keys around them.
 
         [stretches, BAND, BAND + 2 * reach]
         """
@@ -73,13 +73,13 @@ class Packing:
             queries = owner.view(-1, BAND)
             near = (torch.arange(BAND)[:, None] + reach - torch.arange(BAND + 2 * reach)).abs() <= reach
             seen = (queries[:, :, None] == keys[:, None, :]) & near
-            seen |= (queries == -1)[:, :, None]  # filling: whatever it sees is thrown away, but must be a number
+            seen |= (queries == -1)[:, :, None]  # padding sees everything: its output is dropped, but must be no NaN
             bias = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, -torch.inf)
             self._bands[name] = bias.to(self.device)
         return self._bands[name]
 
     def causal_bias(self, reach: int | None, dtype: torch.dtype) -> Tensor:
-        """0 where a token may look and -inf elsewhere, for the longest sequence: the others take its corner.
+        """Gives 0 where a token may look and -inf elsewhere, for the longest sequence: the others take its corner.
 
         Args:
             reach: How far back it looks; None is all the way.
@@ -94,7 +94,7 @@ class Packing:
         return self._bands[name]
 
     def branch_biases(self, reach: int | None, dtype: torch.dtype) -> list[Tensor]:
-        """0 where a token may look and -inf elsewhere, for each sequence in parts."""
+        """Gives 0 where a token may look and -inf elsewhere, for each sequence in parts."""
         assert self.parts is not None
         name = ("branches", reach, dtype)
         if name not in self._branches:
@@ -103,7 +103,7 @@ class Packing:
 
 
 def branch_bias(lengths: Sequence[int], reach: int | None, dtype: torch.dtype) -> Tensor:
-    """0 where a token may look and -inf elsewhere: back to the beginning of its part, and then in the first part."""
+    """Gives 0 where a token may look and -inf elsewhere: back to the start of its part, then in the first part."""
     total, first = sum(lengths), lengths[0]
     part = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
     starts = torch.tensor([0, *lengths[:-1]]).cumsum(0)
@@ -114,7 +114,7 @@ def branch_bias(lengths: Sequence[int], reach: int | None, dtype: torch.dtype) -
 
 
 def use_packed_attention(model: Any) -> bool:
-    """Makes the model read packed rows; False where its architecture does not go through the attention interface."""
+    """Makes the model accept packed rows; False where its architecture has no attention interface."""
     from transformers import AttentionInterface
 
     if not getattr(model, "_supports_attention_backend", False):
@@ -138,12 +138,12 @@ def packed_attention(
     is_causal: bool | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Scaled dot-product attention within each sequence of a row.
+    """Computes scaled dot-product attention within each sequence of a row.
 
     Args:
         query: [1, heads, tokens, size], as key and value, which may have fewer heads: each then serves several.
         sliding_window: A token sees those less than this far away; None sees its whole sequence.
-        is_causal: A token sees none that follow it; None asks the layer.
+        is_causal: Whether a token sees only those before it; None takes the layer's own setting.
 
     Returns:
         [1, tokens, heads, size], and no attention weights.
@@ -176,7 +176,7 @@ def packed_attention(
 def attend(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: float, scaling: float | None
 ) -> Tensor:
-    """Attention over all keys of each batch entry [batch, queries, size].
+    """Computes attention over all keys of each batch entry [batch, queries, size].
 
     On a CPU torch's fused kernel is made for fp32: in bf16 two products and a softmax take half of its time, backwards
     a third, until the scores of a very long sequence leave the cache.
@@ -216,7 +216,7 @@ def _on_gpu(
 def _banded(
     query: Tensor, key: Tensor, value: Tensor, packing: Packing, dropout: float, scaling: float | None, reach: int
 ) -> Tensor:
-    """Attention that reaches `reach` tokens to either side: the work grows with the length, not with its square."""
+    """Computes attention over `reach` tokens to either side: the work grows with the length, not its square."""
     filling = -query.shape[2] % BAND
     queries = F.pad(query[0], (0, 0, 0, filling)).unflatten(1, (-1, BAND))
     keys, values = (

@@ -43,7 +43,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One response with the knowledge that it must hold to, and what its dataset says of it.
+    """One response with its knowledge, its history and the labels that its dataset gives.
 
     Args:
         id: The corpus's own id, or `<file stem>:<row>`.
@@ -83,12 +83,12 @@ class Example:
                 raise ValueError(f"span {span} reaches beyond the response")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain containers, with what equals its default left out."""
+        """Converts to plain containers, without fields that equal their defaults."""
         return {f.name: _plain(v) for f in fields(self) if (v := getattr(self, f.name)) != _DEFAULTS.get(f.name)}
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> "Example":
-        """The reverse of `to_dict`."""
+        """Reverses `to_dict`."""
         values = dict(row)
         if "history" in values:
             values["history"] = tuple(Turn(**turn) for turn in values["history"])
@@ -102,7 +102,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What a detector says of one example, or the response that a generator gave.
+    """A detector's judgement of one example, or a generator's response to it.
 
     Args:
         label: hallucinated, faithful or unparsed; None where nobody judged.
@@ -126,13 +126,13 @@ class Prediction:
             _require(in_range, f"score must lie in 0..1, got {shorten(self.score)}")
 
     def to_dict(self) -> dict[str, Any]:
-        """The five keys of a predictions file, always all of them."""
+        """Converts to the five keys of a predictions file, always all of them."""
         spans = [{"start": s.start, "end": s.end, "label": s.label, "score": s.score} for s in self.spans]
         return {"id": self.id, "label": self.label, "score": self.score, "spans": spans, "text": self.text}
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> "Prediction":
-        """The reverse of `to_dict`; keys that other tools add are ignored."""
+        """Reverses `to_dict`; keys that other tools add are ignored."""
         return cls(
             id=row["id"],
             label=row.get("label"),

@@ -1,4 +1,4 @@
-"""Comparing two token lists by bits: an integer holds every place of a token, so one operation looks at all of them.
+"""Overlap of two token lists by bits: an integer holds all places of a token, so one operation compares them all.
 
 Both algorithms are linear in operations on integers as long as one text, in place of a table of both lengths.
 """
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def positions(tokens: Sequence[str]) -> dict[str, int]:
-    """For each distinct token an integer whose bit i is set where the token stands at place i."""
+    """Maps each distinct token to an integer whose bit i is set where the token stands at place i."""
     places: dict[str, int] = {}
     for i, token in enumerate(tokens):
         places[token] = places.get(token, 0) | 1 << i
@@ -15,7 +15,7 @@ def positions(tokens: Sequence[str]) -> dict[str, int]:
 
 
 def lcs_length(first: Sequence[str], second: Sequence[str]) -> int:
-    """The length of the longest common subsequence (Hyyrö 2004, bit-parallel)."""
+    """Computes the length of the longest common subsequence (Hyyrö 2004, bit-parallel)."""
     places, every = positions(first), (1 << len(first)) - 1
     free = every  # a bit is cleared where the length grows by one along the first text
     for token in second:
@@ -25,7 +25,7 @@ def lcs_length(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def greedy_runs(response: Sequence[str], knowledge: Sequence[str]) -> list[int]:
-    """Lengths of the fragments of the response that stand in the knowledge, each the longest from its place on.
+    """Finds the lengths of the fragments of the response that stand in the knowledge, each the longest from its place.
 
     The greedy matching of Grusky et al. (2018), section 4: from the left, a fragment is taken whole, then the next.
     """

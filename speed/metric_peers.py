@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from faithkit.evaluation.responses.words import content_words, words, words_and_marks
+from faithkit.words import apostrophe_content_words, apostrophe_words, words_and_marks
 
 Columns = dict[str, Any]
 _SMALL = {
@@ -63,7 +63,7 @@ def their_bert_score(weights: str, *, num_layers: int) -> Callable[..., Columns]
 def their_knowledge_f1(responses: Sequence[str], knowledge: Sequence[str]) -> Columns:
     values = []
     for said, known in zip(responses, knowledge, strict=True):
-        first, second = Counter(content_words(said)), Counter(content_words(known))
+        first, second = Counter(apostrophe_content_words(said)), Counter(apostrophe_content_words(known))
         both = sum((first & second).values())
         values.append(2 * both / (first.total() + second.total()) if both else 0.0)
     return {"f1": values}
@@ -91,7 +91,8 @@ def their_fragments(responses: Sequence[str], knowledge: Sequence[str]) -> Colum
 def their_distinct(responses: Sequence[str]) -> Columns:
     values = {}
     for order in (1, 2):
-        grams = [tuple(said[i : i + order]) for said in map(words, responses) for i in range(len(said) - order + 1)]
+        texts = map(apostrophe_words, responses)
+        grams = [tuple(said[i : i + order]) for said in texts for i in range(len(said) - order + 1)]
         values[f"distinct_{order}"] = [len(set(grams)) / len(grams)]
     return values
 

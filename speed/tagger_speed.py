@@ -135,7 +135,7 @@ def train(weights: str, examples: list[Example], precision: str) -> tuple[float,
     from data_modules.encoding.spans import SpanEncoder
     from data_modules.encoding.tokens import load_tokenizer
     from faithkit.files.run_folder import RunFolder
-    from faithkit.training.trainer import build_trainer, settle
+    from faithkit.training.trainer import build_trainer, seed_and_threads
 
     clock = [0.0]
 
@@ -147,7 +147,7 @@ def train(weights: str, examples: list[Example], precision: str) -> tuple[float,
             if batch_idx + 1 == trainer.num_training_batches:
                 clock[0] += cpu_seconds()
 
-    settle(seed=0, num_threads=1)
+    seed_and_threads(seed=0, num_threads=1)
     with tempfile.TemporaryDirectory() as folder:
         encoder = SpanEncoder(tokenizer=load_tokenizer(weights), max_length=LONGEST, packed=True)
         data = DataModule([(Listed(examples), 1.0)], encoder, batch_size=BATCH_SIZE)

@@ -71,7 +71,7 @@ def ours(weights: str, tokenizer: Any, examples: list[Example], precision: str) 
     from data_modules.data_module import DataModule
     from data_modules.encoding.pairs import PairEncoder
     from faithkit.files.run_folder import RunFolder
-    from faithkit.training.trainer import build_trainer, settle
+    from faithkit.training.trainer import build_trainer, seed_and_threads
 
     clock = [0.0]
 
@@ -83,7 +83,7 @@ def ours(weights: str, tokenizer: Any, examples: list[Example], precision: str) 
             if batch_idx + 1 == trainer.num_training_batches:
                 clock[0] += cpu_seconds()
 
-    settle(seed=0, num_threads=1)
+    seed_and_threads(seed=0, num_threads=1)
     with tempfile.TemporaryDirectory() as folder:
         encoder = PairEncoder(tokenizer=tokenizer, max_length=LONGEST)
         data = DataModule([(Listed(examples), 1.0)], encoder, batch_size=BATCH_SIZE)

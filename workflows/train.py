@@ -33,12 +33,13 @@ def train(run: Any, config: dict[str, Any]) -> None:
     from faithkit.evaluation.reports.run import write_reports
     from faithkit.files.jsonl import write_jsonl
     from faithkit.files.run_folder import environment, log_to
-    from faithkit.training.trainer import build_loggers, build_trainer, check_checkpoint, settle
+    from faithkit.training.loggers import build_loggers
+    from faithkit.training.trainer import build_trainer, check_checkpoint, seed_and_threads
 
     model, callbacks, seed = config["model"], config["callbacks"], config["seed"]
     log_to(run.log)
     checkpoint = check_checkpoint(run)
-    settle(seed=seed, num_threads=config["trainer"]["num_threads"])
+    seed_and_threads(seed=seed, num_threads=config["trainer"]["num_threads"])
     task = instantiate(model["task"], _convert_="all")
     data = build_data(config["data"], task.encoder, num_epochs=model["num_epochs"], seed=seed)
     data.setup()

@@ -6,7 +6,6 @@ context or the question is plain to see, while an encoder has to learn it. How m
 (`critic.tagger.fit_calibration`).
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from critic.tagger.requests import Request
-from faithkit.content import STOP_WORDS, sentence_places
+from faithkit.sentences import sentence_places
+from faithkit.words import STOP_WORDS, UNICODE_WORD, unicode_words
 
 TOKEN_EVIDENCE = ("own log-odds", "mean of its sentence", "word not in context", "share of such words in its sentence")
 RESPONSE_EVIDENCE = ("worst token", "expected characters", "words not in context", "rate of such words")
 FEW_WORDS = 4  # the share of a sentence with fewer content words says less
-_WORD = re.compile(r"\w+")
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -50,12 +49,13 @@ def words_of(start: Ints, end: Ints, owner: Ints, requests: Sequence[Request]) -
     bounds = np.searchsorted(owner, np.arange(len(requests) + 1))
     count = 0  # of sentences; 0 stands for none: tokens between sentences, of which none is visible
     for request, first, last in zip(requests, bounds[:-1], bounds[1:], strict=True):
-        have = set(_WORD.findall(f"{request.context}\n{request.question}".lower()))
+        have = set(unicode_words(f"{request.context}\n{request.question}"))
         low = request.answer.lower()
         same_length = len(low) == len(request.answer)  # else (a few Turkish letters) places would be off by some
         begins = start[first:last]
         for begin, stop in sentence_places(request.answer):
-            said = [m for m in _WORD.finditer(low, begin, stop) if m.group() not in STOP_WORDS] if same_length else []
+            found = UNICODE_WORD.finditer(low, begin, stop) if same_length else ()
+            said = [m for m in found if m.group() not in STOP_WORDS]
             gone = [m for m in said if m.group() not in have]
             own = first + np.arange(*np.searchsorted(begins, [begin, stop]))
             count += 1

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 from data_modules.reading.dataset import SEEKER, File, find_files, text_group
 from data_modules.reading.rows import ReadReport, Row
-from faithkit.content import best_sentences
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
+from faithkit.sentences import best_sentences
 
 ADDRESS = "https://github.com/google/BEGIN-dataset"
 FILES_2022 = {

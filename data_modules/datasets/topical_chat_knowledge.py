@@ -7,7 +7,6 @@ then, and the report says so.
 """
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data_modules.reading.rows import BadRow
-from faithkit.content import sentence_places
 from faithkit.errors import UserError
+from faithkit.sentences import sentence_places
+from faithkit.words import unicode_words
 
 BUILT, UNBUILT = Path("reading_sets", "post-build"), Path("reading_sets", "pre-build")
 WIKI = Path("src", "wiki", "wiki.json")
@@ -25,8 +25,6 @@ LEADS = ("shortened_wiki_lead_section", "summarized_wiki_lead_section")
 AGENTS = ("agent_1", "agent_2")
 NO_SECTION = "Personal Knowledge"
 BUILD = "run the official src/build.py, or keep reading_sets/pre-build and src/wiki/wiki.json as they come"
-
-_WORD = re.compile(r"\w+")
 
 
 class Best(NamedTuple):
@@ -84,7 +82,7 @@ def best_sentence(response: str, sentences: Sequence[tuple[str, str]]) -> Best |
 
 def overlap_f1(one: str, other: str) -> float:
     """Token F1 of two texts, all words counted, in lower case."""
-    first, second = (Counter(_WORD.findall(text.lower())) for text in (one, other))
+    first, second = (Counter(unicode_words(text)) for text in (one, other))
     num_words = first.total() + second.total()
     return 2 * (first & second).total() / num_words if num_words else 0.0
 

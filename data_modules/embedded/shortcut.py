@@ -1,6 +1,5 @@
 """How far words alone go: classifiers that cannot compare a reply with its knowledge, as a floor for the critic."""
 
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -11,8 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
 from faithkit.records import HALLUCINATED, Example
-
-_WORD = re.compile(r"\w+")
+from faithkit.words import UNICODE_WORD, unicode_words
 
 
 def shortcut_baseline(train: Sequence[Example], test: Sequence[Example], *, overlap: bool = False) -> float:
@@ -37,12 +35,12 @@ def shortcut_baseline(train: Sequence[Example], test: Sequence[Example], *, over
 
 def overlap_features(knowledge: str, response: str) -> list[float]:
     """What counting can say: shares of the response's words, numbers, names and word pairs in the knowledge."""
-    known, said = _WORD.findall(knowledge.lower()), _WORD.findall(response.lower())
+    known, said = unicode_words(knowledge), unicode_words(response)
     known_set, said_set = set(known), set(said)
     pairs = set(pairwise(said))
     common_pairs = pairs & set(pairwise(known))
     numbers = {w for w in said_set if any(c.isdigit() for c in w)}
-    names = {w.lower() for w in _WORD.findall(response)[1:] if w[0].isupper() and len(w) > 1}
+    names = {w.lower() for w in UNICODE_WORD.findall(response)[1:] if w[0].isupper() and len(w) > 1}
     return [
         len(said_set & known_set) / max(1, len(said_set)),
         len(said_set & known_set) / max(1, len(known_set)),

@@ -7,10 +7,9 @@ memory map) and `meta.json` (what was kept, dropped, cut and rejected). It appea
 import hashlib
 import json
 import logging
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -24,8 +23,10 @@ from data_modules.encoding.pairs import Columns, Encoder
 from data_modules.encoding.ragged import Ragged
 from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.rows import ReadReport
+from faithkit.files.atomic import atomic_folder
 from faithkit.files.home import cache_dir
 from faithkit.records import Example
+from faithkit.words import VERSION as WORDS_VERSION
 
 CACHE_VERSION = 1
 CHUNK = 16_384  # records tokenised at a time: large enough for the tokenizer's threads, small enough for memory
@@ -98,7 +99,8 @@ def content_hash(source: Source, split: str) -> str:
 
 
 def _key(source: Source, split: str, encoder: Encoder, on_bad_row: str, num_rows: int | None) -> str:
-    parts = [CACHE_VERSION, content_hash(source, split), encoder.fingerprint(), on_bad_row, num_rows]
+    # Words decide what some datasets make of their rows (BEGIN, Topical-Chat, weak ones) and what control tokens say.
+    parts = [CACHE_VERSION, WORDS_VERSION, content_hash(source, split), encoder.fingerprint(), on_bad_row, num_rows]
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
@@ -106,14 +108,13 @@ def _build(
     folder: Path, source: Source, split: str, encoder: Encoder, report: ReadReport, num_rows: int | None
 ) -> None:
     log.info("encoding %s/%s (kept for later launches)", source.name, split)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
+    # Another process may be faster: its folder holds the same content, because the key names the content.
+    with suppress(FileExistsError), atomic_folder(folder) as unfinished:
         examples = read_examples(source, split, report, num_rows)
         cut: Counter[str] = Counter()
         digest = hashlib.blake2b(digest_size=16)
         writer = None
-        with pa.OSFile(str(temporary / "rows.arrow"), "wb") as sink:
+        with pa.OSFile(str(unfinished / "rows.arrow"), "wb") as sink:
             while chunk := list(islice(examples, CHUNK)):
                 records = [json.dumps(example.to_dict()) for example in chunk]
                 digest.update("\n".join(records).encode())
@@ -124,15 +125,7 @@ def _build(
             writer.close()
         counts = dict(report.counts) | {name: count for name, count in cut.items() if count}
         meta = {"counts": counts, "rejects": report.rejects, "fingerprint": digest.hexdigest()}
-        (temporary / "meta.json").write_text(json.dumps(meta))
-        try:
-            temporary.replace(folder)
-        except OSError:
-            # Another process was faster: its folder holds the same content, because the key names the content.
-            if not (folder / "meta.json").exists():
-                raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        (unfinished / "meta.json").write_text(json.dumps(meta))
 
 
 def _to_arrow(columns: Columns, groups: list[int], records: list[str]) -> pa.RecordBatch:

@@ -11,12 +11,11 @@ from random import Random
 
 from data_modules.negatives.entities import Finder
 from data_modules.negatives.slots import WORD_CLASSES, Mention, Slot, mention, unlike
-from faithkit.content import content_words
 from faithkit.records import Example
+from faithkit.words import UNICODE_WORD, ascii_content_words, unicode_words
 
 MAX_POOL_TEXTS = 2000  # knowledge texts from which entities are taken: more would take time and add little
 NUM_TRIES = 24  # draws for one entity
-_WORD = re.compile(r"\w+")
 
 Pool = Mapping[Slot, Sequence[str]]
 
@@ -34,14 +33,14 @@ def entity_swaps(examples: Sequence[Example], num: int, seed: int, find: Finder)
 
 def _stated(example: Example) -> set[str]:
     """The words that an entity may have come from: what knowledge and history say is what a swap contradicts."""
-    return set(content_words(" ".join([example.knowledge, *(turn.text for turn in example.history)])))
+    return set(ascii_content_words(" ".join([example.knowledge, *(turn.text for turn in example.history)])))
 
 
 def _may_name(response: str, stated: set[str]) -> bool:
     """Whether it is worth looking for entities: some word that is capital or a number was stated before."""
     return any(
         word.lower() in stated and (word[0].isupper() or word.lower() in WORD_CLASSES or not word.isalpha())
-        for word in _WORD.findall(response)
+        for word in UNICODE_WORD.findall(response)
     )
 
 
@@ -62,7 +61,7 @@ def _swaps(
     random = Random(f"{seed}:{example.id}")
     here = _words(example.knowledge) + _words(example.response)
     first = {one.text: one for one in reversed(mentions) if one.slot in pool}
-    known = sorted(one for one in first.values() if not stated.isdisjoint(content_words(one.text)))
+    known = sorted(one for one in first.values() if not stated.isdisjoint(ascii_content_words(one.text)))
     swaps: dict[str, None] = {}
     for _ in range(2 * num):
         if not known or len(swaps) == num:
@@ -85,7 +84,7 @@ def _draw(one: Mention, pool: Pool, here: str, random: Random) -> str | None:
 
 def _words(text: str) -> str:
     """The words of a text between single spaces, so that a stretch of words can be looked for."""
-    return f" {' '.join(_WORD.findall(text.lower()))} "
+    return f" {' '.join(unicode_words(text))} "
 
 
 def _replace(text: str, values: Mapping[str, str]) -> str:

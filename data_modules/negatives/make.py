@@ -3,11 +3,9 @@
 import hashlib
 import json
 import logging
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from pathlib import Path
 from typing import NamedTuple
 
 from data_modules.exclude import text_key
@@ -17,8 +15,10 @@ from data_modules.negatives.original import original_responses
 from data_modules.negatives.other import other_responses
 from data_modules.negatives.verbatim import verbatim_knowledge
 from faithkit.errors import UserError
+from faithkit.files.atomic import write_text
 from faithkit.files.home import cache_dir
 from faithkit.records import Example
+from faithkit.words import VERSION as WORDS_VERSION
 
 VERSION = 1  # a change of what is made from the same records changes it
 ORIGINAL, ENTITY_SWAP, VERBATIM, OTHER = "original", "entity_swap", "verbatim", "other"
@@ -127,7 +127,7 @@ def cached_negatives(
     if not file.exists():
         log.info("making negatives for %s examples (kept for later launches)", f"{len(examples):,}")
         made = make_negatives(examples, kinds=kinds, num=num, seed=seed, find=find_entities(weights))
-        _write(file, json.dumps([made.texts, made.kinds, made.counts]))
+        write_text(file, json.dumps([made.texts, made.kinds, made.counts]))
     texts, used, counts = json.loads(file.read_text(encoding="utf-8"))
     return Negatives([tuple(row) for row in texts], [tuple(row) for row in used], Counter(counts))
 
@@ -135,7 +135,7 @@ def cached_negatives(
 def describe(kinds: Sequence[str], num: int, seed: int, weights: str) -> dict[str, object]:
     """What the texts depend on beside the examples."""
     check_kinds(kinds, num)
-    settings: dict[str, object] = {"version": VERSION, "kinds": list(kinds), "num": num, "seed": seed}
+    settings: dict[str, object] = {"version": [VERSION, WORDS_VERSION], "kinds": list(kinds), "num": num, "seed": seed}
     return settings | ({"model": spacy_model(weights)} if ENTITY_SWAP in kinds else {})
 
 
@@ -144,9 +144,3 @@ def _key(examples: Sequence[Example], settings: Mapping[str, object]) -> str:
     for e in examples:
         digest.update(json.dumps([e.id, e.group, e.knowledge, e.response, e.original, e.tags]).encode())
     return digest.hexdigest()
-
-
-def _write(file: Path, text: str) -> None:
-    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, encoding="utf-8") as temporary:
-        temporary.write(text)
-    Path(temporary.name).replace(file)

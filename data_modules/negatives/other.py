@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 from data_modules.exclude import text_key
-from faithkit.content import content_words
 from faithkit.records import Example
+from faithkit.words import ascii_content_words
 
 NUM_WORDS = 6  # rarest words of a knowledge text, by which the near ones are found
 NUM_LOOKED_AT = 64  # examples for one such word
@@ -29,9 +29,9 @@ def other_responses(examples: Sequence[Example], num: int, seed: int) -> list[li
 class _Neighbours:
     def __init__(self, examples: Sequence[Example], seed: int):
         self.examples, self.seed = examples, seed
-        self.known = {e.knowledge: frozenset(content_words(e.knowledge)) for e in examples}
+        self.known = {e.knowledge: frozenset(ascii_content_words(e.knowledge)) for e in examples}
         self.keys = {knowledge: text_key(knowledge) for knowledge in self.known}
-        self.said = [set(content_words(e.response)) for e in examples]
+        self.said = [set(ascii_content_words(e.response)) for e in examples]
         groups: dict[str, set[str]] = defaultdict(set)
         self.having: dict[str, list[int]] = defaultdict(list)
         for place, example in enumerate(examples):
@@ -45,7 +45,7 @@ class _Neighbours:
 
     def of(self, example: Example, num: int) -> list[str]:
         key = self.keys[example.knowledge]
-        known = self.known[example.knowledge].union(content_words(example.response))
+        known = self.known[example.knowledge].union(ascii_content_words(example.response))
         found: dict[str, str] = {}
         for place in self._by_nearness(example):
             other = self.examples[place]

@@ -4,6 +4,7 @@ import re
 from typing import NamedTuple
 
 from data_modules.negatives.entities import Entity
+from faithkit.words import UNICODE_WORD, unicode_words
 
 NUMERIC = {"CARDINAL", "ORDINAL", "QUANTITY", "PERCENT", "MONEY", "DATE", "TIME"}
 MAX_LENGTH = 60  # characters: what is longer is a sentence that was taken for a title
@@ -21,7 +22,6 @@ WORD_CLASSES = {
 _ARTICLE = re.compile(r"(?:the|a|an)\s+", re.IGNORECASE)
 _BEFORE = re.compile(r"\b(the|a|an)\s+$", re.IGNORECASE)
 _VOWEL = re.compile(r"[aeiou]|8|1[18](?!\d)", re.IGNORECASE)  # eight, eleven and eighteen too
-_WORD = re.compile(r"\w+")
 _SENTENCE_START = re.compile(r"(?:^|[.!?]\s+)\W*$")
 _ALIASES = (
     {"us", "usa", "america", "unitedstates", "unitedstatesofamerica", "states"},
@@ -75,11 +75,11 @@ def form(surface: str, label: str) -> str:
 
 def unlike(one: str, other: str, label: str) -> bool:
     """Whether two entities of one slot are surely not the same thing."""
-    first, second = (frozenset(_WORD.findall(text.lower())) for text in (one, other))
+    first, second = (frozenset(unicode_words(text)) for text in (one, other))
     if label in NUMERIC:
         return first != second
-    keys = ["".join(_WORD.findall(text.lower())) for text in (one, other)]
+    keys = ["".join(unicode_words(text)) for text in (one, other)]
     if any(keys[0] in same and keys[1] in same for same in _ALIASES):
         return False
-    initials = ["".join(word[0] for word in _WORD.findall(text)).lower() for text in (one, other)]
+    initials = ["".join(word[0] for word in UNICODE_WORD.findall(text)).lower() for text in (one, other)]
     return not (first & second or keys[0] == initials[1] or keys[1] == initials[0])

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from faithkit.content import best_sentences
 from faithkit.records import Example
+from faithkit.sentences import best_sentences
 
 MAX_WORDS = 60  # of a longer text, the sentences that the response is nearest to
 

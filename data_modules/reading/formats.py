@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.errors import UserError, shorten
+from faithkit.files.jsonl import SPACE, parse_lines
 
 csv.field_size_limit(2**31 - 1)  # a field of 100,000 characters is legal: the default limit of 131,072 is not ours
 FETCH = "fetch the file again"
-SPACE = " \t\r\n"  # JSON's own white space: str.strip() would take more
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +42,14 @@ def parse_json(path: Path) -> Iterator[Parsed]:
 
 
 def _json_lines(path: Path) -> Iterator[Parsed]:
-    with path.open(encoding="utf-8-sig", newline="\n") as file:
-        for line, text in enumerate(file, start=1):
-            if not text.strip(SPACE):
-                continue
-            try:
-                yield line, _object(json.loads(text))
-            except (ValueError, RecursionError) as error:  # a plain ValueError: a number of thousands of digits
-                if line == 1 and text.strip(SPACE) == "{":
-                    yield line, _whole(path)
-                    return
-                yield line, Broken(f"broken JSON{_column(error)}", text)
+    for line, text, value in parse_lines(path):
+        if not isinstance(value, Exception):
+            yield line, _object(value)
+        elif line == 1 and text.strip(SPACE) == "{":
+            yield line, _whole(path)
+            return
+        else:
+            yield line, Broken(f"broken JSON{_column(value)}", text)
 
 
 def _whole(path: Path) -> Mapping[str, Any]:

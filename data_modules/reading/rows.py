@@ -14,6 +14,7 @@ from typing import Any
 
 from data_modules.reading.formats import Broken, parse_csv, parse_json, parse_tsv
 from faithkit.errors import UserError, shorten
+from faithkit.files.atomic import write_text
 
 READERS = {".jsonl": parse_json, ".json": parse_json, ".tsv": parse_tsv, ".txt": parse_tsv, ".csv": parse_csv}
 
@@ -145,7 +146,7 @@ class ReadReport:
     def write_rejects(self, path: Path) -> None:
         """Writes the rejects as JSON lines: file, line, problem, row."""
         # Escaped to ASCII: a reject may hold the half surrogate pair that it was rejected for.
-        path.write_text("".join(f"{json.dumps(reject)}\n" for reject in self.rejects), encoding="utf-8")
+        write_text(path, "".join(f"{json.dumps(reject)}\n" for reject in self.rejects))
 
 
 def read_rows(path: Path, report: ReadReport) -> Iterator[Row]:

@@ -13,10 +13,11 @@ from typing import Any, ClassVar
 
 from data_modules.reading.dataset import SPLITS, File, Source, read_examples
 from data_modules.reading.rows import ReadReport, Row
-from faithkit.content import content_words, sentence_places
 from faithkit.errors import UserError
 from faithkit.records import HALLUCINATED, Example, Span
+from faithkit.sentences import sentence_places
 from faithkit.span_types import UNTYPED
+from faithkit.words import ascii_content_words
 
 VERSION = 1  # a change of what is made from the same records changes it
 SUPPORTED, UNSUPPORTED = 0.6, 0.4  # shares of a sentence's content words that stand in the context
@@ -79,10 +80,10 @@ def drop_support(example: Example, rng: random.Random, num_copies: int) -> Itera
     """Copies of a faithful example whose context lost what supports one of the answer's sentences."""
     answer = sentence_places(example.response)
     context = sentence_places(example.knowledge)
-    said = [set(content_words(example.response[begin:end])) for begin, end in answer]
-    shown = [set(content_words(example.knowledge[begin:end])) for begin, end in context]
+    said = [set(ascii_content_words(example.response[begin:end])) for begin, end in answer]
+    shown = [set(ascii_content_words(example.knowledge[begin:end])) for begin, end in context]
     every = set().union(*shown) if shown else set()
-    asked = {word for turn in example.history for word in content_words(turn.text)}
+    asked = {word for turn in example.history for word in ascii_content_words(turn.text)}
     chosen = [i for i, words in enumerate(said) if len(words) >= MIN_WORDS and _share(words, every) >= SUPPORTED]
     rng.shuffle(chosen)
     for target in chosen[:num_copies]:

@@ -15,10 +15,10 @@ from data_modules.weak.wording import (
     without_brackets,
     without_end,
 )
+from faithkit.words import LONG_ASCII_WORD
 
 _NAME = re.compile(r"(?<=[a-z,;)] )[A-Z][\w'’.-]*(?: (?:of |the |and )?[A-Z][\w'’.-]*)*")
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
-_WORD = re.compile(r"\b[a-z]{4,}\b")
 _VERB = re.compile(r"\b(is|are|was|were|has|have|can|may|will)\b")
 _PRONOUNS = ("it", "he", "she", "they", "there", "this")
 
@@ -41,7 +41,7 @@ class Pool:
         sentences = [sentence for document in documents for sentence in document]
         names = {found.group().rstrip(".'’-") for sentence in sentences for found in _NAME.finditer(sentence)}
         words: dict[str, list[str]] = {}
-        for word in sorted({word for sentence in sentences for word in _WORD.findall(sentence)} - COMMON):
+        for word in sorted({word for sentence in sentences for word in LONG_ASCII_WORD.findall(sentence)} - COMMON):
             words.setdefault(_ending(word), []).append(word)
         return cls(sentences, sorted(name for name in names if len(name) > 3), words, chat)
 
@@ -93,7 +93,7 @@ def swap_words(text: str, pool: Pool, rng: random.Random) -> str | None:
 
 
 def _swap_word(text: str, pool: Pool, rng: random.Random) -> str | None:
-    found = [word for word in _WORD.finditer(text) if word.group() not in COMMON]
+    found = [word for word in LONG_ASCII_WORD.finditer(text) if word.group() not in COMMON]
     if not found:
         return None
     chosen = rng.choice(found)

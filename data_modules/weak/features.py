@@ -1,6 +1,5 @@
 """What can be measured of a pair without any training: 25 numbers about words, 10 about a frozen encoder's vectors."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,21 +9,20 @@ import torch
 from numpy.typing import NDArray
 
 from faithkit.token_overlap import greedy_runs
-from faithkit.words import STOP_WORDS, word_set
+from faithkit.words import STOP_WORDS, clitic_tokens, word_set
 
 NUM_WORD_FEATURES, NUM_VECTOR_FEATURES = 25, 10
 FILLERS = word_set(
     "yes yeah yea well oh no not really wow actually sure ok okay right absolutely indeed know think also heard"
 )
 FIRST_PERSON = word_set("i me my myself mine we our us")
-_TOKEN = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[!?.,]")
 _SUFFIXES = ("ing", "ed", "es", "s", "ly")
 _NEGATIONS = ("not", "never", "no")
 
 
 def word_features(knowledge: str, response: str) -> list[float]:
     """Lengths, overlap, novel words and numbers, copied runs, and the manner of speaking."""
-    marks, asked = _tokens(response), _words(knowledge)
+    marks, asked = clitic_tokens(response), _words(knowledge)
     said = [token for token in marks if token[0].isalnum()]
     content, known_content = [_stem(w) for w in said if w not in STOP_WORDS], set(_content_stems(asked))
     known_stems, known_words = {_stem(word) for word in asked}, set(asked)
@@ -59,13 +57,8 @@ def word_features(knowledge: str, response: str) -> list[float]:
     ]
 
 
-def _tokens(text: str) -> list[str]:
-    """Words with their clitics, and the marks that end or part sentences."""
-    return _TOKEN.findall(text.lower().replace("’", "'").replace(" n't", "n't").replace(" '", "'"))
-
-
 def _words(text: str) -> list[str]:
-    return [token for token in _tokens(text) if token[0].isalnum()]
+    return [token for token in clitic_tokens(text) if token[0].isalnum()]
 
 
 def _content_stems(words: Sequence[str]) -> list[str]:

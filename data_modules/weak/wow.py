@@ -22,10 +22,11 @@ from data_modules.reading.rows import ReadReport, Row
 from data_modules.streaming import divide_groups
 from data_modules.weak.generations import generation_files, read_generations
 from data_modules.weak.pairs import PROBABILITY, make_pairs
-from faithkit.content import content_words, sentences
 from faithkit.errors import UserError
 from faithkit.records import Example
+from faithkit.sentences import sentences
 from faithkit.weights.resolve import resolve
+from faithkit.words import ascii_content_words
 
 VERSION = 1  # a change of what is made from the same files changes it
 NATURAL, SYNTHETIC = "natural", "synthetic"
@@ -220,8 +221,8 @@ def _num_words(*texts: str) -> int:
 
 def _small_talk(turn: Example) -> Iterator[str]:
     """Sentences of a response that have little to do with its knowledge."""
-    known = set(content_words(turn.knowledge))
+    known = set(ascii_content_words(turn.knowledge))
     for sentence in sentences(turn.response):
-        words = content_words(sentence)
+        words = ascii_content_words(sentence)
         if 3 <= _num_words(sentence) <= 22 and words and sum(w in known for w in words) < 0.25 * len(words):
             yield sentence

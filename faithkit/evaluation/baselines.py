@@ -1,6 +1,5 @@
-"""What any detector must beat: a constant answer, and counting or marking words that the knowledge does not hold."""
+"""Baselines for any detector: a constant answer, and counting or marking words that the knowledge lacks."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf, nextafter
@@ -10,12 +9,11 @@ from faithkit.errors import UserError
 from faithkit.evaluation.calibration import choose_threshold
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span
 from faithkit.span_types import UNTYPED
-
-_WORD = re.compile(r"\w+")
+from faithkit.words import UNICODE_WORD, unicode_words
 
 
 def majority_predictions(examples: Sequence[Example], train: Iterable[Example] = ()) -> dict[str, Prediction]:
-    """The commoner label of the training examples for every example, with its share as the score.
+    """Predicts the commoner label of the training examples for every example, with its share as the score.
 
     Without training examples the evaluated ones' own labels decide: the best that a constant answer can do.
     """
@@ -28,16 +26,16 @@ def majority_predictions(examples: Sequence[Example], train: Iterable[Example] =
 
 
 def unsupported_share(knowledge: str, response: str) -> float:
-    """The share of the response's words that the knowledge does not hold, case aside; 0 where there are no words."""
-    known = set(_WORD.findall(knowledge.lower()))
-    words = _WORD.findall(response.lower())
+    """Computes the share of the response's words that the knowledge lacks, case aside; 0 where there are no words."""
+    known = set(unicode_words(knowledge))
+    words = unicode_words(response)
     return sum(word not in known for word in words) / len(words) if words else 0.0
 
 
 def overlap_predictions(
     examples: Sequence[Example], train: Iterable[Example] = (), *, aim: str = "macro_f1"
 ) -> dict[str, Prediction]:
-    """Hallucinated where too many of the response's words are not in the knowledge; that share is the score.
+    """Predicts hallucinated where too many of the response's words are not in the knowledge; their share is the score.
 
     The threshold is chosen for `aim` on the labelled training examples. Without them it lies above the median share of
     the evaluated examples, which uses no label: at most half of them are then called hallucinated.
@@ -56,7 +54,7 @@ def overlap_predictions(
 
 
 def whole_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:
-    """Every character of every response marked: all recall, and the data's share of marked characters as precision."""
+    """Marks every character of every response: all recall, and the data's share of marked characters as precision."""
     found = {}
     for example in examples:
         spans = (Span(start=0, end=len(example.response), label=UNTYPED),)
@@ -65,16 +63,16 @@ def whole_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:
 
 
 def empty_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:
-    """Nothing marked anywhere."""
+    """Marks nothing anywhere."""
     return {example.id: Prediction(id=example.id, label=FAITHFUL) for example in examples}
 
 
 def unsupported_spans(knowledge: str, response: str) -> tuple[Span, ...]:
-    """Each longest run of words that the knowledge does not hold, case aside, as one span."""
-    known = set(_WORD.findall(knowledge.lower()))
+    """Marks each longest run of words that the knowledge lacks, case aside, as one span."""
+    known = set(unicode_words(knowledge))
     runs: list[tuple[int, int]] = []
     goes_on = False
-    for word in _WORD.finditer(response):
+    for word in UNICODE_WORD.finditer(response):
         if word[0].lower() in known:
             goes_on = False
             continue
@@ -86,7 +84,7 @@ def unsupported_spans(knowledge: str, response: str) -> tuple[Span, ...]:
 def mismatch_predictions(
     examples: Sequence[Example], train: Iterable[Example] = (), *, aim: str = "f1"
 ) -> dict[str, Prediction]:
-    """`overlap_predictions` with every run of unsupported words marked, also in responses that are called faithful."""
+    """Adds to `overlap_predictions` a span for every run of unsupported words, in responses called faithful too."""
     return {
         example.id: replace(prediction, spans=unsupported_spans(example.knowledge, example.response))
         for example, prediction in zip(examples, overlap_predictions(examples, train, aim=aim).values(), strict=True)

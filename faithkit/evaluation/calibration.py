@@ -1,4 +1,8 @@
-"""Scores that mean what they say: temperature, decision threshold, calibration error."""
+"""Calibration of scores: temperature, decision threshold, expected calibration error.
+
+Fit temperature and threshold on validation data, never on the test set. A temperature changes no ranking (AUROC stays);
+a threshold changes no score (ECE stays).
+"""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from faithkit.errors import UserError
 
 NUM_BINS = 15
-ARGMAX = "argmax"  # the aim of no choice: 0.5, the likelier class
+ARGMAX = "argmax"  # chooses nothing: the threshold stays at 0.5, the likelier class
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
 Floats = NDArray[np.float64]
 
@@ -54,22 +58,25 @@ class ReliabilityBin:
 
 
 def logit(scores: ArrayLike) -> Floats:
-    """Log-odds of probabilities, finite at 0 and 1 too."""
+    """Computes the log-odds of probabilities, finite at 0 and 1 too."""
     clipped = np.clip(np.asarray(scores, np.float64), 1e-12, 1 - 1e-12)
     return np.log(clipped) - np.log1p(-clipped)
 
 
 def apply_temperature(logits: ArrayLike, temperature: float) -> Floats:
-    """P(hallucinated) from log-odds of hallucinated, softened by a temperature above 1."""
+    """Computes P(hallucinated) = sigmoid(logit / T) from log-odds; T above 1 softens it."""
     scaled = np.asarray(logits, np.float64) / temperature
     return np.exp(-np.logaddexp(0.0, -scaled))
 
 
 def fit_temperature(logits: ArrayLike, gold: ArrayLike) -> Temperature:
-    """The temperature that minimises the negative log-likelihood (Guo et al. 2017, section 4.2).
+    """Fits the temperature T that minimises the mean of -log sigmoid(+-logit / T) (Guo et al. 2017, section 4.2).
 
-    The loss is convex in 1 / temperature, so its slope is bisected. Where every row is on its right side the loss has
-    no minimum and sharpening without end would look best: the temperature then stays 1.
+    The loss is convex in 1 / T, so its slope is bisected. Where every row is on its right side the loss has no minimum
+    and sharpening without end would look best: T then stays 1.
+
+    scikit-learn finds the same T (equal to 1e-7), but its public form, `CalibratedClassifierCV`, calibrates a fitted
+    classifier in folds and not log-odds, keeps T to itself, and does not tell that there is no optimum.
 
     Args:
         logits: Log-odds of hallucinated [N]: the difference of two logits, or `logit(score)`.
@@ -98,14 +105,14 @@ def fit_temperature(logits: ArrayLike, gold: ArrayLike) -> Temperature:
 
 
 def choose_threshold(scores: ArrayLike, gold: ArrayLike, aim: str = "macro_f1") -> Threshold:
-    """The threshold that serves an aim best on labelled data; of equally good ones, the one nearest to 0.5.
+    """Chooses the threshold that serves an aim best on labelled data; of equally good ones, the one nearest to 0.5.
 
     Args:
         scores: P(hallucinated) [N].
         gold: 1 where hallucinated [N].
         aim: `f1` (of the hallucinated class), `macro_f1`, or `precision>=0.9` (any number above 0, at most 1): the
             highest recall with at least that precision. Where no threshold has it, the most precise one is chosen.
-            `argmax` stays at 0.5, for validation data too few or too different to choose on.
+            `argmax` stays at 0.5, for validation data that are too few or too different from the test data.
 
     Raises:
         UserError: An unknown aim.
@@ -158,7 +165,7 @@ def _threshold(value: float, aim: str, scores: Floats, gold: NDArray[np.int64], 
 
 
 def _f1(called: NDArray[Any], right: NDArray[Any], positives: int, total: int) -> tuple[Floats, Floats]:
-    """F1 of the hallucinated class, and of both, where so many rows were called and so many of these rightly."""
+    """Computes F1 and macro F1 by threshold, from the rows `called` hallucinated and those called so rightly."""
     faithful_right = (total - called) - (positives - right)
     f1 = 2 * right / np.maximum(called + positives, 1)
     faithful_f1 = 2 * faithful_right / np.maximum((total - called) + (total - positives), 1)
@@ -166,7 +173,7 @@ def _f1(called: NDArray[Any], right: NDArray[Any], positives: int, total: int) -
 
 
 def _best(first: Floats, second: Floats) -> NDArray[np.intp]:
-    """Positions of the highest `first`, and among these of the highest `second`."""
+    """Finds the positions of the highest `first`, and among these of the highest `second`."""
     places = np.flatnonzero(first == first.max())
     return places[second[places] == second[places].max()]
 
@@ -181,7 +188,7 @@ def _wanted_precision(aim: str) -> float | None:
 
 
 def _cuts(distinct: Floats) -> Floats:
-    """One threshold for each number of scores called, none to all: midway between neighbours, which are descending."""
+    """Places one threshold for each number of scores called, none to all: midway between descending neighbours."""
     above = distinct[:-1]
     middles = (above + distinct[1:]) / 2
     middles = np.where(middles > distinct[1:], middles, above)  # neighbours so close that the middle falls on the lower
@@ -191,14 +198,14 @@ def _cuts(distinct: Floats) -> Floats:
 
 
 def bin_of(scores: ArrayLike, num_bins: int = NUM_BINS) -> NDArray[np.intp]:
-    """Which equal-width bin each score falls in; 1.0 falls in the last."""
+    """Finds the equal-width bin that each score falls in; 1.0 falls in the last."""
     edges = np.linspace(0.0, 1.0, num_bins + 1)
     places = np.searchsorted(edges, np.asarray(scores, np.float64), side="right") - 1
     return np.minimum(places, num_bins - 1)
 
 
 def reliability(scores: ArrayLike, gold: ArrayLike, num_bins: int = NUM_BINS) -> list[ReliabilityBin]:
-    """The table behind the calibration error: bins that hold rows."""
+    """Builds the table behind the calibration error: the bins that hold rows (a reliability diagram in numbers)."""
     values, labels = _checked(scores, gold)
     places = bin_of(values, num_bins)
     edges = np.linspace(0.0, 1.0, num_bins + 1)
@@ -215,7 +222,11 @@ def reliability(scores: ArrayLike, gold: ArrayLike, num_bins: int = NUM_BINS) ->
 
 
 def calibration_error(scores: ArrayLike, gold: ArrayLike, num_bins: int = NUM_BINS) -> float:
-    """Expected calibration error of P(hallucinated): gap of score and truth by bin (Naeini et al. 2015)."""
+    """Computes the expected calibration error: sum over bins of share * |mean score - share hallucinated|.
+
+    Naeini et al. 2015; equal-width bins. It depends on the number of bins, and a constant score at the base rate has an
+    error of 0: read it beside AUROC or F1.
+    """
     rows = reliability(scores, gold, num_bins)
     return sum(row.count * abs(row.mean_score - row.hallucinated) for row in rows) / sum(row.count for row in rows)
 

@@ -1,4 +1,9 @@
-"""Hallucinated or faithful: how well a detector tells them apart, with intervals over dialogues or documents.
+"""Classification metrics of a detector, hallucinated or faithful, with intervals over dialogues or documents.
+
+Which to use: `macro_f1` as the headline (the mean F1 of both classes, so that neither can be ignored), `f1`,
+`precision` and `recall` of the hallucinated class, `auroc` and `average_precision` whatever the threshold, `ece` and
+`brier` (mean squared error of the score) for calibration. Accuracy means little beside `majority_accuracy`, which a
+constant answer reaches.
 
 Everything but the ranking metrics follows from sums over rows, kept per group, so a resample is one matrix product.
 
@@ -25,7 +30,7 @@ BOTH_CLASSES = ("balanced_accuracy", "auroc", "average_precision")
 def classification_metrics(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, num_resamples: int = 1000, seed: int = 0
 ) -> Scored:
-    """Every classification metric with its 95% interval, by name without split and dataset.
+    """Computes every classification metric with its 95% interval, by name without split and dataset.
 
     Raises:
         UserError: No examples, examples without a label, or ids that do not match.
@@ -41,13 +46,13 @@ def compare(
     num_resamples: int = 1000,
     seed: int = 0,
 ) -> dict[str, Difference]:
-    """First minus second for every metric that both define, tested on the same resamples of groups."""
+    """Subtracts the second's metrics from the first's, tested on the same resamples of groups."""
     ours, theirs = join(examples, first), join(examples, second)
     return paired_difference(ours.groups, statistic(ours), statistic(theirs), num_resamples=num_resamples, seed=seed)
 
 
 def score(outcomes: Outcomes, *, num_resamples: int = 1000, seed: int = 0) -> Scored:
-    """`classification_metrics` of rows that are joined already."""
+    """Computes `classification_metrics` of rows that are joined already."""
     num_scored = int(outcomes.scored.sum())
     counts = dict.fromkeys(SCORE_METRICS, num_scored)
     result = bootstrap(outcomes.groups, statistic(outcomes), n=counts, num_resamples=num_resamples, seed=seed)
@@ -55,7 +60,7 @@ def score(outcomes: Outcomes, *, num_resamples: int = 1000, seed: int = 0) -> Sc
 
 
 def statistic(outcomes: Outcomes) -> Statistic:
-    """All metrics as a function of group weights."""
+    """Gives all metrics as a function of group weights."""
     gold, groups = outcomes.gold, outcomes.groups
     cell = gold.astype(np.intp) * len(CLASSES) + outcomes.called
     columns = [np.eye(2 * len(CLASSES))[cell]]  # [N, 6]: gold x called
@@ -83,7 +88,7 @@ def statistic(outcomes: Outcomes) -> Statistic:
 
 
 def _count_metrics(counts: Values, majority: int) -> dict[str, Values]:
-    """From tables [R, gold 2, called 3] to values [R]."""
+    """Maps tables [R, gold 2, called 3] to values [R]."""
     size = counts.sum(axis=2)  # [R, 2]: rows of each class
     right = np.stack([counts[:, 0, 0], counts[:, 1, 1]], axis=1)
     called = counts.sum(axis=1)  # [R, 3]

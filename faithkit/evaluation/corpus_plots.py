@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from faithkit.errors import UserError
 from faithkit.evaluation.corpus_stats import ALL, Bucket, CorpusStats, in_order
 from faithkit.evaluation.tables import harmless
-from faithkit.files.atomic import disk_errors, replacing
+from faithkit.files.atomic import atomic_file, disk_errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,14 +62,14 @@ def write_plots(stats: CorpusStats, folder: str | Path) -> list[Path]:
             image = BytesIO()
             figure.savefig(image, format="png", dpi=150)
             path = Path(folder) / f"{name}.png"
-            with replacing(path) as file, disk_errors(path):
+            with atomic_file(path) as file, disk_errors(path):
                 file.write(image.getvalue())
             paths.append(path)
     return paths
 
 
 def plot_types(stats: CorpusStats) -> "Figure":
-    """The share of each type among the spans of a task."""
+    """Plots the share of each type among the spans of a task."""
     rows = {name: counts for name, counts in stats.types.items() if counts}
     figure, axes = _figure(7, 1.3 + 0.42 * len(rows))
     names = [f"{_name(name)}  (n = {sum(counts.values()):,})" for name, counts in rows.items()]
@@ -95,7 +95,7 @@ def plot_types(stats: CorpusStats) -> "Figure":
 
 
 def plot_positions(stats: CorpusStats) -> "Figure":
-    """Where in the responses the spans lie, a strip a task, each in shades of its own."""
+    """Plots where in the responses the spans lie, a strip for each task in shades of its own."""
     rows = {name: shares for name, shares in stats.positions.items() if any(shares)}
     figure, _ = _figure(7, 0.9 + 0.75 * max(1, len(rows)), rows=max(1, len(rows)))
     for axes, (name, shares) in zip(figure.axes[:], rows.items(), strict=False):
@@ -113,7 +113,7 @@ def plot_positions(stats: CorpusStats) -> "Figure":
 
 
 def plot_lengths(stats: CorpusStats) -> "Figure":
-    """Spans a response against the length of its context and of itself, a line a task."""
+    """Plots spans a response against the length of its context and of itself, a line for each task."""
     figure, _ = _figure(8, 3.4, columns=2)
     panels: Sequence[tuple[str, Mapping[str, list[Bucket]]]] = (
         ("context", stats.context_buckets),
@@ -136,7 +136,7 @@ def plot_lengths(stats: CorpusStats) -> "Figure":
 
 
 def plot_models(stats: CorpusStats) -> "Figure":
-    """Spans per hundred words, by generator and task."""
+    """Plots spans per hundred words, by generator and task."""
     tasks = sorted({task for by_task in stats.models.values() for task in by_task if task != ALL or len(by_task) == 1})
     height = 0.8 / len(tasks)
     figure, axes = _figure(7, 1.2 + (0.25 + 0.16 * len(tasks)) * len(stats.models))
@@ -165,7 +165,7 @@ def _figure(width: float, height: float, *, rows: int = 1, columns: int = 1) -> 
 
 
 def _name(text: str) -> str:
-    """A name from the data as a plot may show it: short, and no $ that would start a formula."""
+    """Shortens a name from the data for a plot, without a $ that would start a formula."""
     return harmless(text, 40).replace("$", r"\$")
 
 

@@ -1,4 +1,4 @@
-"""What a corpus of marked responses holds: how much is hallucinated, of which types, by whom, where and how long.
+"""Statistics of a corpus of marked responses: how much is hallucinated, of which types, by whom, and how long.
 
 The numbers are those of RAGTruth's own analysis (Niu et al. 2024, section 4: tables 2 to 4, figures 2 and 3), for any
 corpus of spans. An example's meta tells its task, its generator and, where a task draws on several corpora, the corpus.
@@ -23,7 +23,7 @@ NUM_BINS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How much of some responses is hallucinated; density is spans per hundred words of all of them together."""
+    """Counts how much of some responses is hallucinated; density is spans per hundred words over all of them."""
 
     num_responses: int
     num_hallucinated: int
@@ -43,13 +43,13 @@ class Counts:
         return self.num_spans / self.num_responses
 
     def to_dict(self) -> dict[str, float]:
-        """The counts and what follows from them."""
+        """Gives the counts and the ratios of them."""
         return asdict(self) | {"share": self.share, "density": self.density, "spans_each": self.spans_each}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """Of texts, in words."""
+    """Lengths of texts, in words."""
 
     mean: float
     max: int
@@ -131,7 +131,7 @@ def words(text: str) -> int:
 
 
 def task_of(example: Example) -> str:
-    """The task where the corpus tells it, else the corpus."""
+    """Finds an example's task where the corpus tells it, else the corpus."""
     return str(example.meta.get("task") or example.source)
 
 
@@ -193,7 +193,7 @@ def in_order(labels: Iterable[str]) -> list[str]:
 
 
 def positions(examples: Iterable[Example], num_bins: int = NUM_BINS) -> list[float]:
-    """Where in their responses spans lie: each weighs 1, spread evenly over its characters; [num_bins], sums to 1."""
+    """Computes where in responses spans lie [num_bins]: each weighs 1, spread over its characters; the sum is 1."""
     edges = np.linspace(0, 1, num_bins + 1)
     total = np.zeros(num_bins)
     for example in examples:
@@ -205,7 +205,7 @@ def positions(examples: Iterable[Example], num_bins: int = NUM_BINS) -> list[flo
 
 
 def buckets(examples: Sequence[Example], lengths: Sequence[int], num_buckets: int = NUM_BUCKETS) -> list[Bucket]:
-    """The examples in buckets of length that hold, ties aside, equally many; a bucket that ties empty is left out."""
+    """Divides examples into buckets of length of equal size, ties aside; a bucket that ties empty is left out."""
     ranks = (-(-len(lengths) * each // num_buckets) - 1 for each in range(1, num_buckets + 1))
     ordered = sorted(lengths)
     edges = [ordered[0], *(ordered[rank] for rank in ranks)]

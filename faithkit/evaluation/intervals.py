@@ -37,19 +37,19 @@ class Metric:
             raise ValueError(f"a metric needs finite numbers, got {numbers}")
 
     def to_dict(self) -> dict[str, float | int]:
-        """The contract's form; what is None is left out."""
+        """Converts to the form of `metrics.json`; fields that are None are left out."""
         items = {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
         return {name: number for name, number in items.items() if number is not None}
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> "Metric":
-        """The reverse of `to_dict`."""
+        """Reverses `to_dict`."""
         return cls(value=row["value"], low=row.get("low"), high=row.get("high"), n=row.get("n"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """How far one system lies above another on the same groups; `p_value` is two-sided."""
+    """The difference of two systems on the same groups; `p_value` is two-sided."""
 
     value: float
     low: float
@@ -60,7 +60,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """Named metrics, and what a reader must know of them: what was left out and why."""
+    """Named metrics, and notes on those that were left out."""
 
     metrics: dict[str, Metric]
     notes: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class Groups:
         return cls(np.fromiter((position[name] for name in rows), np.intp, len(rows)), len(position))
 
     def sums(self, values: ArrayLike) -> Values:
-        """Per-group sums: [N] to [G], [N, K] to [G, K]."""
+        """Sums rows by group: [N] to [G], [N, K] to [G, K]."""
         table = np.asarray(values, np.float64)
         columns = table[:, None] if table.ndim == 1 else table
         summed = [np.bincount(self.index, weights=column, minlength=self.count) for column in columns.T]
@@ -89,7 +89,7 @@ class Groups:
 
 
 def means(groups: Groups, columns: Mapping[str, ArrayLike]) -> Statistic:
-    """The statistic of plain means over rows, one for each named column [N]."""
+    """Gives plain means over rows as a statistic, one for each named column [N]."""
     sizes = groups.sums(np.ones(len(groups.index)))
     sums = {name: groups.sums(column) for name, column in columns.items()}
 
@@ -108,7 +108,7 @@ def bootstrap(
     num_resamples: int = 1000,
     seed: int = 0,
 ) -> Scored:
-    """Values on the whole data with 95% percentile intervals over resampled groups (Efron & Tibshirani 1993, ch. 13).
+    """Computes values with 95% percentile intervals over resampled groups (Efron & Tibshirani 1993, ch. 13).
 
     The interval is widened where it would miss the value itself: resamples of a biased statistic, such as the
     calibration error, can lie to one side of it.
@@ -141,7 +141,7 @@ def bootstrap(
 def paired_difference(
     groups: Groups, first: Statistic, second: Statistic, *, num_resamples: int = 1000, seed: int = 0
 ) -> dict[str, Difference]:
-    """First minus second, with both systems on the same resamples (Koehn 2004, paired bootstrap).
+    """Subtracts the second from the first, both on the same resamples (Koehn 2004, paired bootstrap).
 
     p is twice the smaller share of resamples on either side of zero, with one added to each count: never exactly 0.
     """

@@ -15,7 +15,7 @@ CLASSES = (*LABELS, UNPARSED)  # the columns of a confusion table: an unparsed r
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """What was true and what was said, row by row in the examples' order.
+    """Gold labels and predictions, row by row in the examples' order.
 
     Args:
         gold: 1 where hallucinated [N].
@@ -31,14 +31,14 @@ class Outcomes:
 
     @property
     def scored(self) -> NDArray[np.bool_]:
-        """Which rows have a score [N]."""
+        """Marks the rows that have a score [N]."""
         return ~np.isnan(self.scores)
 
 
 def align(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, judged: bool = True
 ) -> list[Prediction]:
-    """The prediction of each example, in the examples' order.
+    """Finds the prediction of each example, in the examples' order.
 
     Args:
         judged: Every prediction must have a label; responses that nobody judged have none.
@@ -72,20 +72,22 @@ def align(
 
 
 def join(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> Outcomes:
-    """The arrays of `align`ed examples and predictions.
+    """Joins examples and predictions by id into arrays.
 
     Raises:
         UserError: As `align`; or an example has no gold label.
     """
-    said = align(examples, predictions)
+    aligned = align(examples, predictions)
     unlabelled = [example.id for example in examples if example.label is None]
     if unlabelled:
         problem = f"{len(unlabelled)} of {len(examples)} examples have no gold label ({_first(unlabelled)})"
         raise UserError(problem, hint="choose a split or a benchmark that is labelled")
     return Outcomes(
         gold=np.array([example.label == HALLUCINATED for example in examples], np.int8),
-        called=np.array([CLASSES.index(prediction.label) for prediction in said], np.int8),
-        scores=np.array([np.nan if prediction.score is None else prediction.score for prediction in said], np.float64),
+        called=np.array([CLASSES.index(prediction.label) for prediction in aligned], np.int8),
+        scores=np.array(
+            [np.nan if prediction.score is None else prediction.score for prediction in aligned], np.float64
+        ),
         groups=Groups.of(example.group for example in examples),
     )
 

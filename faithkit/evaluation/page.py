@@ -19,7 +19,7 @@ from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.outcomes import align
 from faithkit.evaluation.span_outcomes import check_spans, merge, shared
 from faithkit.evaluation.tables import harmless
-from faithkit.files.atomic import disk_errors, dumps, replacing
+from faithkit.files.atomic import atomic_file, disk_errors, dumps
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, Span
 
 # A piece of a text: plain, or with the places of the gold and of the predicted spans that cover it.
@@ -47,11 +47,11 @@ def write_page(
     Raises:
         UserError: Examples and predictions do not belong together, or a predicted span leaves its answer.
     """
-    said = align(examples, predictions)
+    aligned = align(examples, predictions)
     contexts = {text: place for place, text in enumerate(dict.fromkeys(example.knowledge for example in examples))}
-    for example, prediction in zip(examples, said, strict=True):
+    for example, prediction in zip(examples, aligned, strict=True):
         check_spans(prediction, len(example.response))
-    pairs = zip(examples, said, strict=True)
+    pairs = zip(examples, aligned, strict=True)
     rows = (row(example, prediction, contexts[example.knowledge]) for example, prediction in pairs)
     scores = (_metric(name, metric) for name, metric in (metrics or {}).items())
     style, script = _style(), _script()
@@ -63,7 +63,7 @@ def write_page(
     }
     template = (_FILES / "page.html").read_text(encoding="utf-8").split("{{data}}")
     start, end = (re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], part) for part in template)
-    with replacing(path) as file, disk_errors(path):
+    with atomic_file(path) as file, disk_errors(path):
         file.write(start.encode())
         for line in _blocks(scores=scores, contexts=contexts, rows=rows):
             file.write(line.encode())
@@ -71,7 +71,7 @@ def write_page(
 
 
 def cut(text: str, gold: Sequence[Span], called: Sequence[Span]) -> list[Piece]:
-    """The text in pieces, each covered by the same spans throughout; joined, they are the text again."""
+    """Cuts the text into pieces, each covered by the same spans throughout; joined, they are the text again."""
     inner = (end for span in (*gold, *called) if span.start < span.end for end in (span.start, span.end))
     bounds = sorted({0, len(text), *inner})
     pieces: list[Piece] = []
@@ -86,7 +86,7 @@ def _covering(spans: Sequence[Span], start: int, end: int) -> list[int]:
 
 
 def row(example: Example, prediction: Prediction, context: int) -> dict[str, Any]:
-    """What the page knows of one answer; `context` is the place of its text among the contexts."""
+    """Builds the page's data of one answer; `context` is the place of its text among the contexts."""
     gold, called = _marked(example.spans), _marked(prediction.spans)
     return {
         "id": example.id,
@@ -109,7 +109,7 @@ def row(example: Example, prediction: Prediction, context: int) -> dict[str, Any
 
 
 def response_outcome(example: Example, prediction: Prediction) -> str:
-    """How the call on the whole answer stands to its gold label."""
+    """Compares the call on the whole answer with its gold label."""
     if prediction.label == UNPARSED:
         return "unparsed"
     gold = _gold(example)
@@ -121,7 +121,7 @@ def response_outcome(example: Example, prediction: Prediction) -> str:
 
 
 def span_kinds(example: Example, prediction: Prediction) -> list[str]:
-    """Which kinds of spans an answer holds; a span counts as found where one character of it is."""
+    """Names the outcomes of an answer's spans; a span counts as found where one character of it is."""
     if example.spans is None:
         return ["not marked"]
     gold, called = _marked(example.spans), _marked(prediction.spans)
@@ -137,24 +137,24 @@ def span_kinds(example: Example, prediction: Prediction) -> list[str]:
 
 
 def _share(span: Span, others: Sequence[Span]) -> float:
-    """The share of the span's characters that the others cover together."""
+    """Computes the share of the span's characters that the others cover together."""
     return shared(merge([span]), merge(others)) / (span.end - span.start)
 
 
 def _marked(spans: Sequence[Span] | None) -> list[Span]:
-    """The spans that hold a character; the metrics pass the others over as well."""
+    """Drops empty spans, as the metrics do."""
     return [span for span in spans or () if span.start < span.end]
 
 
 def _gold(example: Example) -> str | None:
-    """What the answer was judged to be: by its label, or where it has none, by its spans, as the metrics read it."""
+    """Reads the gold label of an answer: its label or, where it has none, its spans, as the metrics do."""
     if example.label is None and example.spans is not None:
         return HALLUCINATED if example.spans else FAITHFUL
     return example.label
 
 
 def _blocks(**blocks: Iterable[Any]) -> Iterator[str]:
-    """Each block as a list in a script element that the browser keeps as text; one item a line, made one at a time."""
+    """Writes each block as a list in a script element that the browser keeps as text, one item a line."""
     for name, items in blocks.items():
         yield f'<script type="application/json" id="{name}">[\n'
         for place, item in enumerate(items):

@@ -1,4 +1,4 @@
-"""What others published for the RAGTruth test set, to stand beside our figures.
+"""Published figures for the RAGTruth test set, to stand beside ours.
 
 Everything is in percent. The protocols differ from ours and from each other, so each row says where it comes from. The
 paper gives precision, recall and F1 by task (Niu et al. 2024, first version, Tables 5 and 6); later papers cite its
@@ -50,7 +50,7 @@ class Published:
 
     @property
     def name(self) -> str:
-        """The system with where its figures come from."""
+        """Names the system with the source of its figures."""
         return f"{self.system} ({self.source})" if self.source in (V1, REVISED) else self.system
 
 
@@ -100,7 +100,7 @@ PUBLISHED = tuple(_all())
 
 
 def published(dataset: str, level: str, task: str = "") -> Sequence[Published]:
-    """The figures for one level and task (in lower case; "" is overall), the best F1 first; none for other datasets."""
+    """Selects the figures for one level and task ("" is overall), the best F1 first; none for other datasets."""
     if dataset != "ragtruth":
         return ()
     rows = [row for row in PUBLISHED if (row.level, row.task) == (level, task)]
@@ -108,5 +108,5 @@ def published(dataset: str, level: str, task: str = "") -> Sequence[Published]:
 
 
 def comparable(examples: Iterable[Example]) -> bool:
-    """Whether these are responses of the models whose responses the published figures are about."""
+    """Tells whether these are responses of the models that the published figures are about."""
     return {str(example.meta.get("model")).lower() for example in examples} <= MODELS

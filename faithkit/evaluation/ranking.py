@@ -1,4 +1,10 @@
-"""Metrics of the order that scores give: area under the ROC curve and average precision, for many resamples at once."""
+"""Metrics of the order that scores give, for many resamples at once.
+
+AUROC is the share of pairs of a hallucinated and a faithful row in which the hallucinated one scores higher, ties
+counted half. Average precision is sum_t (recall_t - recall_{t-1}) * precision_t over the distinct scores t, from the
+highest (Saito & Rehmsmeier 2015 on why it suits rare classes better). Use them to compare detectors whatever their
+threshold; neither says that the scores are calibrated, or that a good threshold is known.
+"""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,7 +15,7 @@ BLOCK = 1 << 16  # resamples x rows worked on at once: what stays in a core's ca
 
 
 class Ranking:
-    """AUROC and average precision of P(hallucinated) under group weights, values equal to scikit-learn's.
+    """Computes AUROC and average precision of P(hallucinated) under group weights, equal to scikit-learn's.
 
     Rows are sorted once. A resample changes only their weights, so each costs two cumulative sums.
 
@@ -29,29 +35,33 @@ class Ranking:
         self._starts = starts if len(starts) < len(values) else None
 
     def __call__(self, weights: Values) -> dict[str, Values]:
-        """From weights [R, G] to values [R], NaN where a resample holds one class only."""
+        """Maps weights [R, G] to values [R], NaN where a resample holds one class only."""
         rows = max(1, BLOCK // len(self._groups))
         blocks = [self._block(weights[start : start + rows]) for start in range(0, len(weights), rows)]
         auroc, average_precision = np.concatenate(blocks, axis=1)
         return {"auroc": auroc, "average_precision": average_precision}
 
     def _block(self, weights: Values) -> Values:
-        new = np.take(weights, self._groups, axis=1)  # [r, N], the highest score first
-        new_hits = new * self._positive
-        if self._starts is not None:
-            new = np.add.reduceat(new, self._starts, axis=1)  # [r, T]: one column for each distinct score
-            new_hits = np.add.reduceat(new_hits, self._starts, axis=1)
-        called = np.cumsum(new, axis=1)  # called hallucinated down to this score
-        hits = np.cumsum(new_hits, axis=1)  # of these, rightly so
-        positives, total = hits[:, -1].copy(), called[:, -1].copy()  # the rest is overwritten below
-        both = (positives > 0) & (positives < total)
-        # Pairs of a hallucinated and a faithful row, less those in the wrong order, ties counted half. Written with
-        # all rows in the place of the faithful ones: the hallucinated among them add up to positives^2 / 2.
-        pairs = np.where(both, positives * (total - positives), np.nan)
-        ordered = pairs + positives**2 / 2 - _dot(new_hits, called) + _dot(new_hits, new) / 2
-        # Precision summed over the steps of recall, without interpolation (Saito & Rehmsmeier 2015).
-        hits /= np.maximum(called, 1.0, out=called)
-        return np.stack([ordered / pairs, _dot(new_hits, hits) / np.where(both, positives, np.nan)])
+        drawn = np.take(weights, self._groups, axis=1)  # [r, N]: how often each row was drawn, highest score first
+        hallucinated = drawn * self._positive
+        if self._starts is not None:  # [r, T]: rows of one score as one column
+            drawn = np.add.reduceat(drawn, self._starts, axis=1)
+            hallucinated = np.add.reduceat(hallucinated, self._starts, axis=1)
+        called = np.cumsum(drawn, axis=1)  # rows that a threshold at this score calls hallucinated
+        hits = np.cumsum(hallucinated, axis=1)  # of these, rightly so
+        positives, total = hits[:, -1], called[:, -1]
+        has_both = (positives > 0) & (positives < total)
+
+        # AUROC: of all pairs of a hallucinated and a faithful row, those in the right order; ties count half.
+        faithful = drawn - hallucinated
+        pairs = np.where(has_both, positives * (total - positives), np.nan)
+        right_or_tied = _dot(faithful, hits)  # hallucinated rows that score at least as high as each faithful one
+        tied = _dot(faithful, hallucinated)
+        auroc = (right_or_tied - tied / 2) / pairs
+
+        # Average precision: precision at each score, weighted by the recall gained there, without interpolation.
+        precision = hits / np.maximum(called, 1.0)  # a resample may have drawn nothing so far
+        return np.stack([auroc, _dot(hallucinated, precision) / np.where(has_both, positives, np.nan)])
 
 
 def _dot(first: Values, second: Values) -> Values:

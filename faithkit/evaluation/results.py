@@ -16,25 +16,25 @@ from faithkit.files.atomic import write_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """What a results file holds: metrics by full name (`split/dataset/metric`), and facts about the run."""
+    """The content of a results file: metrics by full name (`split/dataset/metric`), and facts about the run."""
 
     metrics: dict[str, Metric]
     meta: dict[str, Any] = field(default_factory=dict)
 
     def of(self, split: str, dataset: str) -> dict[str, Metric]:
-        """The metrics of one split of one dataset, by their short names."""
+        """Selects the metrics of one split of one dataset, by their short names."""
         prefix = metric_name(split, dataset, "")
         return {name[len(prefix) :]: metric for name, metric in self.metrics.items() if name.startswith(prefix)}
 
 
 def metric_name(split: str, dataset: str, metric: str) -> str:
-    """The full name, `split/dataset/metric`."""
+    """Builds the full name, `split/dataset/metric`."""
     assert split and dataset and "/" not in split + dataset, f"no part of a metric's name: {split!r}, {dataset!r}"
     return f"{split}/{dataset}/{metric}"
 
 
 def full_names(split: str, dataset: str, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
-    """The same metrics under their full names."""
+    """Renames metrics to their full names."""
     return {metric_name(split, dataset, name): metric for name, metric in metrics.items()}
 
 

@@ -1,4 +1,7 @@
-"""Hallucinated spans: how well a tagger finds them, by response and by character, with intervals over sources.
+"""Span metrics of a tagger, by response and by character, with intervals over sources.
+
+Use `response_f1` for the decision on a whole response and `char_f1` for where its hallucination stands. The character
+level is dominated by long spans; it is no match of whole spans, and says nothing of their types.
 
 Response level, the hallucinated class: a response counts as called where the prediction's label is hallucinated.
 `response_precision` = called rightly / called, `response_recall` = called rightly / hallucinated, `response_f1` =
@@ -10,8 +13,8 @@ within a response, so no value leaves [0, 1]. Characters are summed over all res
 faithful responses too. `type/<type>/char_recall` has the gold spans of one type below and their predicted characters
 above; predictions of any type count, as in the paper's Figure 4.
 
-0/0 is 0 for precision, recall and F1, in the data and in a resample, as elsewhere in this project. What has nothing to
-stand on is left out: recall of a type that nobody marked, AUROC of one class, and both score metrics without scores.
+0/0 is 0 for precision, recall and F1, in the data and in a resample, as everywhere here. Undefined metrics are left
+out: recall of a type that nobody marked, AUROC of one class, and both score metrics without scores.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +36,7 @@ NOTHING_FOUND = "no prediction marks a character: char_ metrics are 0"
 def span_metrics(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, num_resamples: int = 1000, seed: int = 0
 ) -> Scored:
-    """Every span metric with its 95% interval: overall, `task/<task>/...`, `model/<name>/...`, `type/<type>/...`.
+    """Computes every span metric with its 95% interval: overall, `task/<task>/...`, `model/<name>/...`, `type/...`.
 
     Raises:
         UserError: No examples, examples without marked spans, ids that do not match, spans outside their response.
@@ -49,14 +52,14 @@ def compare_spans(
     num_resamples: int = 1000,
     seed: int = 0,
 ) -> dict[str, Difference]:
-    """First minus second for every metric that both define, tested on the same resamples of sources."""
+    """Subtracts the second's metrics from the first's, tested on the same resamples of sources."""
     ours, theirs = join_spans(examples, first), join_spans(examples, second)
     statistics = span_statistic(ours), span_statistic(theirs)
     return paired_difference(ours.groups, *statistics, num_resamples=num_resamples, seed=seed)
 
 
 def score_spans(outcomes: SpanOutcomes, *, num_resamples: int = 1000, seed: int = 0) -> Scored:
-    """`span_metrics` of rows that are joined already.
+    """Computes `span_metrics` of rows that are joined already.
 
     A metric's `n` counts the responses that it stands on; of a type's recall, those with a span of that type.
     """

@@ -1,4 +1,4 @@
-"""Marked responses joined with predicted spans, as the counts of characters that every span metric starts from.
+"""Gold and predicted spans joined by response, as the counts of characters behind every span metric.
 
 What counts is the union: a character that two spans mark counts once, and so does a span given twice.
 """
@@ -21,7 +21,7 @@ Runs = list[tuple[int, int]]  # stretches [start, end) that do not overlap, in o
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpanOutcomes:
-    """What was marked and what was found, row by row in the examples' order.
+    """Gold and predicted spans, row by row in the examples' order.
 
     Args:
         gold: 1 where the response is hallucinated [N]: by its label, or where it has none, by its spans.
@@ -55,14 +55,14 @@ class SpanOutcomes:
 
 
 def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> SpanOutcomes:
-    """The counts of `align`ed examples and predictions; 100,000 responses take seconds.
+    """Joins examples and predictions into counts; 100,000 responses take seconds.
 
     A predicted span without characters (start = end) marks nothing and is passed over.
 
     Raises:
         UserError: As `align`; an example whose spans nobody marked; a predicted span outside its response.
     """
-    said = align(examples, predictions)
+    aligned = align(examples, predictions)
     unmarked = [example.id for example in examples if example.spans is None]
     if unmarked:
         problem = f"{len(unmarked)} of {len(examples)} examples have no marked spans ({shorten(unmarked[0], 40)}, ...)"
@@ -70,7 +70,7 @@ def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction
     labels = {span.label for example in examples for span in example.spans or ()} - {UNTYPED}
     types = (*(label for label in TYPES if label in labels), *sorted(labels.difference(TYPES)))
     counts = np.zeros((len(examples), 3 + 2 * len(types)), np.int64)
-    for row, (example, prediction) in enumerate(zip(examples, said, strict=True)):
+    for row, (example, prediction) in enumerate(zip(examples, aligned, strict=True)):
         spans = example.spans or ()
         found = merge(check_spans(prediction, len(example.response)))
         if not spans and not found:
@@ -84,9 +84,11 @@ def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction
     gold = [bool(e.spans) if e.label is None else e.label == HALLUCINATED for e in examples]
     return SpanOutcomes(
         gold=np.array(gold, np.int8),
-        called=np.array([prediction.label == HALLUCINATED for prediction in said], np.int8),
+        called=np.array([prediction.label == HALLUCINATED for prediction in aligned], np.int8),
         flagged=(counts[:, 1] > 0).astype(np.int8),
-        scores=np.array([np.nan if prediction.score is None else prediction.score for prediction in said], np.float64),
+        scores=np.array(
+            [np.nan if prediction.score is None else prediction.score for prediction in aligned], np.float64
+        ),
         marked=counts[:, 0],
         found=counts[:, 1],
         hits=counts[:, 2],
@@ -100,7 +102,7 @@ def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction
 
 
 def check_spans(prediction: Prediction, length: int) -> tuple[Span, ...]:
-    """The spans of a prediction on a response of so many characters.
+    """Checks the spans of a prediction on a response of so many characters, and gives them as runs.
 
     Raises:
         UserError: A bound that is no whole number, a start after its end, a span that reaches beyond the response.
@@ -118,7 +120,7 @@ def check_spans(prediction: Prediction, length: int) -> tuple[Span, ...]:
 
 
 def merge(spans: Iterable[Span]) -> Runs:
-    """The union of spans: those that overlap become one, those that only touch stay two, empty ones go."""
+    """Unites spans: those that overlap become one, those that only touch stay two, empty ones go."""
     runs: Runs = []
     for start, end in sorted((span.start, span.end) for span in spans if span.start < span.end):
         if runs and start < runs[-1][1]:
@@ -129,12 +131,12 @@ def merge(spans: Iterable[Span]) -> Runs:
 
 
 def size(runs: Runs) -> int:
-    """The characters of runs."""
+    """Counts the characters of runs."""
     return sum(end - start for start, end in runs)
 
 
 def shared(first: Runs, second: Runs) -> int:
-    """The characters that lie in both."""
+    """Counts the characters that lie in both."""
     total = left = right = 0
     while left < len(first) and right < len(second):
         total += max(0, min(first[left][1], second[right][1]) - max(first[left][0], second[right][0]))

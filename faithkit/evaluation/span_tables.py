@@ -9,7 +9,7 @@ from rich.text import Text
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published import PROTOCOLS, TEST_RESPONSES, Published
 from faithkit.evaluation.span_outcomes import SpanOutcomes, merge
-from faithkit.evaluation.tables import fields_table, format_metric, harmless, new_table, verdict
+from faithkit.evaluation.tables import fields_table, format_metric, harmless, new_table, outcome_of
 from faithkit.records import Example, Prediction, Span
 from faithkit.span_types import UNTYPED
 
@@ -19,7 +19,7 @@ OPEN, CLOSE = "[[", "]]"
 
 
 def level_table(level: str, systems: Systems, published: Sequence[Published] = (), *, title: str = "") -> Table:
-    """Precision, recall and F1 at one level: our systems with intervals of F1, published ones under them."""
+    """Shows precision, recall and F1 at one level: our systems with intervals of F1, published ones under them."""
     table = new_table(f"{title} {LEVELS[level]}, percent".strip())
     table.add_column("system", overflow="fold")
     names = [f"{level}_precision", f"{level}_recall", f"{level}_f1"]
@@ -41,7 +41,7 @@ def level_table(level: str, systems: Systems, published: Sequence[Published] = (
 def parts_table(
     prefix: str, systems: Systems, published: Mapping[str, Sequence[Published]] | None = None, *, title: str = ""
 ) -> Table:
-    """F1 by response and by character for each part of the data, such as `task/` or `model/`, system under system.
+    """Shows F1 by response and by character for each part of the data, such as `task/`, system under system.
 
     Args:
         published: Rows to stand under ours, by part.
@@ -67,7 +67,7 @@ def parts_table(
 
 
 def types_table(systems: Systems, *, title: str = "") -> Table:
-    """Character recall for each type of gold span."""
+    """Shows character recall for each type of gold span."""
     table = new_table(title)
     table.add_column("type", overflow="fold")
     table.add_column("n", justify="right", no_wrap=True)
@@ -82,13 +82,13 @@ def types_table(systems: Systems, *, title: str = "") -> Table:
 
 
 def parts_of(prefix: str, metrics: Mapping[str, Metric]) -> list[str]:
-    """The parts that metrics have a prefix for, in their order."""
+    """Lists the parts that metrics have a prefix for, in their order."""
     names = [name.removeprefix(prefix) for name in metrics if name.startswith(prefix)]
     return list(dict.fromkeys(name.rpartition("/")[0] for name in names))
 
 
 def choose_marked(examples: Sequence[Example], outcomes: SpanOutcomes, limit: int = 5) -> list[Example]:
-    """Up to `limit` examples worth a look: half with the most characters wrong, the rest spread over marked ones."""
+    """Chooses up to `limit` examples: half with the most characters wrong, the rest spread over marked ones."""
     wrong = outcomes.marked + outcomes.found - 2 * outcomes.hits
     order = sorted(range(len(examples)), key=lambda row: -wrong[row])
     chosen = [row for row in order if wrong[row]][: (limit + 1) // 2]
@@ -102,7 +102,7 @@ def choose_marked(examples: Sequence[Example], outcomes: SpanOutcomes, limit: in
 def marked_table(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "", max_characters: int = 400
 ) -> Table:
-    """For each example the response as people marked it and as the tagger did, spans in double brackets."""
+    """Shows each response as people marked it and as the tagger did, spans in double brackets."""
     table = fields_table(title)
     for example in examples:
         prediction = predictions[example.id]
@@ -114,13 +114,13 @@ def marked_table(
             table.add_row("question", Text(harmless(example.history[-1].text, max_characters)))
         table.add_row("gold", Text(bracketed(example.response, example.spans or (), max_characters=3 * max_characters)))
         table.add_row("marked", Text(bracketed(example.response, prediction.spans, max_characters=3 * max_characters)))
-        said = f"gold {example.label}, called {prediction.label}, P(hallucinated) {score}: "
-        table.add_row("verdict", Text(said + verdict(example, prediction)), end_section=True)
+        labels = f"gold {example.label}, called {prediction.label}, P(hallucinated) {score}: "
+        table.add_row("verdict", Text(labels + outcome_of(example, prediction)), end_section=True)
     return table
 
 
 def bracketed(text: str, spans: Iterable[Span], *, context: int = 100, max_characters: int | None = None) -> str:
-    """`He was born in [[1902|evident_conflict 0.97]] and ...`: one line without what could steer a terminal.
+    """Marks spans, as in `He was born in [[1902|evident_conflict 0.97]] and ...`: one line, harmless to a terminal.
 
     Spans that overlap stand as one. Long stretches between them are left out and counted, `context` characters are kept
     on each side; a text without spans is cut at its end.
@@ -131,7 +131,7 @@ def bracketed(text: str, spans: Iterable[Span], *, context: int = 100, max_chara
     for place, (start, end) in enumerate(pairwise(bounds)):
         if place % 2:
             inside = [span for span in kept if start <= span.start < end]
-            pieces.append(f"{OPEN}{text[start:end]}{_said(inside)}{CLOSE}")
+            pieces.append(f"{OPEN}{text[start:end]}{_label_note(inside)}{CLOSE}")
         else:
             before, after = context if place else 0, context if place < 2 * len(runs) else 0
             pieces.append(_gap(text[start:end], before, after) if runs else text)
@@ -145,7 +145,7 @@ def _gap(text: str, before: int, after: int) -> str:
     return f"{text[:before]} ... (+{out:,} characters) ... {text[len(text) - after :]}"
 
 
-def _said(spans: Sequence[Span]) -> str:
+def _label_note(spans: Sequence[Span]) -> str:
     labels = "+".join(dict.fromkeys(span.label for span in spans if span.label != UNTYPED))
     scores = [span.score for span in spans if span.score is not None]
     words = [*([labels] if labels else []), *([f"{max(scores):.2f}"] if scores else [])]

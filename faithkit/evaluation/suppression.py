@@ -1,4 +1,4 @@
-"""Fewer hallucinations by choosing among several responses with a detector (Niu et al. 2024, section 6.3).
+"""Suppression: fewer hallucinations by choosing among several responses with a detector (Niu et al. 2024, section 6.3).
 
 `fewest` takes the response with the fewest detected spans; `none` takes one without any, and no response where all have
 some. Where these leave several, the lowest probability decides, then the order: the paper draws one at random.
@@ -21,12 +21,12 @@ RATE, REDUCTION, SAME_SOURCES = "hallucination_rate", "relative_reduction", "rel
 
 
 def num_detected(prediction: Prediction) -> int:
-    """Detected spans, those that overlap as one; 1 where the label alone tells: of a critic, of an unparsed reply."""
+    """Counts detected spans, overlapping ones as one; 1 for a hallucinated or unparsed label without spans."""
     return len(merge(prediction.spans)) or int(prediction.label != FAITHFUL)
 
 
 def rerank(candidates: Sequence[Prediction], strategy: str = FEWEST) -> int | None:
-    """The position of the response to give, of several to one source; None where `none` finds no clean one.
+    """Chooses the response to give, of several to one source: its position, None where `none` finds no clean one.
 
     Args:
         candidates: What a detector says of each response.
@@ -53,7 +53,7 @@ def suppression_metrics(
     num_resamples: int = 1000,
     seed: int = 0,
 ) -> Scored:
-    """How often the chosen response is hallucinated, over the sources with two or more responses to choose from.
+    """Measures how often the chosen response is hallucinated, over the sources with two or more responses.
 
     `random/hallucination_rate` is the exact expectation of a uniform choice at each source; `<strategy>/...` stands on
     the `n` sources where the strategy gives a response, and `<strategy>/relative_reduction` = 1 - its rate / random's,
@@ -68,7 +68,7 @@ def suppression_metrics(
     Raises:
         UserError: Examples without a label, an unknown model or strategy, no source with two responses.
     """
-    said = align(examples, predictions)
+    aligned = align(examples, predictions)
     if unlabelled := [example.id for example in examples if example.label is None]:
         raise UserError(f"{len(unlabelled)} examples have no gold label", hint="choose a split that is labelled")
     names = [str(example.meta.get("model") or "") for example in examples]
@@ -82,7 +82,7 @@ def suppression_metrics(
         raise UserError("no source has two responses to choose from", hint="name more models, or check num_rows")
     gold = np.array([example.label == HALLUCINATED for example in examples], np.float64)
     groups = Groups(np.arange(len(choices)), len(choices))
-    picked = {s: [_pick(rows, said, s) for rows in choices] for s in strategies}
+    picked = {s: [_pick(rows, aligned, s) for rows in choices] for s in strategies}
     by_model = {chosen[name]: [_own(rows, names, name) for rows in choices] for name in chosen}
     statistic = _statistic(choices, gold, picked, by_model)
     counts = {
@@ -97,7 +97,7 @@ def suppression_metrics(
 
 
 def _known(models: Iterable[str] | None, names: Sequence[str]) -> dict[str, str]:
-    """The models to choose from as the data spells them, by their names in lower case."""
+    """Finds the models to choose from as the data spells them, by their names in lower case."""
     spelt = {name.lower(): name for name in sorted(set(names))}
     if models is None:
         return spelt
@@ -108,8 +108,8 @@ def _known(models: Iterable[str] | None, names: Sequence[str]) -> dict[str, str]
     return {model: spelt[model] for model in wanted}
 
 
-def _pick(rows: Sequence[int], said: Sequence[Prediction], strategy: str) -> list[int]:
-    place = rerank([said[row] for row in rows], strategy)
+def _pick(rows: Sequence[int], aligned: Sequence[Prediction], strategy: str) -> list[int]:
+    place = rerank([aligned[row] for row in rows], strategy)
     return [] if place is None else [rows[place]]
 
 
@@ -123,7 +123,7 @@ def _statistic(
     picked: Mapping[str, Sequence[Sequence[int]]],
     by_model: Mapping[str, Sequence[Sequence[int]]],
 ) -> Statistic:
-    """Rates as a function of weights over sources: sums over the responses that were picked at each."""
+    """Gives rates as a function of weights over sources, from sums over the responses picked at each."""
 
     def sums(rows: Sequence[Sequence[int]]) -> tuple[Values, Values]:
         return np.array([len(r) for r in rows], np.float64), np.array([gold[list(r)].sum() for r in rows])

@@ -1,4 +1,4 @@
-"""Tables for people: metrics with intervals, predictions that can be judged by eye, counts of what reading did.
+"""Tables for the terminal: metrics with intervals, predictions to judge by eye, counts of what reading did.
 
 Text from data is shown as it is: never read as markup, and with control characters spelt out.
 """
@@ -26,7 +26,7 @@ _STYLES = {"right": "green", "wrong": "red", "unparsed": "yellow"}
 
 
 def harmless(text: str, limit: int | None = None) -> str:
-    """Text on one line that cannot steer a terminal: control, hidden and reordering characters become escapes.
+    """Makes a text one line that cannot steer a terminal: control, hidden and reordering characters become escapes.
 
     Args:
         limit: Characters to keep; what is cut is counted behind.
@@ -44,7 +44,7 @@ def _escape(character: str) -> str:
 
 
 def format_metric(metric: Metric | None, *, digits: int = 2, scale: float = 1.0) -> str:
-    """`0.71 [0.69, 0.73]`; without the brackets where there is no interval."""
+    """Formats a metric as `0.71 [0.69, 0.73]`; without the brackets where there is no interval."""
     if metric is None:
         return "-"
     numbers = [metric.value] if metric.low is None or metric.high is None else [metric.value, metric.low, metric.high]
@@ -53,7 +53,7 @@ def format_metric(metric: Metric | None, *, digits: int = 2, scale: float = 1.0)
 
 
 def metrics_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str = "", digits: int = 2) -> Table:
-    """One column a system (`{"critic": metrics, "majority": metrics}`), one row a metric."""
+    """Shows one column a system (`{"critic": metrics, "majority": metrics}`), one row a metric."""
     table = new_table(title)
     table.show_edge = False  # three systems fit 80 columns so
     table.add_column(Text("metric"), overflow="fold")
@@ -72,18 +72,18 @@ def metrics_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str = "
 def choose_examples(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], limit: int = 6
 ) -> list[Example]:
-    """Up to `limit` examples worth a look: half the surest mistakes, the rest right ones spread over the data."""
-    said = dict(zip((example.id for example in examples), align(examples, predictions), strict=True))
-    wrong = [example for example in examples if verdict(example, said[example.id]) in ("wrong", "unparsed")]
-    others = [example for example in examples if verdict(example, said[example.id]) not in ("wrong", "unparsed")]
-    wrong.sort(key=lambda example: -abs((said[example.id].score or 0.0) - (example.label == HALLUCINATED)))
+    """Chooses up to `limit` examples: half the surest mistakes, the rest right ones spread over the data."""
+    by_id = dict(zip((example.id for example in examples), align(examples, predictions), strict=True))
+    wrong = [example for example in examples if outcome_of(example, by_id[example.id]) in ("wrong", "unparsed")]
+    others = [example for example in examples if outcome_of(example, by_id[example.id]) not in ("wrong", "unparsed")]
+    wrong.sort(key=lambda example: -abs((by_id[example.id].score or 0.0) - (example.label == HALLUCINATED)))
     mistakes = wrong[: max(limit - limit // 2, limit - len(others))]
     room = min(limit - len(mistakes), len(others))
     return mistakes + [others[place * len(others) // room] for place in range(room)]
 
 
-def verdict(example: Example, prediction: Prediction) -> str:
-    """right, wrong, unparsed, or not judged where the example has no gold label."""
+def outcome_of(example: Example, prediction: Prediction) -> str:
+    """Judges a prediction: right, wrong, unparsed, or not judged where the example has no gold label."""
     if prediction.label == UNPARSED:
         return UNPARSED
     if example.label is None:
@@ -92,7 +92,7 @@ def verdict(example: Example, prediction: Prediction) -> str:
 
 
 def fields_table(title: str) -> Table:
-    """An empty table of names and their texts, without a head."""
+    """Makes an empty table of names and their texts, without a head."""
     table = new_table(title)
     table.show_header, table.show_lines = False, False
     table.add_column(no_wrap=True)
@@ -103,11 +103,11 @@ def fields_table(title: str) -> Table:
 def predictions_table(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "", max_characters: int = 400
 ) -> Table:
-    """For each example its knowledge, response, gold label and P(hallucinated), and whether the call was right."""
+    """Shows each example's knowledge, response, gold label, P(hallucinated), and whether the call was right."""
     table = fields_table(title)
     for example in examples:
         prediction = predictions[example.id]
-        outcome = verdict(example, prediction)
+        outcome = outcome_of(example, prediction)
         score = "-" if prediction.score is None else f"{prediction.score:.2f}"
         called = Text.assemble(
             f"gold {example.label or '-'}, called {prediction.label}, P(hallucinated) {score}: ",
@@ -126,7 +126,7 @@ def predictions_table(
 
 
 def counts_table(counts: Mapping[str, int], *, title: str = "rows read") -> Table:
-    """What reading did with the rows, from the counts of a `ReadReport`."""
+    """Shows what reading did with the rows, from the counts of a `ReadReport`."""
     table = new_table(title)
     table.add_column(Text("outcome"), overflow="fold")
     table.add_column(Text("rows"), justify="right", no_wrap=True)
@@ -136,7 +136,7 @@ def counts_table(counts: Mapping[str, int], *, title: str = "rows read") -> Tabl
 
 
 def as_text(*tables: Table, width: int = 80) -> str:
-    """The tables as plain text: ASCII frames, no colour, no spaces at line ends."""
+    """Renders tables as plain text: ASCII frames, no colour, no spaces at line ends."""
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None, force_terminal=False, legacy_windows=False)
     for table in tables:
@@ -159,7 +159,7 @@ def show(*tables: Table, file: TextIO | None = None, width: int | None = None) -
 
 
 def new_table(title: str) -> Table:
-    """An empty table of this project's look."""
+    """Makes an empty table in this project's look."""
     table = Table(box=box.ROUNDED, title_justify="left", caption_justify="left")
     if title:
         table.title = Text(harmless(title), style="bold")

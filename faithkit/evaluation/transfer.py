@@ -1,4 +1,4 @@
-"""Critics across datasets: our accuracies beside those of FaithDial, Table 4 (Dziri et al. 2022).
+"""Transfer of critics across datasets: our accuracies beside those of FaithDial, Table 4 (Dziri et al. 2022).
 
 The paper gives accuracy alone. Test sets differ in balance, so ours stand with macro-F1 and the majority class.
 """
@@ -36,7 +36,7 @@ PAPER_ACCURACY: Mapping[tuple[str, str], float] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """How a critic trained on one dataset does on another; the metrics are shares, not percent."""
+    """Scores of a critic trained on one dataset and tested on another; shares, not percent."""
 
     trained_on: str
     tested_on: str
@@ -51,7 +51,7 @@ class Transfer:
 
 
 def transfers_of(trained_on: str, results: Results, *, split: str = "test") -> list[Transfer]:
-    """The cells that one critic's results fill; benchmarks that are not in the table are passed over."""
+    """Finds the cells that one critic's results fill; benchmarks that are not in the table are skipped."""
     cells = []
     for tested_on in TESTED_ON:
         found = results.of(split, tested_on)
@@ -62,7 +62,7 @@ def transfers_of(trained_on: str, results: Results, *, split: str = "test") -> l
 
 
 def transfer_table(cells: Sequence[Transfer], *, sources: Mapping[str, str] | None = None) -> Table:
-    """Table 4 with our figures under the paper's, all in percent.
+    """Shows Table 4 with our figures under the paper's, all in percent.
 
     Args:
         cells: One for each critic and test set that was run; the others show a dash.

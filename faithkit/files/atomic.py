@@ -1,10 +1,17 @@
-"""Whole files or none: writing that replaces in one step, and disk trouble told as a `UserError` with a hint."""
+"""Complete-or-nothing writing: a file or a folder is built beside its place and takes it with one rename.
+
+A reader sees the old content or the new, never half of either, also after a kill or a power cut. Trouble with the disk
+is told as a `UserError` with a hint.
+"""
 
 import errno
+import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,6 +22,8 @@ from faithkit.errors import UserError
 _NEEDS_ESCAPES = re.compile("[\x85\u2028\u2029\ud800-\udfff]")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _WRONG_NAME = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG)
+_OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
+_UNFINISHED = (".tmp", ".old")
 
 
 @contextmanager
@@ -35,23 +44,16 @@ def disk_errors(path: str | Path) -> Iterator[None]:
         raise
 
 
-def dumps(value: Any, *, indent: int | None = None) -> str:
-    """JSON that always has a UTF-8 form and, without `indent`, is one line for every reader; NaN is refused."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
-    return json.dumps(value, allow_nan=False, indent=indent) if _NEEDS_ESCAPES.search(text) else text
-
-
 @contextmanager
-def replacing(path: str | Path) -> Iterator[BinaryIO]:
-    """A file to write that takes the place of `path` in one step at the end, or leaves it alone after an error."""
+def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
+    """Opens a file that replaces `path` in one step at the end, and leaves it alone after an error."""
     # A link is followed, so that the file that it names is replaced and not the link.
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name[:40]}.{os.getpid()}.tmp")
     with disk_errors(path):
         if target.exists() and not target.is_file():  # above all not a device: root could replace /dev/null
             raise UserError("cannot be written: it is no plain file", place=str(path), hint="choose another path")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        file = temporary.open("wb")
+        temporary, handle = _create(target, lambda new: os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        file = os.fdopen(handle, "wb")
     try:
         try:
             yield file
@@ -63,23 +65,107 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
                 file.close()
         with disk_errors(path):
             temporary.replace(target)
-            _sync_folder(target.parent)
+            _sync(target.parent)
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
         raise
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+@contextmanager
+def atomic_folder(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
+    """Gives a folder to fill that becomes `path` in one step at the end, and vanishes after an error.
+
+    Args:
+        replace: Whether an older folder gives way. Between its end and the new beginning a kill leaves none.
+
+    Raises:
+        FileExistsError: The place is taken at the end by a folder that is not empty, and `replace` is not set.
+    """
+    target = Path(os.path.realpath(path))  # a link to a folder is followed
+    with disk_errors(path):
+        temporary, handle = _create(target, _open_new_folder)
+    try:
+        yield temporary
+        with disk_errors(path):
+            for folder, _, names in os.walk(temporary):
+                for entry in (*(Path(folder) / name for name in names), Path(folder)):
+                    _sync(entry)
+        if replace and target.exists():  # a folder cannot replace one that has files in it
+            target.rename(temporary.with_suffix(".old"))
+        try:
+            temporary.rename(target)
+        except OSError as error:
+            if error.errno in _OCCUPIED:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+            raise
+        _sync(target.parent)
+    finally:
+        os.close(handle)
+        for leftover in (temporary, temporary.with_suffix(".old")):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _open_new_folder(path: Path) -> int:
+    path.mkdir()
+    return os.open(path, os.O_RDONLY)
+
+
+def _create(target: Path, open_new: Callable[[Path], int]) -> tuple[Path, int]:
+    """Makes and locks a temporary sibling of `target`, after deleting those that killed processes left behind.
+
+    The lock tells a living writer's temporary from a leftover: it ends with its process, on whichever machine.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    prefix = f".{target.name[:40]}."
+    _clear_leftovers(target.parent, prefix)
+    while True:
+        temporary = target.with_name(f"{prefix}{secrets.token_hex(4)}.tmp")
+        handle = open_new(temporary)
+        with suppress(OSError):  # a file system without locks: nothing there is ever taken for a leftover
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if temporary.exists():
+            return temporary, handle
+        os.close(handle)  # another process took it for a leftover before it was locked
+
+
+def _clear_leftovers(folder: Path, prefix: str) -> None:
+    with os.scandir(folder) as entries:
+        found = [Path(e.path) for e in entries if e.name.startswith(prefix) and e.name.endswith(_UNFINISHED)]
+    for leftover in found:
+        with suppress(OSError):  # gone meanwhile, in use, or another user's
+            handle = os.open(leftover, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if leftover.is_dir():
+                    shutil.rmtree(leftover)
+                else:
+                    leftover.unlink()
+            finally:
+                os.close(handle)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
 
 
+def dumps(value: Any, *, indent: int | None = None) -> str:
+    """Writes JSON that has a UTF-8 form and, without `indent`, is one line for every reader; NaN is refused."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+    return json.dumps(value, allow_nan=False, indent=indent) if _NEEDS_ESCAPES.search(text) else text
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Writes a text in UTF-8, replacing the file in one step."""
+    data = text.encode()
+    with atomic_file(path) as file, disk_errors(path):
+        file.write(data)
+
+
 def write_json(path: str | Path, value: Any) -> None:
     """Writes one JSON document, indented, replacing the file in one step."""
-    data = f"{dumps(value, indent=2)}\n".encode()
-    with replacing(path) as file, disk_errors(path):
-        file.write(data)
+    write_text(path, f"{dumps(value, indent=2)}\n")

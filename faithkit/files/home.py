@@ -1,4 +1,4 @@
-"""Where faithkit keeps what can be made again: converted weights, encodings, answers of models.
+"""The cache: everything that can be made again, such as converted weights, encodings and answers of models.
 
 `FAITHKIT_HOME` moves it, for instance to a disk that every node of a cluster sees.
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def cache_dir(*parts: str) -> Path:
-    """A folder of the cache, made where it is missing.
+    """Gives a folder of the cache, made where it is missing.
 
     The environment is read at each call and not at import, so that a test or a notebook can move the cache.
 

@@ -1,4 +1,4 @@
-"""JSON lines on disk: whole or not at all when written, told with file and line when read.
+"""JSON lines on disk: complete or absent when written, checked with file and line when read.
 
 `write_jsonl` (and `write_json`) replace a file in one step, so a reader never sees half of one. `JsonlAppender` is for
 long work that may be interrupted: each row is in the file when it returns, and reopening drops what was cut short.
@@ -13,18 +13,21 @@ from types import TracebackType
 from typing import Any
 
 from faithkit.errors import UserError, shorten
-from faithkit.files.atomic import disk_errors, dumps, replacing, write_json
+from faithkit.files.atomic import atomic_file, disk_errors, dumps, write_json
 from faithkit.records import Prediction
 
 __all__ = [
     "JsonlAppender",
     "disk_errors",
+    "parse_lines",
     "read_jsonl",
     "read_numbered_jsonl",
     "read_predictions",
     "write_json",
     "write_jsonl",
 ]
+
+SPACE = " \t\r\n"  # JSON's own white space: str.strip() would take more
 
 
 def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
@@ -34,7 +37,7 @@ def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
         The number of rows.
     """
     count = 0
-    with replacing(path) as file:
+    with atomic_file(path) as file:
         for row in rows:
             with disk_errors(path):  # around the write alone: reading the rows may fail for its own reasons
                 file.write(f"{dumps(row)}\n".encode())
@@ -107,7 +110,7 @@ class JsonlAppender:
 
 
 def _last_line_break(handle: int, end: int, block: int = 1 << 16) -> int:
-    """The position after the last line break before `end`, searched from the end: the file may be large."""
+    """Finds the position after the last line break before `end`, from the end: the file may be large."""
     while end > 0:
         start = max(0, end - block)
         found = os.pread(handle, end - start, start).rfind(b"\n")
@@ -117,8 +120,27 @@ def _last_line_break(handle: int, end: int, block: int = 1 << 16) -> int:
     return 0
 
 
+def parse_lines(path: str | Path) -> Iterator[tuple[int, str, Any]]:
+    """Parses a JSON lines file: the number of each line from 1, the line itself and its value.
+
+    The value is the exception where the line is not JSON. Blank lines and a byte order mark are skipped.
+
+    Raises:
+        UnicodeDecodeError: The file is not UTF-8; its offset is that of a block and not of the file.
+    """
+    with Path(path).open(encoding="utf-8-sig", newline="\n") as file:
+        for number, text in enumerate(file, start=1):
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError) as error:  # a plain ValueError: a number of thousands of digits
+                if text.strip(SPACE) in ("", "\ufeff"):
+                    continue
+                value = error
+            yield number, text, value
+
+
 def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
-    """The rows of a JSON lines file; blank lines are passed over.
+    """Reads the rows of a JSON lines file; blank lines are skipped.
 
     Raises:
         UserError: The file is missing or a line is not UTF-8, not JSON or not an object; file and line are named.
@@ -128,36 +150,41 @@ def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
 
 
 def read_numbered_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """`read_jsonl` with the number of each row's line, from 1."""
+    """Does what `read_jsonl` does, with the number of each row's line, from 1."""
     try:
-        with Path(path).open("rb") as file:
-            for line, data in enumerate(file, start=1):
-                if data.strip(b" \t\r\n") not in (b"", b"\xef\xbb\xbf"):
-                    yield line, _parse(data, line, path)
+        for line, text, value in parse_lines(path):
+            if not isinstance(value, dict):
+                raise _no_row(text, value, f"{path}, line {line}")
+            yield line, value
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path) from error
     except FileNotFoundError as error:
         raise UserError("the file does not exist", place=str(path), hint="check the path") from error
     except (IsADirectoryError, PermissionError) as error:
         raise UserError(f"cannot be read: {error.strerror}", place=str(path), hint="name a readable file") from error
 
 
-def _parse(data: bytes, line: int, path: str | Path) -> dict[str, Any]:
-    place = f"{path}, line {line}"
-    try:
-        row = json.loads(data.decode("utf-8-sig" if line == 1 else "utf-8"))
-    except UnicodeDecodeError as error:
-        problem = f"not UTF-8 text: byte {data[error.start]:#x} at position {error.start + 1} of the line"
-        raise UserError(problem, place=place, hint="convert the file to UTF-8") from error
-    except (ValueError, RecursionError) as error:  # also numbers of more digits than Python takes
-        cut = "" if data.endswith(b"\n") else " (the last line: perhaps cut short)"
-        problem = f"broken JSON{cut}: {error}"
-        raise UserError(problem, place=place, hint="correct or delete the line") from error
-    if not isinstance(row, dict):
-        raise UserError(f"a row must be a JSON object, got {shorten(row)}", place=place, hint="one object a line")
-    return row
+def _not_utf8(path: str | Path) -> UserError:
+    """Finds the first line that is not UTF-8: the decoder that failed saw one block, and knows no line."""
+    with Path(path).open("rb") as file:
+        for line, data in enumerate(file, start=1):
+            try:
+                data.decode()
+            except UnicodeDecodeError as error:
+                problem = f"not UTF-8 text: byte {data[error.start]:#x} at position {error.start + 1} of the line"
+                return UserError(problem, place=f"{path}, line {line}", hint="convert the file to UTF-8")
+    return UserError("the file changed while it was read", place=str(path), hint="read it again")
+
+
+def _no_row(text: str, value: Any, place: str) -> UserError:
+    if isinstance(value, Exception):
+        cut = "" if text.endswith("\n") else " (the last line: perhaps cut short)"
+        return UserError(f"broken JSON{cut}: {value}", place=place, hint="correct or delete the line")
+    return UserError(f"a row must be a JSON object, got {shorten(value)}", place=place, hint="one object a line")
 
 
 def read_predictions(path: str | Path) -> dict[str, Prediction]:
-    """A predictions file by id, every line checked: `id` is needed, and `label` or `text`; other keys may be absent.
+    """Reads a predictions file by id, each line checked: `id` is needed, and `label` or `text`.
 
     Raises:
         UserError: A bad or missing value, an id given twice, or no rows at all; file and line are named.
@@ -184,7 +211,7 @@ def read_predictions(path: str | Path) -> dict[str, Prediction]:
 
 
 def _check_types(row: Mapping[str, Any]) -> None:
-    """What `Prediction` takes on trust, because our own code builds it."""
+    """Checks the types that `Prediction` takes on trust, because our own code builds it."""
     needed = ("id",) if isinstance(row.get("text"), str) else ("id", "label")  # a response that nobody judged
     missing = [key for key in needed if row.get(key) is None]
     if missing:

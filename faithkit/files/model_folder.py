@@ -1,5 +1,6 @@
 """The `hf/` folder of a model of ours: plain Hugging Face files, and `faithkit.json` with what they do not hold."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -7,24 +8,26 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from faithkit.errors import UserError
-from faithkit.files.atomic import write_json
+from faithkit.files.atomic import atomic_folder, write_json
 from faithkit.files.run_folder import RunFolder, environment, read_json
+from faithkit.words import VERSION as WORDS_VERSION
 
 SIDECAR = "faithkit.json"
 CRITIC, TAGGER, GENERATOR = "critic", "tagger", "generator"  # the kinds of model
 Settings = TypeVar("Settings")
+log = logging.getLogger("faithkit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sidecar:
-    """What must be known to use the weights as they were trained.
+    """Everything beside the weights that is needed to use them as they were trained.
 
     Args:
         kind: CRITIC, TAGGER or GENERATOR.
-        labels: Of the classes; a generator has none.
+        labels: Names of the classes; a generator has none.
         layout: How texts become sequences.
-        thresholds: How logits are read.
-        origin: Where this came from: configuration, data and its fingerprint.
+        thresholds: How logits become labels: thresholds and calibration.
+        origin: Configuration, data and its fingerprint.
     """
 
     kind: str
@@ -35,15 +38,16 @@ class Sidecar:
 
 
 def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar) -> None:
-    """Writes weights as safetensors, the tokenizer and the sidecar."""
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    """Writes weights as safetensors, the tokenizer and the sidecar; an older folder is replaced whole."""
     stored = {name: getattr(sidecar, name) for name in Sidecar.__slots__}
-    write_json(folder / SIDECAR, {**stored, "versions": environment()})
+    with atomic_folder(folder, replace=True) as unfinished:
+        model.save_pretrained(unfinished)
+        tokenizer.save_pretrained(unfinished)
+        write_json(unfinished / SIDECAR, {**stored, "versions": {**environment(), "words": WORDS_VERSION}})
 
 
 def find_folder(path: str) -> Path:
-    """The hf/ folder behind a path: of a run, or the folder itself."""
+    """Finds the hf/ folder behind a path: of a run, or the folder itself."""
     root = Path(path).expanduser()
     for candidate in (root, RunFolder(root).hf):
         if (candidate / "config.json").exists():
@@ -56,16 +60,26 @@ def find_folder(path: str) -> Path:
 
 
 def read_sidecar(folder: Path) -> Sidecar | None:
-    """What the sidecar says; None for a folder of someone else's."""
+    """Reads the sidecar; None for a folder of someone else's."""
     path = folder / SIDECAR
     if not path.exists():
         return None
     stored = read_json(path)
+    _check_words(stored, path)
     return parse(folder, lambda: Sidecar(**{name: stored[name] for name in Sidecar.__slots__}))
 
 
+def _check_words(stored: Any, path: Path) -> None:
+    """Warns of a model that was made with other rules for words than today's."""
+    versions = stored.get("versions") if isinstance(stored, dict) else None
+    made_with = versions.get("words", 1) if isinstance(versions, dict) else 1  # older sidecars are of version 1
+    if made_with != WORDS_VERSION:
+        fitted = "control features and a tagger's evidence were fitted on words"
+        log.warning("%s: %s of version %s, now %s: train again", path, fitted, made_with, WORDS_VERSION)
+
+
 def read_settings(folder: Path, kind: str, build: Callable[[Sidecar], Settings]) -> Settings | None:
-    """The settings that the sidecar of a model of this kind holds; None for a folder of someone else's.
+    """Reads the settings of a model of this kind from its sidecar; None for a folder of someone else's.
 
     Raises:
         UserError: It is of another kind, or broken.
@@ -81,7 +95,7 @@ def read_settings(folder: Path, kind: str, build: Callable[[Sidecar], Settings])
 
 
 def parse(folder: Path, build: Callable[[], Settings]) -> Settings:
-    """What `build` makes of a sidecar, which may be broken."""
+    """Builds settings from a sidecar, and explains one that is broken."""
     try:
         return build()
     except (KeyError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""A run's folder: where everything that a run leaves is, and how a run is taken up again."""
+"""A run's folder: the paths of everything that a run writes, and how a run is resumed."""
 
 import json
 import logging
@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.errors import UserError
+from faithkit.files.atomic import write_text
 
 RUN_DIR_VARIABLE = "FAITHKIT_RUN_DIR"  # tells the other processes of a run which folder the first one chose
-# What the configurations of older runs name, and where it is today.
+# Names in the configurations of older runs, and those of today.
 MOVED = {"critic.entailment.load_entailment": "workflows.entailment.load_entailment"}
 log = logging.getLogger("faithkit")
 
@@ -31,7 +32,7 @@ class RunFolder:
         self.whole = whole or self.path
 
     def stage(self, name: str) -> "RunFolder":
-        """The folder of a stage within this run."""
+        """Gives the folder of a stage within this run."""
         return RunFolder(self.path / name, whole=self.whole)
 
     @property
@@ -68,7 +69,7 @@ class RunFolder:
 
 
 def open_run(cfg: Any, kind: str) -> tuple["RunFolder", dict[str, Any]]:
-    """The folder of this run, made if it is new, and the configuration as plain containers: a resumed run's own.
+    """Opens or makes the folder of this run; gives it with the configuration, a resumed run's own, as plain containers.
 
     Args:
         cfg: The composed configuration; `run_dir` and `resume` are read from it.
@@ -97,7 +98,7 @@ def open_run(cfg: Any, kind: str) -> tuple["RunFolder", dict[str, Any]]:
             raise UserError("this folder already holds a run", place=str(run.path), hint=hint)
         text = OmegaConf.to_yaml(cfg, resolve=True)  # a value that is not set stops the run before it has a folder
         run.checkpoints.mkdir(parents=True, exist_ok=True)
-        run.config.write_text(text)
+        write_text(run.config, text)
     os.environ[RUN_DIR_VARIABLE] = str(run.path.resolve())
     config = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     assert isinstance(config, dict)
@@ -105,7 +106,7 @@ def open_run(cfg: Any, kind: str) -> tuple["RunFolder", dict[str, Any]]:
 
 
 def process_rank() -> int:
-    """This process's number among those of the run, known before torch is loaded."""
+    """Reads this process's number among those of the run, before torch is loaded."""
     return int(os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or os.environ.get("LOCAL_RANK") or 0)
 
 
@@ -126,7 +127,7 @@ def _resumed(run: RunFolder, cfg: Any) -> Any:
 
 
 def _moved(saved: Any) -> Any:
-    """A configuration that names every class by its name of today."""
+    """Replaces the old names of classes in a configuration by those of today."""
     if isinstance(saved, dict):
         named = {key: MOVED.get(value, value) for key, value in saved.items() if key == "_target_"}
         return {key: _moved(value) for key, value in saved.items()} | named
@@ -160,7 +161,7 @@ def log_to(path: Path, *, append: bool = True) -> None:
 
 
 def environment() -> dict[str, Any]:
-    """What a result depends on beside its configuration: versions, code, hardware. No secrets, no paths."""
+    """Collects what a result depends on beside its configuration: versions, code, hardware; no secrets, no paths."""
     packages = ("torch", "transformers", "pytorch-lightning", "datasets", "tokenizers", "hydra-core")
     facts: dict[str, Any] = {"python": platform.python_version(), "platform": platform.platform()}
     for name in packages:
@@ -199,7 +200,7 @@ def _cpu_name() -> str:
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file of a run; a clear error where it is missing or cut short."""
+    """Reads a JSON file of a run; a clear error where it is missing or cut short."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

@@ -1,1 +1,1 @@
-"""What every training shares: the Trainer, batches by length, checkpoints, the optimizer, several processes."""
+"""Parts of every training: the Trainer, batches by length, checkpoints, the optimizer, several processes."""

@@ -1,4 +1,4 @@
-"""Sequences of like lengths in one batch, so that almost nothing is padding."""
+"""Batches of sequences of like lengths, so that almost nothing is padding."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,13 +48,13 @@ def plan_batches(
 
 
 def _fitting(lengths: NDArray[np.int32], max_tokens: int) -> int:
-    """How many of the first examples stay within so many tokens, each padded to the longest of them; at least one."""
+    """Counts the first examples that fit into `max_tokens`, each padded to the longest of them; at least one."""
     width = np.maximum.accumulate(lengths)
     return max(1, int(np.searchsorted(width * np.arange(1, len(width) + 1), max_tokens, side="right")))
 
 
 def _by_second(order: Batch, second: NDArray[np.float64], block: int) -> Batch:
-    """The order with each block sorted by the second length, up and down in turns so that their ends meet."""
+    """Sorts each block of the order by the second length, up and down in turns so that their ends meet."""
     blocks = [order[begin : begin + block] for begin in range(0, len(order), block)]
     return np.concatenate(
         [rows[np.argsort((-1) ** place * second[rows], kind="stable")] for place, rows in enumerate(blocks)]

@@ -1,4 +1,4 @@
-"""AdamW and its schedule, for every model."""
+"""AdamW and its learning rate schedule, for every model."""
 
 import math
 import re
@@ -13,11 +13,11 @@ from faithkit.errors import UserError
 def parameter_groups(
     module: nn.Module, lr: float, weight_decay: float, *, layer_decay: float = 1.0, head_lr: float | None = None
 ) -> list[dict]:
-    """Groups by learning rate and by whether weight decay applies: not to biases and norms.
+    """Groups parameters by learning rate and by whether weight decay applies: not to biases and norms.
 
     Args:
         layer_decay: Each layer further from the output learns this much slower; 1 is the same rate everywhere.
-        head_lr: A rate of its own for the classification head, which starts from nothing.
+        head_lr: The rate of the classification head, which starts untrained; None takes `lr`.
     """
     depth = 1 + max((_layer_of(name) or 0 for name, _ in module.named_parameters()), default=0)
     groups: dict[tuple[float, float], dict] = {}
@@ -49,7 +49,7 @@ def _height(name: str, depth: int) -> int:
 
 
 def build_optimizer(groups: Iterable[dict], lr: float, betas: tuple[float, float] = (0.9, 0.999)) -> torch.optim.AdamW:
-    """AdamW, in its fused form: one pass over the parameters."""
+    """Builds AdamW in its fused form: one pass over the parameters."""
     if not lr > 0:
         raise UserError(f"optimizer.lr is {lr}", hint="use a positive rate, for example 3e-5")
     return torch.optim.AdamW(list(groups), lr=lr, betas=betas, fused=True)
@@ -58,7 +58,10 @@ def build_optimizer(groups: Iterable[dict], lr: float, betas: tuple[float, float
 def build_schedule(
     optimizer: torch.optim.Optimizer, kind: str, num_steps: int, warmup: float, floor: float = 0.0
 ) -> torch.optim.lr_scheduler.LambdaLR:
-    """Warm-up over a share of the steps, then `linear` or `cosine` decay to `floor` of the peak, or `constant`."""
+    """Warms up over a share of the steps, then decays (`linear`, `cosine`) to `floor` of the peak, or stays `constant`.
+
+    transformers' schedules give other rates: their warm-up begins at 0, so that the first step would train nothing.
+    """
     decays = {
         "linear": lambda progress: 1.0 - progress,
         "cosine": lambda progress: 0.5 * (1.0 + math.cos(math.pi * progress)),

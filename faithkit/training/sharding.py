@@ -1,4 +1,4 @@
-"""FSDP2: the model in shards, layer by layer."""
+"""FSDP2: shards a model layer by layer."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +19,6 @@ def shard(model: nn.Module, device_mesh: Any) -> None:
 
 
 def _layers(module: nn.Module) -> Iterator[nn.Module]:
-    """The outermost members of lists: a layer of T5 has a list within it."""
+    """Finds the outermost members of lists: a layer of T5 has a list within it."""
     for child in module.children():
         yield from child if isinstance(child, nn.ModuleList) else _layers(child)

@@ -1,4 +1,4 @@
-"""One training behind the other in a single run: each goes on from the weights of the one before it."""
+"""Training in stages within one run: each stage starts from the best weights of the one before."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,10 +9,10 @@ from faithkit.files.run_folder import RunFolder
 
 
 def stages(run: RunFolder, config: Mapping[str, Any]) -> Iterator[tuple[RunFolder, dict[str, Any]]]:
-    """The trainings of a run, each with its folder and its configuration; those that are finished are left out.
+    """Gives the unfinished stages of a run, each with its folder and its configuration.
 
-    Where the data block has `first`, what stands in it takes the place of the block's own values in a first stage, in a
-    folder of its own within the run's. The stage behind it starts from its best weights, with a fresh schedule.
+    Where the data block has `first`, its values replace the block's own in a first stage, which gets a folder within
+    the run's. The second stage starts from the first one's best weights, with a fresh schedule.
     """
     data = dict(config["data"])
     first = data.pop("first", None)
@@ -31,10 +31,10 @@ def stages(run: RunFolder, config: Mapping[str, Any]) -> Iterator[tuple[RunFolde
 
 
 def check_parts(config: Mapping[str, Any]) -> None:
-    """Refuses an objective or control tokens for a model that has none to choose.
+    """Refuses an objective or control tokens for a model without that choice.
 
     Raises:
-        UserError: There are some.
+        UserError: One is set for such a model.
     """
     for group in ("objective", "control"):
         if config.get(group) and group not in config["model"]["task"]:

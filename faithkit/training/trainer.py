@@ -1,10 +1,9 @@
-"""The Lightning Trainer that a configuration asks for."""
+"""Builds the Lightning Trainer of a configuration, and what must be set before it."""
 
-import csv
 import logging
 import pickle
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,16 @@ from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, Mode
 from pytorch_lightning.loggers import Logger
 
 from faithkit.errors import UserError
-from faithkit.files.run_folder import RunFolder, environment
+from faithkit.files.run_folder import RunFolder
 from faithkit.hardware import best_precision
 from faithkit.training.callbacks import FiniteLoss, LastCheckpoint, ProgressBar
 
+log = logging.getLogger("faithkit")
 
-def settle(*, seed: int, num_threads: int | None) -> None:
-    """What must stand before anything random or parallel happens."""
-    quiet()
+
+def seed_and_threads(*, seed: int, num_threads: int | None) -> None:
+    """Sets the seed and the number of threads, before anything random or parallel happens."""
+    silence_lightning()
     if num_threads is not None:
         torch.set_num_threads(num_threads)
     pl.seed_everything(seed, workers=True, verbose=False)
@@ -37,11 +38,11 @@ def build_trainer(
     gradient_clip_val: float | None,
     validation_interval: int,
 ) -> pl.Trainer:
-    """A Trainer whose single Lightning epoch is the whole training: see `data_modules.encoding.batching`.
+    """Builds a Trainer whose single Lightning epoch is the whole training: see `data_modules.encoding.batching`.
 
     Args:
         hardware: The `trainer` block: accelerator, devices, strategy, num_nodes, precision (`auto` asks the hardware).
-        callbacks: The `callbacks` block: what chooses the best checkpoint, when to stop, how often to save.
+        callbacks: The `callbacks` block: the metric that chooses the best checkpoint, patience, how often to save.
         validation_interval: Batches between two validations.
     """
     accelerator, precision = hardware["accelerator"], hardware["precision"]
@@ -89,12 +90,12 @@ def _callbacks(run: RunFolder, options: Mapping[str, Any], logged: bool) -> list
         save_weights_only=True,
         enable_version_counter=False,
     )
-    # Behind `best`, whose state it must hold.
+    # After `best`, because the last checkpoint stores the state of `best` too.
     return [*callbacks, best, LastCheckpoint(run.last, options["save_every_seconds"], run.whole)]
 
 
 def check_checkpoint(run: RunFolder) -> Path | None:
-    """The checkpoint to go on from; None at the beginning.
+    """Finds the checkpoint to resume from; None at the beginning.
 
     Raises:
         UserError: The file is cut short.
@@ -119,15 +120,15 @@ def _strategy(hardware: Mapping[str, Any]) -> Any:
     devices = hardware["devices"]
     if not isinstance(devices, int):
         devices = max(1, torch.cuda.device_count())
-    # Left to itself the strategy takes a node's devices for tensor parallelism, and would shard nothing.
+    # By default the strategy uses a node's devices for tensor parallelism, and would shard nothing.
     # A whole file instead of a sharded folder: best.ckpt and last.ckpt are the same thing under every strategy.
     return ModelParallelStrategy(
         data_parallel_size=devices * hardware["num_nodes"], tensor_parallel_size=1, save_distributed_checkpoint=False
     )
 
 
-def quiet() -> None:
-    """Silences what Lightning says of itself; its warnings about mistakes remain."""
+def silence_lightning() -> None:
+    """Silences Lightning's notes about itself; its warnings about mistakes remain."""
     for name in ("pytorch_lightning", "lightning", "lightning.pytorch", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     for message in (
@@ -144,60 +145,3 @@ def quiet() -> None:
         ".*lightning.*litlogger.*",
     ):
         warnings.filterwarnings("ignore", message=message)
-
-
-def build_loggers(options: Mapping[str, Any], run: RunFolder, config: Mapping[str, Any]) -> list[Logger]:
-    """The loggers of the `logger` block: csv, tensorboard, wandb, or several. The last two need their package."""
-    made: list[Logger] = []
-    for name, settings in options.items():
-        if name not in LOGGERS:
-            raise UserError(
-                f"unknown logger {name!r}", hint=f"use {', '.join(LOGGERS)}, or several: logger=[csv,wandb]"
-            )
-        try:
-            made.append(LOGGERS[name](run, settings or {}))
-        except ModuleNotFoundError as error:
-            raise UserError(f"logger={name} needs the package {name}", hint=f"pip install '.[{name}]'") from error
-        made[-1].log_hyperparams({**config, "environment": environment()})
-    return made
-
-
-def _csv(run: RunFolder, settings: Mapping[str, Any]) -> Logger:
-    from pytorch_lightning.loggers import CSVLogger
-
-    file = run.path / "csv" / "metrics.csv"
-    rows = list(csv.DictReader(file.read_text().splitlines())) if file.exists() else []
-    logger = CSVLogger(save_dir=run.path, name="", version="csv", **settings)
-    # A new logger deletes the file. A resumed run hands it the rows up to its checkpoint, so the curve stays whole.
-    step = _step_of(run) if rows else 0
-    logger.experiment.metrics = [
-        {name: value for name, value in row.items() if value} for row in rows if int(row["step"]) < step
-    ]
-    return logger
-
-
-def _step_of(run: RunFolder) -> int:
-    if not run.last.exists():
-        return 0
-    return int(torch.load(run.last, map_location="meta", weights_only=True, mmap=True)["global_step"])
-
-
-def _tensorboard(run: RunFolder, settings: Mapping[str, Any]) -> Logger:
-    from pytorch_lightning.loggers import TensorBoardLogger
-
-    return TensorBoardLogger(save_dir=run.path, name="", version="tensorboard", **settings)
-
-
-def _wandb(run: RunFolder, settings: Mapping[str, Any]) -> Logger:
-    from pytorch_lightning.loggers import WandbLogger
-
-    # The folder's name as id: a resumed run goes on in the same place.
-    return WandbLogger(save_dir=run.path, name=run.path.name, id=run.path.name, resume="allow", **settings)
-
-
-log = logging.getLogger("faithkit")
-LOGGERS: dict[str, Callable[[RunFolder, Mapping[str, Any]], Logger]] = {
-    "csv": _csv,
-    "tensorboard": _tensorboard,
-    "wandb": _wandb,
-}

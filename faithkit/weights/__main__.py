@@ -1,4 +1,4 @@
-"""The local weights on the command line.
+"""Lists and fetches the local weights on the command line.
 
 python -m faithkit.weights list
 python -m faithkit.weights fetch minilm flan-t5-small
@@ -34,7 +34,7 @@ def _fetch(names: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
+    """Runs the command line; returns the exit code."""
     summary = (__doc__ or "").splitlines()[0]
     parser = argparse.ArgumentParser(prog="python -m faithkit.weights", description=summary)
     commands = parser.add_subparsers(dest="command", required=True)

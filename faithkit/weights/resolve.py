@@ -1,4 +1,4 @@
-"""Where models come from: a folder, a local name, or a model hub's name; resolved here and nowhere else.
+"""Resolves where models come from: a folder, a local name, or a model hub's name; resolved here and nowhere else.
 
 Anything that loads a model does it under `loading`.
 """
@@ -26,7 +26,7 @@ log = logging.getLogger("faithkit")
 
 
 def resolve(name_or_path: str) -> str:
-    """What to hand to `from_pretrained`: a folder's path, or a hub's name as it is.
+    """Resolves a model's name for `from_pretrained`: a folder's path, or a hub's name as it is.
 
     A local name comes first, and is downloaded and converted once; `./minilm` means a folder of that name.
     A hub's name is not looked up here: load it under `loading`, which explains what goes wrong.
@@ -84,7 +84,7 @@ def loading(name_or_path: str) -> Iterator[str]:
 
 
 def explain(name_or_path: str, error: BaseException) -> UserError:
-    """What transformers' error about a model that it could not load means, and what to do about it."""
+    """Explains transformers' error about a model that it could not load, with what to do about it."""
     from huggingface_hub import errors
 
     causes = list(_chain(error))

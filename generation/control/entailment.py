@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from faithkit import entailment
 from faithkit.entailment import Entailment
-from faithkit.files.atomic import replacing
+from faithkit.files.atomic import atomic_file
 from faithkit.files.home import cache_dir
 from faithkit.files.model_folder import find_folder
 from faithkit.records import Example
@@ -43,7 +43,7 @@ def kept_levels(examples: Sequence[Example], digest: str) -> Path:
 
 
 def write_levels(path: Path, found: NDArray[np.int8]) -> None:
-    with replacing(path) as file:
+    with atomic_file(path) as file:
         np.save(file, found)
 
 

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_modules.encoding.turn_layout import CONTROL_TOKENS
-from faithkit.evaluation.responses.words import words
-from faithkit.words import word_set
+from faithkit.words import apostrophe_words, word_set
 
 VOICE, OVERLAP, ENTAILMENT = CONTROL_TOKENS  # the names of the groups
 FIRST_PERSON = word_set("i me my myself mine")
@@ -23,12 +22,12 @@ Terciles = tuple[float, float]
 
 def objective_voice(response: str) -> bool:
     """Whether the speaker stays out of it: no word of the first person singular, "I'm" and "I'd" counted."""
-    return FIRST_PERSON.isdisjoint(part for word in words(response) for part in word.split("'"))
+    return FIRST_PERSON.isdisjoint(part for word in apostrophe_words(response) for part in word.split("'"))
 
 
 def lexical_overlap(knowledge: str, response: str) -> float:
     """Share of the response's words, each as often as it is said, that stand in the knowledge; 0 without words."""
-    said, known = words(response), set(words(knowledge))
+    said, known = apostrophe_words(response), set(apostrophe_words(knowledge))
     return sum(word in known for word in said) / len(said) if said else 0.0
 
 

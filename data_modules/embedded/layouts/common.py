@@ -10,6 +10,7 @@ from typing import Any
 from data_modules.embedded.corpus import dialogue_of
 from data_modules.embedded.dialogue import Exchange, exchanges
 from faithkit.errors import UserError
+from faithkit.files.atomic import atomic_file
 
 NumRows = Mapping[str, int] | int
 SPLITS = ("train", "validation", "test")
@@ -64,11 +65,10 @@ def nli_pair(exchange: Exchange) -> tuple[str, str, str]:
 
 def write_text(path: Path, pieces: Iterable[str], encoding: str = "utf-8") -> None:
     """Writes a file so that it appears whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    with part.open("w", encoding=encoding, newline="") as file:
-        file.writelines(pieces)
-    part.replace(path)
+    with atomic_file(path) as file:
+        text = io.TextIOWrapper(file, encoding=encoding, newline="")
+        text.writelines(pieces)
+        text.detach()
 
 
 def write_json(path: Path, items: Iterable[Any]) -> None:

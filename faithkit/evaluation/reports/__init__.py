@@ -1,1 +1,1 @@
-"""What is said of one test set, and the end of every run: metrics.json and tables."""
+"""Reports of test sets, and the end of every run: metrics.json and tables."""

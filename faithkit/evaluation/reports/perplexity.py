@@ -1,4 +1,4 @@
-"""The report of a generator's training: how well it foretells the test set's responses, and answers to judge by eye."""
+"""The report of a generator's training: its perplexity on the test set's responses, and answers to judge by eye."""
 
 from collections.abc import Mapping, Sequence
 

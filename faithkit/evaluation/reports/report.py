@@ -1,4 +1,4 @@
-"""What scoring one test set gives: numbers to keep, tables to show, and what a reader must know of both."""
+"""The report of one test set: numbers to keep, tables to show, and notes on both."""
 
 from dataclasses import dataclass
 

@@ -92,7 +92,7 @@ def write_reports(run: RunFolder, found: Reports, *, meta: Mapping[str, Any], sp
 
 
 def _embedded(meta: Mapping[str, Any]) -> bool:
-    """Whether our own corpus stood in for the dataset's files, so that figures for these say nothing here."""
+    """Tells whether our own corpus stood in for the dataset's files, so that published figures do not apply."""
     config = meta.get("config") or {}
     blocks = [meta.get("data"), config.get("benchmark"), config.get("data")]
     return any(isinstance(block, Mapping) and block.get("path") == EMBEDDED for block in blocks)

@@ -18,7 +18,7 @@ BY_TASK = ("Llama-2-13B, fine-tuned", "GPT-4-turbo, prompted")  # of the publish
 
 
 def has_spans(examples: Sequence[Example]) -> bool:
-    """Whether people looked for spans in every response; a response may have none."""
+    """Tells whether people looked for spans in every response; a response may have none."""
     return bool(examples) and all(example.spans is not None for example in examples)
 
 

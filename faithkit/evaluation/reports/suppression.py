@@ -134,7 +134,7 @@ def suppression_table(groups: Mapping[str, Mapping[str, Metric]]) -> Table:
                 reduction = "-" if row.reduction is None else f"{row.reduction:.1f}"
                 table.add_row("    paper", f"{row.num_valid:,}", f"{row.rate:.1f}", reduction)
         table.add_section()
-        captions += [f"{harmless(name)}: {remark}" for remark in _misprints(paper)]
+        captions += [f"{harmless(name)}: {misprint}" for misprint in _misprints(paper)]
         if same := metrics.get(f"{NONE}/{SAME_SOURCES}"):
             said = format_metric(same, digits=1, scale=100)
             captions.append(f"{harmless(name)}: {TITLES[NONE]}, against random choice at the same sources: {said}")
@@ -143,11 +143,13 @@ def suppression_table(groups: Mapping[str, Mapping[str, Metric]]) -> Table:
 
 
 def _misprints(paper: Mapping[str, PaperRow]) -> list[str]:
-    return [
-        f"the paper prints a reduction of {row.reduction:.1f} where its rates give {given:.1f}"
-        for row in paper.values()
-        if row.reduction is not None and abs((given := 100 * (1 - row.rate / paper[RANDOM].rate)) - row.reduction) > 0.5
-    ]
+    """Names the reductions that the paper prints but that do not follow from its own rates."""
+    notes = []
+    for row in paper.values():
+        reduction = 100 * (1 - row.rate / paper[RANDOM].rate)
+        if row.reduction is not None and abs(reduction - row.reduction) > 0.5:
+            notes.append(f"the paper prints a reduction of {row.reduction:.1f} where its rates give {reduction:.1f}")
+    return notes
 
 
 def _percent(metric: Metric | None) -> str:

@@ -1,4 +1,8 @@
-"""BERTScore of responses with the knowledge (Zhang et al. 2020): tokens matched by their hidden states.
+"""BERTScore: tokens of response and knowledge matched by their hidden states (Zhang et al. 2020, section 3).
+
+precision = mean over response tokens of max over knowledge tokens of the cosine of their states; recall the other way
+round; F1 of both. Use it where paraphrases should count as support. It hardly sees a swapped number or a negation, and
+its values compare only under one encoder and layer.
 
 Values equal the package bert-score's, without idf weights and rescaling. Distinct texts are encoded once, in batches of
 like lengths. Where the package differs with the batch (padding counts there as a similarity of 0) or fails (an empty
@@ -39,7 +43,7 @@ class BertScore:
 
     @classmethod
     def load(cls, weights: str, *, num_layers: int | None = None, device: str | None = None) -> "BertScore":
-        """An encoder by folder, local name or hub name.
+        """Loads an encoder by folder, local name or hub name.
 
         Args:
             num_layers: Layers up to the one whose states are compared; None takes all.
@@ -65,9 +69,11 @@ class BertScore:
     @torch.inference_mode()
     def _chunk(self, responses: Sequence[str], knowledge: Sequence[str]) -> Values:
         encoded = self._encode(list(dict.fromkeys([*responses, *knowledge])))
-        pairs = [(encoded[said], encoded[known]) for said, known in zip(responses, knowledge, strict=True)]
+        pairs = [(encoded[response], encoded[passage]) for response, passage in zip(responses, knowledge, strict=True)]
         found = np.zeros((2, len(pairs)))
-        counted = [row for row, (said, known) in enumerate(pairs) if said.counts.any() and known.counts.any()]
+        counted = [
+            row for row, (response, passage) in enumerate(pairs) if response.counts.any() and passage.counts.any()
+        ]
         counted.sort(key=lambda row: len(pairs[row][0].units) * len(pairs[row][1].units))
         for begin in range(0, len(counted), PAIRS):
             rows = counted[begin : begin + PAIRS]
@@ -95,22 +101,22 @@ class BertScore:
 
 
 class Encoded(NamedTuple):
-    """The tokens of a text as vectors of length 1 (tokens, hidden), and which of them count (tokens).
+    """Holds a text's tokens as vectors of length 1 [tokens, hidden], and which of them count [tokens].
 
-    Those at which a sequence begins and ends may be matched, but do not count.
+    The special tokens at both ends may be matched, but do not count.
     """
 
     units: Tensor
     counts: Tensor
 
 
-def greedy_match(said: Sequence[Encoded], known: Sequence[Encoded]) -> tuple[Tensor, Tensor]:
-    """Precision and recall [N]: the mean best similarity of each side's tokens to the other's."""
-    first, second = (pad_sequence([one.units for one in side], batch_first=True) for side in (said, known))
+def greedy_match(responses: Sequence[Encoded], passages: Sequence[Encoded]) -> tuple[Tensor, Tensor]:
+    """Computes precision and recall [N]: the mean best similarity of each side's tokens to the other's."""
+    first, second = (pad_sequence([one.units for one in side], batch_first=True) for side in (responses, passages))
     similarity = torch.bmm(first, second.transpose(1, 2))
-    rows, columns = _inside(said, first), _inside(known, second)
+    rows, columns = _inside(responses, first), _inside(passages, second)
     similarity.masked_fill_(~(rows[:, :, None] & columns[:, None, :]), -torch.inf)
-    return _mean(similarity.amax(2), said), _mean(similarity.amax(1), known)
+    return _mean(similarity.amax(2), responses), _mean(similarity.amax(1), passages)
 
 
 def _inside(side: Sequence[Encoded], padded: Tensor) -> Tensor:

@@ -1,7 +1,12 @@
-"""BLEU of responses with the gold response, for the corpus and for each example (Papineni et al. 2002).
+"""BLEU: n-grams of the response that the gold response has too (Papineni et al. 2002, section 2.3).
 
-Values equal sacrebleu's: its own tokenizer, its smoothing, and for single sentences its effective order. The counts of
-every pair are kept, so that a resample of the corpus is scored from their weighted sums.
+BLEU = min(1, exp(1 - r / c)) * exp(mean over n = 1..4 of log p_n), with lengths c and r and clipped precisions p_n.
+Use the corpus value to compare with published systems; a sentence's value is noisy, and neither says whether a response
+is true to its knowledge.
+
+The tokenizer is sacrebleu's, and values equal sacrebleu's (a test compares them), smoothing and effective order
+included. The counting stays here because the counts of every pair are kept: a resample of the corpus is scored from
+their weighted sums, and all of it takes a quarter of sacrebleu's time.
 """
 
 from collections.abc import Sequence
@@ -17,14 +22,14 @@ _PRIVATE = range(0xE000, 0xF8FF)  # characters without a meaning of their own
 
 
 def bleu_counts(responses: Sequence[str], references: Sequence[str]) -> Values:
-    """What BLEU is made of [N, 10]: both lengths, then for each order the n-grams matched and those of the response."""
+    """Counts what BLEU needs [N, 10]: both lengths, then by order the n-grams matched and those of the response."""
     shared = shared_grams(tokenize(responses), tokenize(references), MAX_ORDER)
     lengths = [shared[0].first, shared[0].second]
     return np.stack([*lengths, *(s.both for s in shared), *(s.first for s in shared)], axis=1)
 
 
 def tokenize(texts: Sequence[str]) -> list[list[str]]:
-    """Tokens by sacrebleu's `13a` (mteval-v13a), many texts in a call: its rules do not reach across a space."""
+    """Splits texts by sacrebleu's `13a` (mteval-v13a), many texts in a call: its rules do not reach across a space."""
     from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
     tokenizer = Tokenizer13a()
@@ -38,11 +43,10 @@ def tokenize(texts: Sequence[str]) -> list[list[str]]:
 
 
 def bleu(counts: Values, *, effective_order: bool = False) -> Values:
-    """Scores [R] from 0 to 100 of counts [R, 10], with sacrebleu's default smoothing (`exp`).
+    """Scores counts [R, 10] from 0 to 100 [R], with sacrebleu's default smoothing (`exp`).
 
     Args:
-        effective_order: Of a response too short for the higher orders only the lower ones count, as single sentences
-            need it.
+        effective_order: Leaves out the orders that a response is too short for, as single sentences need it.
     """
     length, reference_length = counts[:, 0], counts[:, 1]
     matched, total = counts[:, 2 : 2 + MAX_ORDER], counts[:, 2 + MAX_ORDER :]
@@ -60,6 +64,6 @@ def bleu(counts: Values, *, effective_order: bool = False) -> Values:
 
 
 def corpus_bleu(groups: Groups, counts: Values) -> Statistic:
-    """`bleu` of the corpus as a function of weights over groups."""
+    """Gives `bleu` of the corpus as a function of weights over groups."""
     sums = groups.sums(counts)
     return lambda weights: {"bleu": bleu(weights @ sums)}

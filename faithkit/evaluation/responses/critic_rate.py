@@ -1,4 +1,8 @@
-"""The share of responses that a detector calls hallucinated (Dziri et al. 2022, section 5.2: Critic)."""
+"""Critic rate: the share of responses that a detector calls hallucinated (Dziri et al. 2022, section 5.2).
+
+Use it as the headline of a generator's faithfulness. It is only as good as the detector: name that beside it, and do
+not train or choose answers with the one that you report.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,7 +15,7 @@ from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 
 
 class Detector(Protocol):
-    """A critic, a tagger or a judge."""
+    """Judges responses: a critic, a tagger or a judge."""
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]: ...
 
@@ -19,14 +23,16 @@ class Detector(Protocol):
 def critic_rate(
     detector: Detector, examples: Sequence[Example], responses: Sequence[str], *, progress: bool = False
 ) -> dict[str, Values]:
-    """`critic_rate`, 1 where hallucinated, and `critic_score`, P(hallucinated) [N].
+    """Computes `critic_rate`, 1 where hallucinated, and `critic_score`, P(hallucinated) [N].
 
     NaN for a reply of the detector that could not be parsed, and for a score that it does not give.
     """
     asked = [
         replace(example, response=response, spans=None) for example, response in zip(examples, responses, strict=True)
     ]
-    said = list(detector.predict_examples(asked, progress=progress))
-    called = [np.nan if one.label == UNPARSED else float(one.label == HALLUCINATED) for one in said]
-    scores = [np.nan if one.score is None else one.score for one in said]
+    judged = list(detector.predict_examples(asked, progress=progress))
+    called = [
+        np.nan if prediction.label == UNPARSED else float(prediction.label == HALLUCINATED) for prediction in judged
+    ]
+    scores = [np.nan if prediction.score is None else prediction.score for prediction in judged]
     return {"critic_rate": np.array(called, np.float64), "critic_score": np.array(scores, np.float64)}

@@ -1,4 +1,7 @@
-"""Fallback answers: the wizard says that it does not know, or cannot say, before or instead of what it does know.
+"""Fallback rate: the share of responses that say "I don't know" or "I cannot say", before or instead of an answer.
+
+Use it beside faithfulness: a system that always falls back is never wrong and of no use. The phrases are matched by a
+pattern, English only; a polite evasion without one of them is not seen.
 
 FaithDial (Dziri et al. 2022, section 4.2.3) has them where a question is unanswerable: personal, about opinions, or
 beyond the knowledge. The dataset does not mark these turns. Here a turn counts as unanswerable where its gold response
@@ -30,12 +33,12 @@ _FALLBACK = re.compile(
 
 
 def is_fallback(text: str) -> bool:
-    """Whether the text says that its speaker does not know, has no such experience as a machine, or cannot say."""
+    """Tells whether the speaker says that it does not know, cannot say, or as a machine has no such experience."""
     return _FALLBACK.search(" ".join(text.lower().replace("’", "'").split())) is not None
 
 
 def fallback(responses: Sequence[str], references: Sequence[str | None]) -> dict[str, Values]:
-    """`fallback` of all turns, and of the unanswerable and the answerable ones alone; NaN for the others [N].
+    """Computes `fallback` of all turns, and of the unanswerable and the answerable ones alone; NaN for the others [N].
 
     The better system falls back on the unanswerable turns and nowhere else.
     """

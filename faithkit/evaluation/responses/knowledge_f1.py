@@ -1,22 +1,29 @@
-"""How much of the response's wording is the knowledge's: multiset F1 of their words."""
+"""Knowledge F1: how much wording the response and its knowledge share (Shuster et al. 2021).
+
+F1 = 2 * shared / (words of the response + words of the knowledge), each word as often as it stands in both, here
+without stop words. Use it as a cheap sign of grounding. A negation costs nothing, and a faithful paraphrase scores low.
+"""
 
 from collections.abc import Sequence
 
 from faithkit.evaluation.intervals import Values
 from faithkit.evaluation.responses.ngrams import shared_grams
-from faithkit.evaluation.responses.words import answer_words, content_words
+from faithkit.words import answer_words, apostrophe_content_words
 
 
 def knowledge_f1(responses: Sequence[str], knowledge: Sequence[str]) -> Values:
-    """F1 of the words of each response and its knowledge [N], in lower case, without stop-words and punctuation.
+    """Computes the F1 of the content words of each response and its knowledge [N].
 
     A text without such words shares nothing: 0.
     """
-    [shared] = shared_grams([content_words(text) for text in responses], [content_words(text) for text in knowledge])
+    response_words, knowledge_words = (
+        [apostrophe_content_words(text) for text in side] for side in (responses, knowledge)
+    )
+    [shared] = shared_grams(response_words, knowledge_words)
     return shared.f1
 
 
 def answer_f1(first: Sequence[str], second: Sequence[str]) -> Values:
-    """F1 of the words of two short answers each [N], in lower case, without articles and punctuation."""
+    """Computes the F1 of two short answers each [N], in lower case, without articles and punctuation."""
     [shared] = shared_grams([answer_words(text) for text in first], [answer_words(text) for text in second])
     return shared.f1

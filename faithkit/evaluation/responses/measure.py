@@ -1,4 +1,4 @@
-"""All metrics of responses that can be had with the models at hand."""
+"""Measures responses by every metric whose models are given."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from faithkit.evaluation.responses.knowledge_f1 import knowledge_f1
 from faithkit.evaluation.responses.metric_columns import MetricColumns
 from faithkit.evaluation.responses.q2.score import Q2, Q2Scores
 from faithkit.evaluation.responses.rouge import rouge
-from faithkit.evaluation.responses.words import words
 from faithkit.records import Example
+from faithkit.words import apostrophe_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Models:
-    """What the metrics ask; those of a model that is not given are left out."""
+    """The models that metrics need; metrics of a model that is not given are left out."""
 
     detector: Detector | None = None
     bert_score: BertScore | None = None
@@ -31,7 +31,7 @@ class Models:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Notes on what is left out, and how to have it."""
+        """Lists the metrics that are left out, and how to have them."""
         hints = {
             "detector": "critic_rate is left out: no detector is given (benchmark.critic=RUN)",
             "bert_score": "BERTScore is left out: no encoder is given (benchmark.bert_score.encoder=minilm)",
@@ -41,7 +41,7 @@ class Models:
 
 
 def gold_response(example: Example) -> str:
-    """What the dataset has for the response."""
+    """Gives the dataset's own response: the reference where there is one."""
     return example.response if example.reference is None else example.reference
 
 
@@ -53,7 +53,7 @@ def measure(
     groups = Groups.of(example.group for example in examples)
     columns: dict[str, Values] = {}
     notes: list[str] = []
-    remarks: list[dict[str, Any]] | None = None
+    details: list[dict[str, Any]] | None = None
     if models.detector is not None:
         columns |= critic_rate(models.detector, examples, responses, progress=progress)
         if unparsed := int(np.isnan(columns["critic_rate"]).sum()):
@@ -62,7 +62,7 @@ def measure(
         scores = models.q2.score(responses, knowledge)
         columns |= {"q2_f1": scores.f1, "q2_nli": scores.nli}
         notes.append(_q2_note(scores))
-        remarks = [{"q2": [_question(one) for one in asked]} for asked in scores.asked]
+        details = [{"q2": [_question(one) for one in asked]} for asked in scores.asked]
     if models.bert_score is not None:
         before = models.bert_score.num_cut
         columns |= models.bert_score.score(responses, knowledge)
@@ -73,12 +73,12 @@ def measure(
     columns["sentence_bleu"] = bleu(counts, effective_order=True)
     columns |= rouge(responses, gold)
     columns |= extractive(responses, knowledge)
-    columns["num_words"] = np.array([len(words(text)) for text in responses], np.float64)
+    columns["num_words"] = np.array([len(apostrophe_words(text)) for text in responses], np.float64)
     columns |= fallback(responses, gold)
     if empty := sum(not text.strip() for text in responses):
         notes.append(f"{empty} of {len(responses)} responses are empty")
     return MetricColumns(
-        groups, columns, (corpus_bleu(groups, counts), distinct(groups, responses)), remarks, tuple(notes)
+        groups, columns, (corpus_bleu(groups, counts), distinct(groups, responses)), details, tuple(notes)
     )
 
 

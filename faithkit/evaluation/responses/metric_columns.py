@@ -1,4 +1,4 @@
-"""The numbers of one system's responses: a column for every metric of examples, and metrics of the whole corpus."""
+"""Metrics of one system's responses: a column for each metric of examples, and metrics of the whole corpus."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,29 +11,29 @@ from faithkit.evaluation.intervals import Groups, Scored, Statistic, Values, boo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MetricColumns:
-    """Everything that was measured of the responses to some examples.
+    """Holds everything that was measured of the responses to some examples.
 
     Args:
-        columns: By name a value for each example [N], NaN where the metric does not apply; overall it is the mean.
-        corpus: Metrics that are no mean over examples, as functions of weights over groups.
-        remarks: Of each example what else its line of the scores file says.
+        columns: Each metric's values by name [N], NaN where it does not apply; its overall value is the mean.
+        corpus: Metrics that are no means over examples (BLEU, distinct-n), as functions of weights over groups.
+        details: Further fields of each example's line in the scores file, such as Q2's questions.
     """
 
     groups: Groups
     columns: Mapping[str, Values]
     corpus: Sequence[Statistic] = ()
-    remarks: Sequence[Mapping[str, Any]] | None = None
+    details: Sequence[Mapping[str, Any]] | None = None
     notes: tuple[str, ...] = field(default=())
 
     def statistic(self, weights: Values) -> dict[str, Values]:
-        """From weights over groups [R, G] to named values [R]."""
+        """Maps weights over groups [R, G] to named values [R]."""
         found = dict(defined_means(self.groups, self.columns)(weights))
         for statistic in self.corpus:
             found |= statistic(weights)
         return found
 
     def scored(self, *, num_resamples: int = 1000, seed: int = 0) -> Scored:
-        """Overall values with intervals over groups; n counts the examples that define the metric."""
+        """Computes overall values with intervals over groups; n counts the examples that define the metric."""
         counts = {name: int(np.isfinite(column).sum()) for name, column in self.columns.items()}
         applied = MetricColumns(self.groups, {name: c for name, c in self.columns.items() if counts[name]}, self.corpus)
         scored = bootstrap(self.groups, applied.statistic, n=counts, num_resamples=num_resamples, seed=seed)
@@ -41,16 +41,16 @@ class MetricColumns:
         return Scored(metrics=scored.metrics, notes=(*self.notes, *nowhere, *scored.notes))
 
     def rows(self) -> list[dict[str, Any]]:
-        """Of each example its values, None where the metric does not apply, and its remarks."""
+        """Lists each example's values, None where the metric does not apply, with its details."""
         columns = {name: column.tolist() for name, column in self.columns.items()}
         size = len(self.groups.index)
         values = [{n: v[i] if np.isfinite(v[i]) else None for n, v in columns.items()} for i in range(size)]
-        remarks = self.remarks or [{}] * size
-        return [{**row, **remark} for row, remark in zip(values, remarks, strict=True)]
+        details = self.details or [{}] * size
+        return [{**row, **detail} for row, detail in zip(values, details, strict=True)]
 
 
 def defined_means(groups: Groups, columns: Mapping[str, Values]) -> Statistic:
-    """Means over the rows where a column is not NaN."""
+    """Gives the means of columns as a function of weights, over the rows where a column is not NaN."""
     sums = {name: groups.sums(np.nan_to_num(column)) for name, column in columns.items()}
     sizes = {name: groups.sums(np.isfinite(column)) for name, column in columns.items()}
 

@@ -1,4 +1,4 @@
-"""N-grams of many pairs of texts at once: how many each side has, and how many both share.
+"""Counts n-grams of many pairs of texts at once: those of each side, and those that both share.
 
 Words become numbers and pairs become rows of flat arrays, so that counting is sorting. BLEU, ROUGE and token F1 all
 stand on the same clipped count: of each n-gram, the smaller of its numbers on the two sides.
@@ -20,7 +20,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """N-grams of one order [N]: of the first text of each pair, of the second, and in both."""
+    """Numbers of n-grams of one order [N]: in the first text of each pair, in the second, and in both."""
 
     first: Values
     second: Values
@@ -28,7 +28,7 @@ class Shared:
 
     @property
     def f1(self) -> Values:
-        """The harmonic mean of both shares; 0 where nothing is shared."""
+        """Computes the harmonic mean of both shares; 0 where nothing is shared."""
         total = self.first + self.second
         return np.divide(2 * self.both, total, out=np.zeros_like(total), where=self.both > 0)
 
@@ -43,13 +43,13 @@ class Grams:
 
 
 def grams(texts: Texts, max_order: int) -> Iterator[Grams]:
-    """The n-grams of order 1, 2, ..., `max_order`; equal ones have equal numbers, whatever text they stand in."""
+    """Numbers the n-grams of order 1, 2, ..., `max_order`; equal ones have equal numbers in all texts."""
     number: defaultdict[str, int] = defaultdict(count().__next__)
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     ids = np.fromiter(map(number.__getitem__, chain.from_iterable(texts)), np.int64, int(lengths.sum()))
     row = np.repeat(np.arange(len(texts)), lengths)
     yield Grams(row, ids, len(number))
-    current = ids.copy()  # at each place the number of the n-gram that begins there, as far as one does
+    current = ids.copy()  # the number of the n-gram that begins at each place, if one does
     for order in range(2, max_order + 1):
         last = row[order - 1 :]
         starts = np.flatnonzero(row[: len(last)] == last)  # it does not reach into the next text
@@ -60,7 +60,7 @@ def grams(texts: Texts, max_order: int) -> Iterator[Grams]:
 
 
 def shared_grams(first: Texts, second: Texts, max_order: int = 1) -> list[Shared]:
-    """For each order up to `max_order` the n-gram counts of every pair."""
+    """Counts, for each order up to `max_order`, the n-grams of every pair."""
     assert len(first) == len(second), "texts come in pairs"
     size = len(first)
     return [_share(found, size) for found in grams([*first, *second], max_order)]

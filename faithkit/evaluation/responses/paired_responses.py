@@ -1,4 +1,4 @@
-"""Responses put beside the examples that they answer."""
+"""Pairs responses with the examples that they answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class PairedResponses:
         *,
         incomplete: bool = False,
     ) -> "PairedResponses":
-        """Joins them by id.
+        """Joins examples and predictions by id.
 
         Args:
             incomplete: Leaves out examples without a response and responses without an example, instead of refusing
@@ -54,7 +54,7 @@ def _common(
 ) -> tuple[Sequence[Example], Mapping[str, Prediction], tuple[str, ...]]:
     kept = [example for example in examples if example.id in predictions]
     if not kept or len(kept) == len(examples) == len(predictions):
-        return examples, predictions, ()  # with nothing in common the files do not belong together: told as ever
+        return examples, predictions, ()  # with nothing in common `align` refuses them, as without `incomplete`
     note = (
         f"only {len(kept):,} of {len(examples):,} examples and of {len(predictions):,} responses are scored: the "
         "others have no counterpart"

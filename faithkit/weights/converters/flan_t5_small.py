@@ -35,7 +35,7 @@ def convert(source: Path, target: Path) -> None:
 
 
 def weights(stored: Tensors, nodes: list[Node]) -> Tensors:
-    """One graph's weights by the names they had in PyTorch.
+    """Reads one graph's weights by the names they had in PyTorch.
 
     The exporter keeps the names of embeddings and norms, but turns each linear layer into a nameless matrix
     of shape (in, out); the name is that of the node which reads it, as in
@@ -72,7 +72,7 @@ def _write_configs(target: Path, tensors: Tensors) -> None:
         feed_forward_proj="gated-gelu",
     )
     config.decoder_start_token_id = 0
-    # T5Config ties whatever it is told; tied or scaled, the output is garbage: both are set once it stands.
+    # T5Config ties and scales whatever it is given, and the output would be garbage: both are set after it is built.
     config.tie_word_embeddings = False
     config.scale_decoder_outputs = False
     write_config(target, config, "T5ForConditionalGeneration")

@@ -1,4 +1,4 @@
-"""Reading a GGUF file: its metadata, and its tensors as float32.
+"""Reads a GGUF file: its metadata, and its tensors as float32.
 
 transformers reads GGUF too, but needs two more packages for it (gguf, accelerate), drops the digits' rule of
 SmolLM's tokenizer and gives a model that refuses to be saved. The three kinds of blocks in our one file are
@@ -20,7 +20,7 @@ STRING, ARRAY = 8, 9
 
 
 def read_gguf(path: Path) -> tuple[dict[str, Any], Tensors]:
-    """The metadata by key, and the tensors by GGUF's names, shaped (out, in) as PyTorch has them."""
+    """Reads the metadata by key, and the tensors by GGUF's names, shaped (out, in) as PyTorch has them."""
     data = path.read_bytes()
     cursor = _Cursor(data)
     assert cursor.take(4) == b"GGUF", f"not a GGUF file: {path}"
@@ -76,7 +76,7 @@ def _f32(blocks: np.ndarray) -> np.ndarray:
 
 
 def _q4_1(blocks: np.ndarray) -> np.ndarray:
-    """A float16 scale and minimum, then 32 four-bit values: all the low halves, then all the high ones."""
+    """Decodes Q4_1: a float16 scale and minimum, then 32 four-bit values, first all low halves, then all high."""
     scale, minimum = blocks[:, 0:2].copy().view("<f2"), blocks[:, 2:4].copy().view("<f2")
     halves = blocks[:, 4:]
     values = np.concatenate([halves & 0x0F, halves >> 4], axis=1)  # (blocks, 32)
@@ -84,7 +84,7 @@ def _q4_1(blocks: np.ndarray) -> np.ndarray:
 
 
 def _q8_0(blocks: np.ndarray) -> np.ndarray:
-    """A float16 scale, then 32 signed bytes."""
+    """Decodes Q8_0: a float16 scale, then 32 signed bytes."""
     scale = blocks[:, 0:2].copy().view("<f2")
     return blocks[:, 2:].view(np.int8) * scale.astype(np.float32)
 

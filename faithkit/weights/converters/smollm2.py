@@ -36,7 +36,7 @@ def convert(source: Path, target: Path) -> None:
 
 
 def rename(tensors: Tensors, metadata: dict[str, Any]) -> Tensors:
-    """GGUF's names to LlamaForCausalLM's. The output matrix is the embedding: the file has no other."""
+    """Renames GGUF's tensors to LlamaForCausalLM's. The output matrix is the embedding: the file has no other."""
     count = "llama.attention.head_count"
     heads = {"attn_q": metadata[count], "attn_k": metadata[f"{count}_kv"]}
     renamed: Tensors = {}

@@ -10,10 +10,11 @@ from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from data_modules.weak.dropped import UNSUPPORTED, drop_support
-from faithkit.content import content_words, sentence_places
 from faithkit.errors import UserError
 from faithkit.records import HALLUCINATED, Example
+from faithkit.sentences import sentence_places
 from faithkit.span_types import UNTYPED
+from faithkit.words import ascii_content_words
 
 CONTEXT = (
     "The lighthouse was built from granite blocks in 1820. Its keeper lived there with seven children.\n"
@@ -33,10 +34,10 @@ def test_the_marked_sentence_is_the_one_whose_support_is_gone() -> None:
     for copy in made:
         (span,) = copy.spans or ()
         marked, other = ANSWER[span.start : span.end], ANSWER[: span.start] + ANSWER[span.end :]
-        left = set(content_words(copy.knowledge))
-        said = set(content_words(marked))
+        left = set(ascii_content_words(copy.knowledge))
+        said = set(ascii_content_words(marked))
         assert len(said & left) / len(said) <= UNSUPPORTED
-        assert set(content_words(other)) & left, "the other sentence keeps its support"
+        assert set(ascii_content_words(other)) & left, "the other sentence keeps its support"
         assert "keeper lived" in copy.knowledge and copy.response == ANSWER
         assert copy.label == HALLUCINATED and span.label == UNTYPED
     assert {copy.spans[0].start for copy in made if copy.spans} == {0, ANSWER.index("The wooden")}

@@ -147,10 +147,9 @@ def test_two_processes_cannot_write_one_file(tmp_path):
 def test_a_bad_line_is_named(line, problem, tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"a": 0}\r\n\n' + line + b"\n")
-    rows = read_jsonl(path)
-    assert next(rows) == {"a": 0}
     with pytest.raises(UserError, match=problem) as error:
-        next(rows)
+        for row in read_jsonl(path):
+            assert row == {"a": 0}
     assert "rows.jsonl, line 3" in str(error.value)
     assert len(str(error.value).splitlines()) <= 5
 

@@ -6,12 +6,11 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder, environment
-from faithkit.training.trainer import build_loggers
+from faithkit.training.loggers import build_loggers
 from tests.running import SMALL, train_here
 
 
 def test_csv_tensorboard_and_offline_wandb_side_by_side(tiny_bert: Path, tmp_path: Path) -> None:
-    pytest.importorskip("wandb")
     pytest.importorskip("tensorboard")
     folder = tmp_path / "run"
     loggers = ["logger=[csv,tensorboard,wandb]", "logger.wandb.offline=true"]
@@ -27,15 +26,13 @@ def test_an_unknown_logger_names_the_known_ones(tmp_path: Path) -> None:
         build_loggers({"csvv": {}}, RunFolder(tmp_path), {})
 
 
-def test_a_missing_package_names_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from faithkit.training import trainer as training
+def test_a_missing_tensorboard_names_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lightning_fabric.loggers import tensorboard
 
-    def absent(run: RunFolder, settings: object) -> None:
-        raise ModuleNotFoundError("No module named 'wandb'")
-
-    monkeypatch.setitem(training.LOGGERS, "wandb", absent)
-    with pytest.raises(UserError, match=r"pip install '\.\[wandb\]'"):
-        build_loggers({"wandb": {}}, RunFolder(tmp_path), {})
+    for package in ("_TENSORBOARD_AVAILABLE", "_TENSORBOARDX_AVAILABLE"):
+        monkeypatch.setattr(tensorboard, package, False)
+    with pytest.raises(UserError, match=r"pip install '\.\[tensorboard\]'"):
+        build_loggers({"tensorboard": {}}, RunFolder(tmp_path), {})
 
 
 def test_the_environment_holds_no_secret_and_no_path(monkeypatch: pytest.MonkeyPatch) -> None:

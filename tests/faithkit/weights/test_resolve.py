@@ -144,7 +144,7 @@ def test_a_killed_process_leaves_nothing_that_looks_finished(tiny, tmp_path):
     process.send_signal(signal.SIGKILL)
     process.communicate()
     cache = tmp_path / "home" / "weights"
-    assert started.exists() and list(cache.glob(".tiny.building-*"))
+    assert started.exists() and list(cache.glob(".tiny.*.tmp"))
     assert cached_folder(tiny) is None and not (cache / "tiny").exists()
 
     fetch(tiny)

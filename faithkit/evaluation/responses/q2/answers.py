@@ -21,12 +21,12 @@ class Answers(Protocol):
     """Answers questions."""
 
     def answers(self, questions: Sequence[str], contexts: Sequence[str]) -> list[str | None]:
-        """A stretch of each context, or None where the question has no answer there."""
+        """Gives a stretch of each context, or None where the question has no answer there."""
         ...
 
 
 class ExtractiveAnswers:
-    """An extractive question answering model.
+    """Answers with an extractive question answering model.
 
     Args:
         stride: Tokens that neighbouring windows share.
@@ -51,7 +51,7 @@ class ExtractiveAnswers:
 
     @classmethod
     def load(cls, weights: str, *, device: str | None = None, precision: str = "32-true") -> "ExtractiveAnswers":
-        """A model by folder, local name or hub name; `precision` as of `load_pretrained`."""
+        """Loads a model by folder, local name or hub name; `precision` as of `load_pretrained`."""
         model, tokenizer, _ = load_pretrained(
             "AutoModelForQuestionAnswering", weights, device=device, precision=precision
         )
@@ -110,7 +110,7 @@ class ExtractiveAnswers:
 def best_span(
     start: NDArray[Any], end: NDArray[Any], inside: NDArray[np.bool_], max_length: int
 ) -> tuple[float, int, int]:
-    """The highest start + end score of a span within the text: score, first and last token; -inf without any.
+    """Finds the span within the text with the highest start + end score: score, first and last token; -inf without any.
 
     Args:
         inside: Which tokens are the text's.

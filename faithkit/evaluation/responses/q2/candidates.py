@@ -1,12 +1,12 @@
-"""What a response says something about: its entities and noun chunks, by spaCy."""
+"""Candidate answers in a response, by spaCy: its entities and noun chunks."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from faithkit.errors import UserError
-from faithkit.evaluation.responses.words import words
 from faithkit.weights.resolve import resolve
+from faithkit.words import apostrophe_words
 
 PERSONS = frozenset({"i", "me", "you"})  # of these alone no question can be asked of the knowledge
 
@@ -18,7 +18,7 @@ class Candidates(Protocol):
 
 
 class SpacyCandidates:
-    """Entities, then those noun chunks that are no entity; each once, case aside.
+    """Finds entities, then those noun chunks that are no entity; each once, case aside.
 
     Args:
         pipeline: A spaCy pipeline with a parser and entities.
@@ -29,11 +29,9 @@ class SpacyCandidates:
 
     @classmethod
     def load(cls, name: str) -> "SpacyCandidates":
-        """A pipeline by local name, folder, or name of an installed package."""
-        try:
-            import spacy
-        except ModuleNotFoundError as error:
-            raise UserError("Q2 needs spaCy", hint="pip install '.[spacy]'") from error
+        """Loads a pipeline by local name, folder, or name of an installed package."""
+        import spacy
+
         try:
             source = name if spacy.util.is_package(name) else resolve(name)
             pipeline = spacy.load(Path(source) if Path(source).is_dir() else source, exclude=["lemmatizer"])
@@ -43,12 +41,12 @@ class SpacyCandidates:
         return cls(pipeline)
 
     def candidates(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
-        """The candidate answers of each text, in the order in which they are asked about."""
+        """Finds the candidate answers of each text, in the order in which they are asked about."""
         found = []
         for document in self.pipeline.pipe(texts, batch_size=self.batch_size):
             distinct: dict[str, str] = {}
             for span in (*document.ents, *document.noun_chunks):
-                if not PERSONS.issuperset(words(span.text)):
+                if not PERSONS.issuperset(apostrophe_words(span.text)):
                     distinct.setdefault(span.text.lower(), span.text)
             found.append(tuple(distinct.values()))
         return found

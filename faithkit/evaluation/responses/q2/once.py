@@ -1,4 +1,4 @@
-"""Asking a model each thing once, however often it is wanted."""
+"""Memory for a model's answers: each thing is asked once, however often it is wanted."""
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar

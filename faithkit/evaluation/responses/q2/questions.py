@@ -8,10 +8,10 @@ import torch
 
 from faithkit.errors import UserError
 from faithkit.evaluation.responses.pretrained import load_pretrained, longest_input
-from faithkit.evaluation.responses.words import words
 from faithkit.training.batching import plan_batches
+from faithkit.words import apostrophe_words
 
-# What asks the reader or the speaker about themselves: no text answers it.
+# A question with one of these asks the reader or the speaker about themselves: no text answers it.
 PERSONAL = frozenset("i me my mine myself you your yours yourself yourselves".split())
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 512, 32_768
 # Writes (rows of token ids, number of beams, most tokens) the token ids of each row's beams, the likeliest first.
@@ -22,17 +22,17 @@ class Questions(Protocol):
     """Asks questions."""
 
     def questions(self, answers: Sequence[str], contexts: Sequence[str]) -> list[tuple[str, ...]]:
-        """For each answer in its context several questions, the likeliest first."""
+        """Gives several questions for each answer in its context, the likeliest first."""
         ...
 
 
 def is_personal(question: str) -> bool:
-    """Whether a question is about the person who asks or the one who is asked."""
-    return not PERSONAL.isdisjoint(words(question))
+    """Tells whether a question is about the person who asks or the one who is asked."""
+    return not PERSONAL.isdisjoint(apostrophe_words(question))
 
 
 class Seq2SeqQuestions:
-    """Questions by beam search, as many as there are beams.
+    """Generates questions by beam search, as many as there are beams.
 
     Args:
         template: How an answer and its context are given to the model, as it was trained.
@@ -73,7 +73,7 @@ class Seq2SeqQuestions:
         precision: str = "32-true",
         writer: Callable[[Any], Write | None] = lambda model: None,
     ) -> "Seq2SeqQuestions":
-        """A model by folder, local name or hub name.
+        """Loads a model by folder, local name or hub name.
 
         Args:
             precision: As of `load_pretrained`.
@@ -98,8 +98,8 @@ class Seq2SeqQuestions:
         lengths = np.array([len(row) for row in rows], np.int32)
         found: list[list[list[int]]] = [[] for _ in rows]
         for batch in plan_batches(lengths * num_beams, None, self.batch_tokens * num_beams, None):
-            given = {"input_ids": [rows[i] for i in batch]}
-            inputs = self.tokenizer.pad(given, padding_side="right", return_tensors="pt").to(self.device)
+            unpadded = {"input_ids": [rows[i] for i in batch]}
+            inputs = self.tokenizer.pad(unpadded, padding_side="right", return_tensors="pt").to(self.device)
             ids = self.model.generate(
                 input_ids=inputs["input_ids"],
                 attention_mask=inputs["attention_mask"],

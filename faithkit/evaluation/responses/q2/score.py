@@ -1,10 +1,14 @@
-"""The Q2 score of responses (Honovich et al. 2021, section 3), with every model asked in batches over all of them.
+"""Q2: asks about each part of a response, and compares the knowledge's answers (Honovich et al. 2021, section 3).
 
-Of each response: candidate answers; for each candidate questions, personal ones dropped; of these the first whose
-answer on the response is the candidate again. That question is answered on the knowledge. Its score is 0 without an
-answer, else the token F1 of candidate and answer; the NLI variant puts 1 (entailment) or 0 (contradiction) in the place
-of an F1 below 1. A response without a valid question gets 1, 0.5 or 0 as the knowledge entails it, leaves it open or
-contradicts it. A response's score is the mean over its questions.
+1. Candidate answers are taken from the response, and questions are generated for each, personal ones dropped.
+2. The first question that the response itself answers with the candidate is valid.
+3. That question is answered on the knowledge. Its score is 0 without an answer, else the token F1 of candidate and
+   answer; the NLI variant replaces an F1 below 1 by 1 (entailment) or 0 (contradiction).
+4. A response's score is the mean over its questions. Without a valid question it is 1, 0.5 or 0, as the knowledge
+   entails the response, leaves it open or contradicts it.
+
+Use it where no trained critic fits the domain. Its value depends on the three models, so compare only under the same
+ones; opinions and small talk give no question. Every model is asked in batches over all responses.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,9 +23,10 @@ from faithkit.evaluation.responses.q2.answers import Answers
 from faithkit.evaluation.responses.q2.candidates import Candidates
 from faithkit.evaluation.responses.q2.once import Once
 from faithkit.evaluation.responses.q2.questions import Questions, is_personal
-from faithkit.evaluation.responses.words import answer_words
+from faithkit.words import answer_words
 
 Pair = tuple[str, str]
+NLI_SCORES = {ENTAILMENT: 1.0, CONTRADICTION: 0.0}
 
 
 @dataclass(slots=True)
@@ -47,7 +52,7 @@ class Q2Scores:
 
 @dataclass(slots=True)
 class _Open:
-    """A candidate that has no valid question yet."""
+    """A candidate with its questions, of which none is known to be valid yet."""
 
     response: int
     candidate: str
@@ -56,13 +61,13 @@ class _Open:
 
 
 class Q2:
-    """The score with its models. What one of them was asked before, it is not asked again."""
+    """Scores responses with its models; no model is asked the same thing twice."""
 
     def __init__(self, candidates: Candidates, questions: Questions, answers: Answers, entailment: Entailment):
         self.candidates: Once[str, tuple[str, ...]] = Once(candidates.candidates)
         self.questions: Once[Pair, tuple[str, ...]] = Once(lambda keys: questions.questions(*_columns(keys)))
         self.answers: Once[Pair, str | None] = Once(lambda keys: answers.answers(*_columns(keys)))
-        self.verdicts: Once[Pair, int] = Once(lambda keys: entailment.entailment(*_columns(keys)).argmax(1).tolist())
+        self.nli_labels: Once[Pair, int] = Once(lambda keys: entailment.entailment(*_columns(keys)).argmax(1).tolist())
 
     def score(self, responses: Sequence[str], knowledge: Sequence[str]) -> Q2Scores:
         """Scores each response against its knowledge."""
@@ -72,12 +77,12 @@ class Q2:
         f1 = np.array([_mean([one.f1 for one in questions]) for questions in asked])
         nli = np.array([_mean([one.nli for one in questions]) for questions in asked])
         silent = [row for row, questions in enumerate(asked) if not questions]
-        verdicts = self.verdicts([(knowledge[row], responses[row]) for row in silent])
-        f1[silent] = nli[silent] = [{ENTAILMENT: 1.0, CONTRADICTION: 0.0}.get(verdict, 0.5) for verdict in verdicts]
+        labels = self.nli_labels([(knowledge[row], responses[row]) for row in silent])
+        f1[silent] = nli[silent] = [NLI_SCORES.get(label, 0.5) for label in labels]
         return Q2Scores(f1, nli, asked, [len(found) for found in candidates])
 
     def _ask(self, responses: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[list[Asked]]:
-        """Of each response the first valid question of each candidate that has one."""
+        """Finds for each response the first valid question of each candidate that has one."""
         keys = [(candidate, responses[row]) for row, found in enumerate(candidates) for candidate in found]
         rows = [row for row, found in enumerate(candidates) for _ in found]
         opened = [
@@ -111,8 +116,8 @@ class Q2:
             one.f1 = one.nli = score
         differing = [one for one in answered if one.f1 < 1]
         pairs = [(f"{one.question} {one.answer}.", f"{one.question} {one.candidate}.") for one in differing]
-        for one, verdict in zip(differing, self.verdicts(pairs), strict=True):
-            one.nli = {ENTAILMENT: 1.0, CONTRADICTION: 0.0}.get(verdict, one.f1)
+        for one, label in zip(differing, self.nli_labels(pairs), strict=True):
+            one.nli = NLI_SCORES.get(label, one.f1)
 
 
 def _columns(keys: Iterable[Pair]) -> tuple[list[str], list[str]]:

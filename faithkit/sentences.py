@@ -1,37 +1,32 @@
-"""Content words, and the part of a long knowledge text that a response speaks of."""
+"""The sentences of a text, and those of a long knowledge text that a response speaks of."""
 
 import re
 
-from faithkit.words import STOP_WORDS
+from faithkit.words import ascii_content_words
 
-_WORD = re.compile(r"[a-z0-9]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
 _SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|(?=\n)|$)")
 
 
-def content_words(text: str) -> list[str]:
-    """Words in lower case, in their order, without those that any text has."""
-    return [word for word in _WORD.findall(text.lower()) if word not in STOP_WORDS]
-
-
 def sentences(text: str) -> list[str]:
+    """Splits a text behind `.`, `!`, `?` and `;` before white space."""
     return [sentence for sentence in _SENTENCE_END.split(text) if sentence]
 
 
 def sentence_places(text: str) -> list[tuple[int, int]]:
-    """Where the sentences and lines of a text begin and end."""
+    """Finds where each sentence of a text begins and ends; a line end is the end of a sentence too."""
     return [found.span() for found in _SENTENCE.finditer(text)]
 
 
 def best_sentences(knowledge: str, response: str, max_words: int) -> str:
-    """Knowledge of more than `max_words`, cut to the sentences that share most content words with the response.
+    """Cuts knowledge of more than `max_words` to the sentences that share most content words with the response.
 
     They keep their order. The best one stays however long it is; after it, each that still fits.
     """
     if len(knowledge.split()) <= max_words:
         return knowledge
-    said, parts = set(content_words(response)), sentences(knowledge)
-    shared = [len(said & set(content_words(part))) for part in parts]
+    said, parts = set(ascii_content_words(response)), sentences(knowledge)
+    shared = [len(said & set(ascii_content_words(part))) for part in parts]
     kept: list[int] = []
     num_words = 0
     for i in sorted(range(len(parts)), key=lambda i: -shared[i]):  # of equals, the first

@@ -1,17 +1,13 @@
-"""Content words, and long knowledge cut to what a response speaks of."""
+"""Long knowledge cut to what a response speaks of."""
 
 import pytest
 
 from data_modules.build import build_source
-from faithkit.content import best_sentences, content_words
 from faithkit.errors import UserError
+from faithkit.sentences import best_sentences
 from tests.data_modules.official_rows import AUDIT_GOLD, read, write
 
 LAKE = "Lake Orvel is deep . It was formed by ice . Trout live in its cold water . Ferries cross it in summer ."
-
-
-def test_content_words_leave_out_what_any_text_has() -> None:
-    assert content_words("It is the Deepest lake of 3 lakes") == ["deepest", "lake", "3", "lakes"]
 
 
 def test_the_sentences_nearest_to_the_response_stay_in_their_order() -> None:
