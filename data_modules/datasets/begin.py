@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from data_modules.reading.dataset import SEEKER, File, find_files, text_group
+from data_modules.reading.dataset import Source
+from data_modules.reading.fields import SEEKER, WHOLE_KNOWLEDGE, text_group
+from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.content import best_sentences
 from faithkit.errors import UserError
@@ -25,7 +27,6 @@ LAYOUTS = {
     "2022": ("model_name", "data_source", "knowledge", "message", "response", "begin_label"),
     "2021": ("evidence", "previous turn", "response", "gold label"),
 }
-WHOLE_KNOWLEDGE = "whole_knowledge"  # in `meta`: the knowledge before it was cut
 META = ("model_name", "data_source", "full label set")
 GENERIC = "generic"
 LABELS_2022 = {"fully attributable": FAITHFUL, "not fully attributable": HALLUCINATED, "generic": GENERIC}
@@ -73,7 +74,7 @@ def cut_knowledge(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Begin:
+class Begin(Source):
     """Responses of GPT-2, T5, CTRL and DoHA with the message that they answer.
 
     The group is the knowledge: what several models said of one text stays together.
@@ -86,7 +87,8 @@ class Begin:
     """
 
     name: ClassVar[str] = "begin"
-    path: str
+    embedded_layout: ClassVar[str | None] = "begin"
+    options_for_all_rows: ClassVar[Mapping[str, Any]] = {"generic": HALLUCINATED}
     generic: str = "drop"
     max_knowledge_words: int | None = None
 
@@ -96,9 +98,6 @@ class Begin:
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, FILES_2022, FILES_2021, address=ADDRESS)
-
-    def layout(self) -> Mapping[str, Any]:
-        return {"generic": self.generic, "max_knowledge_words": self.max_knowledge_words}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         layout = row.layout(LAYOUTS)

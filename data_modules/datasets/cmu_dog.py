@@ -10,9 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from data_modules.datasets.turn_rows import EMPTY, OPENS, find_turns, is_turn, read_together, turn_example
+from data_modules.datasets.turn_rows import EMPTY, OPENS, find_turns, is_turn, read_file, turn_example
 from data_modules.datasets.turn_rows import FIELDS as TURN_FIELDS
-from data_modules.reading.dataset import SEEKER, WIZARD, File
+from data_modules.reading.dataset import Records, Source
+from data_modules.reading.fields import SEEKER, WIZARD
+from data_modules.reading.files import File
 from data_modules.reading.rows import BadRow, ReadReport, Row, read_rows
 from faithkit.errors import UserError, shorten
 from faithkit.records import Example, Turn
@@ -35,7 +37,7 @@ class Said(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CmuDog:
+class CmuDog(Source):
     """Turns of those who saw the text, with the section that was shown, without labels.
 
     Messages that one person sent in a row are one turn. Ids of official conversations are `<file stem>:<message>`.
@@ -45,22 +47,19 @@ class CmuDog:
     """
 
     name: ClassVar[str] = "cmu_dog"
-    path: str
+    embedded_layout: ClassVar[str | None] = "cmu_dog"
 
     def files(self) -> Mapping[str, Sequence[File]]:
         """The texts stand behind the conversations of every split, since its records depend on both."""
         found = find_turns(self.path, TURNS, RAW, ADDRESS)
         return {split: [*files, *_documents_beside(files[0])] for split, files in found.items()}
 
-    def layout(self) -> Mapping[str, Any]:
-        return {}
-
-    def read_split(self, split: str, report: ReadReport) -> Iterator[Example]:
+    def read_split(self, split: str, report: ReadReport) -> Records:
         """The records of a split, file by file."""
         for file in self.files()[split]:
             assert isinstance(file, Path)
             if file.parent.name != DOCUMENTS:
-                yield from read_together(self, file, split, report)
+                yield from read_file(self, file, split, report)
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         layout = row.layout(LAYOUTS)

@@ -7,7 +7,7 @@ switch drops it. A pair on which the annotators did not agree (`-`) is dropped.
 from collections.abc import Mapping
 from typing import Any
 
-from data_modules.reading.dataset import text_group
+from data_modules.reading.fields import text_group
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example

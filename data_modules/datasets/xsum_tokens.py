@@ -6,10 +6,11 @@ systems and XSum's own summary (`Gold`) for each document.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from data_modules.datasets.span_checks import identifier
-from data_modules.reading.dataset import File, find_files
+from data_modules.reading.dataset import Source
+from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
@@ -22,7 +23,7 @@ QUOTES = "'\"`"
 
 
 @dataclass(frozen=True, kw_only=True)
-class XsumTokens:
+class XsumTokens(Source):
     """Summaries with spans: hallucinated tokens that follow each other are one. The group is the document.
 
     Args:
@@ -30,13 +31,10 @@ class XsumTokens:
     """
 
     name: ClassVar[str] = "xsum_tokens"
-    path: str
+    embedded_layout: ClassVar[str | None] = "xsum_tokens"
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, FILES, address=ADDRESS)
-
-    def layout(self) -> Mapping[str, Any]:
-        return {}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUT)

@@ -10,12 +10,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from data_modules.exclude import text_key
 from data_modules.negatives.entities import Finder, find_entities, spacy_model
 from data_modules.negatives.entity_swap import entity_swaps
 from data_modules.negatives.original import original_responses
 from data_modules.negatives.other import other_responses
 from data_modules.negatives.verbatim import verbatim_knowledge
+from data_modules.reading.exclude import text_key
 from faithkit.errors import UserError
 from faithkit.files.home import cache_dir
 from faithkit.records import Example

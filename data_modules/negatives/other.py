@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from random import Random
 
-from data_modules.exclude import text_key
+from data_modules.reading.exclude import text_key
 from faithkit.content import content_words
 from faithkit.records import Example
 

@@ -8,11 +8,12 @@ every sentence of the answer must either keep what support it had or lose it.
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from data_modules.reading.dataset import SPLITS, File, Source, read_examples
-from data_modules.reading.rows import ReadReport, Row
+from data_modules.reading.dataset import SPLITS, Records, Source, read_examples
+from data_modules.reading.files import File
+from data_modules.reading.rows import ReadReport
 from faithkit.content import content_words, sentence_places
 from faithkit.errors import UserError
 from faithkit.records import HALLUCINATED, Example, Span
@@ -26,7 +27,7 @@ MIN_WORDS = 4  # content words of a sentence that may lose its support
 
 
 @dataclass(frozen=True, kw_only=True)
-class DroppedSupport:
+class DroppedSupport(Source):
     """Weakly marked examples for training alone, made from the faithful answers of another span corpus.
 
     Groups are the other corpus's own, so nothing is made of what it is validated or tested on.
@@ -38,17 +39,16 @@ class DroppedSupport:
 
     name: ClassVar[str] = "dropped_support"
     train_only: ClassVar[bool] = True
+    derived_from: ClassVar[str | None] = "ragtruth"
+    path: str = field(init=False)  # that of the corpus
     of: Source
     num_copies: int = 2
     seed: int = 0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "path", self.of.path)
         if self.num_copies < 1:
             raise UserError(f"num_copies is {self.num_copies}", hint="use 1 or more")
-
-    @property
-    def path(self) -> str:
-        return self.of.path
 
     def files(self) -> Mapping[str, Sequence[File]]:
         split = self._split()
@@ -58,20 +58,18 @@ class DroppedSupport:
         settings = {"version": VERSION, "num_copies": self.num_copies, "seed": self.seed, "of": self.of.name}
         return {**settings, **self.of.layout()}
 
-    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        raise AssertionError("the records come together")
-
-    def read_split(self, split: str, report: ReadReport) -> Iterator[Example]:
+    def read_split(self, split: str, report: ReadReport) -> Records:
         for example in read_examples(self.of, self._split(), ReadReport(report.on_bad_row)):
             if example.spans == ():
                 rng = random.Random(f"{self.seed}:{example.id}")
                 for copy, found in enumerate(drop_support(example, rng, self.num_copies)):
-                    yield replace(found, id=f"{example.id}-dropped-{copy}", source=self.name, split=split)
+                    made = replace(found, id=f"{example.id}-dropped-{copy}", source=self.name, split=split)
+                    yield made, None
             else:
                 report.count("not made from: hallucinated already")
 
     def _split(self) -> str | None:
-        official = list(self.of.files())
+        official = self.of.split_names()
         return next((name for name in ("train", "all", *SPLITS) if name in official), None)
 
 

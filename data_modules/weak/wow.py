@@ -16,10 +16,12 @@ import numpy as np
 from data_modules.datasets.audit import Audit
 from data_modules.datasets.wow import WizardOfWikipedia
 from data_modules.encoding.cache import group_hash
-from data_modules.exclude import DROPPED, Excluded, text_key
-from data_modules.reading.dataset import File, Source, read_examples, text_group
-from data_modules.reading.rows import ReadReport, Row
-from data_modules.streaming import divide_groups
+from data_modules.reading.dataset import Records, Source, read_examples
+from data_modules.reading.exclude import DROPPED, Excluded, text_key
+from data_modules.reading.fields import text_group
+from data_modules.reading.files import File
+from data_modules.reading.rows import ReadReport
+from data_modules.splits import divide_groups
 from data_modules.weak.generations import generation_files, read_generations
 from data_modules.weak.pairs import PROBABILITY, make_pairs
 from faithkit.content import content_words, sentences
@@ -43,7 +45,7 @@ class Said(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeakWow:
+class WeakWow(Source):
     """Pairs for training alone. The group is the knowledge, as in the data audit and in BEGIN.
 
     Args:
@@ -61,7 +63,8 @@ class WeakWow:
 
     name: ClassVar[str] = "weak_wow"
     train_only: ClassVar[bool] = True
-    path: str
+    embedded_layout: ClassVar[str | None] = "wow_faithdial"
+    embedded_options: ClassVar[Mapping[str, str]] = {"audit_path": "audit"}
     audit_path: str | None = None
     kinds: Sequence[str] = (SYNTHETIC,)
     splits: Sequence[str] | None = None
@@ -99,17 +102,17 @@ class WeakWow:
             "version": VERSION,
         }
 
-    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        """Never called: a record depends on all files."""
-        raise AssertionError("weak pairs are made together")
+    def excluding(self, excluded: Excluded) -> "WeakWow":
+        """Itself: teacher and documents must not see excluded knowledge either."""
+        return replace(self, excluded=excluded)
 
-    def read_split(self, split: str, report: ReadReport) -> Iterator[Example]:
+    def read_split(self, split: str, report: ReadReport) -> Records:
         """All pairs of the kinds that are wanted."""
         turns = {name: self._turns(name, report) for name in self._splits()}
         if NATURAL in self.kinds:
-            yield from self._natural(turns, report)
+            yield from ((example, None) for example in self._natural(turns, report))
         if SYNTHETIC in self.kinds:
-            yield from self._synthetic(turns, report)
+            yield from ((example, None) for example in self._synthetic(turns, report))
 
     def _splits(self) -> Sequence[str]:
         have = WizardOfWikipedia(path=self.path).files()
