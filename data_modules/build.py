@@ -99,7 +99,8 @@ def build_sources(
         weight = options.pop("weight", 1.0)
         only = options.pop("only", None)
         if not isinstance(weight, int | float) or not weight > 0:
-            raise UserError(f"weight {weight!r} of {options.get('dataset')!r}", hint="use a number above 0")
+            name = options.get("dataset", options.get("_target_"))
+            raise UserError(f"weight {weight!r} of {name!r}", hint="use a number above 0")
         if not options.keys() & {"dataset", "_target_"}:
             raise UserError(f"a part of data.parts names no dataset: {dict(part)}", hint="{dataset: NAME, path: PATH}")
         source = build_source(**options)

@@ -81,4 +81,6 @@ def _checked(place: str, load: Callable[[], object]) -> type[Source]:
     if not (isinstance(found, type) and issubclass(found, Source)):
         hint = "give a class that inherits from data_modules.reading.dataset.Source"
         raise UserError(f"{place!r} is not a dataset: {found!r}", hint=hint)
+    if not found.name:
+        raise UserError(f"the dataset {place!r} has no name", hint='set name: ClassVar[str] = "..." in its class')
     return found

@@ -41,13 +41,17 @@ LABELS_2021 = {
 
 
 def check_generic(value: str) -> None:
-    """Generic responses say nothing that the knowledge could support or not: the user chooses what becomes of them."""
+    """Checks what is to become of generic responses, which say nothing that the knowledge could support or not.
+
+    Raises:
+        UserError: None of drop, hallucinated and faithful.
+    """
     if value not in ("drop", FAITHFUL, HALLUCINATED):
         raise UserError(f"generic is {value!r}", hint=f"use drop, {HALLUCINATED} or {FAITHFUL}")
 
 
 def settle_generic(label: str, generic: str, report: ReadReport) -> str | None:
-    """The label with generic decided, None where it is dropped; counted either way."""
+    """The label of a response, where `generic` decides about generic ones: None drops it; both are counted."""
     if label != GENERIC:
         return label
     if generic == "drop":
@@ -58,6 +62,7 @@ def settle_generic(label: str, generic: str, report: ReadReport) -> str | None:
 
 
 def check_max_words(value: int | None) -> None:
+    """Raises: UserError: `max_knowledge_words` is below 1."""
     if value is not None and value < 1:
         raise UserError(f"max_knowledge_words is {value}", hint="give 1 or more, or null to leave knowledge whole")
 
@@ -65,7 +70,7 @@ def check_max_words(value: int | None) -> None:
 def cut_knowledge(
     knowledge: str, response: str, max_words: int | None, report: ReadReport
 ) -> tuple[str, dict[str, str]]:
-    """Knowledge of at most about `max_words`, and for `meta` what it was before, where it was cut; counted."""
+    """Cuts knowledge to about `max_words`; where it was cut, that is counted, and the whole is returned for `meta`."""
     shown = knowledge if max_words is None else best_sentences(knowledge, response, max_words)
     if shown == knowledge:
         return knowledge, {}

@@ -56,7 +56,7 @@ class WizardTurn:
 
     @property
     def kind(self) -> str:
-        """What the tags say of WoW's own text."""
+        """The tags of WoW's own text in short: hallucinated, entailed, generic or uncooperative alone, untagged."""
         tags = {tag.strip().lower() for tag in self.tags or ()}
         if not tags:
             return "untagged"

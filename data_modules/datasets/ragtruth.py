@@ -1,8 +1,8 @@
 """RAGTruth (Niu et al. 2024): responses of six models to three tasks, with the spans that their sources do not support.
 
 Official files: https://github.com/ParticleMedia/RAGTruth, folder `dataset`: `response.jsonl` with the answers, their
-marked spans and their splits, `source_info.jsonl` with what they were to hold to. Offsets count characters, as Python
-does; a NUL in an answer is a character like any other.
+marked spans and their splits, `source_info.jsonl` with the sources that they should be faithful to. Offsets count
+characters, as Python does; a NUL in an answer is a character like any other.
 """
 
 import re

@@ -1,7 +1,8 @@
 """Topical-Chat (Gopalakrishnan et al. 2019): two people talk, each with a reading set, and name what a turn rests on.
 
 Official files: https://github.com/alexa/Topical-Chat, `conversations/<split>.json` with the reading sets that its build
-writes (`reading_sets`). Turns that were cut out of them (`turn_rows`) are read too; the report counts which it was.
+writes (`topical_chat_knowledge`). Turns that were cut out of them (`turn_rows`) are read too; the report counts which
+layout it was.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +54,7 @@ class TopicalChat(Source):
             raise UserError(f"min_overlap is {self.min_overlap}", hint="use a number from 0 to 1")
 
     def files(self) -> Mapping[str, Sequence[File]]:
-        """The reading sets stand behind the conversations, since the records depend on both."""
+        """The conversations of each split, followed by their reading sets: its records depend on both."""
         found = find_turns(self.path, TURNS, RAW, ADDRESS)
         return {split: [*files, *files_beside(files[0])] for split, files in found.items()}
 
@@ -69,7 +70,7 @@ class TopicalChat(Source):
             yield turn_example(row, self.name, split)
             return
         if not all(isinstance(values, Mapping) and "content" in values for values in row.values.values()):
-            row.layout(LAYOUTS)  # which says what was looked for
+            row.layout(LAYOUTS)  # raises BadRow with the fields that were looked for
         sets = read_reading_sets(Path(row.file))
         report.count(f"layout: conversations, reading sets {sets.state}", len(row.values))
         for conversation, values in row.values.items():

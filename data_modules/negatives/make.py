@@ -117,7 +117,7 @@ def _none(example: Example, kinds: Sequence[str]) -> UserError:
 def cached_negatives(
     examples: Sequence[Example], *, kinds: Sequence[str] = KINDS, num: int = 4, seed: int = 0, weights: str = WEIGHTS
 ) -> Negatives:
-    """The same from the cache, made first where it is not there: it is kept by the content of the examples.
+    """As `make_negatives`, from a cache that is keyed by the content of the examples.
 
     Args:
         weights: A spaCy model, for entity swaps.
@@ -133,7 +133,7 @@ def cached_negatives(
 
 
 def describe(kinds: Sequence[str], num: int, seed: int, weights: str) -> dict[str, object]:
-    """What the texts depend on beside the examples."""
+    """The settings that the texts depend on beside the examples."""
     check_kinds(kinds, num)
     settings: dict[str, object] = {"version": VERSION, "kinds": list(kinds), "num": num, "seed": seed}
     return settings | ({"model": spacy_model(weights)} if ENTITY_SWAP in kinds else {})

@@ -21,7 +21,7 @@ SUPPORTED = 0.5  # share of a response's content words in knowledge and gold res
 
 
 def other_responses(examples: Sequence[Example], num: int, seed: int) -> list[list[str]]:
-    """Of each example up to `num` texts, the nearest first."""
+    """Up to `num` texts for each example, the nearest first."""
     neighbours = _Neighbours(sorted(examples, key=lambda e: e.id), seed)  # whatever order the rows came in
     return [neighbours.of(example, num) for example in examples]
 

@@ -44,7 +44,7 @@ class Source:
             row that scoring leaves out stands in the test set all the same.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = ""
     default_split: ClassVar[str] = "test"
     ids_repeat: ClassVar[bool] = False
     train_only: ClassVar[bool] = False

@@ -1,9 +1,9 @@
-"""Hallucinations made from faithful answers: what supports a sentence is taken out of the context.
+"""Hallucinations made from faithful answers by removing the support of a sentence from the context.
 
-A model that adds what its source does not say stays on the topic and in its own words; text swapped in from elsewhere
-does not look like that. Here the answer is left as it is, and the sentences of the context that share most words with
-one of its sentences are cut out. What nothing supports any more is marked. An example is kept only where this is clear:
-every sentence of the answer must either keep what support it had or lose it.
+Real hallucinations stay on the topic and in the model's own words, unlike text swapped in from elsewhere. Here the
+answer is left as it is, and the sentences of the context that share most words with one of its sentences are cut out.
+The sentences that lost their support are marked as spans. An example is kept only where the result is clear: every
+sentence of the answer either keeps its support or loses it.
 """
 
 import random
@@ -74,7 +74,7 @@ class DroppedSupport(Source):
 
 
 def drop_support(example: Example, rng: random.Random, num_copies: int) -> Iterator[Example]:
-    """Copies of a faithful example whose context lost what supports one of the answer's sentences."""
+    """Makes copies of a faithful example, each without the context that supports one of the answer's sentences."""
     answer = sentence_places(example.response)
     context = sentence_places(example.knowledge)
     said = [set(content_words(example.response[begin:end])) for begin, end in answer]
