@@ -1,72 +1,80 @@
-"""From the `data` block of a configuration to sources and the DataModule."""
+"""From the `data` or `benchmark` block of a configuration to datasets, examples and the DataModule."""
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any
 
 from data_modules.data_module import DataModule
 from data_modules.encoding.pairs import Encoder
-from data_modules.exclude import Excluded, ExcludingSource
-from data_modules.negatives.source import NegativesSource
-from data_modules.reading.dataset import EMBEDDED, Source, read_examples
+from data_modules.negatives.source import add_negatives
+from data_modules.reading.dataset import Source, read_examples
+from data_modules.reading.exclude import Excluded
+from data_modules.reading.files import EMBEDDED
 from data_modules.reading.rows import ReadReport
-from data_modules.registry import SOURCES
+from data_modules.reading.wrappers import exclude_from
+from data_modules.registry import find_dataset
 from data_modules.splits import SplitPlan, use_of
 from faithkit.errors import UserError
-from faithkit.files.home import cache_dir
-from faithkit.records import HALLUCINATED, Example
+from faithkit.records import Example
 
 log = logging.getLogger("faithkit")
-PATH_OPTIONS = {"audit_path": "audit"}  # further paths of a dataset, and what `embedded` means there
-EMBEDDED_LAYOUTS = {"weak_wow": "wow_faithdial"}  # of datasets that are derived from another's files
-MADE_OF = {"dropped_support": "ragtruth"}  # datasets made of another one, which `of` may name
-EMBEDDED_ROWS = {"train": 3000, "validation": 400, "test": 1000}  # of a dataset whose path is `embedded`
 
 
 def build_source(
-    dataset: str, path: str | None = None, *, embedded_rows: Mapping[str, int] | None = None, **options: Any
+    dataset: str | None = None,
+    path: str | None = None,
+    *,
+    embedded_rows: Mapping[str, int] | None = None,
+    _target_: str | None = None,
+    **options: Any,
 ) -> Source:
-    """A dataset by name; `path=embedded` has the embedded corpus written in that dataset's official layout.
+    """Builds a dataset; `path=embedded` has the embedded corpus written in that dataset's official layout.
 
     Args:
-        embedded_rows: How many examples it then has in each split; None for EMBEDDED_ROWS.
+        dataset: Its name: one of ours, or an entry point of an installed package.
+        embedded_rows: How many examples the embedded corpus has in each split; None for thousands.
+        _target_: In the place of a name: the importable name of a class that is a `Source`.
+        options: The dataset's own.
 
     Raises:
-        UserError: An unknown dataset, or an option that it does not have.
+        UserError: An unknown dataset, an option that it does not have, or no embedded corpus in its layout.
     """
-    if dataset not in SOURCES:
-        raise UserError(f"unknown dataset {dataset!r}", hint=f"use one of {', '.join(sorted(SOURCES))}")
-    if dataset in MADE_OF:  # of another dataset: the path is that one's
-        of = {"dataset": MADE_OF[dataset], **options.get("of", {})}
-        options["of"], path = build_source(**{**of, **({} if path is None else {"path": path})}), None
-    if path == EMBEDDED and dataset != EMBEDDED:
-        path = write_embedded(EMBEDDED_LAYOUTS.get(dataset, dataset), embedded_rows)
-    for option in PATH_OPTIONS.keys() & options.keys():
+    dataset_class = find_dataset(dataset, _target_)
+    name = dataset_class.name
+    for option in dataset_class.embedded_options.keys() & options.keys():
         if options[option] == EMBEDDED:
-            options[option] = write_embedded(PATH_OPTIONS[option])
-    if path is not None and dataset != EMBEDDED:
-        options["path"] = path
+            options[option] = _embedded_path(name, dataset_class.embedded_options[option], embedded_rows)
+    if dataset_class.derived_from is not None:
+        options["of"] = _build_original(dataset_class.derived_from, path, options.get("of", {}), embedded_rows)
+    elif path is not None and not dataset_class.generated:
+        is_embedded = path == EMBEDDED
+        options["path"] = _embedded_path(name, dataset_class.embedded_layout, embedded_rows) if is_embedded else path
     try:
-        return SOURCES[dataset](**options)
+        return dataset_class(**options)
     except TypeError as error:
-        known = ", ".join(field.name for field in fields(SOURCES[dataset]))  # type: ignore[arg-type]
-        raise UserError(f"dataset {dataset}: {error}", hint=f"its options are {known}") from error
+        known = ", ".join(signature(dataset_class).parameters)
+        raise UserError(f"dataset {name}: {error}", hint=f"its options are {known}") from error
 
 
-def write_embedded(dataset: str, num_rows: Mapping[str, int] | None = None) -> str:
-    """The folder of the embedded corpus in a dataset's official layout, written if it is not there yet."""
-    from data_modules.embedded.corpus import VERSION
-    from data_modules.embedded.layouts import WRITERS
+def _embedded_path(dataset: str, layout: str | None, num_rows: Mapping[str, int] | None) -> str:
+    from data_modules.embedded.layouts import written_layout
 
-    rows = num_rows or EMBEDDED_ROWS
-    folder = cache_dir("embedded", f"{dataset}-{VERSION}-{'-'.join(map(str, rows.values()))}")
+    if layout is None:
+        hint = "set its path to the dataset's own files"
+        raise UserError(f"{dataset} has no layout of the embedded corpus", place="path=embedded", hint=hint)
     log.info("%s: no path given, so the embedded corpus stands in, in its layout", dataset)
-    done = folder / ".complete"
-    if not done.exists():
-        WRITERS[dataset](folder, rows, seed=0)
-        done.touch()
-    return str(folder)
+    return written_layout(layout, num_rows)
+
+
+def _build_original(
+    derived_from: str, path: str | None, block: Mapping[str, Any], embedded_rows: Mapping[str, int] | None
+) -> Source:
+    """The dataset that another one is made of: the one that `block` names, or the one that it is made of as a rule."""
+    named = {} if "_target_" in block else {"dataset": derived_from}
+    given = {} if path is None else {"path": path}
+    return build_source(**{"embedded_rows": embedded_rows, **named, **block, **given})
 
 
 Parts = Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]  # a list, or by name: variants can change one
@@ -78,11 +86,11 @@ def build_sources(
     negatives: Mapping[str, Any] | None = None,
     split_plan: SplitPlan | None = None,
 ) -> list[tuple[Source, float]]:
-    """The sources of a mix with their weights, less what stands in the test sets that `exclude` names.
+    """The datasets of a mix with their weights, less what stands in the test sets that `exclude` names.
 
     Args:
         negatives: `{kinds, num, seed, weights}`, all of them optional: the examples carry negatives.
-        split_plan: Of official splits: only examples for training get negatives, and these come of such examples.
+        split_plan: How official splits are divided: only examples for training get negatives, made of such examples.
     """
     excluded = read_excluded(exclude)
     sources = []
@@ -91,12 +99,15 @@ def build_sources(
         weight = options.pop("weight", 1.0)
         only = options.pop("only", None)
         if not isinstance(weight, int | float) or not weight > 0:
-            raise UserError(f"weight {weight!r} of {options.get('dataset')!r}", hint="use a number above 0")
-        if "dataset" not in options:
+            name = options.get("dataset", options.get("_target_"))
+            raise UserError(f"weight {weight!r} of {name!r}", hint="use a number above 0")
+        if not options.keys() & {"dataset", "_target_"}:
             raise UserError(f"a part of data.parts names no dataset: {dict(part)}", hint="{dataset: NAME, path: PATH}")
         source = build_source(**options)
         if only != "test":
-            source = with_negatives(without(source, excluded), negatives, None if use_of(source, only) else split_plan)
+            source = exclude_from(source, excluded)
+            if negatives is not None:
+                source = add_negatives(source, negatives, None if use_of(source, only) else split_plan)
         sources.append((source, float(weight)))
     return sources
 
@@ -108,32 +119,9 @@ def read_excluded(tests: Sequence[Mapping[str, Any]]) -> Excluded:
         options = dict(test)
         split = options.pop("split", None)
         source = build_source(**options)
-        # Rows that scoring would leave out stand in the test set all the same.
-        every = {"generic": HALLUCINATED, "neutral": HALLUCINATED, "quality": "all"}
-        keep = {f.name: every[f.name] for f in fields(source) if f.name in every}  # type: ignore[arg-type]
-        examples += read_examples(replace(source, **keep), split, ReadReport())  # type: ignore[type-var]
+        whole = replace(source, **source.options_for_all_rows)
+        examples += read_examples(whole, split, ReadReport())
     return Excluded.of(examples)
-
-
-def without(source: Source, excluded: Excluded) -> Source:
-    """The source less what is excluded."""
-    if not excluded.keys:
-        return source
-    if hasattr(source, "excluded"):
-        return replace(source, excluded=excluded)  # type: ignore[type-var]
-    if hasattr(source, "generate"):
-        raise UserError(f"data.exclude does not apply to {source.name}", hint="leave it out of data.parts")
-    return ExcludingSource(source, excluded)
-
-
-def with_negatives(source: Source, negatives: Mapping[str, Any] | None, split_plan: SplitPlan | None) -> Source:
-    """The source with negatives, where any are wanted."""
-    if negatives is None:
-        return source
-    known = [field.name for field in fields(NegativesSource) if field.name not in ("source", "division")]
-    if unknown := set(negatives) - set(known):
-        raise UserError(f"data.negatives has no option {min(unknown)!r}", hint=f"its options are {', '.join(known)}")
-    return NegativesSource(source, **negatives, split_plan=split_plan)
 
 
 def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, seed: int) -> DataModule:
@@ -143,25 +131,24 @@ def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, se
         problem = "data.streaming with data.negatives: negatives are made of a whole split"
         raise UserError(problem, hint="set data.streaming=false, or data.negatives=null")
     blocks = list(parts.values()) if isinstance(parts, Mapping) else parts
-    fractions = {"validation": data["validation_fraction"], "test": data["test_fraction"]}
-    fold = None if data["fold"] is None else (data["fold"], data["num_folds"])
-    split_plan = SplitPlan(fractions, seed, data["split"], fold, data["num_rows"])
+    split_plan = SplitPlan(
+        fractions={"validation": data["validation_fraction"], "test": data["test_fraction"]},
+        seed=seed,
+        split=data["split"],
+        fold=None if data["fold"] is None else (data["fold"], data["num_folds"]),
+        num_rows=data["num_rows"],
+    )
     return DataModule(
         build_sources(parts, data["exclude"], data["negatives"], split_plan),
         encoder,
         names=list(parts) if isinstance(parts, Mapping) else None,
         only=[block.get("only") for block in blocks],
+        split_plan=split_plan,
         batch_size=data["batch_size"],
         max_tokens=data["max_tokens"],
         eval_max_tokens=data["eval_max_tokens"],
         num_epochs=num_epochs,
         num_workers=data["num_workers"],
-        validation_fraction=data["validation_fraction"],
-        test_fraction=data["test_fraction"],
-        split=data["split"],
-        fold=data["fold"],
-        num_folds=data["num_folds"],
-        num_rows=data["num_rows"],
         on_bad_row=data["on_bad_row"],
         seed=seed,
         streaming=data["streaming"],
@@ -178,7 +165,7 @@ class Benchmark:
 
 
 def datasets_of(block: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The blocks of a benchmark's datasets by name: of `datasets`, each with what the block gives all, or its own."""
+    """The blocks of a benchmark's datasets by name: its `datasets`, each with what the block gives to all."""
     shared = {name: value for name, value in block.items() if name != "datasets"}
     if "datasets" not in block:
         return {block["name"]: shared}
@@ -186,13 +173,15 @@ def datasets_of(block: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def read_benchmark(block: Mapping[str, Any], *, labelled: bool = True) -> Benchmark:
-    """The test set of a `benchmark` block, whose `dataset` names the data where the benchmark is called otherwise.
+    """The test set of a `benchmark` block: of its `_target_`, else of its `dataset`, else of the dataset of its name.
 
     Args:
         labelled: Rows without a label are left out and counted.
     """
     report = ReadReport(block["on_bad_row"])
-    source = build_source(block.get("dataset", block["name"]), block["path"], **block["options"])
+    target = block.get("_target_")
+    name = block.get("dataset", None if target else block["name"])
+    source = build_source(name, block["path"], _target_=target, **block["options"])
     examples = list(read_examples(source, block["split"], report, block["num_rows"]))
     kept = [example for example in examples if example.label is not None or not labelled]
     if len(kept) < len(examples):

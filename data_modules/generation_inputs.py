@@ -1,4 +1,4 @@
-"""Examples to answer: every row of one split, whether anybody has judged it or not."""
+"""The examples that a generator answers: every row of one split, whether it has a label or not."""
 
 import logging
 from collections.abc import Mapping
@@ -13,20 +13,21 @@ from faithkit.records import Example
 log = logging.getLogger("faithkit")
 
 
-def read_parts(data: Mapping[str, Any]) -> dict[str, list[Example]]:
+def read_generation_inputs(data: Mapping[str, Any]) -> dict[str, list[Example]]:
     """The examples of each part of a `data` block by the part's name: of `data.split`, or of the test split.
 
     `num_rows` counts in each part.
     """
     parts = data["parts"]
-    named = parts if isinstance(parts, Mapping) else {part.get("dataset"): part for part in parts}
-    if len(named) < len(parts):
+    blocks = list(parts.values()) if isinstance(parts, Mapping) else parts
+    options = [{key: value for key, value in block.items() if key not in ("weight", "only")} for block in blocks]
+    sources = [build_source(**each) for each in options]
+    names = [str(name) for name in parts] if isinstance(parts, Mapping) else [source.name for source in sources]
+    if len(set(names)) < len(names):
         raise UserError("two parts of data.parts have the same dataset", hint="give the parts names: {NAME: {...}}")
-    read = {}
-    for name, part in named.items():
-        options = {key: value for key, value in part.items() if key not in ("weight", "only")}
+    examples = {}
+    for name, source in zip(names, sources, strict=True):
         report = ReadReport(data["on_bad_row"])
-        read[str(name)] = list(read_examples(build_source(**options), data["split"], report, data["num_rows"]))
-        counts = ", ".join(f"{what} {count:,}" for what, count in report.counts.items())
-        log.info("%s: %s", name, counts)
-    return read
+        examples[name] = list(read_examples(source, data["split"], report, data["num_rows"]))
+        log.info("%s: %s", name, ", ".join(f"{outcome} {count:,}" for outcome, count in report.counts.items()))
+    return examples

@@ -1,4 +1,8 @@
-"""Every dataset by its name: the one place that knows them all."""
+"""Every dataset of ours by its name, and how a dataset of another package is found."""
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pkgutil import resolve_name
 
 from data_modules.datasets.audit import Audit
 from data_modules.datasets.begin import Begin
@@ -19,6 +23,9 @@ from data_modules.embedded.corpus import Embedded
 from data_modules.reading.dataset import Source
 from data_modules.weak.dropped import DroppedSupport
 from data_modules.weak.wow import WeakWow
+from faithkit.errors import UserError
+
+ENTRY_POINTS = "faithkit.datasets"  # the group in which other packages declare datasets: name = module:Class
 
 SOURCES: dict[str, type[Source]] = {
     "embedded": Embedded,
@@ -40,3 +47,40 @@ SOURCES: dict[str, type[Source]] = {
     "weak_wow": WeakWow,
     "dropped_support": DroppedSupport,
 }
+
+
+def find_dataset(name: str | None, target: str | None = None) -> type[Source]:
+    """The class of a dataset.
+
+    Args:
+        name: One of SOURCES, or an entry point that an installed package declares in the group `faithkit.datasets`.
+        target: The importable name of a class, `package.module.Class`, in the place of a name.
+
+    Raises:
+        UserError: There is no such dataset, it cannot be imported, or it is not a `Source`.
+    """
+    if target is not None:
+        if name is not None:
+            raise UserError(f"both dataset {name!r} and _target_ {target!r} are given", hint="leave one of them out")
+        return _checked(target, lambda: resolve_name(target))
+    if name in SOURCES:
+        return SOURCES[name]
+    for entry_point in entry_points(group=ENTRY_POINTS):
+        if entry_point.name == name:
+            return _checked(entry_point.value, entry_point.load)
+    hint = f"use one of {', '.join(sorted(SOURCES))}; or a class of your own: _target_=package.module.Class"
+    raise UserError(f"unknown dataset {name!r}", hint=hint)
+
+
+def _checked(place: str, load: Callable[[], object]) -> type[Source]:
+    try:
+        found = load()
+    except (ImportError, AttributeError, ValueError) as error:
+        hint = "install its package, and name the class as package.module.Class"
+        raise UserError(f"cannot import the dataset {place!r}: {error}", hint=hint) from error
+    if not (isinstance(found, type) and issubclass(found, Source)):
+        hint = "give a class that inherits from data_modules.reading.dataset.Source"
+        raise UserError(f"{place!r} is not a dataset: {found!r}", hint=hint)
+    if not found.name:
+        raise UserError(f"the dataset {place!r} has no name", hint='set name: ClassVar[str] = "..." in its class')
+    return found

@@ -1,14 +1,18 @@
-"""Which rows of which source train, validate and test."""
+"""How the rows of a dataset are divided into training, validation and test.
+
+Rows of one group (a dialogue, a document) always stay together.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.cache import EncodedSplit
+from data_modules.encoding.cache import EncodedSplit, group_hash
 from data_modules.reading.dataset import SPLITS, Source
-from data_modules.streaming import divide_groups
+from data_modules.reading.wrappers import FilteringSource
 from faithkit.errors import UserError
 from faithkit.records import Example
 
@@ -31,42 +35,36 @@ class Subset:
         return list(self.encoded.examples(self.indices))
 
 
-def unique_names(names: Sequence[str]) -> list[str]:
-    """The names, with a number behind those that stood before: two parts of a mix may be of one dataset."""
-    return [f"{name}-{names[:i].count(name) + 1}" if name in names[:i] else name for i, name in enumerate(names)]
-
-
-def use_of(source: Source, only: str | None) -> str | None:
-    """What alone a source is for, if anything: weak labels are for training."""
-    if only not in (None, "train", "test"):
-        raise UserError(f"only is {only!r} in a part of data.parts", hint="use train, test or null")
-    if not getattr(source, "train_only", False):
-        return only
-    if only == "test":
-        raise UserError(f"{source.name} has weak labels: nothing can be tested on them", hint="leave out only: test")
-    return "train"
-
-
 @dataclass(frozen=True)
 class SplitPlan:
     """How official splits become training, validation and test.
 
     Args:
-        split: This official split alone is read and divided; None uses the official splits, and divides by group what
-            has none.
-        fold: For cross-validation (this part, of so many) of the rows that would else be divided: it is the test set.
-        fractions: Shares of the groups for validation and test.
-        num_rows: Of each official split the first rows alone.
+        fractions: Shares of the groups for validation and test, where there is no official split for them.
+        seed: Another seed is another division into groups; cross-validation's folds do not depend on it.
+        split: Reads this official split alone and divides it; None uses the official splits.
+        fold: For cross-validation `(fold, num_folds)`: of so many parts by group this one, counted from 0, is the test
+            set.
+        num_rows: The first rows of each official split alone, counted after filtering.
     """
 
-    fractions: Mapping[str, float]
-    seed: int
+    fractions: Mapping[str, float] = field(default_factory=lambda: {"validation": 0.1, "test": 0.1})
+    seed: int = 0
     split: str | None = None
     fold: tuple[int, int] | None = None
     num_rows: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.fold is None:
+            return
+        fold, num_folds = self.fold
+        if num_folds < 2 or not 0 <= fold < num_folds:
+            problem = f"data.fold={fold} with data.num_folds={num_folds}"
+            raise UserError(problem, hint="use a fold from 0 to num_folds - 1, of at least 2")
+
     @property
-    def is_of_one_split(self) -> bool:
+    def reads_one_split(self) -> bool:
+        """True if no official split but the divided one is used."""
         return self.fold is not None or self.split is not None
 
     def base(self, official: Sequence[str]) -> str | None:
@@ -78,58 +76,144 @@ class SplitPlan:
         return next((s for s in ("train", "all", "validation", "test") if s in official), None)
 
     def rows(self, official: Sequence[str], split: str, groups: NDArray[np.uint64]) -> dict[str, NDArray[np.int64]]:
-        """The rows of each part of an official split, given the groups of its rows."""
+        """The rows of an official split that go to training, validation and test.
+
+        Args:
+            groups: The hash of each row's group.
+        """
         if split != self.base(official):
             return {split: np.arange(len(groups))}
-        if self.fold is not None:
-            test = fold_of(groups, self.fold[1]) == self.fold[0]
-            others = np.flatnonzero(~test)
-            held = first_groups(groups[others], self.fractions["validation"], self.seed)
-            return {"train": others[~held], "validation": others[held], "test": np.flatnonzero(test)}
-        own = self.fractions.items()
-        missing = {s: f for s, f in own if self.split is not None or s not in official or s == split}
-        return divide_groups(groups, missing, self.seed)
+        if self.fold is None:
+            return divide_groups(groups, self.missing(official, split), self.seed)
+        in_test = fold_of(groups, self.fold[1]) == self.fold[0]
+        others = np.flatnonzero(~in_test)
+        in_validation = first_groups(groups[others], self.fractions["validation"], self.seed)
+        return {
+            "train": others[~in_validation],
+            "validation": others[in_validation],
+            "test": np.flatnonzero(in_test),
+        }
+
+    def missing(self, official: Sequence[str], base: str) -> dict[str, float]:
+        """The shares of the base split that stand in for official splits: of those that are not there."""
+        return {
+            split: fraction
+            for split, fraction in self.fractions.items()
+            if self.split is not None or split not in official or split == base
+        }
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """The names, numbered where one repeats: two parts of a mix may be of one dataset."""
+    return [f"{name}-{names[:i].count(name) + 1}" if name in names[:i] else name for i, name in enumerate(names)]
+
+
+def use_of(source: Source, only: str | None) -> str | None:
+    """`train` or `test` where a part of a mix is for that alone, else None: weak labels are for training alone."""
+    if only not in (None, "train", "test"):
+        raise UserError(f"only is {only!r} in a part of data.parts", hint="use train, test or null")
+    if not source.train_only:
+        return only
+    if only == "test":
+        raise UserError(f"{source.name} has weak labels: nothing can be tested on them", hint="leave out only: test")
+    return "train"
 
 
 def divide(
     source: Source, load: Load, name: str, split_plan: SplitPlan, *, weight: float = 1.0, only: str | None = None
 ) -> dict[str, Subset]:
-    """The subsets that a source gives: its official splits, and by group what it has no official split for.
+    """A dataset's rows for training, validation and test: its official splits, the missing ones taken by group.
 
     Args:
-        only: All of it for this use.
+        only: All rows are for this use.
     """
-    official = list(source.files()) or list(SPLITS)
+    official = source.split_names()
     if only:
         encoded = load(only if only in official else next(s for s in ("all", *official) if s in official))
         return {only: Subset(name, encoded, np.arange(len(encoded)), weight)}
     base = split_plan.base(official)
     if base is None:
         raise UserError(f"{source.name} has no split to train on", hint=f"set data.split to one of {official}")
-    read = [base] if split_plan.is_of_one_split else [s for s in (*SPLITS, base) if s in official]
+    read = [base] if split_plan.reads_one_split else [s for s in (*SPLITS, base) if s in official]
     loaded = {s: load(s) for s in dict.fromkeys(read)}
-    rows = split_plan.rows(official, base, loaded[base].groups)
-    result = {s: Subset(name, loaded[base], indices, weight) for s, indices in rows.items()}
-    whole = [s for s in split_plan.fractions if s in loaded and s not in result]
-    return result | {s: Subset(name, loaded[s], np.arange(len(loaded[s])), weight) for s in whole}
+    divided = split_plan.rows(official, base, loaded[base].groups)
+    subsets = {s: Subset(name, loaded[base], rows, weight) for s, rows in divided.items()}
+    whole = [s for s in split_plan.fractions if s in loaded and s not in subsets]
+    return subsets | {s: Subset(name, loaded[s], np.arange(len(loaded[s])), weight) for s in whole}
+
+
+def keep_apart(weak: Subset, held_out: Sequence[Subset]) -> Subset:
+    """Weak examples without those whose group is held out: datasets that name their groups alike may share some."""
+    groups = [subset.encoded.groups[subset.indices] for subset in held_out]
+    if not groups:
+        return weak
+    return replace(weak, indices=weak.indices[~np.isin(weak.encoded.groups[weak.indices], np.concatenate(groups))])
+
+
+def divide_groups(
+    groups: NDArray[np.uint64], fractions: Mapping[str, float], seed: int
+) -> dict[str, NDArray[np.int64]]:
+    """Divides rows by the hashes of their groups; what the fractions leave is `train`.
+
+    Each group is drawn by itself: the rest of the corpus and its order change nothing.
+    """
+    mixed = groups ^ np.uint64(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
+    # Multiplying by an odd constant spreads the bits; the upper 53 make a uniform number in 0..1.
+    place = (((mixed * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(11)).astype(np.float64)) / 2**53
+    rows, low = {}, 0.0
+    for name, fraction in fractions.items():
+        high = low + fraction
+        rows[name] = np.flatnonzero((place >= low) & (place < high))
+        low = high
+    rows["train"] = np.flatnonzero(place >= low)
+    return rows
 
 
 def fold_of(groups: NDArray[np.uint64], num_folds: int) -> NDArray[np.int64]:
-    """Which fold each row is in: groups in the order of their hashes, dealt out in turn."""
+    """The fold of each row: groups in the order of their hashes, dealt out in turn."""
     _, place = np.unique(groups, return_inverse=True)
     return place % num_folds
 
 
 def first_groups(groups: NDArray[np.uint64], fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Which rows belong to this share of the groups: exactly, where `divide_groups` leaves the number to chance."""
+    """True for the rows of this share of the groups: an exact share, where `divide_groups` leaves it to chance."""
     names, place = np.unique(groups, return_inverse=True)
     order = np.random.default_rng(seed).permutation(len(names))
     return order[place] < round(fraction * len(names))
 
 
-def keep_apart(weak: Subset, held: Sequence[Subset]) -> Subset:
-    """Weak examples less those of groups that are held out: sources that name a group alike may share one."""
-    groups = [subset.encoded.groups[subset.indices] for subset in held]
-    if not groups:
-        return weak
-    return replace(weak, indices=weak.indices[~np.isin(weak.encoded.groups[weak.indices], np.concatenate(groups))])
+@dataclass(frozen=True)
+class PartSource(FilteringSource):
+    """The groups of a dataset's split that fall to one part of a division, as a dataset of its own."""
+
+    part: str
+    fractions: Mapping[str, float]
+    seed: int
+
+    def layout(self) -> Mapping[str, Any]:
+        return {**self.source.layout(), "part": [self.part, dict(self.fractions), self.seed]}
+
+    def drops(self, example: Example) -> str | None:
+        group = np.array([group_hash(example.group)], np.uint64)
+        in_part = len(divide_groups(group, self.fractions, self.seed)[self.part])
+        return None if in_part else "in another part of the division"
+
+
+def stream_parts(source: Source, split_plan: SplitPlan) -> dict[str, tuple[Source, str]]:
+    """Training, validation and test of a dataset that is streamed, each as a source and the official split to read.
+
+    Raises:
+        UserError: There is nothing to train on, or a corpus without files would have to be divided.
+    """
+    official = source.split_names()
+    base = split_plan.split or next((name for name in ("train", "all") if name in official), None)
+    if base is None or base not in official:
+        hint = f"set data.split: {', '.join(official)}"
+        raise UserError(f"no split {base or 'train'!r} to stream", place=source.path, hint=hint)
+    missing = split_plan.missing(official, base)
+    if missing and source.generated:
+        raise UserError(f"{source.name} has no files: streaming cannot divide it", hint="set data.split=null")
+    parts = {name: (source, name) for name in split_plan.fractions if name not in missing}
+    for name in (*missing, "train"):
+        parts[name] = (PartSource(source, name, missing, split_plan.seed) if missing else source, base)
+    return parts

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tqdm.auto import tqdm
 
 from data_modules.encoding.turns import TurnEncoder
-from data_modules.reading.dataset import alternate
+from data_modules.reading.fields import alternate
 from faithkit.errors import UserError, shorten
 from faithkit.inference.decoding import Decoding, Engine, Prompt
 from faithkit.records import Example, Prediction, Turn

@@ -8,7 +8,8 @@ import numpy as np
 import pytorch_lightning as pl
 from numpy.typing import NDArray
 
-from data_modules.data_module import Batches, DataModule
+from data_modules.batches import Batches
+from data_modules.data_module import DataModule
 from data_modules.encoding.pairs import Encoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_layout import TurnLayout, add_markers

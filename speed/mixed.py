@@ -3,14 +3,14 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from data_modules.reading.rows import ReadReport, Row
+from data_modules.reading.generated import GeneratedSource
 from faithkit.records import Example
 
 MEDIAN_TOKENS, SPREAD, SHORTEST, LONGEST = 80, 0.6, 20, 256
@@ -48,21 +48,18 @@ def _ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
 
 
 @dataclass(frozen=True)
-class Listed:
+class Listed(GeneratedSource):
     """A dataset that is a list of examples in memory; validation is its first few."""
 
+    name: ClassVar[str] = "mixed"
+    path: str = field(default="memory", init=False)
     training: list[Example]
-    name: str = "mixed"
-    path: str = "memory"
 
-    def files(self) -> Mapping[str, Sequence[Path]]:
-        return {}
+    def sizes(self) -> Mapping[str, int]:
+        return {"train": len(self.training)} | dict.fromkeys(("validation", "test"), len(self.training[:4]))
 
     def layout(self) -> Mapping[str, Any]:
         return {"size": len(self.training), "pairs": [e.knowledge + e.response for e in self.training]}
-
-    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        raise AssertionError("there are no rows")
 
     def generate(self, split: str, start: int = 0, stop: int | None = None) -> Iterator[Example]:
         chosen = self.training if split == "train" else self.training[:4]

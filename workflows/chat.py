@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from data_modules.reading.dataset import SEEKER, WIZARD
+from data_modules.reading.fields import SEEKER, WIZARD
 from faithkit.cli import run_script
 from faithkit.errors import UserError
 from faithkit.evaluation.tables import harmless

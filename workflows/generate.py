@@ -16,7 +16,7 @@ GROUPS = ("data", "decoding", "scale")
 
 def main(cfg: Any) -> None:
     """Examples, answers, a look at some of them: the whole sequence."""
-    from data_modules.generation_inputs import read_parts
+    from data_modules.generation_inputs import read_generation_inputs
     from faithkit.evaluation.tables import show
     from faithkit.files.run_folder import log_to, open_run
     from faithkit.inference.decoding import Decoding
@@ -31,7 +31,7 @@ def main(cfg: Any) -> None:
     log_to(run.log)
     decoding, resample, detector, features = Decoding(**config["decoding"]), config["resample"], None, None
     check_strategy(decoding, config["detector"], resample)
-    sets = read_parts(config["data"])
+    sets = read_generation_inputs(config["data"])
     generator = Generator.load(
         config["checkpoint"],
         engine=config["engine"],

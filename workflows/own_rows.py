@@ -14,12 +14,12 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from data_modules.reading.dataset import alternate
+from data_modules.reading.fields import alternate
 from data_modules.reading.rows import BadRow, ReadReport, Row, read_rows
 from faithkit.errors import UserError
 from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means
 from faithkit.evaluation.tables import format_metric, harmless, new_table
-from faithkit.files.atomic import replacing
+from faithkit.files.atomic import write_text
 from faithkit.files.jsonl import write_jsonl
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Turn
 
@@ -154,8 +154,7 @@ def _write_table(path: Path, rows: Sequence[Mapping[str, Any]], delimiter: str) 
         text.writelines("\t".join(re.sub(r"[\t\r\n]", " ", cell) for cell in line) + "\n" for line in cells)
     else:
         csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(cells)
-    with replacing(path) as file:
-        file.write(text.getvalue().encode())
+    write_text(path, text.getvalue())
 
 
 def _cell(value: Any) -> str:

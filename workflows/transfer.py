@@ -10,7 +10,7 @@ from typing import Any
 
 from critic.scorer import Critic
 from data_modules.build import Benchmark, read_benchmark
-from data_modules.reading.dataset import EMBEDDED
+from data_modules.reading.files import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.evaluation.classification import classification_metrics
 from faithkit.evaluation.results import Results, full_names, write_results

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from data_modules.datasets.begin import GENERIC, check_generic, check_max_words, cut_knowledge, settle_generic
-from data_modules.reading.dataset import SEEKER, File, find_files, text_group
+from data_modules.reading.dataset import Source
+from data_modules.reading.fields import SEEKER, text_group
+from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
@@ -40,7 +42,7 @@ TAGS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audit:
+class Audit(Source):
     """Gold and model responses with BEGIN labels; speech acts (VRM) stand in `meta`.
 
     Any hallucination makes a response hallucinated; entailment, uncooperative or not, makes it faithful (the gold files
@@ -56,7 +58,8 @@ class Audit:
     """
 
     name: ClassVar[str] = "audit"
-    path: str
+    embedded_layout: ClassVar[str | None] = "audit"
+    options_for_all_rows: ClassVar[Mapping[str, Any]] = {"generic": HALLUCINATED}
     responses: str = "all"
     corpora: str = "all"
     generic: str = "drop"
@@ -80,14 +83,6 @@ class Audit:
         if self.corpora != "all":
             return (self.corpora,)
         return CORPORA if folder == "gold" else ("*",)
-
-    def layout(self) -> Mapping[str, Any]:
-        return {
-            "responses": self.responses,
-            "corpora": self.corpora,
-            "generic": self.generic,
-            "max_knowledge_words": self.max_knowledge_words,
-        }
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         model = row.layout(LAYOUTS)

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from data_modules.reading.dataset import SEEKER, File, find_files, text_group
+from data_modules.reading.dataset import Source
+from data_modules.reading.fields import SEEKER, WHOLE_KNOWLEDGE, text_group
+from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
@@ -25,7 +27,6 @@ LAYOUTS = {
     "2022": ("model_name", "data_source", "knowledge", "message", "response", "begin_label"),
     "2021": ("evidence", "previous turn", "response", "gold label"),
 }
-WHOLE_KNOWLEDGE = "whole_knowledge"  # in `meta`: the knowledge before it was cut
 META = ("model_name", "data_source", "full label set")
 GENERIC = "generic"
 LABELS_2022 = {"fully attributable": FAITHFUL, "not fully attributable": HALLUCINATED, "generic": GENERIC}
@@ -40,13 +41,17 @@ LABELS_2021 = {
 
 
 def check_generic(value: str) -> None:
-    """Generic responses say nothing that the knowledge could support or not: the user chooses what becomes of them."""
+    """Checks what is to become of generic responses, which say nothing that the knowledge could support or not.
+
+    Raises:
+        UserError: None of drop, hallucinated and faithful.
+    """
     if value not in ("drop", FAITHFUL, HALLUCINATED):
         raise UserError(f"generic is {value!r}", hint=f"use drop, {HALLUCINATED} or {FAITHFUL}")
 
 
 def settle_generic(label: str, generic: str, report: ReadReport) -> str | None:
-    """The label with generic decided, None where it is dropped; counted either way."""
+    """The label of a response, where `generic` decides about generic ones: None drops it; both are counted."""
     if label != GENERIC:
         return label
     if generic == "drop":
@@ -57,6 +62,7 @@ def settle_generic(label: str, generic: str, report: ReadReport) -> str | None:
 
 
 def check_max_words(value: int | None) -> None:
+    """Raises: UserError: `max_knowledge_words` is below 1."""
     if value is not None and value < 1:
         raise UserError(f"max_knowledge_words is {value}", hint="give 1 or more, or null to leave knowledge whole")
 
@@ -64,7 +70,7 @@ def check_max_words(value: int | None) -> None:
 def cut_knowledge(
     knowledge: str, response: str, max_words: int | None, report: ReadReport
 ) -> tuple[str, dict[str, str]]:
-    """Knowledge of at most about `max_words`, and for `meta` what it was before, where it was cut; counted."""
+    """Cuts knowledge to about `max_words`; where it was cut, that is counted, and the whole is returned for `meta`."""
     shown = knowledge if max_words is None else best_sentences(knowledge, response, max_words)
     if shown == knowledge:
         return knowledge, {}
@@ -73,7 +79,7 @@ def cut_knowledge(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Begin:
+class Begin(Source):
     """Responses of GPT-2, T5, CTRL and DoHA with the message that they answer.
 
     The group is the knowledge: what several models said of one text stays together.
@@ -86,7 +92,8 @@ class Begin:
     """
 
     name: ClassVar[str] = "begin"
-    path: str
+    embedded_layout: ClassVar[str | None] = "begin"
+    options_for_all_rows: ClassVar[Mapping[str, Any]] = {"generic": HALLUCINATED}
     generic: str = "drop"
     max_knowledge_words: int | None = None
 
@@ -96,9 +103,6 @@ class Begin:
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, FILES_2022, FILES_2021, address=ADDRESS)
-
-    def layout(self) -> Mapping[str, Any]:
-        return {"generic": self.generic, "max_knowledge_words": self.max_knowledge_words}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         layout = row.layout(LAYOUTS)

@@ -10,9 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from data_modules.datasets.turn_rows import EMPTY, OPENS, find_turns, is_turn, read_together, turn_example
+from data_modules.datasets.turn_rows import EMPTY, OPENS, find_turns, is_turn, read_file, turn_example
 from data_modules.datasets.turn_rows import FIELDS as TURN_FIELDS
-from data_modules.reading.dataset import SEEKER, WIZARD, File
+from data_modules.reading.dataset import Records, Source
+from data_modules.reading.fields import SEEKER, WIZARD
+from data_modules.reading.files import File
 from data_modules.reading.rows import BadRow, ReadReport, Row, read_rows
 from faithkit.errors import UserError, shorten
 from faithkit.records import Example, Turn
@@ -25,8 +27,8 @@ DOCUMENTS = "WikiData"
 LAYOUTS = {"turns": TURN_FIELDS, "conversations": ("wikiDocumentIdx", "history", "whoSawDoc")}
 
 
-class Said(NamedTuple):
-    """What one person said in one go, while one section was shown."""
+class SpokenTurn(NamedTuple):
+    """Consecutive messages of one person while one section was shown."""
 
     position: int  # of the first message
     user: str
@@ -35,7 +37,7 @@ class Said(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CmuDog:
+class CmuDog(Source):
     """Turns of those who saw the text, with the section that was shown, without labels.
 
     Messages that one person sent in a row are one turn. Ids of official conversations are `<file stem>:<message>`.
@@ -45,22 +47,19 @@ class CmuDog:
     """
 
     name: ClassVar[str] = "cmu_dog"
-    path: str
+    embedded_layout: ClassVar[str | None] = "cmu_dog"
 
     def files(self) -> Mapping[str, Sequence[File]]:
-        """The texts stand behind the conversations of every split, since its records depend on both."""
+        """The conversations of each split, followed by the documents: its records depend on both."""
         found = find_turns(self.path, TURNS, RAW, ADDRESS)
         return {split: [*files, *_documents_beside(files[0])] for split, files in found.items()}
 
-    def layout(self) -> Mapping[str, Any]:
-        return {}
-
-    def read_split(self, split: str, report: ReadReport) -> Iterator[Example]:
+    def read_split(self, split: str, report: ReadReport) -> Records:
         """The records of a split, file by file."""
         for file in self.files()[split]:
             assert isinstance(file, Path)
             if file.parent.name != DOCUMENTS:
-                yield from read_together(self, file, split, report)
+                yield from read_file(self, file, split, report)
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         layout = row.layout(LAYOUTS)
@@ -74,28 +73,28 @@ class CmuDog:
         document = self._document(row)
         saw = row.texts("whoSawDoc")
         conversation = Path(row.file).stem
-        said = _said(row, report)
-        for place, one in enumerate(said):
-            if one.section not in document:
-                raise BadRow(f"message {one.position}: the document has no section {one.section}")
-            if one.user not in saw:
+        turns = _spoken_turns(row, report)
+        for place, turn in enumerate(turns):
+            if turn.section not in document:
+                raise BadRow(f"message {turn.position}: the document has no section {turn.section}")
+            if turn.user not in saw:
                 report.count("dropped: has not seen the document")
             elif not place:
                 report.count(OPENS)
             else:
                 yield Example(
-                    id=f"{conversation}:{one.position}",
+                    id=f"{conversation}:{turn.position}",
                     source=self.name,
                     split=split,
                     group=conversation,
-                    knowledge=document[one.section],
+                    knowledge=document[turn.section],
                     history=tuple(
-                        Turn(speaker=WIZARD if turn.user == one.user else SEEKER, text=turn.text)
-                        for turn in said[:place]
+                        Turn(speaker=WIZARD if other.user == turn.user else SEEKER, text=other.text)
+                        for other in turns[:place]
                     ),
-                    response=one.text,
-                    reference=one.text,
-                    meta={"movie": row.values["wikiDocumentIdx"], "doc_idx": int(one.section)},
+                    response=turn.text,
+                    reference=turn.text,
+                    meta={"movie": row.values["wikiDocumentIdx"], "doc_idx": int(turn.section)},
                 )
 
     def _document(self, row: Row) -> Mapping[str, str]:
@@ -120,7 +119,7 @@ def _is_raw(file: Path) -> bool:
 
 
 def _read_document(file: Path) -> tuple[int, Mapping[str, str]]:
-    """A document's number and the texts of its sections."""
+    """Reads a document: its number and the texts of its sections."""
     row = next(read_rows(file, ReadReport()))
     index = row.values.get("wikiDocumentIdx")
     if not isinstance(index, int):
@@ -130,26 +129,26 @@ def _read_document(file: Path) -> tuple[int, Mapping[str, str]]:
 
 
 def section_text(section: str | Mapping[str, Any]) -> str:
-    """A section as one text; the first one is a table, of which every field stands as `name: value`, by name."""
+    """Writes a section as one text; the first one is a table: its fields stand as `name: value`, sorted by name."""
     if isinstance(section, str):
         return section
     fields = {name: "; ".join(value) if isinstance(value, list) else value for name, value in section.items()}
     return " ".join(f"{name}: {fields[name]}" for name in sorted(fields))
 
 
-def _said(row: Row, report: ReadReport) -> list[Said]:
-    said: list[Said] = []
+def _spoken_turns(row: Row, report: ReadReport) -> list[SpokenTurn]:
+    turns: list[SpokenTurn] = []
     for position, values in enumerate(row.items("history")):
         try:
             message = row.inside(values)
             user, text = message.text("uid"), message.text("text", empty_ok=True)
         except BadRow as error:
             raise error.within(f"message {position}") from error  # the turns after it would lack their history
-        one = Said(position, user, str(message.values.get("docIdx")), text)
-        if not one.text.strip():
+        turn = SpokenTurn(position, user, str(message.values.get("docIdx")), text)
+        if not turn.text.strip():
             report.count(EMPTY)
-        elif said and (said[-1].user, said[-1].section) == (one.user, one.section):
-            said[-1] = said[-1]._replace(text=f"{said[-1].text} {one.text}")
+        elif turns and (turns[-1].user, turns[-1].section) == (turn.user, turn.section):
+            turns[-1] = turns[-1]._replace(text=f"{turns[-1].text} {turn.text}")
         else:
-            said.append(one)
-    return said
+            turns.append(turn)
+    return turns

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from data_modules.datasets.nli import WORDS, check_neutral, nli_example
-from data_modules.reading.dataset import File, find_files, text_group
+from data_modules.reading.dataset import Source
+from data_modules.reading.fields import text_group
+from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.records import HALLUCINATED, Example
 
@@ -19,7 +21,7 @@ LAYOUTS = {"labelled": ("Premise", "Hypothesis", "Label"), "unlabelled": ("Premi
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConjNli:
+class ConjNli(Source):
     """Premise and hypothesis; the group is the premise's text, ids are `<file stem>:<row>`.
 
     Args:
@@ -29,7 +31,8 @@ class ConjNli:
 
     name: ClassVar[str] = "conjnli"
     default_split: ClassVar[str] = "validation"  # the test set has no labels
-    path: str
+    embedded_layout: ClassVar[str | None] = "conjnli"
+    options_for_all_rows: ClassVar[Mapping[str, Any]] = {"neutral": HALLUCINATED}
     neutral: str = HALLUCINATED
 
     def __post_init__(self) -> None:
@@ -37,9 +40,6 @@ class ConjNli:
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, FILES, address=ADDRESS)
-
-    def layout(self) -> Mapping[str, Any]:
-        return {"neutral": self.neutral}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         if row.layout(LAYOUTS) == "unlabelled":

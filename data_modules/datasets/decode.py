@@ -6,9 +6,11 @@ turns: [{turn_id, agent_id, text}], is_contradiction, aggregated_contradiction_i
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from data_modules.reading.dataset import SEEKER, WIZARD, File, find_files
+from data_modules.reading.dataset import Source
+from data_modules.reading.fields import SEEKER, WIZARD
+from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
@@ -29,7 +31,7 @@ TAGS = {HALLUCINATED: "contradiction", FAITHFUL: "non-contradiction"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decode:
+class Decode(Source):
     """The last utterance as response, against its speaker's earlier ones as knowledge.
 
     The history is every earlier turn; in it the last utterance's speaker is the wizard. Records cut from one
@@ -41,7 +43,7 @@ class Decode:
     """
 
     name: ClassVar[str] = "decode"
-    path: str
+    embedded_layout: ClassVar[str | None] = "decode"
     knowledge: str = "speaker"
 
     def __post_init__(self) -> None:
@@ -50,9 +52,6 @@ class Decode:
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, FILES, address=ADDRESS)
-
-    def layout(self) -> Mapping[str, Any]:
-        return {"knowledge": self.knowledge}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUTS)

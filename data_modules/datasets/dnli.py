@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from data_modules.datasets.nli import check_neutral, nli_example
-from data_modules.reading.dataset import File, find_files
+from data_modules.reading.dataset import Source
+from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.records import HALLUCINATED, Example
 
@@ -25,7 +26,7 @@ LABELS = {"positive": "entailment", "neutral": "neutral", "negative": "contradic
 
 
 @dataclass(frozen=True, kw_only=True)
-class DialogueNli:
+class DialogueNli(Source):
     """First sentence as knowledge, second as response; the group is the first sentence's text.
 
     Args:
@@ -35,7 +36,8 @@ class DialogueNli:
 
     name: ClassVar[str] = "dnli"
     ids_repeat: ClassVar[bool] = True
-    path: str
+    embedded_layout: ClassVar[str | None] = "dnli"
+    options_for_all_rows: ClassVar[Mapping[str, Any]] = {"neutral": HALLUCINATED}
     neutral: str = HALLUCINATED
 
     def __post_init__(self) -> None:
@@ -43,9 +45,6 @@ class DialogueNli:
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, FILES, address=ADDRESS)
-
-    def layout(self) -> Mapping[str, Any]:
-        return {"neutral": self.neutral}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUTS)

@@ -11,10 +11,11 @@ label of its tags.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from data_modules.datasets.faithdial import WizardTurn, faithdial_files, wizard_turns
-from data_modules.reading.dataset import File
+from data_modules.reading.dataset import Source
+from data_modules.reading.files import File
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
@@ -23,7 +24,7 @@ LABELS = {"hallucinated": HALLUCINATED, "entailed": FAITHFUL}
 
 
 @dataclass(frozen=True, kw_only=True)
-class FaithCritic:
+class FaithCritic(Source):
     """FaithDial's turns as a critic's training and test pairs.
 
     Args:
@@ -33,7 +34,7 @@ class FaithCritic:
     """
 
     name: ClassVar[str] = "faithcritic"
-    path: str
+    embedded_layout: ClassVar[str | None] = "faithdial"
     edited: str = "train"
     official: bool = False
 
@@ -43,9 +44,6 @@ class FaithCritic:
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return faithdial_files(self.path)
-
-    def layout(self) -> Mapping[str, Any]:
-        return {"edited": self.edited, "official": self.official}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         with_edited = self.edited == "all" or not split.startswith(("validation", "test"))

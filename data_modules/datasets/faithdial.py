@@ -7,9 +7,11 @@ Wizard of Wikipedia's own text: `original_response`, or `response` where nobody 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from data_modules.reading.dataset import HUB, File, alternate, find_files
+from data_modules.reading.dataset import Source
+from data_modules.reading.fields import alternate
+from data_modules.reading.files import HUB, File, find_files
 from data_modules.reading.hub import HubSplit
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import shorten
@@ -54,7 +56,7 @@ class WizardTurn:
 
     @property
     def kind(self) -> str:
-        """What the tags say of WoW's own text."""
+        """The tags of WoW's own text in short: hallucinated, entailed, generic or uncooperative alone, untagged."""
         tags = {tag.strip().lower() for tag in self.tags or ()}
         if not tags:
             return "untagged"
@@ -114,7 +116,7 @@ def faithdial_files(path: str) -> Mapping[str, Sequence[File]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FaithDial:
+class FaithDial(Source):
     """Wizard turns with their history: what generators learn from.
 
     An edited response is faithful. An unedited one is what its tags say; generic alone and untagged have no label.
@@ -124,13 +126,10 @@ class FaithDial:
     """
 
     name: ClassVar[str] = "faithdial"
-    path: str
+    embedded_layout: ClassVar[str | None] = "faithdial"
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return faithdial_files(self.path)
-
-    def layout(self) -> Mapping[str, Any]:
-        return {}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         for turn in wizard_turns(row, report):

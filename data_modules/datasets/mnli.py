@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from data_modules.datasets.nli import NAMES, NUMBERS, WORDS, check_neutral, nli_example
-from data_modules.reading.dataset import HUB, File, find_files
+from data_modules.reading.dataset import Source
+from data_modules.reading.files import HUB, File, find_files
 from data_modules.reading.hub import HubSplit
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.records import HALLUCINATED, Example
@@ -26,7 +27,7 @@ LAYOUTS = {layout: (*names, "pairID", "promptID") for layout, names in NAMES.ite
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mnli:
+class Mnli(Source):
     """Premise and hypothesis of ten genres; `validation` is the matched set, the mismatched one has its own name.
 
     Args:
@@ -37,7 +38,8 @@ class Mnli:
     name: ClassVar[str] = "mnli"
     default_split: ClassVar[str] = "validation"  # the test set has no labels
     ids_repeat: ClassVar[bool] = True
-    path: str
+    embedded_layout: ClassVar[str | None] = "mnli"
+    options_for_all_rows: ClassVar[Mapping[str, Any]] = {"neutral": HALLUCINATED}
     neutral: str = HALLUCINATED
 
     def __post_init__(self) -> None:
@@ -47,9 +49,6 @@ class Mnli:
         if self.path != HUB:
             return find_files(self.path, FILES, GLUE, address=ADDRESS)
         return {s: [HubSplit(dataset="nyu-mll/multi_nli", split=h, address=ADDRESS)] for s, h in ON_HUB.items()}
-
-    def layout(self) -> Mapping[str, Any]:
-        return {"neutral": self.neutral}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         layout = row.layout(LAYOUTS)

@@ -1,4 +1,4 @@
-"""What the natural language inference corpora share: premise as knowledge, hypothesis as response.
+"""Records of natural language inference corpora: premise as knowledge, hypothesis as response.
 
 Entailment is faithful. Contradiction is hallucinated, and so is neutral, which the premise does not support, unless the
 switch drops it. A pair on which the annotators did not agree (`-`) is dropped.
@@ -7,7 +7,7 @@ switch drops it. A pair on which the annotators did not agree (`-`) is dropped.
 from collections.abc import Mapping
 from typing import Any
 
-from data_modules.reading.dataset import text_group
+from data_modules.reading.fields import text_group
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
@@ -21,7 +21,7 @@ NUMBERS = {"0": "entailment", "1": "neutral", "2": "contradiction", "-1": NO_GOL
 
 
 def check_neutral(value: str) -> None:
-    """Neutral pairs are hallucinated or dropped."""
+    """Raises: UserError: `neutral` is neither hallucinated nor drop."""
     if value not in ("drop", HALLUCINATED):
         raise UserError(f"neutral is {value!r}", hint=f"use {HALLUCINATED} or drop")
 

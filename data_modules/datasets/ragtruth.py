@@ -1,20 +1,22 @@
 """RAGTruth (Niu et al. 2024): responses of six models to three tasks, with the spans that their sources do not support.
 
 Official files: https://github.com/ParticleMedia/RAGTruth, folder `dataset`: `response.jsonl` with the answers, their
-marked spans and their splits, `source_info.jsonl` with what they were to hold to. Offsets count characters, as Python
-does; a NUL in an answer is a character like any other.
+marked spans and their splits, `source_info.jsonl` with the sources that they should be faithful to. Offsets count
+characters, as Python does; a NUL in an answer is a character like any other.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 from data_modules.datasets.ragtruth_sources import SOURCES, TASKS, SourceText, read_sources, rows_with_ids
 from data_modules.datasets.span_checks import flag, identifier, read_spans
-from data_modules.reading.dataset import SEEKER, SPLITS, File, find_files
+from data_modules.reading.dataset import SPLITS, Records, Source
+from data_modules.reading.fields import SEEKER
+from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span, Turn
@@ -45,7 +47,7 @@ Names = str | Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RagTruth:
+class RagTruth(Source):
     """Answers with marked spans. The group is the source: the answers of all models to it stay together.
 
     A span that a switch drops no longer counts: an answer without others is faithful.
@@ -62,7 +64,8 @@ class RagTruth:
     """
 
     name: ClassVar[str] = "ragtruth"
-    path: str
+    embedded_layout: ClassVar[str | None] = "ragtruth"
+    options_for_all_rows: ClassVar[Mapping[str, Any]] = {"quality": ANY}
     official_split: bool = True
     quality: str = "good"
     implicit_true: str = "keep"
@@ -91,14 +94,9 @@ class RagTruth:
         return dict.fromkeys(have or (ANY,), both)
 
     def layout(self) -> Mapping[str, Any]:
-        settings = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "path"}
-        return settings | {option: sorted(_chosen(settings[option])) for option in ("tasks", "models")}
+        return {**super().layout(), "tasks": sorted(_chosen(self.tasks)), "models": sorted(_chosen(self.models))}
 
-    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        """Never called: a record depends on both files."""
-        raise AssertionError("RAGTruth is read together")
-
-    def read_split(self, split: str, report: ReadReport) -> Iterator[Example]:
+    def read_split(self, split: str, report: ReadReport) -> Records:
         """The records of a split, in the order of the responses."""
         responses = self.files()[split][0]
         assert isinstance(responses, Path)
@@ -110,7 +108,7 @@ class RagTruth:
         for row, response_id in rows:
             try:
                 if self._split_of(row) == split and (example := self._example(row, response_id, sources, report)):
-                    yield example
+                    yield example, None  # `rows_with_ids` saw to it that ids are unique
             except BadRow as error:
                 report.reject(row.file, row.line, error, row.values)
 

@@ -1,4 +1,4 @@
-"""What RAGTruth's responses were to hold to: `source_info.jsonl`, as texts by source id."""
+"""RAGTruth's sources, which its responses should be faithful to: `source_info.jsonl` as texts by source id."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ TASKS = {"qa": "QA", "summary": "Summary", "data2txt": "Data2txt"}
 
 
 class SourceText(NamedTuple):
-    """What the responses to one source were to hold to."""
+    """One source as text, with the task and the question that its responses answer."""
 
     task: str
     corpus: str
@@ -64,7 +64,7 @@ def _source(row: Row) -> SourceText:
 
 
 def render(values: Mapping[str, Any]) -> str:
-    """A JSON object as lines `name: value`, nested names joined by dots and list items numbered from 1.
+    """Writes a JSON object as lines `name: value`, nested names joined by dots and list items numbered from 1.
 
     Null, true and false stay as JSON writes them: an answer that takes null for "no" is marked so.
     """

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from data_modules.datasets.nli import NAMES, NUMBERS, WORDS, check_neutral, nli_example
-from data_modules.reading.dataset import HUB, SPLITS, File, find_files
+from data_modules.reading.dataset import SPLITS, Source
+from data_modules.reading.files import HUB, File, find_files
 from data_modules.reading.hub import HubSplit
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.records import HALLUCINATED, Example
@@ -20,7 +21,7 @@ LAYOUTS = {"official": (*NAMES["official"], "pairID"), "hub": NAMES["hub"]}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snli:
+class Snli(Source):
     """Premise and hypothesis; the group is the premise's text.
 
     Args:
@@ -30,7 +31,8 @@ class Snli:
 
     name: ClassVar[str] = "snli"
     ids_repeat: ClassVar[bool] = True
-    path: str
+    embedded_layout: ClassVar[str | None] = "snli"
+    options_for_all_rows: ClassVar[Mapping[str, Any]] = {"neutral": HALLUCINATED}
     neutral: str = HALLUCINATED
 
     def __post_init__(self) -> None:
@@ -40,9 +42,6 @@ class Snli:
         if self.path != HUB:
             return find_files(self.path, FILES, address=ADDRESS)
         return {split: [HubSplit(dataset="stanfordnlp/snli", split=split, address=ADDRESS)] for split in SPLITS}
-
-    def layout(self) -> Mapping[str, Any]:
-        return {"neutral": self.neutral}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         layout = row.layout(LAYOUTS)

@@ -1,4 +1,4 @@
-"""What a marked span must be: inside its answer, not empty, of a known label, and the text that it says it is."""
+"""Checks of marked spans: inside the answer, not empty, of a known label, and equal to the text that they quote."""
 
 from collections.abc import Iterator, Mapping
 

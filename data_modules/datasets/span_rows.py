@@ -8,11 +8,13 @@ without one is a `hallucination`. An empty list of spans says that nothing is wr
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from data_modules.datasets.ragtruth import LABELS as RAGTRUTH_LABELS
 from data_modules.datasets.span_checks import identifier, read_spans
-from data_modules.reading.dataset import SEEKER, File, find_files, text_group
+from data_modules.reading.dataset import Source
+from data_modules.reading.fields import SEEKER, text_group
+from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
 from faithkit.span_types import SPAN_LABELS, UNTYPED
@@ -28,7 +30,7 @@ META = ("task", "model")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpanRows:
+class SpanRows(Source):
     """Answers with marked spans in a plain layout.
 
     Args:
@@ -37,13 +39,10 @@ class SpanRows:
     """
 
     name: ClassVar[str] = "spans"
-    path: str
+    embedded_layout: ClassVar[str | None] = "spans"
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, BY_SPLIT, {"all": ["*.jsonl"]})
-
-    def layout(self) -> Mapping[str, Any]:
-        return {}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUT)

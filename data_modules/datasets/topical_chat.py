@@ -1,18 +1,21 @@
 """Topical-Chat (Gopalakrishnan et al. 2019): two people talk, each with a reading set, and name what a turn rests on.
 
 Official files: https://github.com/alexa/Topical-Chat, `conversations/<split>.json` with the reading sets that its build
-writes (`reading_sets`). Turns that were cut out of them (`turn_rows`) are read too; the report counts which it was.
+writes (`topical_chat_knowledge`). Turns that were cut out of them (`turn_rows`) are read too; the report counts which
+layout it was.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from data_modules.datasets.topical_chat_knowledge import ReadingSets, best_sentence, files_beside, read_reading_sets
-from data_modules.datasets.turn_rows import EMPTY, OPENS, find_turns, is_turn, read_together, turn_example
+from data_modules.datasets.turn_rows import EMPTY, OPENS, find_turns, is_turn, read_file, turn_example
 from data_modules.datasets.turn_rows import FIELDS as TURN_FIELDS
-from data_modules.reading.dataset import SEEKER, WIZARD, File
+from data_modules.reading.dataset import Records, Source
+from data_modules.reading.fields import SEEKER, WIZARD
+from data_modules.reading.files import File
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import UserError
 from faithkit.records import Example, Turn
@@ -31,7 +34,7 @@ LAYOUTS = {"turns": TURN_FIELDS, "conversations": ("content",)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopicalChat:
+class TopicalChat(Source):
     """Turns with the sentence of the named sections that they share most words with, without labels.
 
     Both people's turns are read: each is the wizard of its own. Ids of official conversations are
@@ -43,7 +46,7 @@ class TopicalChat:
     """
 
     name: ClassVar[str] = "topical_chat"
-    path: str
+    embedded_layout: ClassVar[str | None] = "topical_chat"
     min_overlap: float = 0.2
 
     def __post_init__(self) -> None:
@@ -51,18 +54,15 @@ class TopicalChat:
             raise UserError(f"min_overlap is {self.min_overlap}", hint="use a number from 0 to 1")
 
     def files(self) -> Mapping[str, Sequence[File]]:
-        """The reading sets stand behind the conversations, since the records depend on both."""
+        """The conversations of each split, followed by their reading sets: its records depend on both."""
         found = find_turns(self.path, TURNS, RAW, ADDRESS)
         return {split: [*files, *files_beside(files[0])] for split, files in found.items()}
 
-    def layout(self) -> Mapping[str, Any]:
-        return {"min_overlap": self.min_overlap}
-
-    def read_split(self, split: str, report: ReadReport) -> Iterator[Example]:
+    def read_split(self, split: str, report: ReadReport) -> Records:
         """The records of a split."""
         file = self.files()[split][0]
         assert isinstance(file, Path)
-        yield from read_together(self, file, split, report)
+        yield from read_file(self, file, split, report)
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         if is_turn(row):
@@ -70,7 +70,7 @@ class TopicalChat:
             yield turn_example(row, self.name, split)
             return
         if not all(isinstance(values, Mapping) and "content" in values for values in row.values.values()):
-            row.layout(LAYOUTS)  # which says what was looked for
+            row.layout(LAYOUTS)  # raises BadRow with the fields that were looked for
         sets = read_reading_sets(Path(row.file))
         report.count(f"layout: conversations, reading sets {sets.state}", len(row.values))
         for conversation, values in row.values.items():

@@ -1,4 +1,4 @@
-"""Topical-Chat's reading sets: what each of the two people had before them, by section.
+"""Topical-Chat's reading sets: the texts that each of the two people was given, by section.
 
 The official build (`src/build.py`) fetches fun facts from Reddit and articles from the Washington Post and writes
 `reading_sets/post-build/<split>.json`. Where it was not run, `reading_sets/pre-build/<split>.json` with
@@ -27,7 +27,7 @@ NO_SECTION = "Personal Knowledge"
 BUILD = "run the official src/build.py, or keep reading_sets/pre-build and src/wiki/wiki.json as they come"
 
 
-class Best(NamedTuple):
+class BestSentence(NamedTuple):
     """The sentence that a turn shares most words with."""
 
     text: str
@@ -47,7 +47,7 @@ class ReadingSets:
         return "built" if self.leads is None else "not built: Wikipedia alone"
 
     def sentences(self, conversation: str, agent: str, sections: Sequence[str]) -> list[tuple[str, str]]:
-        """Sections and sentences of what a turn names, each once, in the order of the reading set."""
+        """The sections that a turn names, sentence by sentence: (section, sentence), each once, in their order."""
         if conversation not in self.sets:
             problem = f"the reading sets have no conversation {conversation}"
             raise BadRow(problem, hint="check that conversations and reading sets are of one release")
@@ -74,9 +74,9 @@ class ReadingSets:
             yield from (fact for fact in section.get("fun_facts", ()) if fact)  # empty: deleted before the build
 
 
-def best_sentence(response: str, sentences: Sequence[tuple[str, str]]) -> Best | None:
-    """The sentence of highest token F1; of equals, the first."""
-    every = (Best(text, section, overlap_f1(response, text)) for section, text in sentences)
+def best_sentence(response: str, sentences: Sequence[tuple[str, str]]) -> BestSentence | None:
+    """The sentence of highest token F1 with the response; among equals, the first."""
+    every = (BestSentence(text, section, overlap_f1(response, text)) for section, text in sentences)
     return max(every, key=lambda best: best.overlap, default=None)
 
 
@@ -88,7 +88,7 @@ def overlap_f1(one: str, other: str) -> float:
 
 
 def files_beside(conversations: Path) -> list[Path]:
-    """The files that the records of a file of conversations depend on as well."""
+    """The files of reading sets that belong to a file of conversations."""
     root = conversations.parent.parent
     if (built := root / BUILT / conversations.name).is_file():
         return [built]
@@ -96,7 +96,7 @@ def files_beside(conversations: Path) -> list[Path]:
 
 
 def read_reading_sets(conversations: Path) -> ReadingSets:
-    """The reading sets beside a file of conversations; files that did not change since are not read again."""
+    """Reads the reading sets of a file of conversations; files that did not change are read once."""
     files = files_beside(conversations)
     if not files or (files[0].parent.name == UNBUILT.name and len(files) == 1):
         wanted = conversations.parent.parent / BUILT / conversations.name

@@ -3,10 +3,11 @@
 In this layout turns of several corpora are passed on, cut out of the official conversations.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
-from data_modules.reading.dataset import Patterns, Source, _guarded, alternate, find_files
+from data_modules.reading.dataset import Records, Source
+from data_modules.reading.fields import alternate
+from data_modules.reading.files import Patterns, find_files
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from faithkit.records import Example
 
@@ -47,7 +48,8 @@ def turn_example(row: Row, source: str, split: str) -> Example:
     )
 
 
-def read_together(source: Source, file: Path, split: str, report: ReadReport) -> Iterator[Example]:
-    """The records of one file of a source that reads other files beside it."""
+def read_file(source: Source, file: Path, split: str, report: ReadReport) -> Records:
+    """The records of one file of a dataset whose other files hold no rows, but what its rows refer to."""
     for row in read_rows(file, report):
-        yield from _guarded(source, row, split, report)
+        for example in source.read_row(row, split, report):
+            yield example, None

@@ -6,10 +6,12 @@ text, checked_sentence}]}. FaithDial's layout ({dialog_idx, utterances}) is read
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from data_modules.datasets.faithdial import wizard_turns
-from data_modules.reading.dataset import SEEKER, WIZARD, File, find_files
+from data_modules.reading.dataset import Source
+from data_modules.reading.fields import SEEKER, WIZARD
+from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import shorten
 from faithkit.records import Example, Turn
@@ -27,7 +29,7 @@ NO_KNOWLEDGE = "no_passages_used"
 
 
 @dataclass(frozen=True, kw_only=True)
-class WizardOfWikipedia:
+class WizardOfWikipedia(Source):
     """Wizard turns with their history, without labels.
 
     ParlAI's dialogues have no ids: theirs are `<file stem>:<row>:<turn>`, turns counted over both speakers. A wizard
@@ -38,13 +40,10 @@ class WizardOfWikipedia:
     """
 
     name: ClassVar[str] = "wow"
-    path: str
+    embedded_layout: ClassVar[str | None] = "wow"
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, FILES, address=ADDRESS)
-
-    def layout(self) -> Mapping[str, Any]:
-        return {}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         layout = row.layout(LAYOUTS)

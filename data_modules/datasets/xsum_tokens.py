@@ -6,10 +6,11 @@ systems and XSum's own summary (`Gold`) for each document.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from data_modules.datasets.span_checks import identifier
-from data_modules.reading.dataset import File, find_files
+from data_modules.reading.dataset import Source
+from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
@@ -22,7 +23,7 @@ QUOTES = "'\"`"
 
 
 @dataclass(frozen=True, kw_only=True)
-class XsumTokens:
+class XsumTokens(Source):
     """Summaries with spans: hallucinated tokens that follow each other are one. The group is the document.
 
     Args:
@@ -30,18 +31,15 @@ class XsumTokens:
     """
 
     name: ClassVar[str] = "xsum_tokens"
-    path: str
+    embedded_layout: ClassVar[str | None] = "xsum_tokens"
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, FILES, address=ADDRESS)
 
-    def layout(self) -> Mapping[str, Any]:
-        return {}
-
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUT)
         docid, system, summary = identifier(row, "docid"), row.text("system"), row.text("summary")
-        labels = _labels(row)  # first: a wrong number of them explains more than where the tokens stop to fit
+        labels = _labels(row)  # checked first: a wrong number of labels is the clearer error
         spans = token_spans(align(summary, row.texts("tokens")), labels)
         yield Example(
             id=f"{docid}:{system}",
@@ -68,7 +66,7 @@ def _labels(row: Row) -> list[int]:
 
 
 def align(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
-    """Start and end of every token in the text: in order, with nothing but white space between them.
+    """Finds start and end of every token in the text: in order, with nothing but white space between them.
 
     The corpus escapes quotes (`bahrain\\'s`), and not every copy of it does so in tokens and summaries alike: a
     backslash before a quote may stand in one and be missing in the other.
@@ -93,7 +91,7 @@ def _skip_space(text: str, place: int) -> int:
 
 
 def _match(text: str, place: int, token: str) -> int | None:
-    """Where the token that begins at `place` ends, or None."""
+    """The end of the token in the text if it stands at `place`, else None."""
     inside = 0
     while inside < len(token):
         if text[place : place + 1] == token[inside]:

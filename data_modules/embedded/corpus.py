@@ -1,13 +1,12 @@
 """The embedded corpus: any number of examples from a seed, each reachable without those before it."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from data_modules.embedded.dialogue import Exchange, Reply, exchanges
 from data_modules.reading.dataset import SPLITS
-from data_modules.reading.rows import ReadReport, Row
+from data_modules.reading.generated import GeneratedSource
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 
@@ -22,7 +21,7 @@ _LENGTHS = ((3, 4, 5), (4, 2, 6), (5, 4, 3), (2, 5, 5), (6, 3, 3), (4, 4, 4))
 
 
 def dialogue_of(position: int) -> tuple[int, int, int]:
-    """Of the turn at `position` in a split: its dialogue's number, that one's number of turns, and its place there."""
+    """Finds a split's turn at `position`: the number of its dialogue, that one's number of turns, its place there."""
     block, turn = divmod(position, _BLOCK)
     for place, num_turns in enumerate(_LENGTHS[block % len(_LENGTHS)]):
         if turn < num_turns:
@@ -62,8 +61,8 @@ def generate(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Embedded:
-    """The embedded corpus as a dataset of its own: it has no files, so its examples are made on demand.
+class Embedded(GeneratedSource):
+    """The embedded corpus as a dataset of its own.
 
     Args:
         num_train: Examples of the training split; likewise the others.
@@ -71,32 +70,25 @@ class Embedded:
         generic: `drop`, `faithful`, `hallucinated` or `unlabelled`.
     """
 
+    name: ClassVar[str] = "embedded"
+    options_for_all_rows: ClassVar[Mapping[str, Any]] = {"generic": HALLUCINATED}
+    path: str = field(default="embedded", init=False)
     num_train: int = 3000
     num_validation: int = 500
     num_test: int = 1000
     seed: int = 0
     generic: str = "drop"
-    name: str = "embedded"
-    path: str = "embedded"
 
     def __post_init__(self) -> None:
         _check("train", self.generic)
 
-    def files(self) -> Mapping[str, Sequence[Path]]:
-        """None."""
-        return {}
-
     def layout(self) -> Mapping[str, Any]:
-        """What changes the records."""
+        """The settings that change the records."""
         return {"seed": self.seed, "generic": self.generic, "version": VERSION, "sizes": self.sizes()}
 
     def sizes(self) -> dict[str, int]:
         """The number of examples of each split."""
         return {"train": self.num_train, "validation": self.num_validation, "test": self.num_test}
-
-    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        """Never called: there are no rows."""
-        raise AssertionError("the embedded corpus has no files")
 
     def generate(self, split: str, start: int = 0, stop: int | None = None) -> Iterator[Example]:
         """Examples `start` to `stop` (or to the split's end)."""

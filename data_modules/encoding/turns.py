@@ -27,7 +27,7 @@ from data_modules.encoding.turn_layout import (
     bos_of,
     fit_history,
 )
-from data_modules.reading.dataset import WIZARD as WIZARD_SPEAKER
+from data_modules.reading.fields import WIZARD as WIZARD_SPEAKER
 from faithkit.errors import UserError, shorten
 from faithkit.records import Example, Turn
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from data_modules.build import build_source
 from data_modules.negatives.make import KINDS, WEIGHTS, cached_negatives
-from data_modules.reading.dataset import EMBEDDED, read_examples
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.files import EMBEDDED
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 

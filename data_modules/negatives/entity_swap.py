@@ -21,7 +21,7 @@ Pool = Mapping[Slot, Sequence[str]]
 
 
 def entity_swaps(examples: Sequence[Example], num: int, seed: int, find: Finder) -> list[list[str]]:
-    """Of each example up to `num` texts; none where the response has no entity that another can stand for."""
+    """Up to `num` texts for each example; none where the response has no entity that can be replaced."""
     pool = _pool(sorted({e.knowledge for e in examples}), seed, find)
     stated = [_stated(example) for example in examples]
     texts = [e.response if _may_name(e.response, words) else "" for e, words in zip(examples, stated, strict=True)]
@@ -37,7 +37,7 @@ def _stated(example: Example) -> set[str]:
 
 
 def _may_name(response: str, stated: set[str]) -> bool:
-    """Whether it is worth looking for entities: some word that is capital or a number was stated before."""
+    """True if some capitalised word or number of the response was stated before: else no entity need be looked for."""
     return any(
         word.lower() in stated and (word[0].isupper() or word.lower() in WORD_CLASSES or not word.isalpha())
         for word in UNICODE_WORD.findall(response)

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from data_modules.exclude import text_key
 from data_modules.negatives.entities import Finder, find_entities, spacy_model
 from data_modules.negatives.entity_swap import entity_swaps
 from data_modules.negatives.original import original_responses
 from data_modules.negatives.other import other_responses
 from data_modules.negatives.verbatim import verbatim_knowledge
+from data_modules.reading.exclude import text_key
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_text
 from faithkit.files.home import cache_dir
@@ -117,7 +117,7 @@ def _none(example: Example, kinds: Sequence[str]) -> UserError:
 def cached_negatives(
     examples: Sequence[Example], *, kinds: Sequence[str] = KINDS, num: int = 4, seed: int = 0, weights: str = WEIGHTS
 ) -> Negatives:
-    """The same from the cache, made first where it is not there: it is kept by the content of the examples.
+    """As `make_negatives`, from a cache that is keyed by the content of the examples.
 
     Args:
         weights: A spaCy model, for entity swaps.
@@ -133,7 +133,7 @@ def cached_negatives(
 
 
 def describe(kinds: Sequence[str], num: int, seed: int, weights: str) -> dict[str, object]:
-    """What the texts depend on beside the examples."""
+    """The settings that the texts depend on beside the examples."""
     check_kinds(kinds, num)
     settings: dict[str, object] = {"version": [VERSION, WORDS_VERSION], "kinds": list(kinds), "num": num, "seed": seed}
     return settings | ({"model": spacy_model(weights)} if ENTITY_SWAP in kinds else {})

@@ -1,4 +1,4 @@
-"""What the wizard said before it was corrected, where the tags call that hallucinated."""
+"""The wizard's response before people corrected it, where the tags call it hallucinated."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ HALLUCINATED_TAGS = {"hallucination", "partial hallucination"}  # tags speak of 
 
 
 def original_responses(examples: Sequence[Example]) -> list[list[str]]:
-    """Of each example at most one."""
+    """At most one text for each example."""
     return [[e.original] if e.original and _hallucinated(e) else [] for e in examples]
 
 

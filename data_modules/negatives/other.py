@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from random import Random
 
-from data_modules.exclude import text_key
+from data_modules.reading.exclude import text_key
 from faithkit.records import Example
 from faithkit.words import ascii_content_words
 
@@ -21,7 +21,7 @@ SUPPORTED = 0.5  # share of a response's content words in knowledge and gold res
 
 
 def other_responses(examples: Sequence[Example], num: int, seed: int) -> list[list[str]]:
-    """Of each example up to `num` texts, the nearest first."""
+    """Up to `num` texts for each example, the nearest first."""
     neighbours = _Neighbours(sorted(examples, key=lambda e: e.id), seed)  # whatever order the rows came in
     return [neighbours.of(example, num) for example in examples]
 

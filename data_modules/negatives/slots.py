@@ -1,4 +1,4 @@
-"""What an entity's place in a sentence asks of another one that is to stand there."""
+"""Which entities can replace each other in a sentence: those of one type, form and article."""
 
 import re
 from typing import NamedTuple
@@ -48,7 +48,7 @@ class Mention(NamedTuple):
 
 
 def mention(text: str, entity: Entity) -> Mention | None:
-    """The mention of an entity, or None where nothing can be said of its form."""
+    """Finds the mention of an entity; None where its form cannot be told."""
     start, end = entity.start, entity.end
     if found := _ARTICLE.match(text, start, end):
         start = found.end()
@@ -65,7 +65,7 @@ def mention(text: str, entity: Entity) -> Mention | None:
 
 
 def form(surface: str, label: str) -> str:
-    """Of numbers and times their pattern; of names whether they are one word or more, and plural."""
+    """The form of an entity: the pattern of a number or time; one word or many for a name, and plural."""
     if label in NUMERIC:
         words = re.sub(r"\d", "9", surface.lower()).replace("-", " ").split()
         return " ".join(WORD_CLASSES.get(word.rstrip(",."), word) for word in words)
@@ -74,7 +74,7 @@ def form(surface: str, label: str) -> str:
 
 
 def unlike(one: str, other: str, label: str) -> bool:
-    """Whether two entities of one slot are surely not the same thing."""
+    """True if two entities of one slot surely name different things."""
     first, second = (frozenset(unicode_words(text)) for text in (one, other))
     if label in NUMERIC:
         return first != second

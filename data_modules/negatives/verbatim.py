@@ -9,5 +9,5 @@ MAX_WORDS = 60  # of a longer text, the sentences that the response is nearest t
 
 
 def verbatim_knowledge(examples: Sequence[Example]) -> list[list[str]]:
-    """Of each example one text."""
+    """One text for each example: its knowledge, cut to MAX_WORDS."""
     return [[best_sentences(e.knowledge, e.response, MAX_WORDS).strip()] for e in examples]

@@ -1,116 +1,119 @@
-"""What a dataset is to the rest of the system, and how its files become records."""
+"""The interface of a dataset, and reading the checked records of one of its splits."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import islice
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
-from data_modules.reading.hub import HubSplit
-from data_modules.reading.rows import BadRow, ReadReport, Row, read_rows
+from data_modules.reading.exclude import Excluded
+from data_modules.reading.files import File, rows_of
+from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import UserError, shorten
-from faithkit.records import Example, Turn
+from faithkit.records import Example
 
 SPLITS = ("train", "validation", "test")
-EMBEDDED, HUB = "embedded", "hub"  # values of `path` that are not places on disk
-SEEKER, WIZARD = "seeker", "wizard"  # who asks and who answers, in every dialogue dataset
 
-File = Path | HubSplit
-Patterns = Mapping[str, Sequence[str]]
-Together = Callable[[str, ReadReport], Iterator[Example]]  # a source's method of that name
+# Records with their rows. A row is given where the record's id is still to be checked, and None where the dataset has
+# seen to it that its ids are unique.
+Records = Iterator[tuple[Example, Row | None]]
 
 
-class Source(Protocol):
-    """One dataset: where its rows lie and what records one row gives.
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A dataset: where its files lie, and which records they give.
 
-    `path` is a file, a folder, `hub` or `embedded`. `layout()` names the settings that change the records: it is part
-    of the cache's key. `examples` yields the records of one raw row and counts what it drops.
-
-    Some things are optional. `ids_repeat = True`: the corpus repeats ids of its own; the repeated ones are made unique
-    by their row, and counted. `default_split`: the split to test on where it is not `test`. A method `generate(split,
-    start, stop)`: the dataset has no files, and makes its records. A method `read_split(split, report)`: its records
-    come of all its files at once, not row by row. `train_only = True`: weak labels, on which nothing may be validated
-    or tested. A field `excluded`: it leaves out what `data.exclude` names by itself.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def path(self) -> str: ...
-
-    def files(self) -> Mapping[str, Sequence[File]]: ...
-
-    def layout(self) -> Mapping[str, Any]: ...
-
-    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]: ...
-
-
-def find_files(path: str, *layouts: Patterns, address: str = "") -> dict[str, list[Path]]:
-    """The files of each split: a folder is searched by the official names, a single file is named by its own split.
-
-    The folder may be the one above: where it has none of the files itself, its folders are searched, and exactly one
-    must have some.
+    A dataset is a frozen dataclass that inherits from this one; its fields are its options. It must have a `name` and
+    `files`, and `examples` (the records of one row) or `read_split` (where records depend on several rows or files).
+    The rest has defaults.
 
     Args:
-        path: A file or folder.
-        layouts: Official file names by split, as glob patterns relative to the folder. The first layout of which the
-            folder has any file is used alone.
-        address: Where the official files can be had, told when they are not here.
+        path: A file, a folder, `hub` or `embedded`.
 
-    Returns:
-        Split to files, only for splits that are there. A file of an unknown name stands under `all`.
+    Attributes:
+        name: The dataset's name in records, reports and metrics.
+        default_split: The split to test on.
+        ids_repeat: The corpus repeats ids: repeated ones are made unique by their row, and counted.
+        train_only: The labels are weak: nothing may be validated or tested on them.
+        generated: Records are made on demand: there are no files, and `path` is not an option.
+        embedded_layout: The writer of the embedded corpus (`embedded.layouts.WRITERS`) that `path=embedded` stands for.
+        embedded_options: The same for further options that are paths: option to writer.
+        derived_from: The dataset whose records this one is made of. It takes the `path`, and is passed as the source
+            `of`; a configuration may name another one: `of: {dataset: NAME}`.
+        options_for_all_rows: Options under which no row is left out: `data.exclude` reads test sets with them, since a
+            row that scoring leaves out stands in the test set all the same.
     """
-    if path in (HUB, EMBEDDED):
-        problem = "is not read from the hub" if path == HUB else "is not in the embedded corpus"
-        raise UserError(f"this dataset {problem}", place=f"path={path}", hint=_hint("set data.path=FOLDER", address))
-    root = Path(path).expanduser()
-    if root.is_file():
-        every = [(split, name) for patterns in layouts for split, names in patterns.items() for name in names]
-        whole = [split for split, name in every if root.match(name)]
-        owners = whole or [split for split, name in every if root.match(Path(name).name)]
-        return {owners[0] if owners else "all": [root]}
-    if not root.is_dir():
-        raise UserError("no such file or folder", place=str(root), hint="set data.path (or benchmark.path) to it")
-    if found := _search(root, layouts):
-        return found
-    below = {folder: _search(folder, layouts) for folder in sorted(root.iterdir()) if folder.is_dir()}
-    having = [folder for folder, found in below.items() if found]
-    if len(having) == 1:
-        return below[having[0]]
-    if having:
-        names = ", ".join(folder.name for folder in having[:8])
-        raise UserError(f"several folders have such files: {names}", place=str(root), hint="set data.path to one")
-    wanted = dict.fromkeys(name for patterns in layouts for names in patterns.values() for name in names)
-    hint = _hint(f"looked for {', '.join(wanted)}", address)
-    raise UserError("none of the dataset's files is here", place=str(root), hint=hint)
 
+    name: ClassVar[str] = ""
+    default_split: ClassVar[str] = "test"
+    ids_repeat: ClassVar[bool] = False
+    train_only: ClassVar[bool] = False
+    generated: ClassVar[bool] = False
+    embedded_layout: ClassVar[str | None] = None
+    embedded_options: ClassVar[Mapping[str, str]] = {}
+    derived_from: ClassVar[str | None] = None
+    options_for_all_rows: ClassVar[Mapping[str, Any]] = {}
+    path: str
 
-def _search(root: Path, layouts: Sequence[Patterns]) -> dict[str, list[Path]]:
-    for patterns in layouts:
-        found = {}
-        for split, names in patterns.items():
-            if files := sorted({file for name in names for file in root.glob(name) if file.is_file()}):
-                found[split] = files
-        if found:
-            return found
-    return {}
+    def files(self) -> Mapping[str, Sequence[File]]:
+        """The files of each split that is there: all files that its records depend on."""
+        raise NotImplementedError
 
+    def split_names(self) -> list[str]:
+        """The names of the splits that are there."""
+        return list(self.files())
 
-def _hint(what: str, address: str) -> str:
-    return f"{what}; the official files: {address}" if address else what
+    def sizes(self) -> Mapping[str, int] | None:
+        """The number of records of each split, where it is known without reading; None elsewhere."""
+        return None
+
+    def layout(self) -> Mapping[str, Any]:
+        """The settings that change the records, for the key of the encodings' cache: all options but the path."""
+        return {option.name: getattr(self, option.name) for option in fields(self) if option.name != "path"}
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        """The records of one row; what is dropped is counted in the report."""
+        raise AssertionError(f"{self.name} is read by read_split alone")
+
+    def read_row(self, row: Row, split: str, report: ReadReport) -> list[Example]:
+        """The records of one row; none of a bad row, which the report rejects."""
+        try:
+            return list(self.examples(row, split, report))
+        except BadRow as error:
+            report.reject(row.file, row.line, error, row.values)
+        except UserError:
+            raise
+        except ValueError as error:  # a record that refused to be built: Example checks itself
+            report.reject(row.file, row.line, BadRow(str(error)), row.values)
+        return []
+
+    def read_split(self, split: str, report: ReadReport) -> Records:
+        """The records of a split; by default file by file and row by row."""
+        for file in self.files()[split]:
+            for row in rows_of(file, report):
+                for example in self.read_row(row, split, report):
+                    yield example, row
+
+    def read_from(self, start: int, split: str, report: ReadReport) -> Records:
+        """The records of a split from number `start` on; by default those before it are read and passed over."""
+        return islice(self.read_split(split, report), start, None)
+
+    def excluding(self, excluded: Excluded) -> "Source | None":
+        """The dataset without some knowledge, where this must be left out before its records are made.
+
+        None (the default) where it is enough to drop such records when they have been read.
+        """
+        return None
 
 
 def resolve_split(source: Source, split: str | None) -> str:
-    """The split to read: the one asked for; without one, the source's default, or the only split there is."""
-    files = source.files()
+    """The split to read: the one asked for; without one, the only split there is, or the dataset's default."""
+    splits = source.split_names()
     if split is None:
-        default = getattr(source, "default_split", "test")
-        split = next(iter(files)) if len(files) == 1 else default
-    if split not in files:
-        have = ", ".join(files)
-        raise UserError(f"{source.name} has no split {split!r} here", place=source.path, hint=f"choose from: {have}")
+        split = splits[0] if len(splits) == 1 else source.default_split
+    if split not in splits:
+        hint = f"choose from: {', '.join(splits)}"
+        raise UserError(f"{source.name} has no split {split!r} here", place=source.path, hint=hint)
     return split
 
 
@@ -120,63 +123,46 @@ def read_examples(
     """The records of one split (the first `num_rows` after filtering), checked: built rightly, ids unique.
 
     Args:
-        split: None for the source's default (test, for most), or for the only split that is there.
+        split: None for the dataset's default (test, for most), or for the only split that is there.
 
     Raises:
         UserError: A bad row under `on_bad_row=stop`, a missing split, or nothing left.
     """
     if num_rows is not None and num_rows < 1:
         raise UserError(f"num_rows is {num_rows}", hint="give 1 or more, or null for all")
-    if generate := getattr(source, "generate", None):
-        for example in generate(split or "test", 0, num_rows):
-            report.count("kept")
-            yield example
-        return
     split = resolve_split(source, split)
-    if read_split := getattr(source, "read_split", None):
-        for example in islice(read_split(split, report), num_rows):
-            report.count("kept")
-            yield example
-        if not report.counts["kept"]:
-            raise _nothing_left(source, split, report)
-        return
-    seen: dict[bytes, str] = {}
     kept = 0
-    for file in source.files()[split]:
-        for row in read_rows(file, report) if isinstance(file, Path) else file.rows():
-            for example in _guarded(source, row, split, report):
-                if getattr(source, "ids_repeat", False) and _digest(example.id) in seen:
-                    report.count("repeated id, made unique by its row")
-                    example = replace(example, id=f"{example.id}@{row.default_id}")
-                digest = _digest(example.id)
-                if digest in seen:
-                    duplicate = BadRow(f"id {shorten(example.id)} was already given by {seen[digest]}")
-                    report.reject(row.file, row.line, duplicate, row.values)
-                    continue
-                seen[digest] = row.place
-                kept += 1
-                report.count("kept")
-                yield example
-                if kept == num_rows:
-                    return
+    for example in islice(_with_unique_ids(source, source.read_split(split, report), report), num_rows):
+        kept += 1
+        report.count("kept")
+        yield example
     if not kept:
         raise _nothing_left(source, split, report)
+
+
+def _with_unique_ids(source: Source, records: Records, report: ReadReport) -> Iterator[Example]:
+    """Makes repeated ids unique where the corpus is known to repeat them; elsewhere their rows are bad."""
+    places: dict[bytes, str] = {}  # by id: where it was met first
+    for example, row in records:
+        if row is None:
+            yield example
+            continue
+        key = _digest(example.id)
+        if source.ids_repeat and key in places:
+            report.count("repeated id, made unique by its row")
+            example = replace(example, id=f"{example.id}@{row.default_id}")
+            key = _digest(example.id)
+        if key in places:
+            duplicate = BadRow(f"id {shorten(example.id)} was already given by {places[key]}")
+            report.reject(row.file, row.line, duplicate, row.values)
+        else:
+            places[key] = row.place
+            yield example
 
 
 def _digest(example_id: str) -> bytes:
     # Digests instead of ids: a fifth of the memory on corpora with long ids.
     return hashlib.blake2b(example_id.encode(errors="surrogatepass"), digest_size=12).digest()
-
-
-def _guarded(source: Source, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-    try:
-        yield from list(source.examples(row, split, report))
-    except BadRow as error:
-        report.reject(row.file, row.line, error, row.values)
-    except UserError:
-        raise
-    except ValueError as error:  # a record that refused to be built: Example checks itself
-        report.reject(row.file, row.line, BadRow(str(error)), row.values)
 
 
 def _nothing_left(source: Source, split: str, report: ReadReport) -> UserError:
@@ -186,18 +172,3 @@ def _nothing_left(source: Source, split: str, report: ReadReport) -> UserError:
         return UserError(problem, place=source.path, hint="check that these are the right files, and the switches")
     first = report.rejects[0]
     return UserError(problem, place=f"{first['file']}, line {first['line']}", hint=f"first problem: {first['problem']}")
-
-
-def text_group(text: str) -> str:
-    """A group's name from a text: the same for texts that differ in case, white space and punctuation alone.
-
-    BEGIN's four models had one source tokenised in different ways ("end." and "end .").
-    """
-    kept = "".join(character for character in text.lower() if character.isalnum()) or text
-    return hashlib.blake2b(kept.encode(), digest_size=12).hexdigest()
-
-
-def alternate(texts: Sequence[str]) -> tuple[Turn, ...]:
-    """A history in which two take turns and the seeker spoke last."""
-    speakers = (SEEKER, WIZARD)
-    return tuple(Turn(speaker=speakers[(len(texts) - 1 - i) % 2], text=text) for i, text in enumerate(texts))

@@ -31,7 +31,7 @@ Parsed = tuple[int, Mapping[str, Any] | Broken]
 
 
 def parse_json(path: Path) -> Iterator[Parsed]:
-    """A JSON list of objects or JSON lines, told apart by the first character; one object over several lines is a row.
+    """Parses a JSON list of objects or JSON lines, told apart by the first character; a single object is one row.
 
     The suffix says nothing here: several corpora name JSON lines `.json`, and DNLI names a list `.jsonl`.
     """
@@ -111,7 +111,7 @@ def _object(values: Any) -> Mapping[str, Any] | Broken:
 
 
 def parse_tsv(path: Path) -> Iterator[Parsed]:
-    """Tab-separated rows under a header; quotes are ordinary characters, lines end in LF or CRLF."""
+    """Parses tab-separated rows under a header; quotes are ordinary characters, lines end in LF or CRLF."""
     with path.open(encoding="utf-8-sig", newline="\n") as file:
         header = _header(path, _cells(file.readline()))
         for line, text in enumerate(file, start=2):
@@ -124,7 +124,7 @@ def _cells(line: str) -> list[str]:
 
 
 def parse_csv(path: Path) -> Iterator[Parsed]:
-    """Comma-separated rows under a header, quoted as RFC 4180 says: a quoted cell may hold line ends."""
+    """Parses comma-separated rows under a header, quoted as RFC 4180 says: a quoted cell may hold line ends."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, strict=True)
         line = 1

@@ -33,11 +33,11 @@ class HubSplit:
 
     @property
     def name(self) -> str:
-        """What the ids are made of, like a file's name."""
+        """Its name as a file would have one: ids are made of it."""
         return str(self)
 
     def open(self, mode: str = "rb") -> BinaryIO:
-        """Bytes that change when the content changes: what the encodings' key reads from a file."""
+        """Bytes that change when the content changes: the encodings' key reads them as it reads a file's."""
         assert mode == "rb"
         identity = f"{self} {self.revision} {self.data_file} {self._load()._fingerprint}"
         return io.BytesIO(identity.encode())

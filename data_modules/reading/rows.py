@@ -1,8 +1,7 @@
-"""Raw rows with their place in a file, and what happens to bad ones: nothing is lost in silence.
+"""Raw rows that know their place in a file, and a report that counts every row that is dropped or rejected.
 
-Every reader yields `Row`s that know their file and line. A dataset file takes values from a row by name; a value that
-is missing or wrong raises `BadRow`, which stops the run with file, line, field and hint, or, with `on_bad_row=skip`,
-is counted and kept in the report's rejects.
+A dataset takes values from a row by name. A value that is missing or wrong raises `BadRow`, which stops the run with
+file, line, field and hint; with `on_bad_row=skip` it is counted and kept in the report's rejects.
 """
 
 import json
@@ -20,14 +19,14 @@ READERS = {".jsonl": parse_json, ".json": parse_json, ".tsv": parse_tsv, ".txt":
 
 
 class BadRow(ValueError):
-    """One row is wrong; the row's place is added where it is caught."""
+    """A row that is wrong; its place is added where the error is caught."""
 
     def __init__(self, problem: str, *, hint: str = "correct the row, or set data.on_bad_row=skip to leave it out"):
         super().__init__(problem)
         self.hint = hint
 
     def within(self, part: str) -> "BadRow":
-        """The same problem, told of a part of the row, for example `utterance 3`."""
+        """The same problem with the part of the row that has it before it, for example `utterance 3`."""
         return BadRow(f"{part}: {self}", hint=self.hint)
 
 
@@ -79,7 +78,7 @@ class Row:
         return value
 
     def texts(self, name: str) -> list[str]:
-        """The list of texts under `name`."""
+        """The list of texts under `name`; they may be empty."""
         return [_text(value, f"{name}[{index}]", True, {}) for index, value in enumerate(self.items(name))]
 
     def text(self, name: str, *, empty_ok: bool = False) -> str:
@@ -118,7 +117,7 @@ def _text(value: object, name: str, empty_ok: bool, have: Mapping[str, Any]) -> 
 
 @dataclass(slots=True)
 class ReadReport:
-    """What reading did with the rows: counted by outcome, rejects kept with their place.
+    """Counts what became of the rows that were read, and keeps the rejected ones with their place.
 
     Args:
         on_bad_row: `stop` raises at the first bad row; `skip` counts it and goes on.

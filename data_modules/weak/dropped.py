@@ -1,18 +1,19 @@
-"""Hallucinations made from faithful answers: what supports a sentence is taken out of the context.
+"""Hallucinations made from faithful answers by removing the support of a sentence from the context.
 
-A model that adds what its source does not say stays on the topic and in its own words; text swapped in from elsewhere
-does not look like that. Here the answer is left as it is, and the sentences of the context that share most words with
-one of its sentences are cut out. What nothing supports any more is marked. An example is kept only where this is clear:
-every sentence of the answer must either keep what support it had or lose it.
+Real hallucinations stay on the topic and in the model's own words, unlike text swapped in from elsewhere. Here the
+answer is left as it is, and the sentences of the context that share most words with one of its sentences are cut out.
+The sentences that lost their support are marked as spans. An example is kept only where the result is clear: every
+sentence of the answer either keeps its support or loses it.
 """
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from data_modules.reading.dataset import SPLITS, File, Source, read_examples
-from data_modules.reading.rows import ReadReport, Row
+from data_modules.reading.dataset import SPLITS, Records, Source, read_examples
+from data_modules.reading.files import File
+from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.records import HALLUCINATED, Example, Span
 from faithkit.sentences import sentence_places
@@ -27,7 +28,7 @@ MIN_WORDS = 4  # content words of a sentence that may lose its support
 
 
 @dataclass(frozen=True, kw_only=True)
-class DroppedSupport:
+class DroppedSupport(Source):
     """Weakly marked examples for training alone, made from the faithful answers of another span corpus.
 
     Groups are the other corpus's own, so nothing is made of what it is validated or tested on.
@@ -39,17 +40,16 @@ class DroppedSupport:
 
     name: ClassVar[str] = "dropped_support"
     train_only: ClassVar[bool] = True
+    derived_from: ClassVar[str | None] = "ragtruth"
+    path: str = field(init=False)  # that of the corpus
     of: Source
     num_copies: int = 2
     seed: int = 0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "path", self.of.path)
         if self.num_copies < 1:
             raise UserError(f"num_copies is {self.num_copies}", hint="use 1 or more")
-
-    @property
-    def path(self) -> str:
-        return self.of.path
 
     def files(self) -> Mapping[str, Sequence[File]]:
         split = self._split()
@@ -59,25 +59,23 @@ class DroppedSupport:
         settings = {"version": VERSION, "num_copies": self.num_copies, "seed": self.seed, "of": self.of.name}
         return {**settings, **self.of.layout()}
 
-    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        raise AssertionError("the records come together")
-
-    def read_split(self, split: str, report: ReadReport) -> Iterator[Example]:
+    def read_split(self, split: str, report: ReadReport) -> Records:
         for example in read_examples(self.of, self._split(), ReadReport(report.on_bad_row)):
             if example.spans == ():
                 rng = random.Random(f"{self.seed}:{example.id}")
                 for copy, found in enumerate(drop_support(example, rng, self.num_copies)):
-                    yield replace(found, id=f"{example.id}-dropped-{copy}", source=self.name, split=split)
+                    made = replace(found, id=f"{example.id}-dropped-{copy}", source=self.name, split=split)
+                    yield made, None
             else:
                 report.count("not made from: hallucinated already")
 
     def _split(self) -> str | None:
-        official = list(self.of.files())
+        official = self.of.split_names()
         return next((name for name in ("train", "all", *SPLITS) if name in official), None)
 
 
 def drop_support(example: Example, rng: random.Random, num_copies: int) -> Iterator[Example]:
-    """Copies of a faithful example whose context lost what supports one of the answer's sentences."""
+    """Makes copies of a faithful example, each without the context that supports one of the answer's sentences."""
     answer = sentence_places(example.response)
     context = sentence_places(example.knowledge)
     said = [set(ascii_content_words(example.response[begin:end])) for begin, end in answer]

@@ -1,4 +1,4 @@
-"""What can be measured of a pair without any training: 25 numbers about words, 10 about a frozen encoder's vectors."""
+"""Features of a pair that need no training: 25 about its words, 10 about the token vectors of a frozen encoder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _NEGATIONS = ("not", "never", "no")
 
 
 def word_features(knowledge: str, response: str) -> list[float]:
-    """Lengths, overlap, novel words and numbers, copied runs, and the manner of speaking."""
+    """Counts lengths, overlap, novel words and numbers, copied runs, and manners of speaking."""
     marks, asked = clitic_tokens(response), _words(knowledge)
     said = [token for token in marks if token[0].isalnum()]
     content, known_content = [_stem(w) for w in said if w not in STOP_WORDS], set(_content_stems(asked))
@@ -76,7 +76,7 @@ def _num_negations(words: Sequence[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TextVectors:
-    """A text under the encoder: the mean of its hidden states, and its tokens with vectors of length 1."""
+    """A text's vectors in the encoder: the mean of its hidden states, and each token's state at length 1."""
 
     mean: NDArray[Any]
     units: NDArray[Any]  # (tokens, hidden), special tokens left out
@@ -87,7 +87,7 @@ class TextVectors:
 def text_vectors(
     model: Any, tokenizer: Any, texts: Sequence[str], *, batch_size: int = 64, max_length: int = 100
 ) -> dict[str, TextVectors]:
-    """The vectors of each distinct text."""
+    """Computes the vectors of each distinct text, in batches of texts about as long."""
     vectors = {}
     ordered = sorted(set(texts), key=lambda text: (len(text), text))
     for begin in range(0, len(ordered), batch_size):
@@ -104,12 +104,12 @@ def text_vectors(
 
 
 def vector_features(knowledge: TextVectors, response: TextVectors) -> list[float]:
-    """How well each response token is matched by some knowledge token, and the other way round."""
+    """Similarity of response and knowledge: as a whole, of each token to its best match, and the other way round."""
     norms = np.linalg.norm(knowledge.mean) * np.linalg.norm(response.mean)
     whole = float(knowledge.mean @ response.mean / max(norms, 1e-9))
     if not len(knowledge.units) or not len(response.units):  # nothing that the tokenizer knows
         return [whole] + [0.0] * (NUM_VECTOR_FEATURES - 1)
-    similarity = response.units @ knowledge.units.T
+    similarity = response.units @ knowledge.units.T  # (response tokens, knowledge tokens), cosines
     best, back = similarity.max(1), similarity.max(0)
     ordinary = STOP_WORDS | FILLERS
     chosen = [i for i, t in enumerate(response.tokens) if t.replace("##", "").isalnum() and t not in ordinary]

@@ -1,8 +1,8 @@
 """Synthetic pairs: from sentences alone to faithful and hallucinated responses, with a probability for each kind.
 
 A faithful response is the sentence cut and reworded; a hallucinated one is that with an edit, another statement, or
-small talk. Both go through the same manners of speaking, so that these say nothing of the label. No edit is sure to do
-what it means to (a swapped word may say the same), which is why a kind has a probability rather than a label.
+small talk. Both are varied in the same manner, which therefore says nothing about the label. An edit may fail to change
+the meaning (a swapped word may say the same), which is why a kind has a probability rather than a label.
 """
 
 import random
@@ -58,7 +58,7 @@ class Pair(NamedTuple):
 
 
 def make_pairs(documents: Sequence[Sequence[str]], chat: Sequence[str] = (), seed: int = 0) -> Iterator[Pair]:
-    """One faithful and, where an edit finds a hold, one hallucinated response to every sentence.
+    """Makes one faithful and, where an edit applies, one hallucinated response to every sentence.
 
     The same arguments always give the same pairs.
 
@@ -78,14 +78,14 @@ def make_pairs(documents: Sequence[Sequence[str]], chat: Sequence[str] = (), see
 
 
 def faithful_response(knowledge: str, rng: random.Random) -> str:
-    """What the knowledge says, or a part of it, in other words."""
+    """Rewords the knowledge or a part of it."""
     return scruff(converse(reword(extract(knowledge, rng), rng), rng), rng)
 
 
 def hallucinated_response(
     knowledge: str, document: Sequence[str], pool: Pool, rng: random.Random
 ) -> tuple[str, str] | None:
-    """A response that the knowledge does not support, and its kind."""
+    """Makes a response that the knowledge does not support; returns it with its kind."""
     base = reword(extract(knowledge, rng), rng) if rng.random() < 0.5 else extract(knowledge, rng)
     order = [kind for kind, chances in CHANCES.items() for _ in range(chances)]
     rng.shuffle(order)

@@ -1,4 +1,4 @@
-"""A teacher for pairs that nobody judged: a frozen encoder and a thousand labels, no gradient.
+"""A teacher that labels unlabelled pairs: classifiers over a frozen encoder, fitted on about a thousand labels.
 
 The mean log-odds of two classifiers: a logistic regression on how the encoder's token vectors match, and a forest on
 that and on the words. It generalises better than fine-tuning on the same labels, and a cross-encoder that learns from
@@ -18,13 +18,13 @@ from faithkit.records import LABELS, Example
 from faithkit.weights.resolve import loading
 
 CHUNK = 1000  # pairs whose vectors are held at a time
-_SUREST = 0.99  # no single classifier may be surer than this
+_SUREST = 0.99  # probabilities are clipped to it, so that neither classifier decides alone
 
 log = logging.getLogger("faithkit")
 
 
 class Teacher:
-    """Learns from labelled examples what to say of unlabelled ones.
+    """Fits on labelled examples and gives probabilities for unlabelled pairs.
 
     Args:
         weights: A folder, hub name or local name of an encoder.

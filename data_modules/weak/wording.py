@@ -1,4 +1,4 @@
-"""Rewordings that keep what a text says: parts of it, other words for it, and a speaker's manner."""
+"""Rewordings that keep the meaning of a text: shortening, synonyms, and a speaker's manner."""
 
 import random
 import re
@@ -17,14 +17,14 @@ _ENDS = " .!?"
 
 
 def replace_word(text: str, old: str, new: str) -> str:
-    """The first `old` that stands as words of its own, replaced."""
+    """Replaces the first `old` that is not part of a longer word."""
     return re.sub(
         r"(?<!\w)" + re.escape(old) + (r"(?!\w)" if old[-1].isalnum() else ""), new, text, count=1, flags=re.I
     )
 
 
 def uncapitalise(text: str) -> str:
-    """The text as the middle of a sentence; names in capitals stay."""
+    """Lowers the first letter, as in the middle of a sentence; words in capitals stay."""
     return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
 
 
@@ -37,12 +37,12 @@ def without_end(text: str) -> str:
 
 
 def clauses(text: str) -> list[str]:
-    """The text cut at commas, semicolons and linking words."""
+    """Cuts a text at commas, semicolons and linking words."""
     return [part for part in _CLAUSE.split(without_end(text)) if part.strip()]
 
 
 def extract(knowledge: str, rng: random.Random) -> str:
-    """A statement that the knowledge supports: all of it, its beginning, or all without an aside."""
+    """Takes a statement from the knowledge: all of it, its beginning, or all without an aside."""
     body = without_end(without_brackets(knowledge) if rng.random() < 0.8 else knowledge)
     way = rng.random()
     if way < 0.30:
@@ -74,7 +74,7 @@ def _with_pronoun(body: str, knowledge: str) -> str:
 
 
 def reword(text: str, rng: random.Random) -> str:
-    """Other words for the same."""
+    """Replaces words by synonyms, and digits by number words."""
     for old, new in rng.sample(SYNONYMS, len(SYNONYMS)):
         if rng.random() < 0.5:
             text = replace_word(text, old, new)
@@ -85,7 +85,7 @@ def reword(text: str, rng: random.Random) -> str:
 
 
 def converse(text: str, rng: random.Random) -> str:
-    """As a speaker would begin it, without a claim of its own."""
+    """Adds an opener as speakers do, which claims nothing."""
     way = rng.random()
     if way < 0.45:
         return text
@@ -95,7 +95,7 @@ def converse(text: str, rng: random.Random) -> str:
 
 
 def scruff(text: str, rng: random.Random) -> str:
-    """Case, spacing and punctuation as corpora have them: nothing that could tell one label from the other."""
+    """Varies case, spacing and punctuation as corpora do, independently of the label."""
     text = text.strip()
     if text[-1:] not in ".!?" and rng.random() < 0.6:
         text += rng.choice((".", ".", ".", "!"))

@@ -1,8 +1,8 @@
 """Weakly labelled pairs from Wizard of Wikipedia: its turns as they are, and responses made from its knowledge.
 
-`natural`: what people and models said to a knowledge sentence, labelled by a teacher that learnt from the data audit.
-`synthetic`: responses made from the sentences themselves (`pairs`), labelled by how they were made. Every record has
-its P(hallucinated) in `meta["probability"]` and no label, so nothing is ever scored on it.
+`natural` pairs are the responses of people and models to a knowledge sentence, labelled by a teacher that is fitted on
+the data audit. `synthetic` pairs are made from the sentences themselves (`pairs`), labelled by how they were made.
+Every record has its P(hallucinated) in `meta["probability"]` and no label, so nothing is ever scored on it.
 """
 
 import random
@@ -16,10 +16,12 @@ import numpy as np
 from data_modules.datasets.audit import Audit
 from data_modules.datasets.wow import WizardOfWikipedia
 from data_modules.encoding.cache import group_hash
-from data_modules.exclude import DROPPED, Excluded, text_key
-from data_modules.reading.dataset import File, Source, read_examples, text_group
-from data_modules.reading.rows import ReadReport, Row
-from data_modules.streaming import divide_groups
+from data_modules.reading.dataset import Records, Source, read_examples
+from data_modules.reading.exclude import DROPPED, Excluded, text_key
+from data_modules.reading.fields import text_group
+from data_modules.reading.files import File
+from data_modules.reading.rows import ReadReport
+from data_modules.splits import divide_groups
 from data_modules.weak.generations import generation_files, read_generations
 from data_modules.weak.pairs import PROBABILITY, make_pairs
 from faithkit.errors import UserError
@@ -34,8 +36,8 @@ KINDS = (NATURAL, SYNTHETIC)
 SURE = 0.9  # a teacher's probability from which a pair is easy: of these only a share is kept
 
 
-class Said(NamedTuple):
-    """One response to a knowledge sentence, by a person or a model."""
+class WeakPair(NamedTuple):
+    """A knowledge sentence with one response, by a person, a model or an edit (its `kind`)."""
 
     id: str
     knowledge: str
@@ -44,7 +46,7 @@ class Said(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeakWow:
+class WeakWow(Source):
     """Pairs for training alone. The group is the knowledge, as in the data audit and in BEGIN.
 
     Args:
@@ -57,12 +59,13 @@ class WeakWow:
         validation_fraction: Share of the audit's groups that validation takes under this seed: the teacher must not see
             them. Likewise `test_fraction`.
         teacher: Weights of the teacher's encoder.
-        excluded: Knowledge that nothing is made from.
+        excluded: Knowledge that must not be trained on: nothing is made from it.
     """
 
     name: ClassVar[str] = "weak_wow"
     train_only: ClassVar[bool] = True
-    path: str
+    embedded_layout: ClassVar[str | None] = "wow_faithdial"
+    embedded_options: ClassVar[Mapping[str, str]] = {"audit_path": "audit"}
     audit_path: str | None = None
     kinds: Sequence[str] = (SYNTHETIC,)
     splits: Sequence[str] | None = None
@@ -100,17 +103,17 @@ class WeakWow:
             "version": VERSION,
         }
 
-    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        """Never called: a record depends on all files."""
-        raise AssertionError("weak pairs are made together")
+    def excluding(self, excluded: Excluded) -> "WeakWow":
+        """Leaves it out itself: neither teacher nor edits may see excluded knowledge."""
+        return replace(self, excluded=excluded)
 
-    def read_split(self, split: str, report: ReadReport) -> Iterator[Example]:
+    def read_split(self, split: str, report: ReadReport) -> Records:
         """All pairs of the kinds that are wanted."""
         turns = {name: self._turns(name, report) for name in self._splits()}
         if NATURAL in self.kinds:
-            yield from self._natural(turns, report)
+            yield from ((example, None) for example in self._natural(turns, report))
         if SYNTHETIC in self.kinds:
-            yield from self._synthetic(turns, report)
+            yield from ((example, None) for example in self._synthetic(turns, report))
 
     def _splits(self) -> Sequence[str]:
         have = WizardOfWikipedia(path=self.path).files()
@@ -140,30 +143,31 @@ class WeakWow:
     def _natural(self, turns: Mapping[str, list[Example]], report: ReadReport) -> Iterator[Example]:
         from data_modules.weak.teacher import Teacher
 
-        said: dict[tuple[str, str], Said] = {}
-        for one in self._said(turns, report):
-            if _num_words(one.knowledge, one.response) > self.max_words:
+        distinct: dict[tuple[str, str], WeakPair] = {}
+        for pair in self._natural_pairs(turns, report):
+            if _num_words(pair.knowledge, pair.response) > self.max_words:
                 report.count("dropped: too long")
-            elif said.setdefault((text_key(one.knowledge), text_key(one.response)), one) is not one:
+            elif distinct.setdefault((text_key(pair.knowledge), text_key(pair.response)), pair) is not pair:
                 report.count("dropped: repeated")
         teacher = Teacher(self.teacher, seed=self.seed).fit(self._labelled(report))
-        pairs = list(said.values())
-        for one, value in zip(pairs, teacher.probabilities([(p.knowledge, p.response) for p in pairs]), strict=True):
-            if value > SURE and random.Random(f"{self.seed}|{one.id}").random() >= self.easy_share:
+        pairs = list(distinct.values())
+        probabilities = teacher.probabilities([(pair.knowledge, pair.response) for pair in pairs])
+        for pair, probability in zip(pairs, probabilities, strict=True):
+            if probability > SURE and random.Random(f"{self.seed}|{pair.id}").random() >= self.easy_share:
                 report.count("dropped: easy")
             else:
-                report.count(f"natural: {one.kind}")
-                yield self._example(one, float(value))
+                report.count(f"natural: {pair.kind}")
+                yield self._example(pair, float(probability))
 
-    def _said(self, turns: Mapping[str, list[Example]], report: ReadReport) -> Iterator[Said]:
+    def _natural_pairs(self, turns: Mapping[str, list[Example]], report: ReadReport) -> Iterator[WeakPair]:
         for split, examples in turns.items():
             for turn in self._allowed(examples, report):
-                yield Said(f"{split}/{turn.id}", turn.knowledge, turn.response, "gold")
+                yield WeakPair(f"{split}/{turn.id}", turn.knowledge, turn.response, "gold")
         answered = turns.get("test", ())  # the generations answer the test dialogues
         allowed = {turn.id for turn in answered if not self.excluded.covers(turn)}
         for model, turn, response in read_generations(self._wow_folder(), answered, report):
             if turn.id in allowed:
-                yield Said(f"test/{turn.id}/{model}", turn.knowledge, response, model)
+                yield WeakPair(f"test/{turn.id}/{model}", turn.knowledge, response, model)
 
     def _labelled(self, report: ReadReport) -> list[Example]:
         """The audit's examples that the teacher may see."""
@@ -190,23 +194,23 @@ class WeakWow:
                 continue
             report.count(f"synthetic: {pair.kind}")
             turn_id = dialogues[pair.document][pair.sentence][0]
-            one = Said(f"{turn_id}/{pair.kind}", pair.knowledge, pair.response, pair.kind)
-            yield self._example(one, PROBABILITY[pair.kind])
+            made = WeakPair(f"{turn_id}/{pair.kind}", pair.knowledge, pair.response, pair.kind)
+            yield self._example(made, PROBABILITY[pair.kind])
 
-    def _example(self, one: Said, probability: float) -> Example:
+    def _example(self, pair: WeakPair, probability: float) -> Example:
         return Example(
-            id=one.id,
+            id=pair.id,
             source=self.name,
             split="train",
-            group=text_group(one.knowledge),
-            knowledge=one.knowledge,
-            response=one.response,
-            meta={"probability": round(probability, 4), "kind": one.kind},
+            group=text_group(pair.knowledge),
+            knowledge=pair.knowledge,
+            response=pair.response,
+            meta={"probability": round(probability, 4), "kind": pair.kind},
         )
 
 
 def _read(source: Source, split: str, report: ReadReport) -> list[Example]:
-    """The records of another source; its bad rows are told, its counts stand under its name."""
+    """Reads another dataset's records into the report: its counts stand under its name."""
     inner = ReadReport(report.on_bad_row)
     examples = list(read_examples(source, split, inner))
     report.rejects += inner.rejects

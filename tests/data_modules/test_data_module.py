@@ -12,6 +12,7 @@ from data_modules.data_module import DataModule
 from data_modules.encoding import cache
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
+from data_modules.splits import SplitPlan
 from faithkit.errors import UserError
 
 
@@ -37,13 +38,15 @@ def snli(tmp_path: Path) -> Path:
 
 
 def module(path: Path, encoder: PairEncoder, **options: Any) -> DataModule:
-    data = DataModule([(build_source("snli", str(path)), 1.0)], encoder, **{"batch_size": 8, **options})
+    plan = {key: options.pop(key) for key in ("fractions", "seed", "num_rows") if key in options}
+    sources = [(build_source("snli", str(path)), 1.0)]
+    data = DataModule(sources, encoder, split_plan=SplitPlan(**plan), **{"batch_size": 8, **options})
     data.setup()
     return data
 
 
 def test_groups_are_never_cut_and_nothing_is_lost(snli: Path, encoder: PairEncoder) -> None:
-    data = module(snli, encoder, validation_fraction=0.2, test_fraction=0.2)
+    data = module(snli, encoder, fractions={"validation": 0.2, "test": 0.2})
     groups = {name: {e.group for e in subsets[0].examples()} for name, subsets in data.subsets.items()}
     assert not groups["train"] & groups["validation"] and not groups["train"] & groups["test"]
     assert not groups["validation"] & groups["test"]
@@ -151,12 +154,12 @@ def test_a_wrong_part_is_explained(parts: list[dict[str, Any]]) -> None:
 def test_every_dataset_can_stand_on_the_embedded_corpus_in_its_own_layout(
     encoder: PairEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from data_modules import build
+    from data_modules.embedded import layouts
     from data_modules.reading.dataset import read_examples
     from data_modules.reading.rows import ReadReport
     from data_modules.registry import SOURCES
 
-    monkeypatch.setattr(build, "EMBEDDED_ROWS", {"train": 60, "validation": 30, "test": 30})
+    monkeypatch.setattr(layouts, "EMBEDDED_ROWS", {"train": 60, "validation": 30, "test": 30})
     for name in sorted(set(SOURCES) - {"embedded"}):
         examples = list(read_examples(build_source(name, "embedded"), None, ReadReport()))
         assert examples, name

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ from data_modules.encoding.pairs import Columns, PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.reading.dataset import Source
 from data_modules.reading.rows import ReadReport, Row
-from data_modules.streaming import Stream, stream_parts
+from data_modules.splits import SplitPlan, stream_parts
+from data_modules.streaming import Stream
 from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
 from faithkit.records import Example
@@ -31,19 +33,14 @@ def encoder(tiny_bert: Path) -> PairEncoder:
     return PairEncoder(tokenizer=load_tokenizer(str(tiny_bert)), max_length=48)
 
 
-class Lines:
+@dataclass(frozen=True, kw_only=True)
+class Lines(Source):
     """A dataset with a file: a number and a group to a row, one row of two without a label."""
 
-    name = "lines"
-
-    def __init__(self, path: Path):
-        self.path = str(path)
+    name: ClassVar[str] = "lines"
 
     def files(self) -> Mapping[str, Sequence[Path]]:
         return {"train": [Path(self.path)]}
-
-    def layout(self) -> Mapping[str, Any]:
-        return {}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         number = row.values["number"]
@@ -58,7 +55,7 @@ class Lines:
 def write_lines(folder: Path, count: int) -> Lines:
     path = folder / "train.jsonl"
     write_jsonl(path, ({"number": number} for number in range(count)))
-    return Lines(path)
+    return Lines(path=str(path))
 
 
 def stream(source: Source, encoder: PairEncoder, **options: Any) -> Stream:
@@ -175,13 +172,14 @@ def test_a_bad_row_stops_the_run_before_it_begins(encoder: PairEncoder, tmp_path
 
 
 def test_division_by_group_is_that_of_the_cache(encoder: PairEncoder, tmp_path: Path) -> None:
-    source = write_lines(tmp_path, 600)
+    class RepeatingLines(Lines):
+        ids_repeat = True  # the cache would refuse them else
+
+    source = RepeatingLines(path=write_lines(tmp_path, 600).path)
     cached = DataModule([(source, 1.0)], encoder, batch_size=BATCH)
     streamed = DataModule([(source, 1.0)], encoder, batch_size=BATCH, streaming=True)
     sizes = []
     for data in (cached, streamed):
-        # The ids repeat, which the cache would refuse.
-        source.ids_repeat = True  # type: ignore[attr-defined]
         data.setup()
         sizes.append({split: counts["lines"] for split, counts in data.summary()["sizes"].items()})
     assert sizes[0] == sizes[1]
@@ -193,7 +191,8 @@ def test_division_by_group_is_that_of_the_cache(encoder: PairEncoder, tmp_path: 
     [
         ({"batch_size": None, "max_tokens": 512}, "batch_size"),
         ({"max_tokens": 512}, "max_tokens"),
-        ({"split": "train"}, "cannot divide"),
+        ({"split_plan": SplitPlan(split="train")}, "cannot divide"),
+        ({"split_plan": SplitPlan(fold=(0, 5))}, "data.fold=0"),
     ],
 )
 def test_what_cannot_be_streamed_is_said(encoder: PairEncoder, options: dict[str, Any], message: str) -> None:
@@ -208,7 +207,7 @@ def test_a_mix_cannot_be_streamed(encoder: PairEncoder) -> None:
 
 def test_an_unknown_split_is_named() -> None:
     with pytest.raises(UserError, match="no split 'dev'"):
-        stream_parts(corpus(), "dev", {"validation": 0.1, "test": 0.1}, 0)
+        stream_parts(corpus(), SplitPlan(split="dev"))
 
 
 class Recorder(pl.LightningModule):

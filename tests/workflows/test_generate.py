@@ -57,9 +57,9 @@ def test_batch_size_and_portions_change_nothing_and_the_seed_does(
 
 
 def test_examples_that_nobody_labelled_are_answered_too(tiny_llama: Path, tmp_path: Path) -> None:
-    from data_modules.generation_inputs import read_parts
+    from data_modules.generation_inputs import read_generation_inputs
 
-    (read,) = read_parts(compose("generate", "checkpoint=x", "data=wow", "num_rows=6")["data"]).values()
+    (read,) = read_generation_inputs(compose("generate", "checkpoint=x", "data=wow", "num_rows=6")["data"]).values()
     assert all(example.label is None for example in read)
     generate_here(f"checkpoint={tiny_llama}", f"run_dir={tmp_path / 'run'}", "data=wow", *OPTIONS, "num_rows=6")
     assert [json.loads(line)["id"] for line in answers(tmp_path / "run", "wow").splitlines()] == [e.id for e in read]

@@ -1,8 +1,9 @@
-"""Writers of the embedded corpus in the official layout of every dataset: each loader is exercised end to end."""
+"""Writers of the embedded corpus in the official layouts of datasets: each loader is exercised end to end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from data_modules.embedded.corpus import VERSION
 from data_modules.embedded.layouts.audit import write_audit
 from data_modules.embedded.layouts.begin import write_begin, write_begin_2021
 from data_modules.embedded.layouts.contradiction import write_decode, write_dnli
@@ -11,11 +12,12 @@ from data_modules.embedded.layouts.grounded import write_cmu_dog, write_topical_
 from data_modules.embedded.layouts.nli import write_conjnli, write_mnli, write_snli
 from data_modules.embedded.layouts.spans import write_ragtruth, write_spans, write_xsum_tokens
 from data_modules.embedded.layouts.wow import write_wow_parlai
+from faithkit.errors import UserError
+from faithkit.files.home import cache_dir
 
-# Dataset to writer(folder, num_rows, seed), which returns the folder. Names with a second part are second layouts.
+# Layout to writer(folder, num_rows, seed), which returns the folder. A dataset names its layout in `embedded_layout`.
 WRITERS: dict[str, Callable[..., Path]] = {
     "faithdial": write_faithdial,
-    "faithcritic": write_faithdial,
     "wow": write_wow_parlai,
     "wow_faithdial": write_wow,
     "cmu_dog": write_cmu_dog,
@@ -32,3 +34,21 @@ WRITERS: dict[str, Callable[..., Path]] = {
     "xsum_tokens": write_xsum_tokens,
     "spans": write_spans,
 }
+EMBEDDED_ROWS = {"train": 3000, "validation": 400, "test": 1000}  # examples of a split, where a block names no others
+
+
+def written_layout(layout: str, num_rows: Mapping[str, int] | None = None) -> str:
+    """The folder of the embedded corpus in a layout, written if it is not there yet.
+
+    Raises:
+        UserError: There is no such layout.
+    """
+    if layout not in WRITERS:
+        raise UserError(f"the embedded corpus has no layout {layout!r}", hint=f"use one of {', '.join(WRITERS)}")
+    rows = num_rows or EMBEDDED_ROWS
+    folder = cache_dir("embedded", f"{layout}-{VERSION}-{'-'.join(map(str, rows.values()))}")
+    done = folder / ".complete"
+    if not done.exists():
+        WRITERS[layout](folder, rows, seed=0)
+        done.touch()
+    return str(folder)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from data_modules.datasets.ragtruth import LABELS
 from data_modules.datasets.ragtruth_sources import render
-from data_modules.exclude import DROPPED, Excluded, ExcludingSource
+from data_modules.reading.exclude import DROPPED, Excluded
 from data_modules.reading.rows import ReadReport
-from data_modules.streaming import _read as streamed
-from data_modules.streaming import stream_parts
+from data_modules.reading.wrappers import ExcludingSource
+from data_modules.splits import SplitPlan, stream_parts
 from faithkit.errors import UserError
 from faithkit.records import Example
 from tests.data_modules.examples import example
@@ -276,7 +276,10 @@ def test_it_streams_leaves_out_what_is_excluded_and_divides_by_source(tmp_path: 
     source = ExcludingSource(make("ragtruth", path), Excluded.of([example(knowledge=PASSAGES)]))
     examples, counts = read(source)
     assert [e.id for e in examples] == ["2", "3"] and counts[DROPPED] == 2
-    parts = stream_parts(make("ragtruth", path, official_split=False), None, {"validation": 0.5}, seed=1)
-    groups = {name: {e.group for e in streamed(*part, ReadReport())} for name, part in parts.items()}
+    parts = stream_parts(make("ragtruth", path, official_split=False), SplitPlan({"validation": 0.5}, seed=1))
+    groups = {
+        name: {example.group for example, _ in part.read_split(split, ReadReport())}
+        for name, (part, split) in parts.items()
+    }
     assert groups["train"] | groups["validation"] == {"70", "71", "72"}
     assert not groups["train"] & groups["validation"]

@@ -11,10 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data_modules.batches import Batches
 from data_modules.build import build_source
-from data_modules.data_module import Batches, DataModule
+from data_modules.data_module import DataModule
 from data_modules.encoding.spans import SpanEncoder
 from data_modules.encoding.tokens import load_tokenizer
+from data_modules.splits import SplitPlan
 from faithkit.errors import UserError
 from faithkit.records import Example, Span, Turn
 from faithkit.span_types import TYPES
@@ -201,7 +203,7 @@ def test_parts_of_a_mix_keep_their_rows_and_tags_together(tmp_path: Path) -> Non
         (build_source("spans", str(tmp_path)), 1.0),
         (build_source("embedded", "embedded", num_train=20, num_validation=5, num_test=5, seed=1), 1.0),
     ]
-    data = DataModule(sources, made, batch_size=8, validation_fraction=0.2)
+    data = DataModule(sources, made, batch_size=8, split_plan=SplitPlan({"validation": 0.2, "test": 0.1}))
     data.setup()
     every = [example for subset in data.subsets["train"] for example in subset.examples()]
     chosen = np.append(np.random.default_rng(0).permutation(len(every))[:9], -1)

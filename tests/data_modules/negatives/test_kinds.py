@@ -6,10 +6,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.exclude import text_key
 from data_modules.negatives.original import original_responses
 from data_modules.negatives.other import other_responses
 from data_modules.negatives.verbatim import MAX_WORDS, verbatim_knowledge
+from data_modules.reading.exclude import text_key
 from faithkit.records import Example
 from tests.data_modules.negatives.corpus import corpus, example
 

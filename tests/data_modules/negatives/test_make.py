@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from data_modules.build import build_data, build_sources
 from data_modules.encoding.cache import group_hash
-from data_modules.exclude import text_key
 from data_modules.negatives import __main__ as command
 from data_modules.negatives import make
 from data_modules.negatives.make import KINDS, OTHER, VERBATIM, cached_negatives, make_negatives
 from data_modules.negatives.source import NegativesSource
 from data_modules.reading.dataset import read_examples
+from data_modules.reading.exclude import text_key
 from data_modules.reading.rows import ReadReport
 from data_modules.splits import SplitPlan
 from faithkit.errors import UserError

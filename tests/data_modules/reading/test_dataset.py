@@ -2,12 +2,17 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from data_modules.reading.dataset import alternate, find_files, read_examples, resolve_split, text_group
-from data_modules.reading.rows import ReadReport, Row
+from data_modules.reading.dataset import read_examples, resolve_split
+from data_modules.reading.fields import alternate, text_group
+from data_modules.reading.files import find_files
+from data_modules.reading.generated import GeneratedSource
+from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.records import Example
 from tests.data_modules.official_rows import BEGIN, MNLI, SNLI, make, read, write
@@ -108,29 +113,27 @@ def test_under_skip_a_wholly_wrong_file_still_says_what_was_wrong(tmp_path: Path
 
 
 def test_a_dataset_without_files_makes_its_records() -> None:
-    class Made:
-        name = path = "made"
+    @dataclass(frozen=True, kw_only=True)
+    class Made(GeneratedSource):
+        name: ClassVar[str] = "made"
 
-        def files(self) -> dict:
-            return {}
+        def sizes(self) -> dict[str, int]:
+            return {"train": 5, "test": 3}
 
-        def layout(self) -> dict:
-            return {}
-
-        def generate(self, split: str, start: int, stop: int | None) -> Iterator[Example]:
-            for number in range(start, stop or 5):
+        def generate(self, split: str, start: int = 0, stop: int | None = None) -> Iterator[Example]:
+            for number in range(start, stop or self.sizes()[split]):
                 yield Example(id=str(number), source="made", split=split, group="g", knowledge="k", response="r")
 
-        def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-            raise AssertionError
-
-    report = ReadReport()
-    assert [(example.id, example.split) for example in read_examples(Made(), None, report, 2)] == [
+    report, source = ReadReport(), Made(path="made")
+    assert [(example.id, example.split) for example in read_examples(source, None, report, 2)] == [
         ("0", "test"),
         ("1", "test"),
     ]
     assert report.counts == {"kept": 2}
-    assert len(list(read_examples(Made(), "train", ReadReport()))) == 5
+    assert len(list(read_examples(source, "train", ReadReport()))) == 5
+    assert [example.id for example, _ in source.read_from(3, "train", ReadReport())] == ["3", "4"]
+    with pytest.raises(UserError, match="made has no split 'dev' here"):
+        list(read_examples(source, "dev", ReadReport()))
 
 
 def test_groups_hold_one_text_however_it_is_tokenised() -> None:

@@ -13,9 +13,10 @@ from data_modules.data_module import DataModule
 from data_modules.encoding.cache import content_hash
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.exclude import DROPPED, Excluded, text_key
 from data_modules.reading.dataset import Source, read_examples
+from data_modules.reading.exclude import DROPPED, Excluded, text_key
 from data_modules.reading.rows import ReadReport
+from data_modules.splits import SplitPlan
 from data_modules.weak.wow import WeakWow
 from faithkit.errors import UserError
 from tests.data_modules.official_rows import utterance, write
@@ -147,7 +148,7 @@ def test_weak_pairs_train_alone_and_apart_from_what_is_held_out(wow: Path, audit
         {"dataset": "audit", "path": str(audit)},
     ]
     encoder = PairEncoder(tokenizer=load_tokenizer(str(tiny_bert)), max_length=64)
-    data = DataModule(build_sources(parts), encoder, validation_fraction=0.5, test_fraction=0.0)
+    data = DataModule(build_sources(parts), encoder, split_plan=SplitPlan({"validation": 0.5, "test": 0.0}))
     data.setup()
     assert [subset.name for subset in data.subsets["validation"]] == ["audit"]
     held = {e.knowledge for e in data.subsets["validation"][0].examples()}
@@ -185,7 +186,7 @@ def test_a_missing_split_or_a_strange_file_is_explained(wow: Path, audit: Path, 
 def test_the_whole_recipe_runs_on_the_embedded_corpus(
     tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("data_modules.build.EMBEDDED_ROWS", {"train": 24, "validation": 24, "test": 48})
+    monkeypatch.setattr("data_modules.embedded.layouts.EMBEDDED_ROWS", {"train": 24, "validation": 24, "test": 48})
     monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
     options = ["callbacks.num_resamples=20", "callbacks.progress_bar=false", "trainer=cpu", "logger=none"]
     options += [f"model.weights={tiny_bert}", f"data.parts.natural.teacher={tiny_bert}", "model.support_weight=1"]

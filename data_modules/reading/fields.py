@@ -1,0 +1,24 @@
+"""Fields of a record that several datasets fill in the same way."""
+
+import hashlib
+from collections.abc import Sequence
+
+from faithkit.records import Turn
+
+SEEKER, WIZARD = "seeker", "wizard"  # who asks and who answers, in every dialogue dataset
+WHOLE_KNOWLEDGE = "whole_knowledge"  # in `meta`: the knowledge before it was cut
+
+
+def alternate(texts: Sequence[str]) -> tuple[Turn, ...]:
+    """A history in which two speakers take turns and the seeker spoke last."""
+    speakers = (SEEKER, WIZARD)
+    return tuple(Turn(speaker=speakers[(len(texts) - 1 - i) % 2], text=text) for i, text in enumerate(texts))
+
+
+def text_group(text: str) -> str:
+    """Names a group by a text: the same name for texts that differ only in case, white space and punctuation.
+
+    BEGIN's four models had one source tokenised in different ways ("end." and "end .").
+    """
+    kept = "".join(character for character in text.lower() if character.isalnum()) or text
+    return hashlib.blake2b(kept.encode(), digest_size=12).hexdigest()

@@ -1,0 +1,78 @@
+"""Finding a dataset's official files in a folder."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from data_modules.reading.hub import HubSplit
+from data_modules.reading.rows import ReadReport, Row, read_rows
+from faithkit.errors import UserError
+
+EMBEDDED, HUB = "embedded", "hub"  # values of `path` that are not places on disk
+
+File = Path | HubSplit
+Patterns = Mapping[str, Sequence[str]]
+
+
+def rows_of(file: File, report: ReadReport) -> Iterator[Row]:
+    """The rows of a file on disk or of a split on the hub."""
+    return read_rows(file, report) if isinstance(file, Path) else file.rows()
+
+
+def find_files(path: str, *layouts: Patterns, address: str = "") -> dict[str, list[Path]]:
+    """The files of each split: a folder is searched by the official names, a single file is named by its own split.
+
+    The folder may be the one above: where it has none of the files itself, its folders are searched, and exactly one
+    must have some.
+
+    Args:
+        path: A file or folder.
+        layouts: Official file names by split, as glob patterns relative to the folder. The first layout of which the
+            folder has any file is used alone.
+        address: Where the official files can be had, told when they are not here.
+
+    Returns:
+        Split to files, only for splits that are there. A file of an unknown name stands under `all`.
+    """
+    if path in (HUB, EMBEDDED):
+        problem = "is not read from the hub" if path == HUB else "is not in the embedded corpus"
+        raise UserError(f"this dataset {problem}", place=f"path={path}", hint=_hint("set data.path=FOLDER", address))
+    root = Path(path).expanduser()
+    if root.is_file():
+        return {_split_of_file(root, layouts): [root]}
+    if not root.is_dir():
+        raise UserError("no such file or folder", place=str(root), hint="set data.path (or benchmark.path) to it")
+    if found := _search(root, layouts):
+        return found
+    below = {folder: _search(folder, layouts) for folder in sorted(root.iterdir()) if folder.is_dir()}
+    having = [folder for folder, found in below.items() if found]
+    if len(having) == 1:
+        return below[having[0]]
+    if having:
+        names = ", ".join(folder.name for folder in having[:8])
+        raise UserError(f"several folders have such files: {names}", place=str(root), hint="set data.path to one")
+    wanted = dict.fromkeys(name for patterns in layouts for names in patterns.values() for name in names)
+    hint = _hint(f"looked for {', '.join(wanted)}", address)
+    raise UserError("none of the dataset's files is here", place=str(root), hint=hint)
+
+
+def _split_of_file(file: Path, layouts: Sequence[Patterns]) -> str:
+    """The split whose pattern the file matches with its folders, else by its name alone, else `all`."""
+    patterns = [(split, name) for layout in layouts for split, names in layout.items() for name in names]
+    by_path = [split for split, name in patterns if file.match(name)]
+    by_name = [split for split, name in patterns if file.match(Path(name).name)]
+    return next(iter(by_path or by_name), "all")
+
+
+def _search(root: Path, layouts: Sequence[Patterns]) -> dict[str, list[Path]]:
+    for patterns in layouts:
+        found = {}
+        for split, names in patterns.items():
+            if files := sorted({file for name in names for file in root.glob(name) if file.is_file()}):
+                found[split] = files
+        if found:
+            return found
+    return {}
+
+
+def _hint(hint: str, address: str) -> str:
+    return f"{hint}; the official files: {address}" if address else hint

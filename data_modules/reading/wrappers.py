@@ -1,0 +1,96 @@
+"""Datasets around another one: they change one thing of it, and forward all else."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from data_modules.reading.dataset import Records, Source
+from data_modules.reading.exclude import DROPPED, Excluded
+from data_modules.reading.files import File
+from data_modules.reading.rows import ReadReport, Row
+from faithkit.errors import UserError
+from faithkit.records import Example
+
+
+@dataclass(frozen=True)
+class WrappedSource(Source):
+    """A dataset that forwards everything to another one; a wrapper overrides what it changes.
+
+    `read_from` and `read_row` are Source's own: they go through `read_split` and `examples`, as a wrapper has them.
+    """
+
+    source: Source
+    path: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        for attribute in Source.__annotations__:  # all that a dataset declares, whoever adds to it
+            object.__setattr__(self, attribute, getattr(self.source, attribute))
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        return self.source.files()
+
+    def split_names(self) -> list[str]:
+        return self.source.split_names()
+
+    def sizes(self) -> Mapping[str, int] | None:
+        return self.source.sizes()
+
+    def layout(self) -> Mapping[str, Any]:
+        return self.source.layout()
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        return self.source.examples(row, split, report)
+
+    def read_split(self, split: str, report: ReadReport) -> Records:
+        return self.source.read_split(split, report)
+
+    def excluding(self, excluded: Excluded) -> Source | None:
+        inner = self.source.excluding(excluded)
+        return None if inner is None else replace(self, source=inner)
+
+
+@dataclass(frozen=True)
+class FilteringSource(WrappedSource):
+    """A dataset that leaves out some records of another one: a filter overrides `drops`."""
+
+    def drops(self, example: Example) -> str | None:
+        """The outcome under which the example is dropped and counted; None keeps it."""
+        raise NotImplementedError
+
+    def sizes(self) -> Mapping[str, int] | None:
+        """None: only reading tells how many are left."""
+        return None
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        return (example for example in self.source.examples(row, split, report) if self._keeps(example, report))
+
+    def read_split(self, split: str, report: ReadReport) -> Records:
+        return (record for record in self.source.read_split(split, report) if self._keeps(record[0], report))
+
+    def _keeps(self, example: Example, report: ReadReport) -> bool:
+        outcome = self.drops(example)
+        if outcome is not None:
+            report.count(outcome)
+        return outcome is None
+
+
+@dataclass(frozen=True)
+class ExcludingSource(FilteringSource):
+    """A dataset without the records whose knowledge is excluded."""
+
+    excluded: Excluded
+
+    def layout(self) -> Mapping[str, Any]:
+        return {**self.source.layout(), "excluded": self.excluded.digest}
+
+    def drops(self, example: Example) -> str | None:
+        return DROPPED if self.excluded.covers(example) else None
+
+
+def exclude_from(source: Source, excluded: Excluded) -> Source:
+    """The dataset without the knowledge of test sets that training must not touch."""
+    if not excluded.keys:
+        return source
+    if source.generated:
+        raise UserError(f"data.exclude does not apply to {source.name}", hint="leave it out of data.parts")
+    return source.excluding(excluded) or ExcludingSource(source, excluded)

@@ -1,0 +1,163 @@
+"""Wrappers change one thing of a dataset, and forward all else, through wrappers of wrappers too."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from data_modules.build import build_sources
+from data_modules.negatives.source import NegativesSource
+from data_modules.reading.dataset import Source, read_examples, resolve_split
+from data_modules.reading.exclude import DROPPED, Excluded
+from data_modules.reading.rows import ReadReport, Row
+from data_modules.reading.wrappers import ExcludingSource, WrappedSource
+from data_modules.splits import PartSource, divide_groups
+from faithkit.files.jsonl import write_jsonl
+from faithkit.records import Example
+
+# Of each attribute that a dataset declares a value that is not the default.
+DECLARED: dict[str, Any] = {
+    "name": "rare",
+    "path": "set by the dataset",
+    "default_split": "validation",
+    "ids_repeat": True,
+    "train_only": True,
+    "generated": False,  # neither exclusion nor negatives nor division take a dataset that is generated
+    "embedded_layout": "snli",
+    "embedded_options": {"other_path": "audit"},
+    "derived_from": "snli",
+    "options_for_all_rows": {"every": True},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rare(Source):
+    """A dataset that declares everything otherwise than the default."""
+
+    name: ClassVar[str] = DECLARED["name"]
+    default_split: ClassVar[str] = DECLARED["default_split"]
+    ids_repeat: ClassVar[bool] = DECLARED["ids_repeat"]
+    train_only: ClassVar[bool] = DECLARED["train_only"]
+    embedded_layout: ClassVar[str | None] = DECLARED["embedded_layout"]
+    embedded_options: ClassVar[Mapping[str, str]] = DECLARED["embedded_options"]
+    derived_from: ClassVar[str | None] = DECLARED["derived_from"]
+    options_for_all_rows: ClassVar[Mapping[str, Any]] = DECLARED["options_for_all_rows"]
+    every: bool = False
+
+    def files(self) -> dict[str, list[Path]]:
+        return {split: [Path(self.path) / f"{split}.jsonl"] for split in ("train", "validation")}
+
+    def sizes(self) -> dict[str, int]:
+        return {"train": 40, "validation": 40}
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        number = row.values["number"]
+        group, knowledge = f"group {number % 20}", f"fact {number % 20}"
+        yield Example(
+            id=group, source=self.name, split=split, group=group, knowledge=knowledge, response=f"answer {number}"
+        )
+
+    def excluding(self, excluded: Excluded) -> Source:
+        return replace(self, every=True)
+
+
+EXCLUDED = Excluded.of([Example(id="x", source="x", split="x", group="x", knowledge="Fact 3.", response="x")])
+SHARES = {"validation": 0.3}
+Wrap = Callable[[Source], Source]
+WRAPPERS: dict[str, Wrap] = {
+    "plain": WrappedSource,
+    "excluding": lambda source: ExcludingSource(source, EXCLUDED),
+    "part": lambda source: PartSource(source, "train", SHARES, 1),
+    "negatives": lambda source: NegativesSource(source, kinds=["verbatim"]),
+    "negatives of excluding": lambda source: NegativesSource(ExcludingSource(source, EXCLUDED), kinds=["verbatim"]),
+    "part of excluding": lambda source: PartSource(ExcludingSource(source, EXCLUDED), "train", SHARES, 1),
+}
+
+
+@pytest.fixture
+def rare(tmp_path: Path) -> Rare:
+    for split in ("train", "validation"):
+        write_jsonl(tmp_path / f"{split}.jsonl", ({"number": number} for number in range(40)))
+    return Rare(path=str(tmp_path))
+
+
+@pytest.mark.parametrize("attribute", sorted(Source.__annotations__))
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+def test_wrappers_keep_every_declared_attribute(rare: Rare, wrap: Wrap, attribute: str) -> None:
+    assert attribute in DECLARED, f"Source declares {attribute}: give {Rare.__name__} another value than its default"
+    wanted = rare.path if attribute == "path" else DECLARED[attribute]
+    assert getattr(wrap(rare), attribute) == getattr(rare, attribute) == wanted
+    if attribute not in ("name", "path", "generated"):
+        assert wanted != getattr(Source, attribute)
+
+
+def test_wrappers_forward_every_method() -> None:
+    methods = {name for name, value in vars(Source).items() if callable(value) and not name.startswith("_")}
+    through_others = {"read_row", "read_from"}  # they call what a wrapper may override
+    assert methods - set(vars(WrappedSource)) == through_others
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+def test_wrappers_forward_files_and_keep_what_makes_a_layout(rare: Rare, wrap: Wrap) -> None:
+    wrapped = wrap(rare)
+    assert wrapped.files() == rare.files() and wrapped.split_names() == ["train", "validation"]
+    assert resolve_split(wrapped, None) == "validation"
+    assert wrapped.layout()["every"] is False
+    other = wrap(replace(rare, every=True)).layout()
+    assert other != wrapped.layout(), "the cache must tell the options of the dataset inside apart"
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+def test_wrappers_hand_an_exclusion_to_a_dataset_that_sees_to_it_itself(rare: Rare, wrap: Wrap) -> None:
+    changed = wrap(rare).excluding(EXCLUDED)
+    assert changed is not None and changed.layout()["every"] is True and type(changed) is type(wrap(rare))
+
+
+def test_the_size_of_a_filtered_dataset_is_not_known(rare: Rare) -> None:
+    assert WRAPPERS["plain"](rare).sizes() == rare.sizes()
+    assert WRAPPERS["excluding"](rare).sizes() is None is WRAPPERS["part of excluding"](rare).sizes()
+
+
+def test_records_pass_all_wrappers_and_the_dropped_are_counted(rare: Rare) -> None:
+    report = ReadReport()
+    kept = list(read_examples(WRAPPERS["part of excluding"](rare), "train", report))
+    assert 0 < len(kept) < 38 and all(example.knowledge != "fact 3" for example in kept)
+    assert report.counts[DROPPED] == 2 and report.counts["in another part of the division"] == 38 - len(kept)
+    assert len({example.id for example in kept}) == len(kept), "repeated ids are made unique"
+    groups = {example.group for example in kept}
+    assert groups == {example.group for example in read_examples(rare, "train", ReadReport())} & groups
+
+
+def test_reading_from_a_place_and_reading_rows_are_filtered_too(rare: Rare) -> None:
+    wrapped, report = WRAPPERS["excluding"](rare), ReadReport()
+    records = [example for example, _ in wrapped.read_split("train", report)]
+    assert [example for example, _ in wrapped.read_from(5, "train", report)] == records[5:]
+    row = Row({"number": 3}, "train.jsonl", 3, 4)
+    assert wrapped.read_row(row, "train", report) == [] != rare.read_row(row, "train", report)
+
+
+def test_a_part_holds_the_groups_that_the_division_gives_it(rare: Rare) -> None:
+    import numpy as np
+
+    from data_modules.encoding.cache import group_hash
+
+    examples = list(read_examples(rare, "train", ReadReport()))
+    rows = divide_groups(np.array([group_hash(e.group) for e in examples], np.uint64), SHARES, 1)
+    for part in ("train", "validation"):
+        found = read_examples(PartSource(rare, part, SHARES, 1), "train", ReadReport())
+        assert [e.response for e in found] == [examples[row].response for row in rows[part]]
+
+
+EXCLUDE = [{"dataset": "begin", "path": "embedded", "split": "test"}]
+
+
+def test_weak_rows_only_train_under_an_exclusion() -> None:
+    ((weak, _),) = build_sources([{"dataset": "dropped_support", "path": "embedded"}], EXCLUDE)
+    assert isinstance(weak, ExcludingSource) and weak.train_only
+
+
+def test_mnli_is_tested_on_its_validation_split_under_an_exclusion() -> None:
+    ((mnli, _),) = build_sources([{"dataset": "mnli", "path": "embedded"}], EXCLUDE)
+    assert isinstance(mnli, ExcludingSource) and resolve_split(mnli, None) == "validation"

@@ -1,0 +1,144 @@
+"""Datasets of other packages: by an entry point or by `_target_`, in training, benchmarks and generation."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from data_modules.build import build_source, build_sources
+from data_modules.generation_inputs import read_generation_inputs
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport
+from data_modules.registry import SOURCES, find_dataset
+from faithkit.errors import UserError
+from faithkit.files.jsonl import write_jsonl
+from tests.running import compose, evaluate_here, train_here
+
+MODULE = """
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from data_modules.reading.dataset import Source
+from data_modules.reading.files import File, find_files
+from data_modules.reading.rows import ReadReport, Row
+from faithkit.records import Example
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lamps(Source):
+    name: ClassVar[str] = "lamps"
+    shade: str = "all"
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        return find_files(self.path, {"train": ["train.jsonl"], "test": ["test.jsonl"]})
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        yield Example(
+            id=row.default_id, source=self.name, split=split, group=row.default_id,
+            knowledge=row.text("fact"), response=row.text("said"), label=row.text("label"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nameless(Source):
+    pass
+
+
+def called(**options):
+    raise AssertionError("only datasets may be called")
+
+
+class Other:
+    def __init__(self, **options):
+        called()
+"""
+ENTRY_POINTS = """[faithkit.datasets]
+desk_lamps = lamp_data:Lamps
+snli = lamp_data:Other
+other = lamp_data:Other
+gone = lamp_data:Gone
+"""
+
+
+@pytest.fixture
+def lamps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed package with a dataset, and the folder of the dataset's files."""
+    site, data = tmp_path / "site", tmp_path / "data"
+    for folder in (site / "lamp_data", site / "lamp_data-1.0.dist-info", data):
+        folder.mkdir(parents=True)
+    (site / "lamp_data" / "__init__.py").write_text(MODULE)
+    (site / "lamp_data-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: lamp-data\nVersion: 1.0\n")
+    (site / "lamp_data-1.0.dist-info" / "entry_points.txt").write_text(ENTRY_POINTS)
+    monkeypatch.syspath_prepend(str(site))
+    for split, count in (("train", 48), ("test", 12)):
+        rows = [
+            {"fact": f"Lamp {i} is {'red' if i % 2 else 'blue'}.", "said": f"Lamp {i} is red.", "label": label}
+            for i, label in enumerate(["hallucinated", "faithful"] * (count // 2))
+        ]
+        write_jsonl(data / f"{split}.jsonl", rows)
+    return data
+
+
+@pytest.mark.parametrize("named", [{"dataset": "desk_lamps"}, {"_target_": "lamp_data.Lamps"}])
+def test_a_part_of_a_mix_may_be_a_dataset_of_another_package(lamps: Path, named: dict[str, str]) -> None:
+    parts = [{**named, "path": str(lamps), "weight": 2}, {"dataset": "embedded"}]
+    (source, weight), _ = build_sources(parts)
+    assert (source.name, weight, source.layout()) == ("lamps", 2.0, {"shade": "all"})
+    assert len(list(read_examples(source, None, ReadReport()))) == 12
+    data = {"parts": parts[:1], "on_bad_row": "stop", "split": "train", "num_rows": 3}
+    assert {name: len(rows) for name, rows in read_generation_inputs(data).items()} == {"lamps": 3}
+
+
+def test_a_test_set_of_another_package_is_excluded_and_ours_may_be_made_of_it(lamps: Path) -> None:
+    exclude = [{"_target_": "lamp_data.Lamps", "path": str(lamps), "split": "train"}]
+    ((source, _),) = build_sources([{"dataset": "desk_lamps", "path": str(lamps)}], exclude)
+    with pytest.raises(UserError, match=r"no usable example.*excluded test set 12"):
+        list(read_examples(source, "test", ReadReport()))
+    made = build_source("dropped_support", str(lamps), of={"_target_": "lamp_data.Lamps"})
+    assert made.path == str(lamps) and list(made.files()) == ["train"]
+
+
+def test_it_trains_and_is_a_benchmark(lamps: Path, tiny_bert: Path, tmp_path: Path) -> None:
+    small = ["model.max_length=64", "callbacks.num_resamples=20", "callbacks.progress_bar=false", "trainer=cpu"]
+    run = tmp_path / "run"
+    parts = f"data.parts=[{{dataset: desk_lamps, path: '{lamps}'}}]"
+    train_here("data=mix", parts, f"model.weights={tiny_bert}", f"run_dir={run}", "logger=none", *small)
+    assert "test/lamps/macro_f1" in json.loads((run / "metrics.json").read_text())["metrics"]
+    for place, named in enumerate(["_target_=lamp_data.Lamps", "dataset=desk_lamps"]):
+        folder = tmp_path / f"evaluation-{place}"
+        block = ["benchmark=_detection", "benchmark.name=mine", f"benchmark.path='{lamps}'", f"+benchmark.{named}"]
+        evaluate_here(*block, f"checkpoint={run}", f"run_dir={folder}")
+        metrics = json.loads((folder / "metrics.json").read_text())["metrics"]
+        assert metrics["test/mine/macro_f1"]["n"] == 12
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ({"dataset": "lantern"}, "unknown dataset 'lantern'"),
+        ({"dataset": "other"}, "'lamp_data:Other' is not a dataset"),
+        ({"dataset": "gone"}, "cannot import the dataset 'lamp_data:Gone'"),
+        ({"_target_": "lamp_data.Other"}, "'lamp_data.Other' is not a dataset"),
+        ({"_target_": "lamp_data.Nameless"}, "the dataset 'lamp_data.Nameless' has no name"),
+        ({"_target_": "lamp_data.called"}, "'lamp_data.called' is not a dataset"),
+        ({"_target_": "no_such_package.Lamps"}, "cannot import the dataset 'no_such_package.Lamps'"),
+        ({"_target_": "lamp_data.Gone"}, "cannot import the dataset 'lamp_data.Gone'"),
+        ({"_target_": "not a name"}, "cannot import the dataset 'not a name'"),
+        ({"_target_": "lamp_data.Lamps", "dataset": "desk_lamps"}, "both dataset 'desk_lamps' and _target_"),
+        ({"_target_": "lamp_data.Lamps", "colour": "red"}, "its options are path, shade"),
+    ],
+)
+def test_what_is_no_dataset_is_never_called(lamps: Path, named: dict[str, str], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        build_sources([{**named, "path": str(lamps)}])
+
+
+def test_our_names_are_ours(lamps: Path) -> None:
+    assert find_dataset("snli") is SOURCES["snli"]
+
+
+def test_a_dataset_without_a_layout_of_the_embedded_corpus_asks_for_its_files(lamps: Path) -> None:
+    with pytest.raises(UserError, match=r"lamps has no layout of the embedded corpus\n.*\n  hint: set its path"):
+        build_source("desk_lamps", "embedded")
+    assert compose("evaluate", "benchmark=_detection", "benchmark.name=desk_lamps").benchmark.path == "embedded"
