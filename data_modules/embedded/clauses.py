@@ -34,8 +34,9 @@ def wrong_clause(random: Random01, state: DialogueState, fact: Fact, facts: list
     if random() < CONTRAST_RATE and _contrastable(state.domain)[fact.relation]:
         return h.contrast(random, relation, fact.value, other, wrong=True), "subtle"
     clause = h.reply_clause(random, relation, other, wrong=True)
-    is_whole_phrase = not relation.reply_templates[0].before and not relation.reply_templates[0].after
-    return (clause._replace(start=0, end=len(clause.text)) if is_whole_phrase else clause), severity
+    if not relation.reply_templates[0].before and not relation.reply_templates[0].after:  # the value is all of it
+        clause = Clause(clause.text, 0, len(clause.text), clause.kind)
+    return clause, severity
 
 
 def added_clause(random: Random01, state: DialogueState, relation: int) -> Clause:

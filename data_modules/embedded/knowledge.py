@@ -38,20 +38,22 @@ def draw_facts(random: Random01, state: DialogueState, focus: int) -> list[Fact]
     for i in range(len(chosen) - 1, 0, -1):  # shuffled, so that the focus may stand anywhere
         j = int(random() * (i + 1))
         chosen[i], chosen[j] = chosen[j], chosen[i]
-    return [_fact(random, state, relation) for relation in chosen]
-
-
-def _fact(random: Random01, state: DialogueState, relation: int) -> Fact:
-    value = _value(random, state, relation)
-    return Fact(relation, value, h.knowledge_clause(random, state.domain.relations[relation], value))
+    facts = []
+    for relation in chosen:
+        value = _value(random, state, relation)
+        facts.append(Fact(relation, value, h.knowledge_clause(random, domain.relations[relation], value)))
+    return facts
 
 
 def _value(random: Random01, state: DialogueState, relation: int) -> Any:
     """Returns the relation's value in this dialogue; drawn at its first use."""
-    if relation not in state.values:
-        confusable = state.domain.confusable[relation]
-        state.values |= _draw_group(random, state, sorted((relation, *confusable)))
-    return state.values[relation]
+    values = state.values
+    if relation not in values:
+        if confusable := state.domain.confusable[relation]:
+            values.update(_draw_group(random, state, sorted((relation, *confusable))))
+        else:
+            values[relation] = draw_value(random, state.domain.relations[relation].values, state.split)
+    return values[relation]
 
 
 def _draw_group(random: Random01, state: DialogueState, group: list[int]) -> dict[int, Any]:
