@@ -73,7 +73,7 @@ class NegativesSource:
         num_rows = None if self.split_plan is None else self.split_plan.num_rows
         examples = list(read_examples(self.source, split, inner, num_rows))
         report.rejects += inner.rejects
-        del inner.counts["kept"]  # counted where these are read
+        del inner.counts["kept"]  # they are counted again where this source is read
         rows = self._trained_on(examples, split)
         settings: dict[str, Any] = {"kinds": self.kinds, "num": self.num, "seed": self.seed, "weights": self.weights}
         made = cached_negatives([examples[row] for row in rows], **settings) if rows else Negatives([], [], Counter())

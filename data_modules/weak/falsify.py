@@ -1,4 +1,4 @@
-"""Edits that make a supported statement unsupported. Each gives None where the statement offers it no hold."""
+"""Edits that make a supported statement unsupported. Each returns None where it does not apply to the statement."""
 
 import random
 import re
@@ -25,7 +25,7 @@ _PRONOUNS = ("it", "he", "she", "they", "there", "this")
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What edits take their replacements from: everything that the documents say."""
+    """Replacements for the edits, collected from all documents."""
 
     sentences: list[str]
     names: list[str]
@@ -34,9 +34,11 @@ class Pool:
 
     @classmethod
     def of(cls, documents: Sequence[Sequence[str]], chat: Sequence[str]) -> "Pool":
-        """Args:
-        documents: Sentences, in lists of those that belong together.
-        chat: Things people say that no document supports.
+        """Collects names and words from documents.
+
+        Args:
+            documents: Sentences, in lists of those that belong together.
+            chat: Small talk that no document supports.
         """
         sentences = [sentence for document in documents for sentence in document]
         names = {found.group().rstrip(".'’-") for sentence in sentences for found in _NAME.finditer(sentence)}
@@ -51,7 +53,7 @@ def _ending(word: str) -> str:
 
 
 def swap_number(text: str, pool: Pool, rng: random.Random) -> str | None:
-    """Another number, in digits or in words."""
+    """Replaces a number, in digits or in words, by another."""
     found = list(_NUMBER.finditer(text))
     words = [word for word in NUMBERS[1:] if re.search(rf"\b{word}\b", text, re.I)]
     if words and (not found or rng.random() < 0.4):
@@ -77,7 +79,7 @@ def _other_number(written: str, rng: random.Random) -> str:
 
 
 def swap_name(text: str, pool: Pool, rng: random.Random) -> str | None:
-    """Another name in the place of one."""
+    """Replaces a name by another."""
     found = [name for name in _NAME.finditer(text) if len(name.group()) > 2]
     if not found or not pool.names:
         return None
@@ -87,7 +89,7 @@ def swap_name(text: str, pool: Pool, rng: random.Random) -> str | None:
 
 
 def swap_words(text: str, pool: Pool, rng: random.Random) -> str | None:
-    """One or two words give way to others of the same ending."""
+    """Replaces one or two words by others with the same ending."""
     changed = _swap_word(text, pool, rng)
     return (_swap_word(changed, pool, rng) or changed) if changed and rng.random() < 0.5 else changed
 
@@ -103,7 +105,7 @@ def _swap_word(text: str, pool: Pool, rng: random.Random) -> str | None:
 
 
 def distort(text: str, pool: Pool, rng: random.Random) -> str | None:
-    """A negation, an exaggeration or an opposite."""
+    """Negates, exaggerates or reverses the statement."""
     if rng.random() < 0.25:
         verb = _VERB.search(text)
         return text[: verb.end()] + " not" + text[verb.end() :] if verb else None
@@ -112,7 +114,7 @@ def distort(text: str, pool: Pool, rng: random.Random) -> str | None:
 
 
 def swap_subject(text: str, pool: Pool, rng: random.Random) -> str | None:
-    """The same said of something else."""
+    """Replaces the subject by that of another sentence."""
     subject = SUBJECT.match(text)
     if not subject:
         return None
@@ -124,26 +126,26 @@ def swap_subject(text: str, pool: Pool, rng: random.Random) -> str | None:
 
 
 def add_claim(text: str, pool: Pool, rng: random.Random) -> str:
-    """The statement, with something unsupported before or after it."""
-    way, body = rng.random(), without_end(text)
-    if way < 0.28:
+    """Adds an unsupported claim before or after the statement."""
+    roll, body = rng.random(), without_end(text)
+    if roll < 0.28:
         return body + rng.choice((". ", "! ", ", and ", ". ", " but ")) + rng.choice(PERSONAL)
-    if way < 0.40:
+    if roll < 0.40:
         return f"{rng.choice(PERSONAL)} {text}"
-    if way < 0.60 and pool.chat:
-        said = rng.choice(pool.chat)
-        return f"{body}. {said}" if rng.random() < 0.5 else f"{said.rstrip()} {body}"
-    if way < 0.80:
+    if roll < 0.60 and pool.chat:
+        remark = rng.choice(pool.chat)
+        return f"{body}. {remark}" if rng.random() < 0.5 else f"{remark.rstrip()} {body}"
+    if roll < 0.80:
         other = clauses(without_brackets(rng.choice(pool.sentences)))
         return body + rng.choice((", ", " and ", ". ")) + uncapitalise(rng.choice(other))
-    if way < 0.90:
+    if roll < 0.90:
         return rng.choice(PERSONAL_OPENERS) + uncapitalise(" ".join(body.split()[: rng.randint(2, 9)]))
     return f"{body} {rng.choice(ADDITIONS)}"
 
 
 def other_statement(knowledge: str, document: Sequence[str], pool: Pool, rng: random.Random) -> str | None:
-    """True of another sentence: of the same document mostly, which is the harder to tell."""
+    """Extracts a statement from another sentence, mostly of the same document, which is harder to tell."""
     others = [other for other in document if other != knowledge] if rng.random() < 0.7 else pool.sentences
     other = rng.choice(others) if others else knowledge
-    said = extract(other, rng) if other != knowledge else ""
-    return said if said and said.lower()[:40] not in knowledge.lower() else None
+    statement = extract(other, rng) if other != knowledge else ""
+    return statement if statement and statement.lower()[:40] not in knowledge.lower() else None
