@@ -1,6 +1,7 @@
-"""Figures about speed and memory, a file each: `python -m speed.NAME`; `python -m speed` runs the CPU's.
+"""Figures about speed and memory, one file each: `python -m speed.NAME`. `python -m speed` takes all that need no GPU.
 
-Everything runs on one thread, set here before anything that starts threads is imported.
+Each file says what it compares and what it needs; `pip install -e '.[bench]'` (or `make bench`) installs the libraries.
+Everything runs on one thread: the limits are set here, before anything that starts threads is imported.
 """
 
 import os

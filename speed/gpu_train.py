@@ -1,8 +1,10 @@
-"""RoBERTa-large (random weights of that shape) in BF16 on one CUDA GPU: tokens a second and share of its matrix rate.
+"""Measures training of RoBERTa-large (random weights) in BF16 on a CUDA GPU: tokens a second and matrix rate used.
 
-The rate is measured in the same run, by multiplying large BF16 matrices. Batches hold sequences of one length, so that
-nothing is padding and attention needs no mask (the flash kernel); dropout, gradient clipping and the fused AdamW are
-those of real training. It needs torch, transformers and numpy alone.
+The matrix rate is measured in the same run, by multiplying large BF16 matrices. Sequences of a batch have one length,
+so that nothing is padding and attention needs no mask (the flash kernel); dropout, gradient clipping and the fused
+AdamW are those of real training.
+
+Needs: a CUDA GPU; of the packages only torch, transformers and numpy.
 
 python -m speed.gpu_train                          eager, then with torch.compile
 python -m speed.gpu_train --device cpu --tiny      tries the program itself, without figures to keep
@@ -38,7 +40,7 @@ class Shape:
     num_heads: int = 16
 
     def flops(self, batch_size: int, length: int) -> float:
-        """Of one training step's matrix products: forward, and twice that backward; embeddings cost none.
+        """Counts the FLOP of a training step's matrix products: forward, and twice that backward; embeddings have none.
 
         A layer multiplies each token with 12 hidden^2 weights (4 in attention, 8 in the feed-forward part), and with
         `length` keys and values.
@@ -49,7 +51,7 @@ class Shape:
 
 
 def main() -> int:
-    """Measures the matrix rate, then the training, each way."""
+    """Measures the matrix rate, then the training, eager and compiled."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tokens", type=int, default=32_768, help="of a batch, at most")
@@ -94,17 +96,17 @@ def main() -> int:
 
 
 def matrix_rate(device: torch.device, size: int, seconds: float = 1.0) -> float:
-    """FLOP/s of BF16 matrix products: the best of five stretches, as a ceiling should be."""
+    """Measures the FLOP/s of BF16 matrix products: the best of five runs, since it serves as the ceiling."""
     left = torch.randn(size, size, device=device, dtype=torch.bfloat16)
     right = torch.randn(size, size, device=device, dtype=torch.bfloat16)
     _timed(lambda: left @ right, device)  # the first one chooses the kernel
     count = max(1, int(seconds / 5 / max(_timed(lambda: left @ right, device), 1e-6)))
 
-    def stretch() -> None:
+    def multiply() -> None:
         for _ in range(count):
             left @ right
 
-    return 2 * size**3 * count / min(_timed(stretch, device) for _ in range(5))
+    return 2 * size**3 * count / min(_timed(multiply, device) for _ in range(5))
 
 
 def _timed(work: Callable[[], Any], device: torch.device) -> float:
@@ -121,9 +123,9 @@ def _wait(device: torch.device) -> None:
 
 
 def make_batches(vocab_size: int, max_tokens: int, count: int, seed: int = 0) -> list[NDArray[np.int64]]:
-    """Random sequences in shuffled batches, each of one length, as full as `max_tokens` allows."""
+    """Makes random sequences in shuffled batches, each of one length, as full as `max_tokens` allows."""
     rng = np.random.default_rng(seed)
-    # Whole eights suit the tensor cores, and leave fewer shapes.
+    # Multiples of eight suit the tensor cores, and give fewer shapes.
     lengths = (np.exp(rng.normal(np.log(MEDIAN_TOKENS), SPREAD, count)).clip(SHORTEST, LONGEST) // 8 * 8).astype(int)
     rows = Ragged(rng.integers(5, vocab_size, int(lengths.sum()), np.int32), offsets_of(lengths))
     batches = []
@@ -137,7 +139,7 @@ def make_batches(vocab_size: int, max_tokens: int, count: int, seed: int = 0) ->
 
 
 def build(shape: Shape, device: torch.device) -> Any:
-    """The classifier with random weights."""
+    """Builds the classifier with random weights."""
     from transformers import RobertaConfig, RobertaForSequenceClassification
 
     config = RobertaConfig(
@@ -157,7 +159,7 @@ def build(shape: Shape, device: torch.device) -> Any:
 
 
 def make_step(model: Any, device: torch.device) -> Step:
-    """One optimiser step: forward, backward, clipping at 1, fused AdamW; nothing makes the GPU wait."""
+    """Makes the optimiser step: forward, backward, clipping at 1, fused AdamW; nothing makes the GPU wait."""
     optimizer = build_optimizer(parameter_groups(model, 1e-5, 0.1), 1e-5, betas=(0.9, 0.98))
 
     def step(ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -176,7 +178,7 @@ def make_step(model: Any, device: torch.device) -> Step:
 def train(
     shape: Shape, batches: list[NDArray[np.int64]], device: torch.device, options: Any, compiled: bool
 ) -> tuple[float, int, int, float]:
-    """Seconds, tokens, examples and FLOP of the timed steps."""
+    """Trains; returns the seconds, tokens, examples and FLOP of the timed steps."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
@@ -204,7 +206,7 @@ def train(
 
 
 def feed(batches: list[NDArray[np.int64]], device: torch.device) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """The batches on the device, over and over, copied while it computes."""
+    """Yields the batches on the device, over and over, copied while it computes."""
     pinned = device.type == "cuda"
     for array in cycle(batches):
         ids = torch.from_numpy(array)

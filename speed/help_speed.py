@@ -1,4 +1,6 @@
-"""`python train.py --help` against `python -c "import hydra"`, each as a whole process.
+"""Compares the start of our scripts (`--help`) with `python -c "import hydra"`, each as a whole process.
+
+Needs: nothing more than faithkit.
 
 python -m speed.help_speed
 """
@@ -18,7 +20,7 @@ SCRIPTS = ("train.py", "evaluate.py", "export.py")
 
 
 def main() -> None:
-    """Starts them in turns."""
+    """Times them in turns."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
@@ -35,7 +37,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> None:
-    """One process, to its end."""
+    """Runs one process to its end."""
     subprocess.run([sys.executable, *arguments], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
 

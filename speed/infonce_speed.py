@@ -1,6 +1,9 @@
-"""A step of the contrastive objective, forward and backward, against N + 1 passes that each read the context anew.
+"""Compares our step of the contrastive objective with N + 1 passes that each read the context again.
 
-Both ways have the same weights, batch, precision and loss, and make logits of the gold responses alone.
+Both have the same weights, batch, precision and loss, go forward and backward, and compute logits of the gold responses
+alone.
+
+Needs: nothing more than faithkit, and `flan-t5-small` (fetched once).
 
 python -m speed.infonce_speed
 """
@@ -32,7 +35,7 @@ MODELS = {
 
 
 class OneProcess:
-    """The only process."""
+    """Stands for the processes of a training on one machine: there is only this one."""
 
     world_size, rank = 1, 0
 
@@ -65,13 +68,13 @@ def main() -> None:
 
 
 def compare(kind: str, num: int, num_rounds: int) -> list[Any]:
-    """A line of the table."""
+    """Makes a line of the table."""
     model, plain, turns = build(kind)
     objective = InfoNce(weight=0.1, temperature=1.0, query=None, num_negatives=num)
     encoder = objective.encoder(turns, turns)
     assert isinstance(encoder, CandidateEncoder)
     objective.set_up(model, 0)
-    columns = lengths_at_random(num, len(turns.tokenizer) - 200)
+    columns = random_columns(num, len(turns.tokenizer) - 200)
     ours, naive = step_of(encoder, columns), passes_of(encoder, columns)
 
     def run_ours() -> Tensor:
@@ -90,7 +93,7 @@ def compare(kind: str, num: int, num_rounds: int) -> list[Any]:
 
 
 def build(kind: str) -> tuple[Any, Any, TurnEncoder]:
-    """A model for ours, the same for the naive way, and the layout."""
+    """Builds a model for our way, a copy for the naive way, and the encoder of turns."""
     import copy
 
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -115,8 +118,8 @@ def build(kind: str) -> tuple[Any, Any, TurnEncoder]:
     return model.train(), twin.train(), TurnEncoder(tokenizer, layout)
 
 
-def lengths_at_random(num: int, vocabulary: int) -> dict[str, Any]:
-    """Columns of a batch, of random tokens."""
+def random_columns(num: int, vocabulary: int) -> dict[str, Any]:
+    """Makes the columns of a batch of random tokens."""
     rng = np.random.default_rng(0)
 
     def ragged(count: int, mean: int, spread: int) -> Ragged:
@@ -137,29 +140,29 @@ def step_of(encoder: CandidateEncoder, columns: dict[str, Any]) -> dict[str, Ten
 
 
 def passes_of(encoder: CandidateEncoder, columns: dict[str, Any]) -> list[dict[str, Tensor]]:
-    """Of each place among the candidates a batch as for plain turns; the eos is read too."""
+    """Makes a batch of plain turns for each place among the candidates; the eos is read too."""
     num = len(columns["negative_length"].row(0))
     negatives = Ragged(columns["negative"].values, np.append(0, columns["negative_length"].values.cumsum()))
-    made = []
+    batches = []
     for place in range(num + 1):
-        own = columns["response"] if place == 0 else negatives.take(np.arange(ROWS) * num + place - 1)
-        behind = Ragged.from_lists([[*own.row(n).tolist(), 0] for n in range(ROWS)])  # collate reads all but the last
+        candidate = columns["response"] if place == 0 else negatives.take(np.arange(ROWS) * num + place - 1)
+        ended = Ragged.from_lists([[*candidate.row(n).tolist(), 0] for n in range(ROWS)])  # collate drops the last
         padded = TurnEncoder(encoder.turns.tokenizer, encoder.turns.layout, packed=False)
-        batch = padded.collate({"context": columns["context"], "response": behind})
+        batch = padded.collate({"context": columns["context"], "response": ended})
         tensors = {name: torch.from_numpy(column) for name, column in batch.items()}
         last = np.append(np.flatnonzero(np.diff(batch["target_row"])), len(batch["target"]) - 1)
-        made.append(
+        batches.append(
             {
                 **tensors,
                 "last": tensors["target_at"][last],
                 "gold_at": torch.from_numpy(np.delete(batch["target_at"], last)),
             }
         )
-    return made
+    return batches
 
 
 def naive_output(model: Any, passes: list[dict[str, Tensor]], batch: dict[str, Tensor]) -> Contrast:
-    """Every candidate with its context through the whole model."""
+    """Runs every candidate with its context through the whole model."""
     names = ("input_ids", "attention_mask", "decoder_input_ids")
     ends, logits, query = [], torch.empty(0), torch.empty(0)
     for place, inputs in enumerate(passes):
@@ -191,14 +194,14 @@ def train(model: Any, objective: InfoNce, loss: Tensor) -> Tensor:
 
 
 def least_work(model: Any, columns: dict[str, Any]) -> float:
-    """Multiplications of the naive way over the least possible."""
+    """Divides the multiplications of the naive way by the fewest that an exact way needs."""
     context, gold = columns["context"].lengths, columns["response"].lengths
     num = len(columns["negative_length"].row(0))
     candidates = np.column_stack([gold, columns["negative_length"].values.reshape(ROWS, num)])
     weights = {name: p.numel() for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name}
     head = int(gold.sum()) * model.get_output_embeddings().weight.numel()
-    inside = context[:, None] * candidates
-    own = candidates * (candidates + 1) // 2
+    with_context = context[:, None] * candidates  # pairs of a candidate's and the context's tokens
+    among_themselves = candidates * (candidates + 1) // 2  # pairs of a candidate's own tokens
     if model.config.is_encoder_decoder:
         config = model.config
         encoder = sum(n for name, n in weights.items() if name.startswith("encoder.") and "bias" not in name)
@@ -207,12 +210,12 @@ def least_work(model: Any, columns: dict[str, Any]) -> float:
         pair = 2 * config.num_layers * config.num_heads * config.d_kv
         candidates = candidates + 1  # the marker in front
         once = int(context.sum()) * (encoder + crossed) + pair * int((context**2).sum())
-        each = int(candidates.sum()) * decoder + pair * int((inside + own).sum())
+        each = int(candidates.sum()) * decoder + pair * int((with_context + among_themselves).sum())
     else:
         layers = sum(n for name, n in weights.items() if ".layers." in name)
         pair = 2 * model.config.num_hidden_layers * model.config.hidden_size
         once = int(context.sum()) * layers + pair * int((context * (context + 1) // 2).sum())
-        each = int(candidates.sum()) * layers + pair * int((inside + own).sum())
+        each = int(candidates.sum()) * layers + pair * int((with_context + among_themselves).sum())
     return ((num + 1) * once + each + head) / (once + each + head)
 
 

@@ -1,10 +1,11 @@
-"""Training on dialogue turns: tokens a CPU-second of our batches against a padded loop in the manner of FaithDial's.
+"""Compares training on dialogue turns with a padded loop like FaithDial's: tokens a CPU-second.
 
-The padded loop takes rows in random order, pads them to the longest of their batch, and has logits at every place. Ours
-takes turns of like length together (causal models: without padding), and has logits where a response is. Both take the
-same steps from the same weights: forward, backward, clipping, AdamW. Padding is never counted. The padded loop computes
-in fp32, as FaithDial's does unless told otherwise; ours in fp32, and where the CPU computes in bf16 in bf16-mixed too,
-which is what `precision=auto` takes there.
+The padded loop takes rows in random order, pads them to the longest of their batch, and computes logits at every place.
+Ours batches turns of similar length (causal models: without padding), and computes logits only of responses. Both take
+the same steps from the same weights: forward, backward, clipping, AdamW. Padding is never counted. The padded loop is
+in fp32, as FaithDial's is by default; ours in fp32, and in bf16-mixed where `precision=auto` chooses that.
+
+Needs: nothing more than faithkit, and `flan-t5-small` (fetched once).
 
 python -m speed.lm_speed
 """
@@ -34,14 +35,14 @@ from speed.measure import Ratio, alternate, report, table
 
 BATCH_SIZE, LR, CLIP = 16, 1e-4, 1.0
 IGNORED = -100  # what transformers leaves out of its loss
-Batches = list[tuple[Any, dict[str, Tensor]]]  # the rows of each, and what the model is given
+Batches = list[tuple[Any, dict[str, Tensor]]]  # the rows and the model's inputs of each batch
 
 
 def main() -> None:
     """Times an epoch of both ways in turns."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--turns", type=int, default=1024, help="that batches are made of")
-    parser.add_argument("--batches", type=int, default=4, help="of them that are timed, of each side")
+    parser.add_argument("--turns", type=int, default=1024, help="turns to make batches of")
+    parser.add_argument("--batches", type=int, default=4, help="batches that each side is timed on")
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -58,7 +59,7 @@ def main() -> None:
 
 
 def compare(name: str, kind: str, num_turns: int, num_batches: int, num_rounds: int) -> list[list[Any]]:
-    """A model's lines of the table."""
+    """Makes a model's lines of the table."""
     model, plain, turns = build(kind)
     columns = columns_of(turns, num_turns)
     sides = {
@@ -67,9 +68,11 @@ def compare(name: str, kind: str, num_turns: int, num_batches: int, num_rounds: 
     }
     if best_precision("cpu") == "bf16-mixed":
         sides["ours, bf16-mixed"] = (*sides["ours, fp32"][:2], torch.bfloat16)
-    tokens = {side: sum(int(columns["length"][rows].sum()) for rows, _ in own[1]) for side, own in sides.items()}
-    places = {side: sum(num_places(batch) for _, batch in own[1]) for side, own in sides.items()}
-    taken = alternate({side: partial(train, *own) for side, own in sides.items()}, num_rounds)
+    tokens = {
+        side: sum(int(columns["length"][rows].sum()) for rows, _ in batches) for side, (_, batches, _) in sides.items()
+    }
+    places = {side: sum(num_places(batch) for _, batch in batches) for side, (_, batches, _) in sides.items()}
+    taken = alternate({side: partial(train, *arguments) for side, arguments in sides.items()}, num_rounds)
     by_token = {side: [second / tokens[side] for second in seconds] for side, seconds in taken.items()}
     return [
         [
@@ -84,13 +87,13 @@ def compare(name: str, kind: str, num_turns: int, num_batches: int, num_rounds: 
 
 
 def columns_of(turns: TurnEncoder, count: int) -> dict[str, Any]:
-    """Turns spread over the corpus: those of a dialogue grow longer as it goes on."""
+    """Encodes turns spread evenly over the corpus: within a dialogue they grow longer."""
     examples = list(read_examples(build_source("faithdial", "embedded"), "train", ReadReport()))
     return turns.encode(examples[:: len(examples) // count][:count], Counter())
 
 
 def bucketed(turns: TurnEncoder, columns: dict[str, Any], count: int) -> Batches:
-    """Of our batches some, evenly from the shortest to the longest."""
+    """Takes some of our batches, evenly from the shortest to the longest."""
     plan = plan_batches(columns["length"], BATCH_SIZE, None, np.random.default_rng(0), columns.get("second_length"))
     plan = sorted((rows for rows in plan if len(rows) == BATCH_SIZE), key=lambda rows: columns["length"][rows].mean())
     chosen = [plan[(2 * n + 1) * len(plan) // (2 * count)] for n in range(count)]
@@ -98,7 +101,7 @@ def bucketed(turns: TurnEncoder, columns: dict[str, Any], count: int) -> Batches
 
 
 def padded(turns: TurnEncoder, columns: dict[str, Any], count: int) -> Batches:
-    """Batches of turns drawn at random, with labels as transformers takes them."""
+    """Makes padded batches of turns drawn at random, with labels as transformers takes them."""
     order, pad = np.random.default_rng(0).permutation(len(columns["response"])), turns.tokenizer.pad_token_id
     batches = []
     for rows in order[: count * BATCH_SIZE].reshape(count, BATCH_SIZE):
@@ -108,12 +111,12 @@ def padded(turns: TurnEncoder, columns: dict[str, Any], count: int) -> Batches:
             decoded = np.roll(pad_rows(response, pad), 1, axis=1)
             decoded[:, 0] = turns.decoder_prefix[0]
             labels = pad_rows(response, IGNORED)
-            made = {**inputs(context, pad), "decoder_input_ids": decoded, "labels": labels}
+            batch_inputs = {**inputs(context, pad), "decoder_input_ids": decoded, "labels": labels}
         else:
             silent = Ragged(np.full(len(context.values), IGNORED, np.int32), context.offsets)
             labels = pad_rows(join_rows([silent, response]), IGNORED)
-            made = {**inputs(join_rows([context, response]), pad), "labels": labels}
-        batches.append((rows, tensors(made)))
+            batch_inputs = {**inputs(join_rows([context, response]), pad), "labels": labels}
+        batches.append((rows, tensors(batch_inputs)))
     return batches
 
 
@@ -135,7 +138,7 @@ def num_places(batch: dict[str, Tensor]) -> int:
 
 
 def train(model: Any, batches: Batches, dtype: torch.dtype) -> None:
-    """A step of each batch, the weights in fp32."""
+    """Takes a step on each batch, with the weights in fp32."""
     optimizer = build_optimizer(parameter_groups(model, LR, 0.0), LR)
     for _, batch in batches:
         with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):

@@ -1,4 +1,4 @@
-"""How figures are taken and kept: CPU-seconds in alternating rounds, the machine, and a section of RESULTS.md."""
+"""Takes figures (CPU-seconds in alternating rounds) and writes them, with the machine, to a section of RESULTS.md."""
 
 import os
 import platform
@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ HEAD = """# Results
 Written by the files of this folder. A ratio is the median over rounds in which the two sides took turns, in CPU-seconds
 of one thread; the lowest and highest round stand behind it.
 """
-Side = Callable[[], object]  # does the work; where a part must not count it gives its own CPU-seconds, a float
+Side = Callable[[], object]  # does the work; returns its CPU-seconds, a float, where only a part of the work counts
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times more CPU-seconds one side took than the other."""
+    """The CPU-seconds of one side over those of another: median, lowest and highest round."""
 
     median: float
     low: float
@@ -33,7 +34,7 @@ class Ratio:
 
     @classmethod
     def of(cls, slow: Sequence[float], fast: Sequence[float]) -> "Ratio":
-        """Round by round: what disturbs the machine in a round disturbs both sides."""
+        """Divides round by round: whatever else the machine does in a round slows both sides."""
         ratios = [a / b for a, b in zip(slow, fast, strict=True)]
         return cls(statistics.median(ratios), min(ratios), max(ratios))
 
@@ -41,8 +42,16 @@ class Ratio:
         return f"{self.median:.2f}x ({self.low:.2f} to {self.high:.2f})"
 
 
+def require(*modules: str, hint: str = "pip install -e '.[bench]'") -> None:
+    """Ends the program with a hint where a package is missing; to be called before any work."""
+    missing = [name.replace("_", "-") for name in modules if find_spec(name) is None]
+    if missing:
+        print(f"error: not installed: {', '.join(missing)}; hint: {hint}", file=sys.stderr)
+        sys.exit(2)
+
+
 def cpu_seconds() -> float:
-    """Of this process and of the children that it has waited for."""
+    """Returns the CPU-seconds of this process and of its finished children."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
@@ -50,18 +59,23 @@ def cpu_seconds() -> float:
 def alternate(
     sides: Mapping[str, Side], num_rounds: int, *, warm_up: bool = False, clock: Callable[[], float] = cpu_seconds
 ) -> dict[str, list[float]]:
-    """CPU-seconds of each side in each round; every other round goes through the sides backwards.
+    """Times each side once a round; every other round goes through the sides backwards.
 
     Args:
-        warm_up: Runs each side once before it counts.
+        sides: What is timed, by name.
+        warm_up: First runs each side once without counting it.
+        clock: Tells the seconds.
+
+    Returns:
+        The CPU-seconds of each side, round by round.
     """
     taken: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(-warm_up, num_rounds):
         names = list(sides) if number % 2 == 0 else list(sides)[::-1]
         for name in names:
             begin = clock()
-            own = sides[name]()
-            seconds = own if isinstance(own, float) else clock() - begin
+            returned = sides[name]()
+            seconds = returned if isinstance(returned, float) else clock() - begin
             if number >= 0:
                 taken[name].append(seconds)
                 print(f"  round {number + 1} of {num_rounds}: {name} {seconds:.2f} s", file=sys.stderr, flush=True)
@@ -69,7 +83,7 @@ def alternate(
 
 
 def anonymous_mib() -> float:
-    """Memory of this process that no file stands behind."""
+    """Returns the MiB of this process that are not mapped from files."""
     text = Path("/proc/self/smaps_rollup").read_text()
     found = re.search(r"^Anonymous:\s+(\d+) kB", text, re.MULTILINE)
     assert found is not None, "smaps_rollup always has the line"
@@ -77,7 +91,7 @@ def anonymous_mib() -> float:
 
 
 def machine() -> str:
-    """What a figure depends on; no names of hosts, no paths."""
+    """Describes the processor, the memory and the packages, without names of hosts or paths."""
     facts = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     model = re.search(r"^model name\s*:\s*(.+)$", facts, re.MULTILINE)
     flags = set((re.search(r"^flags\s*:\s*(.+)$", facts, re.MULTILINE) or ["", ""])[1].split())
@@ -96,13 +110,13 @@ def _version(name: str) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A Markdown table."""
+    """Formats a Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
 def report(title: str, body: str, *, device: str = "", path: Path = RESULTS) -> None:
-    """Prints a section and puts it into RESULTS.md, in place of the one of the same title."""
+    """Prints a section and writes it to RESULTS.md, in the place of the one with the same title."""
     name = Path(sys.argv[0]).stem
     command = " ".join(["python -m", f"speed.{name}", *sys.argv[1:]])
     origin = f"{date.today().isoformat()}, `{command}`\n{device + '; ' if device else ''}{machine()}"
@@ -112,7 +126,7 @@ def report(title: str, body: str, *, device: str = "", path: Path = RESULTS) -> 
 
 
 def replace_section(text: str, title: str, section: str) -> str:
-    """The text with this section in place of the one of its title, or at its end."""
+    """Replaces the section with this title, or adds it at the end."""
     parts = re.split(r"(?m)^(?=## )", text)
     titles = [part.splitlines()[0] for part in parts[1:]]
     if f"## {title}" in titles:

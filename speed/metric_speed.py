@@ -1,9 +1,11 @@
-"""The metrics of responses against the libraries that others use, and Q2 against asking its models one thing at a time.
+"""Compares our metrics of responses with the usual libraries, and Q2 with calling its models one item at a time.
 
 The embedded corpus in FaithDial's layout: responses, their knowledge, and as gold response the one that people edited.
-Libraries are called as their documentation has it. Q2 runs twice: with small random models, and with a real T5 as
-question generator and `minilm` with random heads as answerer and NLI model. What they say is nonsense, what it costs is
-not; both sides have the same.
+Libraries are called as their documentation shows. Q2 runs twice: with small random models, and with a real T5 as
+question generator and `minilm` with random heads as answerer and NLI model. Their output is nonsense, but it
+costs as much, and both sides have the same.
+
+Needs: bert-score and rouge-score (the `bench` extra); `minilm`, `flan-t5-small` and `spacy-sm` (fetched once).
 
 python -m speed.metric_speed
 """
@@ -20,7 +22,7 @@ import numpy as np
 from faithkit.evaluation.intervals import Groups
 from faithkit.evaluation.responses.q2.score import Q2
 from faithkit.hardware import computes_in_bf16
-from speed.measure import Ratio, alternate, report, table
+from speed.measure import Ratio, alternate, report, require, table
 from speed.metric_peers import (
     OneByOne,
     q2_models,
@@ -63,6 +65,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model-rounds", type=int, default=1, help="of BERTScore and Q2")
     options = parser.parse_args()
+    require("bert_score", "rouge_score")
 
     import torch
 
@@ -92,7 +95,7 @@ def main() -> None:
 
 
 def read_pairs(count: int) -> Pairs:
-    """WoW's own responses as the system's, the edited ones as gold."""
+    """Reads pairs: Wizard of Wikipedia's own responses as the system's, the edited ones as gold."""
     from data_modules.datasets.faithdial import FaithDial
     from data_modules.embedded.layouts import WRITERS
     from data_modules.reading.dataset import read_examples
@@ -106,7 +109,7 @@ def read_pairs(count: int) -> Pairs:
 
 
 def text_metrics() -> dict[tuple[str, str], tuple[Side, Side]]:
-    """Both sides of each metric of words."""
+    """Returns both sides of each metric of words."""
     from faithkit.evaluation.responses.bleu import bleu, bleu_counts
     from faithkit.evaluation.responses.distinct import distinct
     from faithkit.evaluation.responses.extractive import extractive
@@ -140,7 +143,7 @@ def text_metrics() -> dict[tuple[str, str], tuple[Side, Side]]:
 
 
 def compare_bert_score(pairs: Pairs, rounds: int) -> list[str]:
-    """The package, and ours, each with its model loaded."""
+    """Compares the package and ours, each with its model loaded."""
     from faithkit.evaluation.responses.bert_score import BertScore
 
     theirs, ours = their_bert_score("minilm", num_layers=6), BertScore.load("minilm", num_layers=6, device="cpu")
@@ -158,7 +161,7 @@ def compare_bert_score(pairs: Pairs, rounds: int) -> list[str]:
 
 
 def compare_q2(pairs: Pairs, rounds: int, *, small: bool, precision: str = "32-true") -> list[str]:
-    """In batches over all responses, and, in fp32, a response and a question at a time."""
+    """Compares batches over all responses with a response and a question at a time (in fp32)."""
     models, one = q2_models(small=small, precision=precision), OneByOne(*q2_models(small=small))
 
     def batched(given: Pairs) -> Columns:
@@ -169,12 +172,12 @@ def compare_q2(pairs: Pairs, rounds: int, *, small: bool, precision: str = "32-t
         found = [Q2(one, one, one, one).score([r], [k]) for r, k in zip(given.responses, given.knowledge, strict=True)]
         return {"f1": np.array([s.f1[0] for s in found]), "nli": np.array([s.nli[0] for s in found])}
 
-    what = f"Q2, {'small' if small else 'real'} models{'' if precision == '32-true' else f', {precision}'}"
-    return compare(what, "one at a time", singly, batched, pairs, rounds)
+    name = f"Q2, {'small' if small else 'real'} models{'' if precision == '32-true' else f', {precision}'}"
+    return compare(name, "one at a time", singly, batched, pairs, rounds)
 
 
 def compare(name: str, reference: str, theirs: Side, ours: Side, pairs: Pairs, rounds: int) -> list[str]:
-    """A line of the table, from both sides' times and values."""
+    """Times both sides, compares their values, and makes a line of the table."""
     kept: dict[str, Columns] = {}
 
     def run(side: str, work: Side) -> Callable[[], None]:
@@ -185,7 +188,7 @@ def compare(name: str, reference: str, theirs: Side, ours: Side, pairs: Pairs, r
 
 
 def difference(theirs: Columns, ours: Columns) -> float:
-    """The largest of any value."""
+    """Finds the largest difference of any value."""
     return max(float(np.abs(np.asarray(theirs[name]) - np.asarray(ours[name])).max()) for name in ours)
 
 

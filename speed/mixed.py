@@ -1,4 +1,4 @@
-"""Pairs of mixed lengths from the embedded corpus, and a critic to score them with."""
+"""Makes pairs of mixed lengths from the embedded corpus, and trains a critic to score them with."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from data_modules.reading.generated import GeneratedSource
+from data_modules.reading.dataset import GeneratedSource
 from faithkit.records import Example
 
 MEDIAN_TOKENS, SPREAD, SHORTEST, LONGEST = 80, 0.6, 20, 256
@@ -21,35 +21,36 @@ DESCRIPTION = (
 
 
 def mixed_pairs(tokenizer: Any, count: int, seed: int = 0) -> list[Example]:
-    """Examples of mixed lengths; none is longer than `LONGEST` tokens, so nothing has to be truncated."""
+    """Makes examples of mixed lengths, none longer than `LONGEST` tokens, so that nothing has to be truncated."""
     from data_modules.embedded.corpus import generate
 
     examples = list(generate("train", count, seed))
     sentences = [s + "." for e in generate("train", 4 * count, seed + 1) for s in e.knowledge.rstrip(".").split(". ")]
-    size = {s: len(ids) for s, ids in zip(sentences, _ids(tokenizer, sentences), strict=True)}
-    responses = [len(ids) for ids in _ids(tokenizer, [e.response for e in examples])]
+    size = {s: len(ids) for s, ids in zip(sentences, token_ids(tokenizer, sentences), strict=True)}
+    responses = [len(ids) for ids in token_ids(tokenizer, [e.response for e in examples])]
     rng = np.random.default_rng(seed)
-    wanted = np.exp(rng.normal(np.log(MEDIAN_TOKENS), SPREAD, count)).clip(SHORTEST, LONGEST)
+    targets = np.exp(rng.normal(np.log(MEDIAN_TOKENS), SPREAD, count)).clip(SHORTEST, LONGEST)
     supply = iter(sentences * 4)
-    made = []
-    for example, target, used in zip(examples, wanted, responses, strict=True):
-        chosen, total = [next(supply)], used + 3
+    pairs = []
+    for example, target, num_response in zip(examples, targets, responses, strict=True):
+        chosen, total = [next(supply)], num_response + 3  # special tokens
         total += size[chosen[0]]
         while total + size[following := next(supply)] <= target:
             chosen.append(following)
             total += size[following]
         if total <= LONGEST:
-            made.append(replace(example, knowledge=" ".join(chosen)))
-    return made
+            pairs.append(replace(example, knowledge=" ".join(chosen)))
+    return pairs
 
 
-def _ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
+def token_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
+    """Tokenises texts without special tokens."""
     return tokenizer(texts, add_special_tokens=False)["input_ids"]
 
 
 @dataclass(frozen=True)
-class Listed(GeneratedSource):
-    """A dataset that is a list of examples in memory; validation is its first few."""
+class InMemory(GeneratedSource):
+    """A dataset of examples in memory; the validation split is the first four."""
 
     name: ClassVar[str] = "mixed"
     path: str = field(default="memory", init=False)
@@ -67,12 +68,12 @@ class Listed(GeneratedSource):
 
 
 def demo_critic(home: Path) -> str:
-    """The run folder of the critic that `make demo` trains; trained once, kept in the cache."""
+    """Trains the critic of `make demo` once, keeps it in the cache, and returns its run folder."""
     run = home / "critic"
     if not (run / "hf").exists():
         print("training the demo's critic to score with (once, kept in the cache)", file=sys.stderr, flush=True)
         root = Path(__file__).resolve().parent.parent
         arguments = ["model=critic", "trainer=cpu", "callbacks.progress_bar=false", f"run_dir={run}"]
-        shutil.rmtree(run, ignore_errors=True)  # of a training that was broken off
+        shutil.rmtree(run, ignore_errors=True)  # left by an interrupted training
         subprocess.run([sys.executable, "train.py", *arguments], cwd=root, check=True, stdout=sys.stderr)
     return str(run)

@@ -1,4 +1,4 @@
-"""LettuceDetect in an environment of its own, driven as a worker: a line asks for a piece of work, a line answers."""
+"""Runs LettuceDetect in an environment of its own, as a worker process: one line asks for work, one line answers."""
 
 import json
 import os
@@ -15,36 +15,36 @@ from faithkit.records import Example
 
 VARIABLE = "FAITHKIT_LETTUCE_PYTHON"
 SCRIPTS = Path(__file__).parent / "peers"
-ABSENT = f"""{VARIABLE} is not set: this figure compares with LettuceDetect, which runs in an environment of its own.
+MISSING = f"""{VARIABLE} is not set: this figure compares with LettuceDetect, which runs in an environment of its own.
 {SCRIPTS.name}/README.md says how to make one in three commands; then: export {VARIABLE}=~/lettuce/bin/python"""
 VERSIONS = "import importlib.metadata as m, platform as p; print(', '.join([f'Python {p.python_version()}'] + [\
 f'{n} {m.version(n)}' for n in ('lettucedetect', 'torch', 'transformers')]))"
 
 
 def peer_python() -> str:
-    """The Python that has LettuceDetect; without one the program ends and says how to make it."""
+    """Finds the Python that has LettuceDetect; without one the program ends and says how to make it."""
     found = os.environ.get(VARIABLE, "")
     if not found:
-        sys.exit(ABSENT)
+        sys.exit(MISSING)
     if not Path(found).expanduser().exists():
-        sys.exit(f"{VARIABLE} names {found}, which is not there\n{ABSENT.partition(': ')[2]}")
+        sys.exit(f"{VARIABLE} names {found}, which is not there\n{MISSING.partition(': ')[2]}")
     return str(Path(found).expanduser())
 
 
 def peer_versions() -> str:
-    """Of its Python and of what a figure depends on."""
+    """Names the versions of its Python and of the packages that a figure depends on."""
     return subprocess.run([peer_python(), "-c", VERSIONS], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def environment() -> dict[str, str]:
-    """One thread, no network, and none of our packages in reach."""
+    """Makes the peer's environment variables: one thread, no network, none of our packages."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return kept | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
 @contextmanager
 def peer(script: str, *arguments: str) -> Iterator["Peer"]:
-    """A worker from its first answer on; it ends with the block."""
+    """Starts a worker and waits until it is ready; it ends with the block."""
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(
             [peer_python(), str(SCRIPTS / script), *arguments],
@@ -70,12 +70,13 @@ class Peer:
         self.process, self.log = process, log
 
     def ask(self, *words: object) -> Any:
-        """Its answer to one line of words."""
+        """Sends one line of words and returns the answer."""
         assert self.process.stdin is not None
         print(*words, file=self.process.stdin, flush=True)
         return self.answer()
 
     def answer(self) -> Any:
+        """Waits for the next answer."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
@@ -85,7 +86,7 @@ class Peer:
 
 
 def write_rows(examples: Sequence[Example], path: Path, prompts: Sequence[str] | None = None) -> Path:
-    """Examples as the workers read them; the prompt is the context where none is given."""
+    """Writes examples as the workers read them; the prompt is the context where none is given."""
     with path.open("w", encoding="utf-8") as file:
         for example, prompt in zip(examples, prompts or [e.knowledge for e in examples], strict=True):
             labels = [{"start": span.start, "end": span.end} for span in example.spans or ()]
@@ -95,10 +96,10 @@ def write_rows(examples: Sequence[Example], path: Path, prompts: Sequence[str] |
 
 
 def once(command: Sequence[str], folder: Path) -> tuple[float, float]:
-    """Wall and CPU-seconds of a whole process that starts in a folder, from its start to its end."""
+    """Runs a whole process in a folder; returns its wall-clock and CPU-seconds."""
     begin = time.perf_counter()
-    nowhere = subprocess.DEVNULL
-    process = subprocess.Popen(command, cwd=folder, env=environment(), stdout=nowhere, stderr=nowhere)
+    silent = subprocess.DEVNULL
+    process = subprocess.Popen(command, cwd=folder, env=environment(), stdout=silent, stderr=silent)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

@@ -1,8 +1,10 @@
-"""Preparing 18,357 FaithDial-shaped dialogue turns for training: cold, and from the Arrow cache.
+"""Compares our preparation of dialogue turns for training with the usual loop, cold and from the Arrow cache.
 
-The embedded corpus is written in FaithDial's layout and read by its loader; each turn's knowledge, every turn of its
-history and its response become token ids, put together as one sequence. Against it stands the usual loop: each turn's
-texts through the tokenizer one by one, and the lists added up.
+18,357 turns, as many as in FaithDial's training split: the embedded corpus is written in FaithDial's layout and read by
+its loader. Each turn's knowledge, history and response become token ids in one sequence. The usual loop gives each text
+to the tokenizer on its own and adds up the lists.
+
+Needs: nothing more than faithkit, and the tokenizer of `minilm` (fetched once).
 
 python -m speed.prepare_speed
 """
@@ -19,7 +21,7 @@ from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offse
 from faithkit.records import Example
 from speed.measure import Ratio, alternate, report, table
 
-NUM_TURNS = 18_357  # of FaithDial's training split
+NUM_TURNS = 18_357  # in FaithDial's training split
 
 
 def main() -> None:
@@ -53,8 +55,8 @@ def main() -> None:
             },
             options.rounds,
         )
-        expected, got = one_by_one(tokenizer, turns), segments(tokenizer, turns)
-        assert all(got.row(i).tolist() == ids for i, ids in enumerate(expected)), "both ways give the same ids"
+        expected, found = one_by_one(tokenizer, turns), segments(tokenizer, turns)
+        assert all(found.row(i).tolist() == ids for i, ids in enumerate(expected)), "both ways give the same ids"
         both = zip(pair_by_pair(tokenizer, turns), _rows(pairs(encoder, turns)), strict=True)
         assert all(a == b for a, b in both), "both ways give the same pairs"
         cold, warm = cache_seconds(source, encoder)
@@ -85,18 +87,18 @@ def texts_of(example: Example) -> list[str]:
 
 
 def one_by_one(tokenizer: Any, turns: list[Example]) -> list[list[int]]:
-    """The usual loop; special tokens between the texts."""
-    made = []
+    """Encodes as the usual loop does, with special tokens between the texts."""
+    encoded = []
     for example in turns:
         ids = [tokenizer.cls_token_id]
         for text in texts_of(example):
             ids += [*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.sep_token_id]
-        made.append(ids)
-    return made
+        encoded.append(ids)
+    return encoded
 
 
 def segments(tokenizer: Any, turns: list[Example]) -> Ragged:
-    """All texts at once through `data_modules.encoding.tokens`, then put together."""
+    """Tokenises all texts at once with `data_modules.encoding.tokens`, then puts them together."""
     from data_modules.encoding.tokens import tokenize
 
     texts = [texts_of(example) for example in turns]
@@ -108,12 +110,12 @@ def segments(tokenizer: Any, turns: list[Example]) -> Ragged:
 
 
 def pair_by_pair(tokenizer: Any, turns: list[Example]) -> list[list[int]]:
-    """Each pair through the tokenizer's own pair encoding."""
+    """Encodes each pair with the tokenizer's own pair encoding."""
     return [tokenizer(e.knowledge, e.response, truncation="only_first", max_length=256)["input_ids"] for e in turns]
 
 
 def pairs(encoder: Any, turns: list[Example]) -> Ragged:
-    """All pairs through the critic's encoder."""
+    """Encodes all pairs with the critic's encoder."""
     from collections import Counter
 
     ids = encoder.encode(turns, Counter())["input_ids"]
@@ -126,7 +128,7 @@ def _rows(ragged: Ragged) -> list[list[int]]:
 
 
 def cache_seconds(source: Any, encoder: Any) -> tuple[float, float]:
-    """Seconds of a first and of a second launch's `load_encoded`, in a cache of their own."""
+    """Times `load_encoded` of a first and of later launches, in a cache of their own."""
     import os
 
     from data_modules.encoding.cache import load_encoded

@@ -1,4 +1,6 @@
-"""Scoring pairs with `critic.scorer.Critic` against transformers' text-classification pipeline in batches of 32.
+"""Compares scoring pairs with our `Critic` and with transformers' text-classification pipeline in batches of 32.
+
+Needs: nothing more than faithkit; without --checkpoint the demo's critic is trained first (minutes, once).
 
 python -m speed.score_speed                        with the demo's critic, trained first
 python -m speed.score_speed --checkpoint RUN
@@ -33,7 +35,7 @@ def main() -> None:
 
     torch.set_num_threads(1)
     checkpoint = options.checkpoint or demo_critic(cache_dir("speed"))
-    ours, favoured = Critic.load(checkpoint, device="cpu"), Critic.load(checkpoint, device="cpu", precision="auto")
+    ours, automatic = Critic.load(checkpoint, device="cpu"), Critic.load(checkpoint, device="cpu", precision="auto")
     pairs = mixed_pairs(ours.encoder.tokenizer, options.pairs)
     knowledge, response = [e.knowledge for e in pairs], [e.response for e in pairs]
     theirs = huggingface(str(find_folder(checkpoint)), ours.encoder.max_length)
@@ -41,7 +43,7 @@ def main() -> None:
     sides: dict[str, Any] = {
         "pipeline, fp32": lambda: theirs(inputs),
         "ours, fp32": lambda: ours.score(knowledge, response),
-        "ours, favoured": lambda: favoured.score(knowledge, response),
+        "ours, precision=auto": lambda: automatic.score(knowledge, response),
     }
     taken = alternate(sides, options.rounds)
     rows = []
@@ -49,31 +51,32 @@ def main() -> None:
         ratio = Ratio.of(taken["pipeline, fp32"], seconds)
         rows.append([name, f"{len(pairs) / np.median(seconds):.1f}", ratio])
 
-    scale = ours.calibration.temperature  # the pipeline knows no temperature: it is compared before it
-    raw = Critic(ours.model, ours.encoder, type(ours.calibration)())
+    temperature = ours.calibration.temperature
+    # The pipeline applies no temperature, so it is compared with a critic that has none.
+    uncalibrated = Critic(ours.model, ours.encoder, type(ours.calibration)())
     reference = np.array([one["score"] for one in theirs(inputs)])
-    mine = np.array(raw.probabilities(knowledge, response))
-    quick = favoured.probabilities(knowledge, response)
+    own = np.array(uncalibrated.probabilities(knowledge, response))
+    fast = automatic.probabilities(knowledge, response)
     calibrated = ours.probabilities(knowledge, response)
-    moved = np.abs(quick - calibrated)
-    flips = int(((quick >= ours.calibration.threshold) != (calibrated >= ours.calibration.threshold)).sum())
+    moved = np.abs(fast - calibrated)
+    num_flips = int(((fast >= ours.calibration.threshold) != (calibrated >= ours.calibration.threshold)).sum())
     lines = [
         f"{len(pairs)} pairs, {DESCRIPTION}; their mean score is {calibrated.mean():.2f}, its spread "
-        f"{calibrated.std():.2f}, the temperature {scale:.2f}. Favoured precision (`auto`) here: "
-        f"{favoured_name(favoured.model)}.",
+        f"{calibrated.std():.2f}, the temperature {temperature:.2f}. `precision=auto` here: "
+        f"{precision_name(automatic.model)}.",
         table(["side", "pairs a CPU-second", "against the pipeline"], rows),
-        f"Largest difference from the pipeline in fp32: {np.abs(mine - reference).max():.1e}. Largest difference of "
+        f"Largest difference from the pipeline in fp32: {np.abs(own - reference).max():.1e}. Largest difference of "
         f"our fp32 scores over shuffles and batch_tokens {BATCH_TOKENS[0]} to {BATCH_TOKENS[-1]}: "
         f"{spread(ours, knowledge, response, calibrated):.1e}.",
-        f"Favoured precision against fp32: largest difference {moved.max():.3f}, mean {moved.mean():.4f}, "
-        f"{flips} of {len(pairs)} verdicts changed; over shuffles and batch_tokens "
-        f"{spread(favoured, knowledge, response, quick):.1e}.",
+        f"`precision=auto` against fp32: largest difference {moved.max():.3f}, mean {moved.mean():.4f}, "
+        f"{num_flips} of {len(pairs)} labels changed; over shuffles and batch_tokens "
+        f"{spread(automatic, knowledge, response, fast):.1e}.",
     ]
     report("Scoring", "\n\n".join(lines))
 
 
 def huggingface(folder: str, max_length: int) -> Any:
-    """The pipeline as its documentation has it, giving P(hallucinated) of a list of pairs."""
+    """Builds the pipeline as its documentation shows it; it returns P(hallucinated) of each pair."""
     import torch
     from transformers import pipeline
 
@@ -89,7 +92,7 @@ def huggingface(folder: str, max_length: int) -> Any:
 
 
 def spread(critic: Any, knowledge: list[str], response: list[str], expected: NDArray[np.float64]) -> float:
-    """The largest change of any score when other pairs, in other numbers, share its batch."""
+    """Finds the largest change of any score when its batch has other pairs and another size."""
     before, worst = critic.batch_tokens, 0.0
     for seed, batch_tokens in enumerate(BATCH_TOKENS):
         order = list(range(len(knowledge)))
@@ -102,8 +105,8 @@ def spread(critic: Any, knowledge: list[str], response: list[str], expected: NDA
     return worst
 
 
-def favoured_name(model: Any) -> str:
-    """The precision that the model was put into."""
+def precision_name(model: Any) -> str:
+    """Names the precision of a loaded model."""
     import torch
 
     from critic.precision import Int8Linear

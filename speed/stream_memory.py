@@ -1,4 +1,6 @@
-"""Memory while the embedded corpus is streamed to training, from the first batch to the last; no model.
+"""Measures memory while the embedded corpus is streamed to training, from the first batch to the last; no model.
+
+Needs: Linux (it reads /proc), and the tokenizer of `minilm` (fetched once).
 
 python -m speed.stream_memory --rows 1000000 10000000
 """
@@ -36,7 +38,7 @@ def main() -> None:
 
 
 def stream(num_rows: int, weights: str) -> tuple[list[float], float, int]:
-    """Memory before the first batch and at each tenth, CPU-seconds, and how many rows came."""
+    """Streams a corpus; returns the memory before the first batch and at each tenth, CPU-seconds, and rows."""
     from data_modules.data_module import DataModule
     from data_modules.embedded.corpus import Embedded
     from data_modules.encoding.pairs import PairEncoder

@@ -1,4 +1,4 @@
-"""Answers with marked spans beside contexts of mixed lengths, and a random ModernBERT that two sides can load alike."""
+"""Makes contexts of mixed lengths with span-marked answers, and a random ModernBERT that both sides can load."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,30 +8,31 @@ import numpy as np
 
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 from faithkit.span_types import TYPES
-from speed.mixed import _ids
+from speed.mixed import token_ids
 
 CONTEXT, ANSWER = (50, 900), (20, 200)  # tokens, log-uniform
-MARKED = 0.4  # of the answers have a span: as in RAGTruth
-FOUND, NUM_SETTLED = 0.05, 16  # of the tokens a tagger marks, and on how many examples its bias is settled
+MARKED_SHARE = 0.4  # of the answers have a span: as in RAGTruth
+FOUND_SHARE = 0.05  # of the tokens the random tagger marks
+NUM_FITTED = 16  # examples that its bias is fitted on
 DESCRIPTION = (
     f"contexts of {CONTEXT[0]} to {CONTEXT[1]} tokens and answers of {ANSWER[0]} to {ANSWER[1]} (log-uniform), made of "
-    f"the embedded corpus's sentences; {MARKED:.0%} of the answers have spans"
+    f"the embedded corpus's sentences; {MARKED_SHARE:.0%} of the answers have spans"
 )
 
 
 def mixed_tagged(tokenizer: Any, count: int, seed: int = 0) -> list[Example]:
-    """Examples whose sentences are real to a tokenizer and whose spans are anywhere."""
+    """Makes examples of real sentences whose spans are drawn at random."""
     from data_modules.embedded.corpus import generate
 
     texts = [e.knowledge for e in generate("train", 4000, seed)]
     sentences = list(dict.fromkeys(s + "." for text in texts for s in text.rstrip(".").split(". ")))
-    size = [len(ids) for ids in _ids(tokenizer, sentences)]
+    size = [len(ids) for ids in token_ids(tokenizer, sentences)]
     rng = np.random.default_rng(seed)
-    made = []
+    examples = []
     for number in range(count):
         knowledge, response = (_text(sentences, size, limits, rng) for limits in (CONTEXT, ANSWER))
-        spans = _spans(response, rng) if rng.random() < MARKED else ()
-        made.append(
+        spans = _spans(response, rng) if rng.random() < MARKED_SHARE else ()
+        examples.append(
             Example(
                 id=f"mixed:{number}",
                 source="mixed",
@@ -44,24 +45,24 @@ def mixed_tagged(tokenizer: Any, count: int, seed: int = 0) -> list[Example]:
                 meta={"task": "QA"},
             )
         )
-    return made
+    return examples
 
 
 def _text(sentences: Sequence[str], size: Sequence[int], limits: tuple[int, int], rng: np.random.Generator) -> str:
-    """Sentences of about a wanted number of tokens in all; the last is cut at a word."""
-    wanted = int(np.exp(rng.uniform(*np.log(limits))))
+    """Joins sentences up to about a drawn number of tokens; the last one is cut at a word."""
+    num_left = int(np.exp(rng.uniform(*np.log(limits))))
     chosen: list[str] = []
-    while wanted > 0:
+    while num_left > 0:
         place = int(rng.integers(len(sentences)))
         words = sentences[place].split(" ")
-        kept = len(words) if size[place] <= wanted else max(1, len(words) * wanted // size[place])
-        chosen.append(" ".join(words[:kept]))
-        wanted -= size[place]
+        num_kept = len(words) if size[place] <= num_left else max(1, len(words) * num_left // size[place])
+        chosen.append(" ".join(words[:num_kept]))
+        num_left -= size[place]
     return " ".join(chosen)
 
 
 def _spans(response: str, rng: np.random.Generator) -> tuple[Span, ...]:
-    """One or two stretches of words."""
+    """Draws one or two spans of whole words."""
     starts = [0, *(i + 1 for i, character in enumerate(response) if character == " ")]
     ends = [*(start - 1 for start in starts[1:]), len(response)]
     found: list[Span] = []
@@ -74,7 +75,7 @@ def _spans(response: str, rng: np.random.Generator) -> tuple[Span, ...]:
 
 
 def write_modernbert(folder: Path, *, hidden_size: int = 256, num_layers: int = 6, seed: int = 0) -> str:
-    """A random encoder of ModernBERT's kind (window 128, each third layer global) and a byte-level BPE, in a folder."""
+    """Writes a random ModernBERT encoder (window 128, each third layer global) with a byte-level BPE to a folder."""
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
     from transformers import ModernBertConfig, ModernBertModel, PreTrainedTokenizerFast
@@ -124,7 +125,7 @@ def write_modernbert(folder: Path, *, hidden_size: int = 256, num_layers: int = 
 
 
 def write_peer_tagger(weights: str, examples: Sequence[Example], folder: Path, seed: int = 0) -> str:
-    """The encoder with a random head of two classes that marks a twentieth of the tokens, as trained ones do."""
+    """Writes the encoder with a random head of two classes that marks a twentieth of the tokens, as trained ones do."""
     import torch
     from transformers import AutoModelForTokenClassification, AutoTokenizer
 
@@ -134,10 +135,10 @@ def write_peer_tagger(weights: str, examples: Sequence[Example], folder: Path, s
     with torch.no_grad():
         model.classifier.weight.mul_(20)  # far enough from the threshold that rounding decides nothing
         logits = [
-            model(**tokenizer(e.knowledge, e.response, return_tensors="pt")).logits[0] for e in examples[:NUM_SETTLED]
+            model(**tokenizer(e.knowledge, e.response, return_tensors="pt")).logits[0] for e in examples[:NUM_FITTED]
         ]
         odds = torch.cat([one[:, 1] - one[:, 0] for one in logits])
-        model.classifier.bias[1] -= odds.quantile(1 - FOUND)
+        model.classifier.bias[1] -= odds.quantile(1 - FOUND_SHARE)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)

@@ -1,4 +1,4 @@
-"""Cross-validation on RAGTruth, grouped by source: our tagger, LettuceDetect's trainer and trivial detectors alike.
+"""Compares our tagger with LettuceDetect and trivial detectors by cross-validation on RAGTruth, grouped by source.
 
 Every source is in the test part of one fold; the predictions of all folds are pooled and scored together, with
 intervals that resample sources. LettuceDetect is trained by its own recipe over a grid of learning rates and, since its
@@ -8,7 +8,9 @@ python -m speed.tagger_cv --data FOLDER --out FOLDER                         eve
 python -m speed.tagger_cv --data FOLDER --out FOLDER --sides baselines peer  part of it
 python -m speed.tagger_cv ... --folds-only 0                                 the first fold alone
 
-What is done already is not done again: an interrupted run goes on, and sides may be added later.
+Finished parts are kept: an interrupted run goes on, and sides may be added later.
+
+Needs: RAGTruth's two files; for `peer`, LettuceDetect in an environment of its own (peers/README.md).
 """
 
 import argparse
@@ -21,14 +23,14 @@ from pathlib import Path
 from faithkit.evaluation.baselines import mismatch_predictions, whole_predictions
 from faithkit.evaluation.span_metrics import compare_spans, span_metrics
 from faithkit.records import Example
-from speed.cv_folds import Said, divide, overlap, pooled, read
-from speed.cv_sides import cross_fitted, ours, peer_grid, prompts_of, run_folder
+from speed.cv_folds import Predictions, make_folds, overlap_baseline, pool_predictions, read_answers
+from speed.cv_sides import cross_calibrated, peer_grid, prompts_of, run_folder, train_ours
 from speed.measure import report, table
-from speed.peer import peer_versions
+from speed.peer import peer_python, peer_versions
 
 SHOWN = ("response_f1", "response_precision", "response_recall", "char_f1", "char_precision", "char_recall")
 EVERYTHING, OVERLAP, MISMATCH, OURS = "everything", "sentences of unknown words", "unknown words", "ours"
-CROSS_FITTED = "read as fits the other folds"
+CROSS_CALIBRATED = "calibrated on the other folds"
 
 
 def main() -> None:
@@ -53,15 +55,17 @@ def main() -> None:
     parser.add_argument("--no-report", action="store_true", help="print, and leave RESULTS.md as it is")
     options = parser.parse_args()
 
-    examples = read(options.data)
-    every = divide(examples, options.folds)
+    if "peer" in options.sides:
+        peer_python()  # before any work
+    examples = read_answers(options.data)
+    every = make_folds(examples, options.folds)
     folds = [every[i] for i in options.folds_only or range(options.folds)]
     tested = [example for fold in folds for example in fold.test]
-    found: dict[str, Said] = {}
+    found: dict[str, Predictions] = {}
     notes = []
     if "baselines" in options.sides:
-        found |= {EVERYTHING: whole_predictions(tested), OVERLAP: pooled(folds, overlap)}
-        found[MISMATCH] = pooled(folds, lambda fold: mismatch_predictions(fold.test, fold.train))
+        found |= {EVERYTHING: whole_predictions(tested), OVERLAP: pool_predictions(folds, overlap_baseline)}
+        found[MISMATCH] = pool_predictions(folds, lambda fold: mismatch_predictions(fold.test, fold.train))
     if "peer" in options.sides:
         grid, chosen = peer_grid(folds, prompts_of(options.data), options)
         best = max(grid, key=lambda name: span_metrics(tested, grid[name]).metrics["char_f1"].value)
@@ -71,18 +75,18 @@ def main() -> None:
     if "ours" in options.sides:
         for recipe in options.ours or ["default:"]:
             name, _, overrides = recipe.partition(":")
-            found[f"{OURS}, {name.strip()}"] = pooled(
-                folds, partial(ours, name=name, overrides=overrides, options=options)
+            found[f"{OURS}, {name.strip()}"] = pool_predictions(
+                folds, partial(train_ours, name=name, overrides=overrides, options=options)
             )
             if len(folds) > 1:
                 runs = [run_folder(fold, name, options) for fold in folds]
-                found[f"{OURS}, {name.strip()}, {CROSS_FITTED}"] = cross_fitted(folds, runs)
+                found[f"{OURS}, {name.strip()}, {CROSS_CALIBRATED}"] = cross_calibrated(folds, runs)
     body = [
         f"{len(tested)} answers to {len({e.group for e in tested})} sources, {options.folds} folds by source"
         + (f" (of which {len(folds)} ran)" if len(folds) < len(every) else "")
         + f"; {sum(bool(e.spans) for e in tested)} answers have spans. Everyone starts from "
         f"`{Path(options.weights).name}` with {options.max_length} tokens. Intervals: 95%, over sources.",
-        table(["side", *SHOWN], [[name, *row(tested, said)] for name, said in found.items()]),
+        table(["side", *SHOWN], [[name, *row(tested, predictions)] for name, predictions in found.items()]),
         *differences(tested, found),
         *notes,
     ]
@@ -94,34 +98,34 @@ def main() -> None:
 
 
 def without_folders(argument: str) -> str:
-    """The argument with the last part alone of each path from the root: figures name no machine's folders."""
+    """Keeps only the last part of each absolute path, so that RESULTS.md names no machine's folders."""
     return re.sub(r"(?:(?<=^)|(?<=[=\s]))[~/]\S*/", "", argument)
 
 
-def row(tested: Sequence[Example], said: Said) -> list[str]:
-    """The shown metrics in hundredths, with intervals."""
-    metrics = span_metrics(tested, said).metrics
+def row(tested: Sequence[Example], predictions: Predictions) -> list[str]:
+    """Formats the shown metrics in hundredths, with intervals."""
+    metrics = span_metrics(tested, predictions).metrics
     shown = [metrics[name] for name in SHOWN]
     return [f"{100 * m.value:.1f} ({100 * (m.low or 0):.1f} to {100 * (m.high or 0):.1f})" for m in shown]
 
 
-def grid_lines(tested: Sequence[Example], grid: Mapping[str, Said]) -> list[str]:
-    """Each line of the peer's grid in a few words."""
+def grid_lines(tested: Sequence[Example], grid: Mapping[str, Predictions]) -> list[str]:
+    """Summarises each line of the peer's grid."""
     lines = []
-    for name, said in grid.items():
-        metrics = span_metrics(tested, said, num_resamples=2).metrics
+    for name, predictions in grid.items():
+        metrics = span_metrics(tested, predictions, num_resamples=2).metrics
         values = " and ".join(f"{100 * metrics[key].value:.1f}" for key in ("response_f1", "char_f1"))
         lines.append(f"{name.removeprefix('LettuceDetect, ')}: {values}")
     return lines
 
 
-def differences(tested: Sequence[Example], found: Mapping[str, Said]) -> list[str]:
-    """Each recipe of ours less every other side, on the same resamples of sources."""
+def differences(tested: Sequence[Example], found: Mapping[str, Predictions]) -> list[str]:
+    """Compares each recipe of ours with every other side, on the same resamples of sources."""
     lines = []
-    for own, said in found.items():
+    for own, predictions in found.items():
         for name, other in found.items():
             if own.startswith(OURS) and name != own:
-                by_name = compare_spans(tested, said, other)
+                by_name = compare_spans(tested, predictions, other)
                 parts = [
                     f"{key} {100 * d.value:+.1f} ({100 * d.low:+.1f} to {100 * d.high:+.1f}, p {d.p_value:.3f})"
                     for key in ("response_f1", "char_f1")

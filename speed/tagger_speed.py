@@ -1,8 +1,11 @@
-"""Our span tagger against LettuceDetect on one thread: training, predicting in bulk and one by one, starting from cold.
+"""Compares our span tagger with LettuceDetect: training, predicting in bulk and one by one, and the cold start.
 
 Both load the same random ModernBERT (6 layers of 256, window 128, each third layer global; `--layers 22 --hidden-size
-768` are ModernBERT-base's) and take the same examples, in turns, a chunk each. In training what is timed lies between
-the first batch and the last; batches hold 8 examples.
+768` are ModernBERT-base's) and take the same examples, in turns, a chunk each. In training the time
+is taken from the first batch to the last; batches hold 8 examples.
+
+Needs: LettuceDetect in an environment of its own, named by FAITHKIT_LETTUCE_PYTHON (peers/README.md); without it the
+program says so and ends.
 
 FAITHKIT_LETTUCE_PYTHON=... python -m speed.tagger_speed             all of it (peers/README.md)
 FAITHKIT_LETTUCE_PYTHON=... python -m speed.tagger_speed --parts train
@@ -20,13 +23,13 @@ import numpy as np
 
 from faithkit.records import Example
 from speed.measure import Ratio, alternate, cpu_seconds, report, table
-from speed.mixed import Listed
-from speed.peer import ABSENT, SCRIPTS, VARIABLE, Peer, once, peer, peer_python, peer_versions, write_rows
+from speed.mixed import InMemory
+from speed.peer import MISSING, SCRIPTS, VARIABLE, Peer, once, peer, peer_python, peer_versions, write_rows
 from speed.tagged import DESCRIPTION, mixed_tagged, write_modernbert, write_peer_tagger
 
 BATCH_SIZE, LR, LONGEST = 8, 1e-5, 4096
 ROOT = Path(__file__).resolve().parent.parent
-FIRST = """import json, sys
+FIRST_PREDICTION = """import json, sys
 from critic import Tagger
 row = json.loads(open(sys.argv[2], encoding="utf-8").readline())
 tagged = Tagger.load(sys.argv[1], device="cpu").predict(context=row["prompt"], answer=row["answer"])
@@ -46,7 +49,7 @@ def main() -> None:
     options = parser.parse_args()
 
     if VARIABLE not in os.environ:
-        print(f"skipped: {ABSENT}", file=sys.stderr)
+        print(f"skipped: {MISSING}", file=sys.stderr)
         return
     peer_python()  # before anything is computed
     import torch
@@ -72,7 +75,7 @@ def main() -> None:
 
 
 class Turns:
-    """Hands the next rows to a side each time that it is its turn."""
+    """Gives a side its next rows each time it is called."""
 
     def __init__(self, size: int, work: Callable[[int, int], float]) -> None:
         self.size, self.work, self.start = size, work, 0
@@ -83,10 +86,10 @@ class Turns:
 
 
 def training(weights: str, examples: list[Example], rows: Path, options: argparse.Namespace) -> None:
-    """Examples a CPU-second in their Trainer and ours."""
+    """Compares examples a CPU-second in their Trainer and in ours."""
     from faithkit.hardware import best_precision
 
-    favoured = best_precision("cpu")
+    automatic = best_precision("cpu")
     encoding: dict[str, list[float]] = {}
 
     def own(precision: str) -> Callable[[int, int], float]:
@@ -100,8 +103,8 @@ def training(weights: str, examples: list[Example], rows: Path, options: argpars
     arguments = ["--weights", weights, "--rows", str(rows), "--batch-size", str(BATCH_SIZE), "--lr", str(LR)]
     with peer("lettuce_train.py", *arguments) as worker:
         sides: dict[str, Callable[[int, int], float]] = {"LettuceDetect": worker.ask, "ours, fp32": own("32-true")}
-        if favoured != "32-true":
-            sides[f"ours, {favoured}"] = own(favoured)
+        if automatic != "32-true":
+            sides[f"ours, {automatic}"] = own(automatic)
         taken = alternate(turns(sides, options), options.rounds, warm_up=True)
     once_encoded = encoding["32-true"][1:]  # the first is the warm-up's
     taken["ours, fp32, tokenising included"] = [a + b for a, b in zip(taken["ours, fp32"], once_encoded, strict=True)]
@@ -120,14 +123,14 @@ def turns(sides: dict[str, Callable[[int, int], float]], options: argparse.Names
 
 
 def figures(taken: dict[str, list[float]], count: int) -> str:
-    """Each side's rate, and how many times LettuceDetect's it is."""
+    """Tabulates each side's rate, and its ratio to LettuceDetect's."""
     first = next(iter(taken.values()))
     rows = [[name, f"{count / np.median(s):.1f}", Ratio.of(first, s)] for name, s in taken.items()]
     return table(["side", "examples a CPU-second", f"against {next(iter(taken))}"], rows)
 
 
 def train(weights: str, examples: list[Example], precision: str) -> tuple[float, float]:
-    """CPU-seconds of encoding, and of one epoch in our Trainer with its callbacks."""
+    """Encodes, then trains one epoch in our Trainer with its callbacks; returns the CPU-seconds of both."""
     import pytorch_lightning as pl
 
     from critic.tagger.module import TaggerModule
@@ -150,7 +153,7 @@ def train(weights: str, examples: list[Example], precision: str) -> tuple[float,
     seed_and_threads(seed=0, num_threads=1)
     with tempfile.TemporaryDirectory() as folder:
         encoder = SpanEncoder(tokenizer=load_tokenizer(weights), max_length=LONGEST, packed=True)
-        data = DataModule([(Listed(examples), 1.0)], encoder, batch_size=BATCH_SIZE)
+        data = DataModule([(InMemory(examples), 1.0)], encoder, batch_size=BATCH_SIZE)
         begin = cpu_seconds()
         data.setup()
         encoded = cpu_seconds() - begin
@@ -186,7 +189,7 @@ def train(weights: str, examples: list[Example], precision: str) -> tuple[float,
 
 
 def write_tagger(weights: str, folder: Path) -> str:
-    """The same weights as a folder of ours: spans from a probability of one half on, as LettuceDetect has them."""
+    """Writes the same weights as a folder of ours, with LettuceDetect's threshold of one half."""
     from critic.tagger.settings import Settings, tagger_labels
     from critic.tagger.span_calibration import SpanCalibration
     from critic.weights import load_token_classifier
@@ -200,7 +203,7 @@ def write_tagger(weights: str, folder: Path) -> str:
 
 
 def prediction(own: str, theirs: str, examples: list[Example], rows: Path, options: argparse.Namespace) -> None:
-    """Examples a CPU-second through both APIs, many at once and one by one; and whether they find the same."""
+    """Compares examples a CPU-second through both APIs, many at once and one by one, and the spans that they find."""
     from critic import Tagger
 
     taggers = {name: Tagger.load(own, device="cpu", precision=name) for name in ("32-true", "bf16", "int8")}
@@ -223,12 +226,12 @@ def prediction(own: str, theirs: str, examples: list[Example], rows: Path, optio
         return work
 
     with peer("lettuce_predict.py", "--model", theirs, "--rows", str(rows), "--max-length", str(LONGEST)) as worker:
-        many = {"LettuceDetect, predict_prompt_batch": asked(worker, "batch")}
-        many |= {f"ours, {name}, lists": bulk(tagger) for name, tagger in taggers.items()}
-        lone = {"LettuceDetect, predict": asked(worker, "single")}
-        lone |= {f"ours, {name}, one by one": single(tagger) for name, tagger in taggers.items()}
-        in_bulk = alternate(turns(many, options), options.rounds, warm_up=True)
-        by_one = alternate(turns(lone, options), options.rounds, warm_up=True)
+        bulk_sides = {"LettuceDetect, predict_prompt_batch": peer_side(worker, "batch")}
+        bulk_sides |= {f"ours, {name}, lists": bulk(tagger) for name, tagger in taggers.items()}
+        single_sides = {"LettuceDetect, predict": peer_side(worker, "single")}
+        single_sides |= {f"ours, {name}, one by one": single(tagger) for name, tagger in taggers.items()}
+        in_bulk = alternate(turns(bulk_sides, options), options.rounds, warm_up=True)
+        by_one = alternate(turns(single_sides, options), options.rounds, warm_up=True)
         agreement = "; ".join(
             f"in {name} {agree(tagger, worker, examples[: options.examples])}" for name, tagger in taggers.items()
         )
@@ -248,12 +251,13 @@ def prediction(own: str, theirs: str, examples: list[Example], rows: Path, optio
     report(f"Tagger: predicting{shape}", "\n\n".join(lines))
 
 
-def asked(worker: Peer, way: str) -> Callable[[int, int], float]:
+def peer_side(worker: Peer, way: str) -> Callable[[int, int], float]:
+    """Makes a side that has the peer's worker predict."""
     return lambda start, stop: worker.ask(way, start, stop)["cpu_seconds"]
 
 
 def agree(tagger: Any, worker: Peer, examples: list[Example]) -> str:
-    """How many characters both mark, of those that either marks; white space at a span's ends aside."""
+    """Counts the characters that both mark, of those that either marks; white space does not count."""
     tagged = tagger.predict(context=[e.knowledge for e in examples], answer=[e.response for e in examples])
     spans = worker.ask("spans", 0, len(examples))
     both = either = 0
@@ -266,15 +270,15 @@ def agree(tagger: Any, worker: Peer, examples: list[Example]) -> str:
 
 
 def cold_start(own: str, theirs: str, rows: Path, options: argparse.Namespace) -> None:
-    """Seconds from the start of a process to the end of its first prediction."""
+    """Times processes from their start to the end of their first prediction."""
     commands = {
         "LettuceDetect": [
             peer_python(), str(SCRIPTS / "lettuce_predict.py"), "--model", theirs, "--rows", str(rows), "--once",
         ],
-        "ours": [sys.executable, "-c", FIRST, own, str(rows)],
+        "ours": [sys.executable, "-c", FIRST_PREDICTION, own, str(rows)],
     }  # fmt: skip
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
-    for number in range(-1, options.starts):  # the first of each warms the disk's cache
+    for number in range(-1, options.starts):  # the first of each only warms the disk's cache
         for name in list(commands)[:: 1 if number % 2 else -1]:
             seconds = once(commands[name], ROOT)
             if number >= 0:

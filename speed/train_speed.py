@@ -1,23 +1,23 @@
-"""Training the critic through our Trainer against transformers' Trainer with its usual collator; equal but for that.
+"""Compares training the critic with our Trainer and with transformers' Trainer and its usual collator.
 
-Both start from the same weights, take the same examples in batches of 32, clip at 1 and use AdamW (fused). What is
-timed lies between the first batch and the last: loading, tokenising and checkpoints count on neither side.
+Both start from the same weights, take the same examples in batches of 32, clip at 1 and use AdamW (fused). The time is
+taken from the first batch to the last: loading, tokenising and checkpoints do not count.
+
+Needs: accelerate (the `bench` extra), which transformers' Trainer asks for.
 
 python -m speed.train_speed
 """
 
 import argparse
-import sys
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from faithkit.records import LABELS, Example
-from speed.measure import Ratio, alternate, cpu_seconds, report, table
-from speed.mixed import DESCRIPTION, LONGEST, Listed, mixed_pairs
+from speed.measure import Ratio, alternate, cpu_seconds, report, require, table
+from speed.mixed import DESCRIPTION, LONGEST, InMemory, mixed_pairs
 
 BATCH_SIZE, LR = 32, 3e-5
 
@@ -30,8 +30,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
 
-    if find_spec("accelerate") is None:
-        sys.exit("transformers.Trainer, which this compares with, needs accelerate: pip install accelerate")
+    require("accelerate")
     import torch
 
     from data_modules.encoding.tokens import load_tokenizer
@@ -41,13 +40,13 @@ def main() -> None:
     torch.set_num_threads(1)
     tokenizer = load_tokenizer(resolve(options.weights))
     examples = mixed_pairs(tokenizer, options.examples)
-    favoured = best_precision("cpu")
+    automatic = best_precision("cpu")
     sides = {
         "transformers.Trainer, fp32": lambda: huggingface(options.weights, tokenizer, examples),
         "ours, fp32": lambda: ours(options.weights, tokenizer, examples, "32-true"),
     }
-    if favoured != "32-true":
-        sides[f"ours, {favoured}"] = lambda: ours(options.weights, tokenizer, examples, favoured)
+    if automatic != "32-true":
+        sides[f"ours, {automatic}"] = lambda: ours(options.weights, tokenizer, examples, automatic)
     taken = alternate(sides, options.rounds)
     theirs, own = taken["transformers.Trainer, fp32"], taken["ours, fp32"]
     rows = [
@@ -56,15 +55,13 @@ def main() -> None:
     ]
     header = ["side", "examples a CPU-second", "against transformers.Trainer", "against our fp32"]
     body = f"{len(examples)} examples, {DESCRIPTION}; `{options.weights}`, batches of {BATCH_SIZE}."
-    if favoured == "32-true":
-        body += (
-            " This CPU computes in fp32 only (no AVX512-BF16, no AMX), so no other precision is favoured for training."
-        )
+    if automatic == "32-true":
+        body += " This CPU computes in fp32 only (no AVX512-BF16, no AMX), so precision=auto trains in fp32 too."
     report("Training", f"{body}\n\n{table(header, rows)}")
 
 
 def ours(weights: str, tokenizer: Any, examples: list[Example], precision: str) -> float:
-    """CPU-seconds of one epoch in our Trainer, with its callbacks."""
+    """Trains one epoch in our Trainer with its callbacks; returns CPU-seconds."""
     import pytorch_lightning as pl
 
     from critic.module import CriticModule
@@ -86,7 +83,7 @@ def ours(weights: str, tokenizer: Any, examples: list[Example], precision: str) 
     seed_and_threads(seed=0, num_threads=1)
     with tempfile.TemporaryDirectory() as folder:
         encoder = PairEncoder(tokenizer=tokenizer, max_length=LONGEST)
-        data = DataModule([(Listed(examples), 1.0)], encoder, batch_size=BATCH_SIZE)
+        data = DataModule([(InMemory(examples), 1.0)], encoder, batch_size=BATCH_SIZE)
         data.setup()
         trainer = build_trainer(
             RunFolder(Path(folder)),
@@ -119,7 +116,7 @@ def ours(weights: str, tokenizer: Any, examples: list[Example], precision: str) 
 
 
 def huggingface(weights: str, tokenizer: Any, examples: list[Example]) -> float:
-    """CPU-seconds of one epoch in transformers' Trainer: tokenised beforehand, padded by DataCollatorWithPadding."""
+    """Trains one epoch in transformers' Trainer, padded by DataCollatorWithPadding; returns CPU-seconds."""
     from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, TrainingArguments
 
     from critic.weights import load_classifier

@@ -1,27 +1,28 @@
-"""The embedded corpus: any number of examples from a seed, each reachable without those before it."""
+"""The embedded corpus: any number of examples from a seed. Each can be made without those before it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from data_modules.embedded.dialogue import Exchange, Reply, exchanges
+from data_modules.embedded.dialogue import exchanges
+from data_modules.embedded.exchange import Exchange, Reply
 from data_modules.reading.dataset import SPLITS
 from data_modules.reading.generated import GeneratedSource
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 
 GENERIC_LABELS = {"drop": None, "faithful": FAITHFUL, "hallucinated": HALLUCINATED, "unlabelled": None}
-GENERIC_EVERY = 8  # of this many turns one gives a generic reply, unless they are dropped
-VERSION = 3  # a change of the generator's output changes it
+GENERIC_EVERY = 8  # one turn in this many gives a generic reply, unless they are dropped
+VERSION = 3  # raised with every change of the generator's output
 
 # Dialogues come in blocks of twelve turns, so that an example's dialogue is found by division. Every turn gives two
-# examples, its faithful and its hallucinated reply: whatever they share cannot tell them apart.
+# examples, its faithful and its hallucinated reply, so that nothing they share can give the label away.
 _BLOCK = 12
 _LENGTHS = ((3, 4, 5), (4, 2, 6), (5, 4, 3), (2, 5, 5), (6, 3, 3), (4, 4, 4))
 
 
 def dialogue_of(position: int) -> tuple[int, int, int]:
-    """Finds a split's turn at `position`: the number of its dialogue, that one's number of turns, its place there."""
+    """Finds the dialogue of the turn at `position` in a split: its number, its length in turns, the turn's place."""
     block, turn = divmod(position, _BLOCK)
     for place, num_turns in enumerate(_LENGTHS[block % len(_LENGTHS)]):
         if turn < num_turns:
@@ -33,13 +34,13 @@ def dialogue_of(position: int) -> tuple[int, int, int]:
 def generate(
     split: str, num_examples: int, seed: int = 0, start: int = 0, *, generic: str = "drop"
 ) -> Iterator[Example]:
-    """Examples `start` to `start + num_examples` of a split, in constant memory.
+    """Generates examples `start` to `start + num_examples` of a split, in constant memory.
 
     Args:
-        split: train, validation or test; they share no thing, no name and no sentence.
-        seed: Another seed is another corpus.
-        start: The first example's position; what lies before it is not made.
-        generic: What becomes of replies that say nothing: `drop` (none are made), `unlabelled`, or the label they get.
+        split: train, validation or test; they share no topic, no name and no sentence.
+        seed: Another seed gives another corpus.
+        start: The first example's position; the examples before it are not generated.
+        generic: `drop` makes no generic replies; otherwise their label: `faithful`, `hallucinated` or `unlabelled`.
     """
     _check(split, generic)
     index, end = start, start + num_examples
@@ -50,7 +51,7 @@ def generate(
             if turn < first:
                 continue
             replies = [exchange.faithful, exchange.hallucinated]
-            if exchange.hallucinates:
+            if exchange.hallucinated_first:
                 replies.reverse()
             if generic != "drop" and (number + turn) % GENERIC_EVERY == 0:
                 replies[1] = exchange.generic
@@ -83,15 +84,15 @@ class Embedded(GeneratedSource):
         _check("train", self.generic)
 
     def layout(self) -> Mapping[str, Any]:
-        """The settings that change the records."""
+        """Returns the settings that the records depend on."""
         return {"seed": self.seed, "generic": self.generic, "version": VERSION, "sizes": self.sizes()}
 
     def sizes(self) -> dict[str, int]:
-        """The number of examples of each split."""
+        """Returns the number of examples of each split."""
         return {"train": self.num_train, "validation": self.num_validation, "test": self.num_test}
 
     def generate(self, split: str, start: int = 0, stop: int | None = None) -> Iterator[Example]:
-        """Examples `start` to `stop` (or to the split's end)."""
+        """Generates examples `start` to `stop`, or to the end of the split."""
         _check(split, self.generic)
         stop = self.sizes()[split] if stop is None else min(stop, self.sizes()[split])
         return generate(split, max(0, stop - start), self.seed, start, generic=self.generic)
@@ -105,9 +106,9 @@ def _check(split: str, generic: str) -> None:
 
 
 def _example(
-    exchange: Exchange, reply: Reply, split: str, seed: int, number: int, turn: int, generic: str | None
+    exchange: Exchange, reply: Reply, split: str, seed: int, number: int, turn: int, generic_label: str | None
 ) -> Example:
-    """One exchange with one of its replies; `generic` is the label of a reply that says nothing."""
+    """Makes the record of an exchange with one of its replies; `generic_label` is that of a generic one."""
     label: str | None
     group = f"embedded-{seed}-{split}-{number}"
     if reply is exchange.hallucinated:
@@ -115,7 +116,7 @@ def _example(
     elif reply is exchange.faithful:
         suffix, label = "f", FAITHFUL
     else:
-        suffix, label = "g", generic
+        suffix, label = "g", generic_label
     return Example(
         id=f"{group}:{turn}{suffix}",
         source="embedded",
@@ -125,7 +126,7 @@ def _example(
         history=exchange.history,
         response=reply.text,
         reference=exchange.faithful.text,
-        original=exchange.hallucinated.text if suffix == "f" and exchange.edited else None,
+        original=exchange.hallucinated.text if suffix == "f" and exchange.is_edited else None,
         label=label,
         spans=tuple(Span(start=start, end=end, label=kind) for start, end, kind in reply.marks),
         tags=reply.tags,

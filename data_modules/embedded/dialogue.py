@@ -1,16 +1,16 @@
-"""One invented dialogue: a seeker asks about one thing, a wizard answers from knowledge that each turn changes."""
+"""Invented dialogues: a seeker asks about one topic, and a wizard answers from knowledge that changes every turn."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from random import Random
+from typing import NamedTuple
 
 from data_modules.embedded import hallucinate as h
+from data_modules.embedded.clauses import true_clause, wrong_clauses
 from data_modules.embedded.domains import DOMAINS
-from data_modules.embedded.facts import Domain, draw
+from data_modules.embedded.exchange import Exchange, Reply
+from data_modules.embedded.facts import Domain
 from data_modules.embedded.hallucinate import Fact
-from data_modules.embedded.knowledge import State, know, unknown
-from data_modules.embedded.knowledge import sentences as write_sentences
+from data_modules.embedded.knowledge import DialogueState, draw_facts, draw_unknown_relation, write_sentences
 from data_modules.embedded.lexicon import Random01, pick, word
 from data_modules.embedded.phrasing import (
     GENERIC,
@@ -18,190 +18,164 @@ from data_modules.embedded.phrasing import (
     PERSONAL,
     REACTIONS,
     Clause,
+    Plan,
     draw_plan,
-    put_together,
+    write_reply,
 )
 from faithkit.records import Turn
 
-CONTRAST_RATE = 0.02  # of clauses with `not`
-BOTH_RATE = 0.75  # of hallucinated replies with two clauses that are wrong in both
-REMARK_RATE = 0.15  # of replies with a harmless first-person remark
-SUBJECTIVE_REMARK_RATE = 0.7  # the same of faithful ones whose partner makes a subjective remark
+BOTH_RATE = 0.75  # of hallucinated replies with two clauses, those with both wrong
+REMARK_RATE = 0.15  # of replies, those with a harmless first-person remark
+SUBJECTIVE_REMARK_RATE = 0.7  # the same for faithful replies whose partner makes a subjective remark
+EDITED_RATE = 0.75  # of faithful replies, those made from their partner
 
 
-@dataclass(slots=True)
-class Reply:
-    """One reply with all that is known of it."""
+class Outline(NamedTuple):
+    """All that a turn's two replies share. It is drawn before them, so nothing in it can hint at the label."""
 
-    text: str
-    kind: str  # a key of hallucinate.RATES, or faithful, uncooperative, generic
-    severity: str  # evident, subtle, or none
-    marks: list[tuple[int, int, str]]  # start, end, kind
-    tags: tuple[str, ...]
-    vrm: list[str]
-    truth: str  # what the knowledge says on the matter
-
-    @property
-    def target(self) -> str:
-        """The judgement that this reply deserves."""
-        return h.judgement(self.kind, [self.text[start:end] for start, end, _ in self.marks], self.truth)
-
-
-@dataclass(slots=True)
-class Exchange:
-    """One turn: the knowledge, what was said before, a faithful reply and its hallucinated partner."""
-
-    domain: str
-    topic: str
+    kind: str  # of the hallucination
+    facts: list[Fact]  # of the knowledge
     sentences: list[str]
-    history: tuple[Turn, ...]
-    faithful: Reply
-    hallucinated: Reply
-    empty: str  # a reply that says nothing
-    true_clause: str  # what the faithful reply says of its main fact
-    wrong_clause: str  # what the hallucinated one says instead; the same where it only adds a remark
-    hallucinates: bool  # which of the two comes first; in layouts that show one, which
-    edited: bool  # whether the faithful one was made from the other, as FaithDial's are
-
-    @property
-    def generic(self) -> Reply:
-        """The reply that says nothing."""
-        return Reply(self.empty, "generic", "none", [], ("Generic",), ["Acknowledgment"], "")
+    main: Fact  # the one that the hallucinated reply gets wrong
+    stated: list[Fact]  # those that the faithful reply states, the main one among them
+    unknown: int  # a relation that the knowledge does not mention
+    asked: int  # the relation that the seeker asks about
+    admits_ignorance: bool  # the wizard says that it does not know what was asked
+    hallucinated_first: bool
+    seeker: Turn
+    plan: Plan
+    remark: int | None  # which of PERSONAL
 
 
 def exchanges(split: str, seed: int, number: int, num_turns: int) -> list[Exchange]:
-    """The turns of dialogue `number`: the same for the same arguments, whatever was made before."""
+    """Makes the first turns of dialogue `number`: always the same for the same arguments."""
     random = Random(f"{seed}:{split}:{number}").random
     domain = pick(random, DOMAINS)
-    state = State(domain, domain.full.format(word(random, split)), split)
+    state = DialogueState(domain, domain.full_name.format(word(random, split)), split)
     return [_exchange(random, state) for _ in range(num_turns)]
 
 
+# Every draw comes from one generator, so the order of the calls below decides the corpus: a change of it is a change of
+# corpus.VERSION.
+
+
+def _exchange(random: Random01, state: DialogueState) -> Exchange:
+    outline = _draw_outline(random, state)
+    history = (*state.history, outline.seeker)
+    clauses = [true_clause(random, state, fact) for fact in outline.stated]
+    faithful = _faithful_reply(outline, clauses)
+    hallucinated, wrong = _hallucinated_reply(random, state, outline, clauses, faithful.vrm)
+    state.history += (outline.seeker, Turn(speaker="wizard", text=faithful.text))
+    main = outline.stated.index(outline.main)
+    true_text, wrong_text = clauses[main].text, wrong[main].text
+    generic_text, is_edited = pick(random, GENERIC), random() < EDITED_RATE
+    # By position: keywords take twice as long, and tens of millions of rows are made of these.
+    return Exchange(
+        state.domain.name, state.full_name, outline.sentences, history, faithful, hallucinated,
+        generic_text, true_text, wrong_text, outline.hallucinated_first, is_edited,
+    )  # fmt: skip
+
+
+def _draw_outline(random: Random01, state: DialogueState) -> Outline:
+    domain, relations = state.domain, state.domain.relations
+    kind, focus = _draw_kind_and_focus(random, domain)
+    facts = draw_facts(random, state, focus)
+    sentences = write_sentences(random, state, [fact.clause for fact in facts])
+    unknown = draw_unknown_relation(random, domain, facts)
+    asks_unknown = random() < 0.25
+    admits_ignorance = asks_unknown and random() < 0.6
+    main = next(fact for fact in facts if fact.relation == focus)
+    stated = _draw_stated(random, main, facts)
+    asked = unknown if asks_unknown else pick(random, stated if random() < 0.85 else facts).relation
+    hallucinated_first = random() < 0.5
+    seeker = _ask(random, state, relations[asked].question)
+    plan = draw_plan(random, domain.name, state.full_name, relations[asked].topic if admits_ignorance else None)
+    remark_rate = SUBJECTIVE_REMARK_RATE if kind == h.SUBJECTIVE else REMARK_RATE
+    remark = int(random() * len(PERSONAL)) if random() < remark_rate else None
+    return Outline(
+        kind, facts, sentences, main, stated, unknown, asked, admits_ignorance, hallucinated_first, seeker, plan, remark
+    )
+
+
 @cache
-def _by_category(domain: Domain) -> dict[str, tuple[int, ...]]:
-    kinds = [h.category(relation) for relation in domain.relations]
+def _relations_by_kind(domain: Domain) -> dict[str, tuple[int, ...]]:
+    kinds = [h.swap_kind(relation) for relation in domain.relations]
     return {kind: tuple(i for i, k in enumerate(kinds) if k == kind) for kind in kinds}
 
 
-@cache
-def _contrastable(domain: Domain) -> tuple[bool, ...]:
-    return tuple(h.can_contrast(relation) for relation in domain.relations)
-
-
-def _exchange(random: Random01, state: State) -> Exchange:
-    domain, relations = state.domain, state.domain.relations
-    # Everything but the label is drawn before the label: neither the knowledge nor the words around can hint at it.
+def _draw_kind_and_focus(random: Random01, domain: Domain) -> tuple[str, int]:
+    """Draws the kind of hallucination, and the relation that it is about."""
     kind = h.draw_kind(random)
-    categories = _by_category(domain)
-    if kind in (h.ENTITY_SWAP, h.NUMBER_SWAP) and kind not in categories:
-        kind = h.CONTRADICTION
-    focus = pick(random, categories[kind]) if kind in categories else int(random() * len(relations))
-    facts = know(random, state, focus)
-    sentences = write_sentences(random, state, [fact.clause for fact in facts])
-    extra = unknown(random, domain, facts)
-    asks_unknown = random() < 0.25
-    admits = asks_unknown and random() < 0.6
-    focal = next(fact for fact in facts if fact.place == focus)
-    said = [focal]
+    by_kind = _relations_by_kind(domain)
+    if kind in (h.ENTITY_SWAP, h.NUMBER_SWAP) and kind not in by_kind:
+        kind = h.CONTRADICTION  # the domain has no relation whose value is a name or a number
+    return kind, pick(random, by_kind[kind]) if kind in by_kind else int(random() * len(domain.relations))
+
+
+def _draw_stated(random: Random01, main: Fact, facts: list[Fact]) -> list[Fact]:
+    """Draws the facts that the faithful reply states: the main one, often with another before or after it."""
+    stated = [main]
     if len(facts) > 1 and random() < 0.6:
-        said.insert(0 if random() < 0.5 else 1, pick(random, [fact for fact in facts if fact is not focal]))
-    asked = extra if asks_unknown else pick(random, said if random() < 0.85 else facts).place
-    hallucinates = random() < 0.5
-    seeker = _seeker(random, state, relations[asked].question)
-    history = (*state.history, seeker)
-    topic = relations[asked].topic if admits else None
-    plan = draw_plan(random, domain.name, state.full, topic)
-    remarks = SUBJECTIVE_REMARK_RATE if kind == h.SUBJECTIVE else REMARK_RATE
-    remark = int(random() * len(PERSONAL)) if random() < remarks else None
-
-    clauses = [true_clause(random, state, fact) for fact in said]
-    text, _ = put_together(plan, clauses, Clause(PERSONAL[remark][1]) if remark is not None else None)
-    answered = admits or any(fact.place == asked for fact in said)
-    truth = " and ".join(fact.clause for fact in said)
-    vrm = [*(["Acknowledgment"] if plan.opener else []), "Edification", *(["Question"] if "?" in text else [])]
-    faithful = Reply(
-        text, "faithful" if answered else "uncooperative", "none", [],
-        ("Entailment",) if answered else ("Entailment", "Uncooperative"), vrm, truth,
-    )  # fmt: skip
-
-    wrong_remark = Clause(PERSONAL[remark][1]) if remark is not None else None
-    both, place = random() < BOTH_RATE, said.index(focal)
-    wrong_clauses, severity = clauses, "evident"
-    if kind == h.SUBJECTIVE:
-        claim = PERSONAL[remark if remark is not None else int(random() * len(PERSONAL))][0]
-        wrong_remark = Clause(claim, 0, len(claim), kind)
-    else:
-        new = unknown(random, domain, facts) if admits else extra
-        targets = range(len(said)) if both else (place,)
-        wrong_clauses, severity = _wrong_clauses(random, state, kind, facts, said, clauses, targets, new)
-    wrong_text, marks = put_together(plan, wrong_clauses, wrong_remark)
-    partial = len(wrong_clauses) > len(marks) or kind == h.SUBJECTIVE
-    if kind in (h.ADDITION, h.SUBJECTIVE):
-        truth = " and ".join(fact.clause for fact in facts)
-    elif not both:
-        truth = focal.clause
-    hallucinated = Reply(
-        wrong_text, kind, severity, marks, ("Hallucination", "Entailment") if partial else ("Hallucination",),
-        ["Disclosure", *vrm] if kind == h.SUBJECTIVE else vrm,
-        truth,
-    )  # fmt: skip
-    state.history += (seeker, Turn(speaker="wizard", text=text))
-    empty, edited = pick(random, GENERIC), random() < 0.75
-    return Exchange(
-        domain.name, state.full, sentences, history, faithful, hallucinated, empty,
-        clauses[place].text, wrong_clauses[place].text, hallucinates, edited,
-    )  # fmt: skip
+        place = 0 if random() < 0.5 else 1
+        stated.insert(place, pick(random, [fact for fact in facts if fact is not main]))
+    return stated
 
 
-def _seeker(random: Random01, state: State, question: str) -> Turn:
+def _ask(random: Random01, state: DialogueState, question: str) -> Turn:
     if state.history:
         text = f"{pick(random, REACTIONS)} {question}" if random() < 0.7 else question
     else:
-        text = f"{pick(random, GREETINGS).format(state.full)} {question}"
+        text = f"{pick(random, GREETINGS).format(state.full_name)} {question}"
     return Turn(speaker="seeker", text=text)
 
 
-def true_clause(random: Random01, state: State, fact: Fact) -> Clause:
-    """A clause that says the fact."""
-    relation = state.domain.relations[fact.place]
-    if random() < CONTRAST_RATE and _contrastable(state.domain)[fact.place]:
-        other = draw(random, relation.values, state.split, unlike=fact.value)
-        return h.contrast(random, relation, fact.value, other, wrong=False)
-    return h.say_clause(random, relation, fact.value)
+def _faithful_reply(outline: Outline, clauses: list[Clause]) -> Reply:
+    text, _ = write_reply(outline.plan, clauses, _harmless_remark(outline))
+    answers = outline.admits_ignorance or any(fact.relation == outline.asked for fact in outline.stated)
+    vrm = ["Edification"]
+    if outline.plan.opener:
+        vrm.insert(0, "Acknowledgment")
+    if "?" in text:
+        vrm.append("Question")
+    kind = "faithful" if answers else "uncooperative"
+    tags = ("Entailment",) if answers else ("Entailment", "Uncooperative")
+    return Reply(text, kind, "none", [], tags, vrm, _join_clauses(outline.stated))
 
 
-def _wrong_clauses(
-    random: Random01,
-    state: State,
-    kind: str,
-    facts: list[Fact],
-    said: list[Fact],
-    clauses: list[Clause],
-    targets: Sequence[int],
-    new: int,
-) -> tuple[list[Clause], str]:
-    """The clauses with those at `targets` made wrong, and how hard that is to see; `new` is a relation not known."""
-    wrong, severities = list(clauses), set()
-    for i in targets:
-        if kind == h.ADDITION:
-            relation = state.domain.relations[new]
-            text = h.say_clause(random, relation, draw(random, relation.values, state.split)).text
-            wrong[i] = Clause(text, 0, len(text), kind)
-            new = unknown(random, state.domain, [*facts, Fact(new, None, "")])
-        else:
-            wrong[i], severity = wrong_clause(random, state, said[i], facts)
-            severities.add(severity)
-    subtle = "subtle" in severities or len(targets) < len(said)
-    return wrong, "subtle" if subtle else "evident"
+def _hallucinated_reply(
+    random: Random01, state: DialogueState, outline: Outline, clauses: list[Clause], faithful_vrm: list[str]
+) -> tuple[Reply, list[Clause]]:
+    """Makes the faithful reply's partner, and returns it with its clauses."""
+    kind, stated = outline.kind, outline.stated
+    both = random() < BOTH_RATE
+    wrong, severity, remark = clauses, "evident", _harmless_remark(outline)
+    if kind == h.SUBJECTIVE:
+        claim = PERSONAL[outline.remark if outline.remark is not None else int(random() * len(PERSONAL))][0]
+        remark = Clause(claim, 0, len(claim), kind)
+    else:
+        # The relation that the wizard admits not to know is not what it then makes a claim about.
+        unknown = outline.unknown
+        if outline.admits_ignorance:
+            unknown = draw_unknown_relation(random, state.domain, outline.facts)
+        targets = range(len(stated)) if both else (stated.index(outline.main),)
+        wrong, severity = wrong_clauses(random, state, kind, outline.facts, stated, clauses, targets, unknown)
+    text, marks = write_reply(outline.plan, wrong, remark)
+    is_partly_true = len(wrong) > len(marks) or kind == h.SUBJECTIVE
+    tags = ("Hallucination", "Entailment") if is_partly_true else ("Hallucination",)
+    vrm = ["Disclosure", *faithful_vrm] if kind == h.SUBJECTIVE else faithful_vrm
+    return Reply(text, kind, severity, marks, tags, vrm, _contrary_truth(outline, both)), wrong
 
 
-def wrong_clause(random: Random01, state: State, fact: Fact, facts: list[Fact]) -> tuple[Clause, str]:
-    """A clause that says otherwise, with what is wrong in it marked, and how hard that is to see."""
-    relation = state.domain.relations[fact.place]
-    other, severity = h.wrong_value(random, state.domain, fact, facts, state.split)
-    if random() < CONTRAST_RATE and _contrastable(state.domain)[fact.place]:
-        return h.contrast(random, relation, fact.value, other, wrong=True), "subtle"
-    clause = h.say_clause(random, relation, other, wrong=True)
-    if not relation.say[0].before and not relation.say[0].after:
-        clause = Clause(clause.text, 0, len(clause.text), clause.kind)
-    return clause, severity
+def _contrary_truth(outline: Outline, both: bool) -> str:
+    """States the facts that the hallucinated reply should have kept to."""
+    if outline.kind in (h.ADDITION, h.SUBJECTIVE):
+        return _join_clauses(outline.facts)
+    return _join_clauses(outline.stated) if both else outline.main.clause
+
+
+def _harmless_remark(outline: Outline) -> Clause | None:
+    return Clause(PERSONAL[outline.remark][1]) if outline.remark is not None else None
+
+
+def _join_clauses(facts: list[Fact]) -> str:
+    return " and ".join(fact.clause for fact in facts)

@@ -1,4 +1,4 @@
-"""What can be said of a thing: domains, the relations of each, and the facts drawn for one invented thing."""
+"""Domains of invented topics: the relations of each, the values that these can have, and how values are worded."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,97 +19,99 @@ class Slot(NamedTuple):
 
 
 class Template(NamedTuple):
-    """A verb phrase around its value; value sets of whole verb phrases leave both sides empty."""
+    """A verb phrase around a value; both sides are empty where the values are whole verb phrases."""
 
     before: str
     after: str
 
 
 class Relation(NamedTuple):
-    """One relation type.
+    """A relation of a domain: an attribute of its topics.
 
     Args:
         name: Its name within the domain.
-        question: What a seeker asks for it.
+        question: A seeker's question about it.
         topic: The same as an indirect question.
-        know: Verb phrases of the knowledge.
-        say: Verb phrases of replies.
+        knowledge_templates: Verb phrases of the knowledge.
+        reply_templates: Verb phrases of replies.
         values: A closed set, or a slot. Relations of one domain that share their values can be mixed up.
     """
 
     name: str
     question: str
     topic: str
-    know: tuple[Template, ...]
-    say: tuple[Template, ...]
+    knowledge_templates: tuple[Template, ...]
+    reply_templates: tuple[Template, ...]
     values: tuple[Value, ...] | Slot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Domain:
-    """A kind of thing: how it is called and what is known of it.
+    """A kind of topic: its names and its relations.
 
     Args:
         name: For example `bridge`; replies say "the bridge".
-        full: The name in running text, for example "the {} Bridge".
-        intro: What it is, with its article.
+        full_name: A topic's name in running text, for example "the {} Bridge".
+        intro: The kind with its article, for example "a road bridge".
+        confusable: For each relation, the indices of the others that share its values.
     """
 
     name: str
-    full: str
+    full_name: str
     intro: str
     relations: tuple[Relation, ...]
-    twins: tuple[tuple[int, ...], ...]  # for each relation the others with the same values
+    confusable: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def parse(cls, name: str, full: str, intro: str, lines: str) -> "Domain":
-        """The domain from its relations as text.
+    def parse(cls, name: str, full_name: str, intro: str, lines: str) -> "Domain":
+        """Parses a domain's relations.
 
         A relation is a line `name: values: question: indirect question`, where values names a set of `values`, a set
-        of `polar`, or a slot (`year`, `person`, `place`, `count LOW HIGH`). But for polar ones a second line follows,
-        `verb phrase {} | another {} > verb phrase of a reply {} | another {}`.
+        of `polar`, or a slot (`year`, `person`, `place`, `count LOW HIGH`). A second line follows, except for polar
+        ones: `verb phrase {} | another {} > verb phrase of a reply {} | another {}`.
         """
         relations: list[Relation] = []
         rows = iter(lines.strip().splitlines())
         for row in rows:
             label, kind, question, topic = row.split(": ")
-            know, say = ("{}", "{}") if kind.startswith("polar.") else next(rows).split(">")
-            relations.append(Relation(label, question, topic, _templates(know), _templates(say), _values(kind)))
-        twins = tuple(
-            tuple(j for j, other in enumerate(relations) if j != i and _alike(one.values, other.values))
+            knowledge, reply = ("{}", "{}") if kind.startswith("polar.") else next(rows).split(">")
+            templates = _templates(knowledge), _templates(reply)
+            relations.append(Relation(label, question, topic, *templates, _values(kind)))
+        confusable = tuple(
+            tuple(j for j, other in enumerate(relations) if j != i and _share_values(one.values, other.values))
             for i, one in enumerate(relations)
         )
-        return cls(name, full, intro, tuple(relations), twins)
+        return cls(name, full_name, intro, tuple(relations), confusable)
 
 
-def draw(random: Random01, options: tuple[Value, ...] | Slot, split: str, unlike: object = None) -> object:
-    """A value of the set or slot that is clearly not `unlike`."""
+def draw_value(random: Random01, options: tuple[Value, ...] | Slot, split: str, unlike: object = None) -> object:
+    """Draws a value of the set or slot that is clearly different from `unlike`."""
     while True:
-        value = _draw(random, options, split)
-        if unlike is None or not _close(value, unlike):
+        value = _draw_any(random, options, split)
+        if unlike is None or not _is_close(value, unlike):
             return value
 
 
-def know_value(random: Random01, value: object) -> str:
-    """The value in the knowledge's words."""
+def knowledge_wording(random: Random01, value: object) -> str:
+    """Words a value for the knowledge."""
     if isinstance(value, Value):
-        return pick(random, value.know)
+        return pick(random, value.in_knowledge)
     return f"{value:,}" if type(value) is int else str(value)
 
 
-def say_value(random: Random01, value: object, plain: float) -> str:
-    """The value in a reply's words, or, with probability `plain`, in the knowledge's own."""
+def reply_wording(random: Random01, value: object, verbatim_rate: float) -> str:
+    """Words a value for a reply, or, with probability `verbatim_rate`, as the knowledge does."""
     if isinstance(value, Value):
-        return pick(random, value.know if random() < plain else value.say)
+        return pick(random, value.in_knowledge if random() < verbatim_rate else value.in_reply)
     if type(value) is int:
-        return _say_count(random, value, plain)
-    if isinstance(value, Year) and random() >= plain:
+        return _count_wording(random, value, verbatim_rate)
+    if isinstance(value, Year) and random() >= verbatim_rate:
         return f"the {value[:3]}0s"
     return str(value)
 
 
 class Year(str):
-    """A year, told apart from a count."""
+    """A year: of a type of its own, so that it is not taken for a count."""
 
     __slots__ = ()
 
@@ -128,11 +130,11 @@ def _values(name: str) -> "tuple[Value, ...] | Slot":
     return found
 
 
-def _alike(one: object, other: object) -> bool:
+def _share_values(one: object, other: object) -> bool:
     return one is other or (isinstance(one, Slot) and isinstance(other, Slot) and one.kind == other.kind)
 
 
-def _draw(random: Random01, options: tuple[Value, ...] | Slot, split: str) -> object:
+def _draw_any(random: Random01, options: tuple[Value, ...] | Slot, split: str) -> object:
     if not isinstance(options, Slot):
         return pick(random, options)
     if options.kind == PERSON:
@@ -145,7 +147,7 @@ def _draw(random: Random01, options: tuple[Value, ...] | Slot, split: str) -> ob
     return count if count < 100 else count - count % (10 if count < 1000 else 50)
 
 
-def _close(value: object, other: object) -> bool:
+def _is_close(value: object, other: object) -> bool:
     if isinstance(value, Year) and isinstance(other, Year):
         return abs(int(value) - int(other)) < 15
     if type(value) is int and type(other) is int:
@@ -153,8 +155,8 @@ def _close(value: object, other: object) -> bool:
     return value == other
 
 
-def _say_count(random: Random01, value: int, plain: float) -> str:
-    if random() < plain:
+def _count_wording(random: Random01, value: int, verbatim_rate: float) -> str:
+    if random() < verbatim_rate:
         return f"{value:,}"
     if value < 100 or (value < 10_000 and value % 100 == 0):
         return in_words(value)

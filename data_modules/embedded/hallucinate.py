@@ -1,16 +1,25 @@
-"""Replies that go beyond their knowledge: each kind of hallucination as an edit of a faithful clause."""
+"""Hallucinations as edits of a faithful clause: one kind each for contradictions, additions, remarks and swaps."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from data_modules.embedded.facts import PERSON, PLACE, Domain, Relation, Slot, draw, know_value, say_value
+from data_modules.embedded.facts import (
+    PERSON,
+    PLACE,
+    Domain,
+    Relation,
+    Slot,
+    draw_value,
+    knowledge_wording,
+    reply_wording,
+)
 from data_modules.embedded.lexicon import Random01, pick
 from data_modules.embedded.phrasing import Clause
 
 CONTRADICTION, ADDITION, SUBJECTIVE = "contradiction", "addition", "subjective"
 ENTITY_SWAP, NUMBER_SWAP = "entity_swap", "number_swap"
 RATES = {CONTRADICTION: 0.30, ADDITION: 0.32, SUBJECTIVE: 0.11, ENTITY_SWAP: 0.16, NUMBER_SWAP: 0.11}
-# What each kind is in RAGTruth's words, which tell what the source denies from what it does not say.
+# RAGTruth's types distinguish contradicting the source (conflict) from going beyond it (baseless).
 KIND_TO_TYPE = {
     CONTRADICTION: "conflict",
     ENTITY_SWAP: "conflict",
@@ -18,25 +27,25 @@ KIND_TO_TYPE = {
     ADDITION: "baseless",
     SUBJECTIVE: "baseless",
 }
-SWAP_RATE = 0.25  # of wrong values taken from elsewhere in the knowledge, where one fits
-PLAIN = 0.7  # how often a reply keeps the knowledge's own wording of a value
+MIX_UP_RATE = 0.25  # of wrong values, those that the knowledge gives to another relation, where there is one
+VERBATIM_RATE = 0.7  # how often a reply keeps the knowledge's own wording of a value
 
 
 class Fact(NamedTuple):
-    """One thing that the knowledge says, with the clause that says it."""
+    """One fact of the knowledge, with the clause that states it."""
 
-    place: int  # of the relation in its domain
+    relation: int  # the relation's index in its domain
     value: Any
     clause: str
 
 
 def span_type(kind: str, severity: str) -> str:
-    """The type of span, as `faithkit.span_types` names them, that a kind at a severity gives."""
+    """Returns the span type (`faithkit.span_types`) of a kind of hallucination at a severity."""
     return f"{severity}_{KIND_TO_TYPE[kind]}"
 
 
-def category(relation: Relation) -> str:
-    """The kind of hallucination that changing this relation's value makes."""
+def swap_kind(relation: Relation) -> str:
+    """Returns the kind of hallucination that a wrong value of this relation is."""
     values = relation.values
     if not isinstance(values, Slot):
         return CONTRADICTION
@@ -44,7 +53,7 @@ def category(relation: Relation) -> str:
 
 
 def draw_kind(random: Random01) -> str:
-    """A kind at its rate."""
+    """Draws a kind of hallucination according to RATES."""
     roll = random()
     for kind, rate in RATES.items():
         roll -= rate
@@ -53,60 +62,63 @@ def draw_kind(random: Random01) -> str:
     return CONTRADICTION
 
 
-def know_clause(random: Random01, relation: Relation, value: Any) -> str:
-    """The fact as a verb phrase of the knowledge."""
-    before, after = pick(random, relation.know)
-    return f"{before}{know_value(random, value)}{after}"
+def knowledge_clause(random: Random01, relation: Relation, value: Any) -> str:
+    """Words a fact as a verb phrase of the knowledge."""
+    before, after = pick(random, relation.knowledge_templates)
+    return f"{before}{knowledge_wording(random, value)}{after}"
 
 
-def say_clause(random: Random01, relation: Relation, value: Any, *, wrong: bool = False) -> Clause:
-    """The fact as a verb phrase of a reply; a wrong one has its value marked."""
-    before, after = pick(random, relation.say)
-    text = say_value(random, value, PLAIN)
+def reply_clause(random: Random01, relation: Relation, value: Any, *, wrong: bool = False) -> Clause:
+    """Words a fact as a verb phrase of a reply; the value of a wrong one is marked."""
+    before, after = pick(random, relation.reply_templates)
+    text = reply_wording(random, value, VERBATIM_RATE)
     whole = f"{before}{text}{after}"
-    return Clause(whole, len(before), len(before) + len(text), category(relation)) if wrong else Clause(whole)
+    return Clause(whole, len(before), len(before) + len(text), swap_kind(relation)) if wrong else Clause(whole)
 
 
 def wrong_value(random: Random01, domain: Domain, fact: Fact, facts: Sequence[Fact], split: str) -> tuple[Any, str]:
-    """A value that the fact does not have, and how hard that is to see.
+    """Draws a wrong value for a fact, and its severity.
 
-    Subtle: the knowledge gives this very value to another relation. Evident: it stands nowhere in the knowledge.
+    Subtle: the knowledge gives this very value to another relation. Evident: the knowledge does not mention it.
     """
-    twins = [f.value for f in facts if f.place in domain.twins[fact.place] and f.value != fact.value]
-    if twins and random() < SWAP_RATE:
-        return pick(random, twins), "subtle"
+    confusable = [f.value for f in facts if f.relation in domain.confusable[fact.relation] and f.value != fact.value]
+    if confusable and random() < MIX_UP_RATE:
+        return pick(random, confusable), "subtle"
     for _ in range(20):
-        value = draw(random, domain.relations[fact.place].values, split, unlike=fact.value)
-        if value not in twins:
+        value = draw_value(random, domain.relations[fact.relation].values, split, unlike=fact.value)
+        if value not in confusable:
             break
-    return value, "subtle" if value in twins else "evident"
+    return value, "subtle" if value in confusable else "evident"
 
 
 def contrast(random: Random01, relation: Relation, truth: Any, other: Any, wrong: bool) -> Clause:
-    """`is A, not B` or `is not B`: a faithful and a hallucinated reply have the same words in another order."""
-    said, denied = (other, truth) if wrong else (truth, other)
-    before, _ = pick(random, relation.say)
-    denial = say_value(random, denied, PLAIN)
+    """Words a fact as `is A, not B` or `is not B`.
+
+    A faithful and a hallucinated reply then have the same words in another order, so the words alone cannot tell.
+    """
+    claimed, denied = (other, truth) if wrong else (truth, other)
+    before, _ = pick(random, relation.reply_templates)
+    denial = reply_wording(random, denied, VERBATIM_RATE)
     if random() < 0.5 and before.startswith(("is ", "was ")):
         verb, _, rest = before.partition(" ")
         text = f"{verb} not {rest}{denial}"
         return Clause(text, 0, len(text), CONTRADICTION) if wrong else Clause(text)
-    text = f"{before}{say_value(random, said, PLAIN)}, not {denial}"
+    text = f"{before}{reply_wording(random, claimed, VERBATIM_RATE)}, not {denial}"
     return Clause(text, len(before), len(text), CONTRADICTION) if wrong else Clause(text)
 
 
 def can_contrast(relation: Relation) -> bool:
-    """Whether its replies end in their value and the values are phrases that `not` can stand before."""
-    return not isinstance(relation.values, Slot) and all(t.before and not t.after for t in relation.say)
+    """Tells whether `not` may stand before the relation's values: closed sets whose reply clauses end in the value."""
+    return not isinstance(relation.values, Slot) and all(t.before and not t.after for t in relation.reply_templates)
 
 
 def judgement(kind: str, marked: Sequence[str], truth: str) -> str:
-    """What a judge should say of the reply: yes or no, the part, and why.
+    """Writes a judge's answer about a reply: yes or no, the unsupported parts, and why.
 
     Args:
         kind: A key of `RATES`, or faithful, uncooperative, generic.
-        marked: The unsupported stretches.
-        truth: What the knowledge says on the matter; of a faithful reply, what it took from the knowledge.
+        marked: The unsupported parts.
+        truth: What the knowledge states in their place; for a faithful reply, the facts that it took from there.
     """
     if kind == "generic":
         return "No, the response is generic: it says nothing that the knowledge could support or deny."

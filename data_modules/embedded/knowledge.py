@@ -1,87 +1,96 @@
-"""The knowledge of a turn: which facts it holds, their values, and its sentences."""
+"""The knowledge of a turn: draws its facts and their values, and writes its sentences."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from data_modules.embedded import hallucinate as h
-from data_modules.embedded.facts import Domain, Year, draw
+from data_modules.embedded.facts import Domain, Year, draw_value
 from data_modules.embedded.hallucinate import Fact
 from data_modules.embedded.lexicon import Random01, pick
 from faithkit.records import Turn
 
-TWIN_RATE = 0.3  # of knowledge with two facts that can be mixed up, where the domain has such
+CONFUSABLE_RATE = 0.3  # of knowledge, that with two facts that can be mixed up, where the domain has such relations
 
 
 @dataclass(slots=True)
-class State:
-    """A dialogue so far: what it is about, what was settled of it, what was said."""
+class DialogueState:
+    """The state of a dialogue: its topic, the values drawn for it so far, and the turns so far."""
 
     domain: Domain
-    full: str
+    full_name: str
     split: str
-    values: dict[int, Any] = field(default_factory=dict)
+    values: dict[int, Any] = field(default_factory=dict)  # by relation
     history: list[Turn] = field(default_factory=list)
 
 
-def know(random: Random01, state: State, focus: int) -> list[Fact]:
-    """The facts that a turn's knowledge holds: the focus, often one it can be mixed up with, and others."""
+def draw_facts(random: Random01, state: DialogueState, focus: int) -> list[Fact]:
+    """Draws the facts of a turn's knowledge: the focus, often a relation it can be mixed up with, and others."""
     domain = state.domain
     chosen = [focus]
-    if domain.twins[focus] and random() < TWIN_RATE:
-        chosen.append(pick(random, domain.twins[focus]))
+    if domain.confusable[focus] and random() < CONFUSABLE_RATE:
+        chosen.append(pick(random, domain.confusable[focus]))
     roll = random()
-    wanted = 1 if roll < 0.4 else 2 if roll < 0.92 else 3
-    while len(chosen) < wanted:
+    num_wanted = 1 if roll < 0.4 else 2 if roll < 0.92 else 3
+    while len(chosen) < num_wanted:
         index = int(random() * len(domain.relations))
         if index not in chosen:
             chosen.append(index)
-    for i in range(len(chosen) - 1, 0, -1):
+    for i in range(len(chosen) - 1, 0, -1):  # shuffled, so that the focus may stand anywhere
         j = int(random() * (i + 1))
         chosen[i], chosen[j] = chosen[j], chosen[i]
-    return [Fact(i, (v := _value(random, state, i)), h.know_clause(random, domain.relations[i], v)) for i in chosen]
+    facts = []
+    for relation in chosen:
+        value = _value(random, state, relation)
+        facts.append(Fact(relation, value, h.knowledge_clause(random, domain.relations[relation], value)))
+    return facts
 
 
-def _value(random: Random01, state: State, index: int) -> Any:
+def _value(random: Random01, state: DialogueState, relation: int) -> Any:
+    """Returns the relation's value in this dialogue; drawn at its first use."""
     values = state.values
-    if index not in values and not state.domain.twins[index]:
-        values[index] = draw(random, state.domain.relations[index].values, state.split)
-    elif index not in values:
-        # Relations that share their values get them together, all different; years in the order of the relations.
-        drawn: list[Any] = []
-        group = sorted((index, *state.domain.twins[index]))
-        for one in group:
-            value = draw(random, state.domain.relations[one].values, state.split, unlike=drawn[0] if drawn else None)
-            drawn.append(value)
-        if isinstance(drawn[0], Year):
-            drawn.sort()
-        values.update(zip(group, drawn, strict=True))
-    return values[index]
+    if relation not in values:
+        if confusable := state.domain.confusable[relation]:
+            values.update(_draw_group(random, state, sorted((relation, *confusable))))
+        else:
+            values[relation] = draw_value(random, state.domain.relations[relation].values, state.split)
+    return values[relation]
 
 
-def sentences(random: Random01, state: State, clauses: list[str]) -> list[str]:
-    """The knowledge: every sentence names the thing, so that no sentence stands in two splits."""
-    full, intro = state.full, state.domain.intro
-    name = full[0].upper() + full[1:]
+def _draw_group(random: Random01, state: DialogueState, group: list[int]) -> dict[int, Any]:
+    """Draws the values of relations that can be mixed up: unlike the first one's, and years in chronological order."""
+    drawn: list[Any] = []
+    for relation in group:
+        options = state.domain.relations[relation].values
+        drawn.append(draw_value(random, options, state.split, unlike=drawn[0] if drawn else None))
+    if isinstance(drawn[0], Year):
+        drawn.sort()
+    return dict(zip(group, drawn, strict=True))
+
+
+def write_sentences(random: Random01, state: DialogueState, clauses: list[str]) -> list[str]:
+    """Writes the knowledge. Every sentence names the topic, so that no sentence occurs in two splits."""
+    full_name, intro = state.full_name, state.domain.intro
+    name = full_name[0].upper() + full_name[1:]
     roll = random()
-    taken = 2 if len(clauses) > 1 and random() < 0.7 else 1
-    said, rest = " and ".join(clauses[:taken]), clauses[taken:]
+    num_taken = 2 if len(clauses) > 1 and random() < 0.7 else 1
+    predicate, rest = " and ".join(clauses[:num_taken]), clauses[num_taken:]
     if roll < 0.2:
-        first = f"{name} is {intro} that {said}"
+        first = f"{name} is {intro} that {predicate}"
     elif roll < 0.4:
-        first = f"{name}, {intro}, {said}"
+        first = f"{name}, {intro}, {predicate}"
     else:
-        first = f"{name} {said}"
+        first = f"{name} {predicate}"
     written = [first + "."]
     while rest:
-        taken = 2 if len(rest) > 1 and random() < 0.5 else 1
-        written.append(f"{name} {' and '.join(rest[:taken])}.")
-        rest = rest[taken:]
+        num_taken = 2 if len(rest) > 1 and random() < 0.5 else 1
+        written.append(f"{name} {' and '.join(rest[:num_taken])}.")
+        rest = rest[num_taken:]
     return written
 
 
-def unknown(random: Random01, domain: Domain, facts: list[Fact]) -> int:
-    """A relation of which the knowledge says nothing."""
-    known = [fact.place for fact in facts]
+def draw_unknown_relation(random: Random01, domain: Domain, facts: list[Fact]) -> int:
+    """Draws a relation that the knowledge does not mention."""
+    known = [fact.relation for fact in facts]
     while (index := int(random() * len(domain.relations))) in known:
         pass
     return index

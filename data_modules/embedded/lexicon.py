@@ -1,7 +1,7 @@
-"""Names that nobody has, and numbers in figures and words.
+"""Invented names, and numbers in words.
 
-A name is a number written in syllables, so names never run out by accident, and the number says to which split the name
-belongs: no name of one split can occur in another.
+A name is a number written in syllables. The number decides the split to which the name belongs, so that no name of one
+split can occur in another.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,25 +32,25 @@ _SMALL = _words("""
 """)
 _TENS = _words("twenty thirty forty fifty sixty seventy eighty ninety")
 NUM_NAMES = len(_ONSETS) * len(_VOWELS) * len(_CONSONANTS) * len(_ENDS)
-_STRIDE = 7919  # prime to NUM_NAMES: neighbours in number are strangers in spelling
-_CYCLE = 20
+_STRIDE = 7919  # prime to NUM_NAMES: numbers that are near each other give names that look nothing alike
+_CYCLE = 20  # a number modulo this decides the split
 _RESIDUES = {"train": range(16), "validation": range(16, 18), "test": range(18, 20)}
 
 
 def pick(random: Random01, options: Sequence[T]) -> T:
-    """One of the options, each as likely."""
+    """Draws one of the options, all equally likely."""
     return options[int(random() * len(options))]
 
 
 def word(random: Random01, split: str) -> str:
-    """An invented name that belongs to `split` alone."""
+    """Draws an invented name that belongs to `split` alone."""
     residues = _RESIDUES[split]
     number = int(random() * (NUM_NAMES // _CYCLE)) * _CYCLE + pick(random, residues)
     return spell(number)
 
 
 def spell(number: int) -> str:
-    """The name with this number, from 0 to NUM_NAMES - 1; different numbers give different names."""
+    """Spells the name of a number from 0 to NUM_NAMES - 1; different numbers give different names."""
     rest = number * _STRIDE % NUM_NAMES
     rest, onset = divmod(rest, len(_ONSETS))
     rest, vowel = divmod(rest, len(_VOWELS))
@@ -59,12 +59,12 @@ def spell(number: int) -> str:
 
 
 def person(random: Random01, split: str) -> str:
-    """A person's name: an everyday first name and an invented surname."""
+    """Draws a person's name: an everyday first name and an invented surname."""
     return f"{pick(random, _FIRST)} {word(random, split)}"
 
 
 def in_words(number: int) -> str:
-    """A number from 0 to 9,999 in words, hundreds counted up to nineteen hundred: 1,200 is twelve hundred."""
+    """Writes a number from 0 to 9,999 in words. Round hundreds stay hundreds: 1,200 is twelve hundred."""
     if number < 20:
         return _SMALL[number]
     if number < 100:

@@ -1,7 +1,7 @@
-"""How speakers put things: openers, closings, first-person remarks, and the putting together of a reply.
+"""The phrases around a reply's clauses (openers, closings, first-person remarks), and the writing of whole replies.
 
-Nothing here may tell a faithful reply from another. First-person remarks come in pairs that share their words: one
-claims an experience or an opinion, its partner asks for the seeker's or declines to have one.
+Nothing here may tell a faithful reply from a hallucinated one. First-person remarks come in pairs that share their
+words: one claims an experience or an opinion, its partner asks for the seeker's or declines to have one.
 """
 
 from collections.abc import Sequence
@@ -61,43 +61,43 @@ REACTIONS = (
 )  # fmt: skip
 
 
-Mark = tuple[int, int, str]  # start, end, kind of hallucination
+Mark = tuple[int, int, str]  # an unsupported part: start, end, kind of hallucination
 
 
 class Clause(NamedTuple):
-    """A verb phrase of a reply; `start:end` marks what the knowledge does not support (both 0: nothing)."""
+    """A verb phrase of a reply; `start:end` is the part that the knowledge does not support (both 0: none)."""
 
     text: str
     start: int = 0
     end: int = 0
-    kind: str = ""  # of the hallucination that is marked
+    kind: str = ""  # of the marked hallucination
 
 
 class Plan(NamedTuple):
-    """What surrounds the clauses of a reply; a faithful reply and its hallucinated partner share it."""
+    """The words around the clauses of a reply; a faithful reply and its hallucinated partner share them."""
 
     opener: str
     lead: str
     subject: str
     tail: str
-    glue: float
-    joint: str
+    joint_choice: float  # from [0, 1): decides how two clauses are joined
+    joint: str  # used where they become two sentences
 
 
-def draw_plan(random: Random01, noun: str, full: str, topic: str | None) -> Plan:
-    """A plan; `topic` is what the speaker admits not to know."""
+def draw_plan(random: Random01, noun: str, full_name: str, unknown_topic: str | None) -> Plan:
+    """Draws a plan; `unknown_topic` is an indirect question whose answer the speaker admits not to know."""
     opener = pick(random, OPENERS) if random() < 0.1 else ""
     lead = pick(random, LEADS) if random() < 0.14 else ""
-    if topic:
-        lead = pick(random, IGNORANCE).format(topic)
+    if unknown_topic:
+        lead = pick(random, IGNORANCE).format(unknown_topic)
     roll = random()
-    subject = "it" if roll < 0.5 else f"the {noun}" if roll < 0.75 else full
+    subject = "it" if roll < 0.5 else f"the {noun}" if roll < 0.75 else full_name
     tail = pick(random, TAILS) if random() < 0.1 else ""
     return Plan(opener, lead, subject, tail, random(), pick(random, JOINTS))
 
 
-def put_together(plan: Plan, clauses: Sequence[Clause], remark: Clause | None) -> tuple[str, list[Mark]]:
-    """The reply and its marked stretches."""
+def write_reply(plan: Plan, clauses: Sequence[Clause], remark: Clause | None) -> tuple[str, list[Mark]]:
+    """Writes a reply, and finds the places of its marks: those of the clauses in order, then the remark's."""
     head = f"{plan.opener} " if plan.opener else ""
     subject = plan.subject
     head += f"{plan.lead} {subject} " if plan.lead else f"{subject[0].upper()}{subject[1:]} "
@@ -108,7 +108,9 @@ def put_together(plan: Plan, clauses: Sequence[Clause], remark: Clause | None) -
             marks.append((length + start, length + end, kind))
         after = "."
         if i < last:
-            after = " and " if plan.glue < 0.5 else ", and it " if plan.glue < 0.7 else f". {plan.joint} "
+            after = (
+                " and " if plan.joint_choice < 0.5 else ", and it " if plan.joint_choice < 0.7 else f". {plan.joint} "
+            )
         parts += (text, after)
         length += len(text) + len(after)
     if remark:

@@ -1,4 +1,4 @@
-"""Attributes that hold or do not: each side worded with and without a negation, so `not` says nothing of truth."""
+"""Attributes with two opposite values, each worded with and without `not`, so that `not` tells nothing of truth."""
 
 from data_modules.embedded.values import value_set
 

@@ -1,4 +1,4 @@
-"""How far words alone go: classifiers that cannot compare a reply with its knowledge, as a floor for the critic."""
+"""Classifiers by words alone, which cannot compare a reply with its knowledge: the score that a critic has to beat."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,10 +14,10 @@ from faithkit.words import UNICODE_WORD, unicode_words
 
 
 def shortcut_baseline(train: Sequence[Example], test: Sequence[Example], *, overlap: bool = False) -> float:
-    """Macro-F1 of a logistic regression on TF-IDF of 1- and 2-grams, of knowledge and of response apart.
+    """Computes the macro-F1 of a logistic regression on TF-IDF of 1- and 2-grams, of knowledge and response apart.
 
     Args:
-        overlap: Whether it also sees counts of common words, numbers and names, and the lengths.
+        overlap: Also gives it counts of common words, numbers and names, and the lengths.
     """
     texts = [(e.knowledge, e.response) for e in (*train, *test)]
     blocks = []
@@ -26,7 +26,8 @@ def shortcut_baseline(train: Sequence[Example], test: Sequence[Example], *, over
         vectorizer.fit([pair[side] for pair in texts[: len(train)]])
         blocks.append(vectorizer.transform([pair[side] for pair in texts]))
     if overlap:
-        blocks.append(csr_matrix(_standardised(np.array([overlap_features(*pair) for pair in texts]), len(train))))
+        counted = np.array([overlap_features(*pair) for pair in texts])
+        blocks.append(csr_matrix(_standardised(counted, len(train))))
     features = hstack(blocks).tocsr()
     labels = np.array([e.label == HALLUCINATED for e in (*train, *test)])
     model = LogisticRegression(max_iter=1000).fit(features[: len(train)], labels[: len(train)])
@@ -34,23 +35,23 @@ def shortcut_baseline(train: Sequence[Example], test: Sequence[Example], *, over
 
 
 def overlap_features(knowledge: str, response: str) -> list[float]:
-    """What counting can say: shares of the response's words, numbers, names and word pairs in the knowledge."""
-    known, said = unicode_words(knowledge), unicode_words(response)
-    known_set, said_set = set(known), set(said)
-    pairs = set(pairwise(said))
-    common_pairs = pairs & set(pairwise(known))
-    numbers = {w for w in said_set if any(c.isdigit() for c in w)}
+    """Counts how many of the response's words, numbers, names and word pairs the knowledge holds."""
+    knowledge_words, response_words = unicode_words(knowledge), unicode_words(response)
+    known, used = set(knowledge_words), set(response_words)
+    pairs = set(pairwise(response_words))
+    common_pairs = pairs & set(pairwise(knowledge_words))
+    numbers = {w for w in used if any(c.isdigit() for c in w)}
     names = {w.lower() for w in UNICODE_WORD.findall(response)[1:] if w[0].isupper() and len(w) > 1}
     return [
-        len(said_set & known_set) / max(1, len(said_set)),
-        len(said_set & known_set) / max(1, len(known_set)),
+        len(used & known) / max(1, len(used)),
+        len(used & known) / max(1, len(known)),
         len(common_pairs) / max(1, len(pairs)),
-        len(numbers - known_set),
-        len(numbers & known_set),
-        len(names - known_set),
-        len(names & known_set),
-        len(said),
-        len(known),
+        len(numbers - known),
+        len(numbers & known),
+        len(names - known),
+        len(names & known),
+        len(response_words),
+        len(knowledge_words),
     ]
 
 

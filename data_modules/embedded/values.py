@@ -1,25 +1,25 @@
-"""What an attribute may be: closed sets whose members exclude each other, worded for knowledge and for replies.
+"""Closed sets of values: the members of a set exclude each other, and each is worded for knowledge and for replies.
 
-One line is one value: wordings of the knowledge, `>`, wordings of a reply. The two sides share few words on purpose: a
-reply that holds to its knowledge must not be told apart from one that does not by counting common words.
+One line is one value: wordings of the knowledge, `>`, wordings of a reply. The two sides share few words on purpose, so
+that counting common words cannot tell a faithful reply from a hallucinated one.
 """
 
 from typing import NamedTuple
 
 
 class Value(NamedTuple):
-    """One value: how knowledge words it and how replies do."""
+    """One value with its wordings."""
 
-    know: tuple[str, ...]
-    say: tuple[str, ...]
+    in_knowledge: tuple[str, ...]
+    in_reply: tuple[str, ...]
 
 
 def value_set(lines: str) -> tuple[Value, ...]:
     """Parses lines of `wording | wording > wording | wording`."""
     values = []
     for line in lines.strip().splitlines():
-        know, say = line.split(">")
-        values.append(Value(_wordings(know), _wordings(say)))
+        in_knowledge, in_reply = line.split(">")
+        values.append(Value(_wordings(in_knowledge), _wordings(in_reply)))
     return tuple(values)
 
 

@@ -1,7 +1,7 @@
-"""Which examples form which batch: similar lengths together, shuffled by seed and epoch, the same on every process.
+"""Batches of examples of similar length, shuffled by seed and epoch, the same on every process.
 
-A batch is planned for all processes at once and each takes its share of the rows. So the number of processes changes
-neither the batches nor, with the loss averaged over the whole batch, the gradients; and nothing is lost or doubled.
+A batch is planned for all processes at once, and each takes its share of the rows. So the number of processes changes
+neither the batches nor, with the loss averaged over the whole batch, the gradients; and no row is lost or doubled.
 """
 
 from collections.abc import Iterator
@@ -12,33 +12,36 @@ from numpy.typing import NDArray
 
 from faithkit.training.batching import Batch, plan_batches
 
-PADDING_ROW = -1  # stands in a share that would be empty: every process must run every step
+PADDING_ROW = -1  # the row of a share that would be empty: every process must run every step
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of one dataset in a mix: `weight` 2 takes each twice an epoch, 0.5 a new half every epoch."""
+    """The rows of one dataset in a mix: `weight` 2 takes each twice an epoch, 0.5 another half every epoch."""
 
     indices: Batch
     weight: float = 1.0
 
     def draw(self, rng: np.random.Generator) -> Batch:
-        """The rows of one epoch."""
-        whole, rest = divmod(round(self.weight * len(self.indices)), max(1, len(self.indices)))
-        return np.concatenate([np.repeat(self.indices, whole), rng.permutation(self.indices)[:rest]])
+        """Draws the rows of one epoch."""
+        size = len(self.indices)
+        num_repeats, num_sampled = divmod(round(self.weight * size), max(1, size))
+        return np.concatenate([np.repeat(self.indices, num_repeats), rng.permutation(self.indices)[:num_sampled]])
 
 
 class BatchSampler:
-    """The batches of one process: all epochs as one sequence, which can begin at any step.
+    """The batches of one process: all epochs as one sequence, which can begin at any step (`start`).
 
-    Training is one long pass for Lightning, so that a resume has a single case: go on at step k.
+    Lightning sees training as one long epoch, so that there is a single way to resume: go on at step k.
 
     Args:
-        lengths: Tokens of each example.
-        second: Those of its second sequence, where it has one (`plan_batches`).
-        parts: What an epoch is drawn from.
-        shuffle: New batches each epoch (training), or always the same (evaluation).
-        rank: This process, of `world_size`.
+        lengths: Tokens of each example. Shape (examples,).
+        parts: The rows that an epoch is drawn from.
+        batch_size: The most rows of a batch, over all processes.
+        max_tokens: The most tokens of a batch, padding included.
+        shuffle: Makes new batches each epoch (training) rather than always the same (evaluation).
+        rank: The number of this process, of `world_size`.
+        second: Tokens of each example's second sequence, where it has one (`plan_batches`).
     """
 
     def __init__(
@@ -59,14 +62,15 @@ class BatchSampler:
         self.batch_size, self.max_tokens, self.num_epochs = batch_size, max_tokens, num_epochs
         self.rank, self.world_size = rank, world_size
         self.start = 0
-        # Epochs may differ in length where a token budget cuts them: each is planned once to be counted.
+        # With a token budget epochs differ in their number of batches, so each is planned once to count them.
         self.steps_of_epoch = [len(self.plan(epoch)) for epoch in range(num_epochs)]
 
     def plan(self, epoch: int) -> list[Batch]:
-        """All batches of an epoch, of all processes."""
+        """Plans an epoch: its batches as rows of the data, each with the rows of all processes."""
         rng = np.random.default_rng([self.seed, epoch]) if self.shuffle else None
         rows = np.concatenate([part.draw(rng) if rng is not None else part.indices for part in self.parts])
         second = None if self.second is None else self.second[rows]
+        # The plan's batches index `rows`, which may hold a row more than once.
         plan = plan_batches(self.lengths[rows], self.batch_size, self.max_tokens, rng, second)
         return [rows[batch] for batch in plan]
 
@@ -74,8 +78,8 @@ class BatchSampler:
         return sum(self.steps_of_epoch)
 
     def __iter__(self) -> Iterator[tuple[Batch, int]]:
-        """Yields this process's rows of a batch, and how many rows the whole batch has."""
-        skip, self.start = self.start, 0
+        """Yields this process's rows of each batch, with the number of rows of the whole batch."""
+        skip, self.start = self.start, 0  # only the first pass resumes
         for epoch, num_steps in enumerate(self.steps_of_epoch):
             if skip >= num_steps:
                 skip -= num_steps

@@ -1,9 +1,11 @@
-"""Between characters and tokens: which characters a token stands for, and which tokens a span touches.
+"""The characters that a token stands for, and the tokens that a span touches.
 
 Tokenizers disagree about what an offset covers: byte-level ones give a word its leading space or not, split an emoji
 into tokens that all claim the same character, and WordPiece and Unigram drop what their normaliser removes (combining
 marks, zero-width characters). Here every token gets an extent such that each visible character of the text lies in at
 least one extent, and no extent begins or ends with white space: going from spans to tokens and back loses nothing.
+
+Shapes below: T tokens, C characters.
 """
 
 from collections.abc import Sequence
@@ -16,59 +18,86 @@ from faithkit.records import Span
 from faithkit.span_types import SPAN_LABELS, UNTYPED
 
 NOTHING = -1  # the tag of a token that stands for no visible character
-OUTSIDE = 0  # the tag of a token that no span touches; a span's label counts from 1, in the order of SPAN_LABELS;
-# labels of a corpus's own count as UNTYPED
-_NUMBERS = {label: number for number, label in enumerate(SPAN_LABELS, 1)}
+OUTSIDE = 0  # the tag of a token that no span touches; labels are numbered from 1, in the order of SPAN_LABELS
+_NUMBERS = {label: number for number, label in enumerate(SPAN_LABELS, 1)}  # other labels count as UNTYPED
 Ints = NDArray[np.int64]
 
 
 def visible_extents(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[Ints, Ints]:
-    """Where each token's characters begin and end; equal where it stands for none.
+    """Finds the beginning and the end of each token's characters; they are equal where it stands for none.
 
     Args:
-        text: What was tokenised.
-        offsets: Of its tokens, as the tokenizer gives them: in characters, beginnings in order.
+        text: The text that was tokenised.
+        offsets: The tokens' offsets as the tokenizer gives them: in characters, beginnings in order.
+
+    Returns:
+        Beginnings and ends, each of shape (T,).
     """
     if not offsets:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    size = len(text)
-    table = np.asarray(offsets, np.int64)
-    start, end = np.minimum(table[:, 0], size), np.minimum(table[:, 1], size)
-    visible = np.fromiter((not character.isspace() for character in text), np.bool_, size)
-    places = np.arange(size)
-    # At each place of the text: the first visible one from here on, and the end of the last visible one before.
-    following = np.append(np.minimum.accumulate(np.where(visible, places, size)[::-1])[::-1], size)
-    before = np.append(0, np.maximum.accumulate(np.where(visible, places + 1, 0)))
-    owns = (end > start) & (following[start] < end)
+    table = np.minimum(np.asarray(offsets, np.int64), len(text))  # (T, 2)
+    start, end = table[:, 0], table[:, 1]
+    next_visible, visible_end = _nearest_visible(text)
+    owns = (end > start) & (next_visible[start] < end)  # (T,): the token has a visible character
     if not owns.any():
         return start, start.copy()
-    first, last = following[start], before[end]
-    # What the tokenizer dropped belongs to the token before it; at the text's beginning to the first token.
-    beginnings = np.unique(first[owns])
-    later = np.searchsorted(beginnings, first, side="right")
-    until = before[np.append(beginnings, size)[np.minimum(later, len(beginnings))]]
-    last = np.maximum(last, until)
-    first = np.where(first == beginnings[0], following[0], first)
+    first, last = _close_gaps(next_visible[start], visible_end[end], owns, next_visible[0], visible_end)
     return np.where(owns, first, start), np.where(owns, last, start)
 
 
-def tags_of(spans: Sequence[Span], start: NDArray[Any], end: NDArray[Any], length: int) -> NDArray[np.int8]:
-    """For each token NOTHING, OUTSIDE or the number of the span that it shares a character with.
+def _nearest_visible(text: str) -> tuple[Ints, Ints]:
+    """Finds, for each place of the text, the visible characters nearest to it.
 
-    Of several spans the one counts that covers the token's first marked character, and of several there the first.
+    Returns:
+        next_visible: The first visible character at or after the place; C where there is none. Shape (C + 1,).
+        visible_end: The end of the last visible character before the place; 0 where there is none. Shape (C + 1,).
+    """
+    size = len(text)
+    visible = np.fromiter((not character.isspace() for character in text), np.bool_, size)
+    places = np.arange(size)
+    next_visible = np.append(np.minimum.accumulate(np.where(visible, places, size)[::-1])[::-1], size)
+    visible_end = np.append(0, np.maximum.accumulate(np.where(visible, places + 1, 0)))
+    return next_visible, visible_end
+
+
+def _close_gaps(
+    first: Ints, last: Ints, owns: NDArray[np.bool_], text_start: int, visible_end: Ints
+) -> tuple[Ints, Ints]:
+    """Gives the characters that the tokenizer dropped to the token before them; at the beginning, to the first token.
 
     Args:
-        length: Characters of the text.
+        first: The first visible character of each token. Shape (T,), like `last` and `owns`.
+        last: The end of its last visible character.
+        owns: The tokens that have a visible character.
+        text_start: The text's first visible character.
+        visible_end: As `_nearest_visible` returns it.
+    """
+    beginnings = np.unique(first[owns])  # in order, at most T
+    num_before = np.searchsorted(beginnings, first, side="right")  # (T,): the index of the next beginning
+    next_beginning = np.append(beginnings, len(visible_end) - 1)[np.minimum(num_before, len(beginnings))]
+    last = np.maximum(last, visible_end[next_beginning])
+    return np.where(first == beginnings[0], text_start, first), last
+
+
+def tags_of(spans: Sequence[Span], start: NDArray[Any], end: NDArray[Any], length: int) -> NDArray[np.int8]:
+    """Tags each token with NOTHING, OUTSIDE or the number of the label of a span that it shares a character with.
+
+    Of several spans, the one that covers the token's first marked character counts; of several there, the first.
+
+    Args:
+        start: The beginnings of the tokens' extents. Shape (T,), like `end`.
+        end: Their ends.
+        length: The text's length in characters.
     """
     tags = np.where(end > start, OUTSIDE, NOTHING).astype(np.int8)
     if not spans or not len(start):
         return tags
-    marks = np.zeros(length + 1, np.int8)
-    for span in reversed(spans):
+    marks = np.zeros(length + 1, np.int8)  # (C + 1,): the label of each character
+    for span in reversed(spans):  # backwards, so that where spans overlap the first one stays
         marks[span.start : span.end] = _NUMBERS.get(span.label, _NUMBERS[UNTYPED])
-    count = np.append(0, np.cumsum(marks[:-1] > 0))
-    touched = np.flatnonzero((count[end] - count[start] > 0) & (tags == OUTSIDE))
+    num_marked = np.append(0, np.cumsum(marks[:-1] > 0))  # (C + 1,): marked characters before each place
+    touched = np.flatnonzero((num_marked[end] > num_marked[start]) & (tags == OUTSIDE))
     for token in touched:
         inside = marks[start[token] : end[token]]
-        tags[token] = inside[np.argmax(inside > 0)]
+        tags[token] = inside[np.argmax(inside > 0)]  # argmax finds the first marked character
     return tags

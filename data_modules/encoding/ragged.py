@@ -1,4 +1,7 @@
-"""Sequences of different lengths in two flat arrays: what tokens are kept in, from the tokenizer to the batch."""
+"""Sequences of different lengths in two flat arrays: the form in which tokens are kept from tokenizer to batch.
+
+Shapes below: R rows, V values in all, W the width of the longest row.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,11 +12,11 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """Row i is `values[offsets[i] : offsets[i + 1]]`.
+    """Rows of different lengths; row i is `values[offsets[i] : offsets[i + 1]]`.
 
     Args:
-        values: All rows, one behind the other.
-        offsets: Where each row begins, and behind the last row the end; one more than there are rows.
+        values: All rows, one after the other. Shape (V,).
+        offsets: The beginning of each row, and the end of the last one. Shape (R + 1,).
     """
 
     values: NDArray[np.int32]
@@ -21,6 +24,7 @@ class Ragged:
 
     @classmethod
     def from_lists(cls, rows: Iterable[Sequence[int]]) -> "Ragged":
+        """Copies lists of numbers."""
         rows = list(rows)
         lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
         values = np.fromiter((value for row in rows for value in row), np.int32, int(lengths.sum()))
@@ -28,66 +32,75 @@ class Ragged:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
+        """The length of each row. Shape (R,)."""
         return np.diff(self.offsets)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def row(self, index: int) -> NDArray[np.int32]:
+        """Returns one row, as a view."""
         return self.values[self.offsets[index] : self.offsets[index + 1]]
 
     def take(self, indices: NDArray[np.int64]) -> "Ragged":
-        """The named rows, in that order, as arrays of their own."""
+        """Copies the rows at `indices`, in that order."""
         return self.slice_rows(indices, np.zeros(len(indices), np.int64), self.lengths[indices])
 
     def slice_rows(self, indices: NDArray[np.int64], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> "Ragged":
-        """From each named row the `lengths` values that begin at `starts`."""
-        offsets = offsets_of(lengths)
-        # For every value of the result, where it stands in `values`: the row's first place plus the step within it.
-        places = np.repeat(self.offsets[indices] + starts, lengths) + steps_of(lengths)
-        return Ragged(self.values[places], offsets)
+        """Copies a part of each row at `indices`.
+
+        Args:
+            indices: Rows, in the order of the result. Shape (N,), like the others.
+            starts: The part's beginning, counted from that of its row.
+            lengths: The part's length.
+        """
+        first = self.offsets[indices] + starts  # (N,): the part's first place in `values`
+        places = np.repeat(first, lengths) + steps_of(lengths)  # (sum of lengths,): a place for each value copied
+        return Ragged(self.values[places], offsets_of(lengths))
 
 
 def offsets_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where rows of these lengths begin when they stand one behind the other."""
+    """Returns the beginnings of rows of these lengths, and the end of the last: (R,) to (R + 1,)."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
 
 
 def steps_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Counts 0, 1, 2, ... within each of some stretches that stand one behind the other."""
+    """Counts 0, 1, 2, ... within each row: lengths 2 and 3 give 0 1 0 1 2. Shape (R,) to (V,)."""
     offsets = offsets_of(lengths)
     return np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
 
 
 def stack_rows(parts: Sequence[Ragged]) -> Ragged:
-    """The rows of all parts, one part behind the other."""
+    """Puts the rows of all parts below each other: R is the sum of the parts' row counts."""
     return Ragged(np.concatenate([p.values for p in parts]), offsets_of(np.concatenate([p.lengths for p in parts])))
 
 
 def join_rows(parts: Sequence[Ragged]) -> Ragged:
-    """Row i of the result is row i of every part, one behind the other."""
-    lengths = np.sum([part.lengths for part in parts], axis=0)
+    """Joins the rows of all parts side by side: row i of the result is row i of every part, in their order."""
+    lengths = np.sum([part.lengths for part in parts], axis=0)  # (R,)
     offsets = offsets_of(lengths)
     values = np.empty(int(offsets[-1]), np.int32)
-    begin = offsets[:-1].copy()
+    begin = offsets[:-1].copy()  # (R,): in each row of the result, the place that the next part goes to
     for part in parts:
-        places = np.repeat(begin - part.offsets[:-1], part.lengths) + np.arange(len(part.values))
-        values[places] = part.values
+        # A whole row moves by one distance: from where it stands in the part to its place in the result.
+        distance = np.repeat(begin - part.offsets[:-1], part.lengths)  # (V of the part,)
+        values[distance + np.arange(len(part.values))] = part.values
         begin += part.lengths
     return Ragged(values, offsets)
 
 
 def constant_rows(row: Sequence[int], count: int) -> Ragged:
-    """The same short row, `count` times: a special token in front of every sequence."""
+    """Repeats a short row `count` times, for instance a special token in front of every sequence."""
     values = np.tile(np.asarray(row, np.int32), count)
     return Ragged(values, np.arange(count + 1, dtype=np.int64) * len(row))
 
 
 def pad_rows(rows: Ragged, fill: int) -> NDArray[np.int64]:
-    """The rows as one rectangle, as wide as the longest, filled up at the right."""
+    """Pads the rows at the right with `fill`, to a rectangle of shape (R, W)."""
     lengths = rows.lengths
     padded = np.full((len(rows), int(lengths.max(initial=0))), fill, np.int64)
-    padded[np.arange(padded.shape[1])[None, :] < lengths[:, None]] = rows.values
+    inside = np.arange(padded.shape[1])[None, :] < lengths[:, None]  # (R, W)
+    padded[inside] = rows.values  # a boolean mask is filled row by row, which is the order of `values`
     return padded

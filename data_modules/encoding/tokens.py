@@ -1,12 +1,12 @@
-"""Text to token ids, every distinct text once, and of the distinct texts every distinct word once.
+"""Tokenises texts: each distinct text once, and where the tokenizer allows it, each distinct word once.
 
-Dialogue corpora repeat themselves: a turn stands in the history of every later turn, a knowledge sentence under several
-responses. Segments are therefore tokenised on their own, each distinct one a single time, and sequences are put
-together from their ids. For every fast tokenizer this equals tokenising the pair, because it treats the two texts
-separately and then adds its special tokens (tested against the tokenizer's own pair encoding).
+Dialogue corpora repeat themselves: a turn is part of the history of every later turn, and a knowledge sentence serves
+several responses. Texts are therefore tokenised on their own, and sequences are put together from their ids. For every
+fast tokenizer this equals tokenising the pair, because it treats the two texts separately and then adds its special
+tokens (tested against the tokenizer's own pair encoding).
 
-The tokenizers of BERT and of GPT-2 (RoBERTa's too) cut at every space before they look for pieces, so a word's ids
-do not depend on its neighbours: there the same is done with words, which repeat far more often than texts do.
+The tokenizers of BERT and of GPT-2 (RoBERTa's too) split at every space before they look for pieces, so a word's ids do
+not depend on its neighbours. With them the same is done for words, which repeat far more often than texts do.
 """
 
 import hashlib
@@ -22,14 +22,17 @@ import numpy as np
 
 from data_modules.encoding.ragged import Ragged, offsets_of
 
-Tokenizer = (
-    Any  # transformers.PreTrainedTokenizerFast; not imported here, because scripts start before transformers loads
-)
+# transformers.PreTrainedTokenizerFast; not imported, so that scripts start without waiting for transformers.
+Tokenizer = Any
 
 
 @dataclass(frozen=True, slots=True)
 class PairTemplate:
-    """The special tokens of a pair: prefix, first, middle, second, suffix; and the type ids of the two halves."""
+    """The special tokens around a pair of texts: prefix, first text, middle, second text, suffix.
+
+    Args:
+        typed: The model takes token type ids: 0 up to the middle, 1 for the second text and the suffix.
+    """
 
     prefix: tuple[int, ...]
     middle: tuple[int, ...]
@@ -38,19 +41,21 @@ class PairTemplate:
 
     @property
     def num_special(self) -> int:
+        """The number of special tokens of a pair."""
         return len(self.prefix) + len(self.middle) + len(self.suffix)
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "PairTemplate":
-        """Reads the template off an encoded pair of one-token texts."""
+        """Finds the template by encoding a pair of texts of one token each."""
         first, second = _two_single_token_texts(tokenizer)
         (first_id,) = tokenizer(first, add_special_tokens=False)["input_ids"]
         (second_id,) = tokenizer(second, add_special_tokens=False)["input_ids"]
         encoded = tokenizer(first, second, return_token_type_ids=True)
         ids = list(encoded["input_ids"])
-        at, then = ids.index(first_id), len(ids) - 1 - ids[::-1].index(second_id)
+        first_place, second_place = ids.index(first_id), len(ids) - 1 - ids[::-1].index(second_id)
         typed = "token_type_ids" in tokenizer.model_input_names and max(encoded["token_type_ids"]) == 1
-        return cls(tuple(ids[:at]), tuple(ids[at + 1 : then]), tuple(ids[then + 1 :]), typed)
+        prefix, middle, suffix = ids[:first_place], ids[first_place + 1 : second_place], ids[second_place + 1 :]
+        return cls(tuple(prefix), tuple(middle), tuple(suffix), typed)
 
 
 def _two_single_token_texts(tokenizer: Tokenizer) -> tuple[str, str]:
@@ -64,32 +69,33 @@ def _two_single_token_texts(tokenizer: Tokenizer) -> tuple[str, str]:
 
 
 def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> Ragged:
-    """Token ids of each text, without special tokens; distinct texts are tokenised once."""
-    position: dict[str, int] = {}
-    rows = np.fromiter((position.setdefault(text, len(position)) for text in texts), np.int64, len(texts))
+    """Tokenises texts without special tokens; each distinct text once."""
+    row_of: dict[str, int] = {}  # distinct text to its row
+    rows = np.fromiter((row_of.setdefault(text, len(row_of)) for text in texts), np.int64, len(texts))
     backend = _plain_backend(tokenizer)
-    unique = _readable(position)
+    unique = _encodable(row_of)
     mark = _space_mark(backend)
     ids = _encode(backend, unique) if mark is None else _encode_by_words(backend, unique, mark)
     return ids.take(rows)
 
 
 def tokenize_with_offsets(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[Ragged, list[list[tuple[int, int]]]]:
-    """Token ids of each text, without special tokens, and the characters that each token claims."""
+    """Tokenises texts without special tokens, and returns the characters that each token claims too."""
     backend = _plain_backend(tokenizer)
-    encoded = backend.encode_batch(_readable(texts), add_special_tokens=False)
+    encoded = backend.encode_batch(_encodable(texts), add_special_tokens=False)
     return Ragged.from_lists([e.ids for e in encoded]), [e.offsets for e in encoded]
 
 
 def _plain_backend(tokenizer: Tokenizer) -> Any:
+    """Returns the Rust tokenizer, with truncation and padding switched off."""
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
     return backend
 
 
-def _readable(texts: Iterable[str]) -> list[str]:
-    # A lone surrogate cannot reach the Rust side: the model sees a question mark in its place.
+def _encodable(texts: Iterable[str]) -> list[str]:
+    # The Rust side takes no lone surrogate: the model sees a question mark in its place.
     return [text.encode(errors="replace").decode() if _has_surrogate(text) else text for text in texts]
 
 
@@ -98,32 +104,43 @@ def _encode(backend: Any, texts: Sequence[str]) -> Ragged:
 
 
 def _encode_by_words(backend: Any, texts: Sequence[str], mark: str) -> Ragged:
-    position: defaultdict[str, int] = defaultdict(count().__next__)
-    words: list[int] = []
-    ends = np.empty(len(texts), np.int64)
-    for row, text in enumerate(texts):
-        words += map(position.__getitem__, _words(text, mark))
-        ends[row] = len(words)
-    flat = _encode(backend, list(position)).take(np.array(words, np.int64))
-    return Ragged(flat.values, flat.offsets[offsets_of(np.diff(ends, prepend=0))])
+    """Tokenises each distinct word once, and puts the texts together from their words' ids.
+
+    Args:
+        mark: As `_space_mark` returns it.
+    """
+    row_of: defaultdict[str, int] = defaultdict(count().__next__)  # distinct word to its row
+    words: list[int] = []  # the words of all texts, one text after the other, as rows
+    ends = np.empty(len(texts), np.int64)  # the end of each text in `words`
+    for place, text in enumerate(texts):
+        words += map(row_of.__getitem__, _split_words(text, mark))
+        ends[place] = len(words)
+    by_word = _encode(backend, list(row_of)).take(np.array(words, np.int64))  # one row for each word of the texts
+    # The values are in order already; a text begins where its first word begins.
+    return Ragged(by_word.values, by_word.offsets[offsets_of(np.diff(ends, prepend=0))])
 
 
-def _words(text: str, mark: str) -> list[str]:
+def _split_words(text: str, mark: str) -> list[str]:
+    """Splits a text before each space, if the space belongs to the word (`mark`), and otherwise at it."""
     if mark and " ".join(text.split()) != text:
-        return [text]  # a run of white space is cut by rules of its own
+        return [text]  # the tokenizer has rules of its own for runs of white space
     return text.replace(" ", "\n" + mark).split("\n") if mark else text.split(" ")
 
 
 def _space_mark(backend: Any) -> str | None:
-    """What a word keeps of the space before it; None for a tokenizer that may look beyond a space."""
+    """Returns what a word keeps of the space before it: nothing (BERT) or the space (GPT-2).
+
+    None stands for all other tokenizers: their tokens may reach across a space, so words cannot stand alone.
+    """
     from tokenizers import normalizers, pre_tokenizers
 
-    before, cut = backend.normalizer, backend.pre_tokenizer
+    normalizer, pre_tokenizer = backend.normalizer, backend.pre_tokenizer
     if any(token.rstrip or " " in token.content for token in backend.get_added_tokens_decoder().values()):
         return None
-    if isinstance(cut, pre_tokenizers.BertPreTokenizer):
-        return "" if before is None or isinstance(before, normalizers.BertNormalizer) else None
-    return " " if before is None and isinstance(cut, pre_tokenizers.ByteLevel) and cut.use_regex else None
+    if isinstance(pre_tokenizer, pre_tokenizers.BertPreTokenizer):
+        return "" if normalizer is None or isinstance(normalizer, normalizers.BertNormalizer) else None
+    splits_at_spaces = isinstance(pre_tokenizer, pre_tokenizers.ByteLevel) and pre_tokenizer.use_regex
+    return " " if normalizer is None and splits_at_spaces else None
 
 
 def _has_surrogate(text: str) -> bool:
@@ -131,7 +148,7 @@ def _has_surrogate(text: str) -> bool:
 
 
 def fingerprint_of(tokenizer: Tokenizer) -> str:
-    """Equal for tokenizers that give equal ids: a hash of all that the fast tokenizer is made of."""
+    """Hashes all parts of a fast tokenizer, so that tokenizers with equal ids have equal fingerprints."""
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     state.pop("truncation", None)
     state.pop("padding", None)
@@ -139,7 +156,7 @@ def fingerprint_of(tokenizer: Tokenizer) -> str:
 
 
 def load_tokenizer(folder_or_name: str) -> Tokenizer:
-    """The fast tokenizer of a folder or hub name; never runs code from there."""
+    """Loads the fast tokenizer of a folder or hub name; never runs code from there."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     from transformers import AutoTokenizer
 

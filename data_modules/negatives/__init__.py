@@ -1,5 +1,5 @@
-"""Responses that a generator must not give, made from the corpus itself: what the contrastive objective learns against.
+"""Negatives: unfaithful responses made from the corpus itself, which the contrastive objective learns to avoid.
 
-Four kinds, each a file with one function from examples to texts: `original` (what people said before it was corrected),
-`entity_swap`, `verbatim` (the knowledge itself) and `other` (what was said in other dialogues).
+Four kinds, each a file with one function from examples to texts: `original` (the response before it was corrected),
+`entity_swap`, `verbatim` (the knowledge itself) and `other` (responses from other dialogues).
 """

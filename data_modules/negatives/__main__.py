@@ -1,4 +1,4 @@
-"""Shows what negatives a dataset gets: counts by kind, and some of them in full.
+"""Shows the negatives of a dataset: counts by kind, and some of them in full.
 
 python -m data_modules.negatives wow --path DIR --split validation --show 5
 """
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--path", default=EMBEDDED, help="its files; without it the embedded corpus in its layout")
     parser.add_argument("--split", help="default: test, or the only one")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), metavar="KIND", help=", ".join(KINDS))
-    parser.add_argument("--num", type=int, default=4, help="of an example, at most")
+    parser.add_argument("--num", type=int, default=4, help="the most negatives of an example")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--weights", default=WEIGHTS, help="a spaCy model, for entity swaps")
     parser.add_argument("--show", type=int, default=3, metavar="N", help="examples to print")
@@ -32,12 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         source = build_source(options.dataset, options.path)
         examples = list(read_examples(source, options.split, ReadReport()))
-        making = {name: getattr(options, name) for name in ("kinds", "num", "seed", "weights")}
-        made = cached_negatives(examples, **making)
+        settings = {name: getattr(options, name) for name in ("kinds", "num", "seed", "weights")}
+        made = cached_negatives(examples, **settings)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    step = max(1, len(examples) // max(1, options.show))
+    step = max(1, len(examples) // max(1, options.show))  # evenly over the split
     for place in range(0, len(examples), step)[: options.show]:
         example = examples[place]
         print(f"{example.id}\n  knowledge: {example.knowledge}\n  response: {example.response}")

@@ -1,4 +1,4 @@
-"""Named entities by spaCy, with nothing else of its pipeline run."""
+"""Finds named entities with spaCy; nothing else of its pipeline is run."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ BATCH_SIZE = 256
 
 
 class Entity(NamedTuple):
-    """A stretch of a text and its type, as OntoNotes names it."""
+    """A named entity: its place in a text, and its type as in OntoNotes."""
 
     start: int
     end: int
@@ -24,7 +24,7 @@ Finder = Callable[[Sequence[str]], list[list[Entity]]]
 
 
 def spacy_model(weights: str) -> str:
-    """Which spaCy and which model this is, without loading them."""
+    """Names the version of spaCy and of the model, without loading them."""
     try:
         spacy = version("spacy")
     except PackageNotFoundError as error:
@@ -38,7 +38,7 @@ def spacy_model(weights: str) -> str:
 
 
 def find_entities(weights: str) -> Finder:
-    """A finder that loads its model when it is first used."""
+    """Returns a finder that loads its model at its first use."""
 
     def find(texts: Sequence[str]) -> list[list[Entity]]:
         import spacy
@@ -51,7 +51,7 @@ def find_entities(weights: str) -> Finder:
 
 
 def entities_of(pipeline: Any, texts: Sequence[str]) -> list[list[Entity]]:
-    """The entities of each text; equal texts are read once."""
+    """Finds the entities of each text; each distinct text is read once."""
     distinct = list(dict.fromkeys(texts))
     documents = pipeline.pipe(distinct, batch_size=BATCH_SIZE, n_process=1)
     found = {
@@ -62,7 +62,7 @@ def entities_of(pipeline: Any, texts: Sequence[str]) -> list[list[Entity]]:
 
 
 def _unneeded(folder: str) -> list[str]:
-    """All pipes but the entity recogniser and what it listens to: in the small model it has a tok2vec of its own."""
+    """Names the pipes that entity recognition does not need; in the small model it has a tok2vec of its own."""
     config = (Path(folder) / "config.cfg").read_text(encoding="utf-8")
     ner = config.partition("[components.ner.model.tok2vec]")[2].partition("\n[")[0]
     unneeded = ["tagger", "parser", "attribute_ruler", "lemmatizer", "senter", "morphologizer"]

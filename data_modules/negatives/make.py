@@ -1,4 +1,4 @@
-"""Negatives of every example, from all kinds in turn; kept on disk, so that they are made once."""
+"""Makes the negatives of every example from all kinds in turn, and caches them on disk."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from faithkit.files.home import cache_dir
 from faithkit.records import Example
 from faithkit.words import VERSION as WORDS_VERSION
 
-VERSION = 1  # a change of what is made from the same records changes it
+VERSION = 1  # raised when the same records give other negatives
 ORIGINAL, ENTITY_SWAP, VERBATIM, OTHER = "original", "entity_swap", "verbatim", "other"
 KINDS = (ORIGINAL, ENTITY_SWAP, VERBATIM, OTHER)
 WEIGHTS = "spacy-sm"
@@ -29,7 +29,7 @@ log = logging.getLogger("faithkit")
 
 
 class Negatives(NamedTuple):
-    """Texts and the kind of each, in the order of the examples, with the counts of both."""
+    """The negatives of each example, the kind of each negative, and counts."""
 
     texts: list[tuple[str, ...]]
     kinds: list[tuple[str, ...]]
@@ -37,7 +37,11 @@ class Negatives(NamedTuple):
 
 
 def check_kinds(kinds: Sequence[str], num: int) -> None:
-    """Raises: UserError: An unknown kind, the same one twice, or nothing to be made."""
+    """Checks the settings.
+
+    Raises:
+        UserError: An unknown kind, a kind named twice, or fewer than one negative.
+    """
     if isinstance(kinds, str) or not kinds or set(kinds) - set(KINDS) or len(set(kinds)) < len(kinds):
         shown = kinds if isinstance(kinds, str) else list(kinds)
         raise UserError(f"kinds of negatives: {shown!r}", hint=f"give a list of some of {', '.join(KINDS)}")
@@ -53,9 +57,9 @@ def make_negatives(
     seed: int = 0,
     find: Finder | None = None,
 ) -> Negatives:
-    """Up to `num` texts for each example, all different, and different from its response.
+    """Makes up to `num` texts for each example, all different, and different from its response.
 
-    The kinds take turns, beginning with another one in each example, so that all have their share where `num` is small.
+    The kinds take turns, and each example begins with another kind, so that all kinds are used where `num` is small.
 
     Args:
         find: Finds named entities, for entity swaps.
@@ -70,7 +74,7 @@ def make_negatives(
     for place, example in enumerate(examples):
         chosen = _take_turns({kind: made[kind][place] for kind in kinds}, example, num, seed)
         if not chosen:
-            raise _none(example, kinds)
+            raise _no_negative(example, kinds)
         texts.append(tuple(chosen))
         used.append(tuple(chosen.values()))
         counts.update(f"negatives: {kind}" for kind in chosen.values())
@@ -92,22 +96,22 @@ def _candidates(
 
 
 def _take_turns(made: Mapping[str, Sequence[str]], example: Example, num: int, seed: int) -> dict[str, str]:
-    """Texts with their kinds."""
+    """Chooses up to `num` texts from the kinds in turn, and returns them with their kinds."""
     kinds = list(made)
     digest = hashlib.blake2b(f"{seed}:{example.id}".encode(errors="surrogatepass"), digest_size=8).digest()
     start = int.from_bytes(digest, "little") % len(kinds)
     order = kinds[start:] + kinds[:start]
-    taken = {text_key(example.response), ""}
+    seen = {text_key(example.response), ""}
     chosen: dict[str, str] = {}
     for texts in zip_longest(*(made[kind] for kind in order)):
         for kind, text in zip(order, texts, strict=True):
-            if text and len(chosen) < num and (key := text_key(text)) not in taken:
-                taken.add(key)
+            if text and len(chosen) < num and (key := text_key(text)) not in seen:
+                seen.add(key)
                 chosen[text] = kind
     return chosen
 
 
-def _none(example: Example, kinds: Sequence[str]) -> UserError:
+def _no_negative(example: Example, kinds: Sequence[str]) -> UserError:
     missing = [kind for kind in (OTHER, VERBATIM) if kind not in kinds]
     hint = f"add {' or '.join(missing)} to the kinds" if missing else "the data are too few to make negatives from"
     problem = f"example {example.id}: {', '.join(kinds)} give no negative"
@@ -117,7 +121,7 @@ def _none(example: Example, kinds: Sequence[str]) -> UserError:
 def cached_negatives(
     examples: Sequence[Example], *, kinds: Sequence[str] = KINDS, num: int = 4, seed: int = 0, weights: str = WEIGHTS
 ) -> Negatives:
-    """As `make_negatives`, from a cache that is keyed by the content of the examples.
+    """Reads the negatives from the cache, keyed by the examples' content; makes them where they are missing.
 
     Args:
         weights: A spaCy model, for entity swaps.
@@ -133,7 +137,7 @@ def cached_negatives(
 
 
 def describe(kinds: Sequence[str], num: int, seed: int, weights: str) -> dict[str, object]:
-    """The settings that the texts depend on beside the examples."""
+    """Describes all settings that the negatives depend on."""
     check_kinds(kinds, num)
     settings: dict[str, object] = {"version": [VERSION, WORDS_VERSION], "kinds": list(kinds), "num": num, "seed": seed}
     return settings | ({"model": spacy_model(weights)} if ENTITY_SWAP in kinds else {})

@@ -1,14 +1,14 @@
-"""The wizard's response before people corrected it, where the tags call it hallucinated."""
+"""The response before it was corrected, where its tags call it hallucinated."""
 
 from collections.abc import Sequence
 
 from faithkit.records import Example
 
-HALLUCINATED_TAGS = {"hallucination", "partial hallucination"}  # tags speak of the original text
+HALLUCINATED_TAGS = {"hallucination", "partial hallucination"}  # the tags describe the original response
 
 
 def original_responses(examples: Sequence[Example]) -> list[list[str]]:
-    """At most one text for each example."""
+    """Returns at most one text for each example."""
     return [[e.original] if e.original and _hallucinated(e) else [] for e in examples]
 
 

@@ -1,13 +1,13 @@
-"""Which entities can replace each other in a sentence: those of one type, form and article."""
+"""Decides which entities can replace each other in a sentence so that it stays grammatical."""
 
 import re
 from typing import NamedTuple
 
 from data_modules.negatives.entities import Entity
-from faithkit.words import UNICODE_WORD, unicode_words
+from faithkit.words import unicode_words
 
 NUMERIC = {"CARDINAL", "ORDINAL", "QUANTITY", "PERCENT", "MONEY", "DATE", "TIME"}
-MAX_LENGTH = 60  # characters: what is longer is a sentence that was taken for a title
+MAX_LENGTH = 60  # characters: longer ones are sentences that were mistaken for titles
 
 _NUMBERS = "two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty sixty hundred dozen"
 _ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth"
@@ -30,25 +30,25 @@ _ALIASES = (
 
 
 class Slot(NamedTuple):
-    """Two entities of one slot can change places: the sentence stays a sentence."""
+    """The form that a replacement needs: entities of one slot can replace each other in a sentence."""
 
     label: str
     form: str
-    article: str  # the one before it: another entity may need one, or none
+    article: str  # the article before it, if any: another entity may need another one, or none
 
 
 class Mention(NamedTuple):
-    """An entity in a text, without article and possessive."""
+    """An entity's occurrence in a text, without article and possessive."""
 
     start: int
     end: int
     text: str
     slot: Slot
-    opens: bool  # whether it stands at the start of a sentence
+    opens_sentence: bool
 
 
 def mention(text: str, entity: Entity) -> Mention | None:
-    """Finds the mention of an entity; None where its form cannot be told."""
+    """Makes the mention of an entity, or returns None where its form is unclear."""
     start, end = entity.start, entity.end
     if found := _ARTICLE.match(text, start, end):
         start = found.end()
@@ -65,7 +65,7 @@ def mention(text: str, entity: Entity) -> Mention | None:
 
 
 def form(surface: str, label: str) -> str:
-    """The form of an entity: the pattern of a number or time; one word or many for a name, and plural."""
+    """Describes the form of an entity: a pattern for numbers and times; for names, one word or many, and plural."""
     if label in NUMERIC:
         words = re.sub(r"\d", "9", surface.lower()).replace("-", " ").split()
         return " ".join(WORD_CLASSES.get(word.rstrip(",."), word) for word in words)
@@ -73,8 +73,8 @@ def form(surface: str, label: str) -> str:
     return f"{many}, plural" if label == "NORP" and surface.endswith("s") else many
 
 
-def unlike(one: str, other: str, label: str) -> bool:
-    """True if two entities of one slot surely name different things."""
+def are_distinct(one: str, other: str, label: str) -> bool:
+    """Tells whether two entities of one slot certainly mean different things."""
     first, second = (frozenset(unicode_words(text)) for text in (one, other))
     if label in NUMERIC:
         return first != second

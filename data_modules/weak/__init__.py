@@ -1,1 +1,1 @@
-"""Weak labels: training pairs that nobody judged, with the probability that the response is hallucinated."""
+"""Weak labels: training pairs without human labels, each with the probability that its response is hallucinated."""

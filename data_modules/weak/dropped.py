@@ -1,9 +1,9 @@
-"""Hallucinations made from faithful answers by removing the support of a sentence from the context.
+"""Hallucinations made from faithful answers, by removing the sentences of the context that support them.
 
-Real hallucinations stay on the topic and in the model's own words, unlike text swapped in from elsewhere. Here the
-answer is left as it is, and the sentences of the context that share most words with one of its sentences are cut out.
-The sentences that lost their support are marked as spans. An example is kept only where the result is clear: every
-sentence of the answer either keeps its support or loses it.
+A model that adds unsupported claims stays on the topic and in its own words; text swapped in from elsewhere does not
+look like that. Here the answer stays as it is, and the sentences of the context that share most words with one of its
+sentences are removed. The answer's sentences that are no longer supported are marked. An example is kept only where
+this is clear: every sentence of the answer must either keep its support or lose it.
 """
 
 import random
@@ -20,11 +20,13 @@ from faithkit.sentences import sentence_places
 from faithkit.span_types import UNTYPED
 from faithkit.words import ascii_content_words
 
-VERSION = 1  # a change of what is made from the same records changes it
-SUPPORTED, UNSUPPORTED = 0.6, 0.4  # shares of a sentence's content words that stand in the context
-SAME = 0.1  # of its words a sentence may lose and still be as it was
-KEPT_SHARE = 0.3  # of a sentence's words, from which on a sentence of the context is cut out with it
-MIN_WORDS = 4  # content words of a sentence that may lose its support
+VERSION = 1  # raised when the same records give other examples
+# Support is the share of a sentence's content words that the context holds.
+SUPPORTED = 0.6  # least support of a sentence that is to lose it
+UNSUPPORTED = 0.4  # most support of a sentence that counts as hallucinated
+MAX_LOSS = 0.1  # of support, for a sentence to count as unchanged
+SUPPORTING = 0.3  # least share of a sentence's words in a sentence of the context that is removed for it
+MIN_WORDS = 4  # least content words of a sentence that is to lose its support
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,37 +77,45 @@ class DroppedSupport(Source):
 
 
 def drop_support(example: Example, rng: random.Random, num_copies: int) -> Iterator[Example]:
-    """Makes copies of a faithful example, each without the context that supports one of the answer's sentences."""
-    answer = sentence_places(example.response)
-    context = sentence_places(example.knowledge)
-    said = [set(ascii_content_words(example.response[begin:end])) for begin, end in answer]
-    shown = [set(ascii_content_words(example.knowledge[begin:end])) for begin, end in context]
-    every = set().union(*shown) if shown else set()
-    asked = {word for turn in example.history for word in ascii_content_words(turn.text)}
-    chosen = [i for i, words in enumerate(said) if len(words) >= MIN_WORDS and _share(words, every) >= SUPPORTED]
-    rng.shuffle(chosen)
-    for target in chosen[:num_copies]:
-        words = said[target] - asked
-        gone = [i for i, have in enumerate(shown) if words and _share(words, have) >= KEPT_SHARE]
-        left = set().union(*(have for i, have in enumerate(shown) if i not in gone)) | asked
-        before, after = ([_share(words, have) for words in said] for have in (every | asked, left))
-        fallen = [i for i in range(len(said)) if before[i] - after[i] > SAME]
-        lost = [i for i in fallen if after[i] <= UNSUPPORTED and len(said[i]) >= MIN_WORDS]
-        if target not in lost or lost != fallen or len(gone) == len(context):
-            continue
-        spans = tuple(Span(start=answer[i][0], end=answer[i][1], label=UNTYPED) for i in lost)
-        yield replace(
-            example, knowledge=_without(example.knowledge, context, gone), spans=spans, label=HALLUCINATED, tags=()
-        )
+    """Makes copies of a faithful example whose context has lost what supports one of the answer's sentences."""
+    answer_places, answer = _sentence_words(example.response)
+    context_places, context = _sentence_words(example.knowledge)
+    question = {word for turn in example.history for word in ascii_content_words(turn.text)}
+    full = set().union(*context)
+    candidates = [i for i, words in enumerate(answer) if len(words) >= MIN_WORDS and _overlap(words, full) >= SUPPORTED]
+    before = [_overlap(words, full | question) for words in answer]
+    rng.shuffle(candidates)
+    for target in candidates[:num_copies]:
+        removed = _supporting(answer[target] - question, context)
+        remaining = set().union(question, *(words for i, words in enumerate(context) if i not in removed))
+        after = [_overlap(words, remaining) for words in answer]
+        weakened = [i for i in range(len(answer)) if before[i] - after[i] > MAX_LOSS]
+        unsupported = [i for i in weakened if after[i] <= UNSUPPORTED and len(answer[i]) >= MIN_WORDS]
+        if target not in unsupported or unsupported != weakened or len(removed) == len(context):
+            continue  # some sentence is neither supported nor clearly unsupported, or no context is left
+        spans = (Span(start=answer_places[i][0], end=answer_places[i][1], label=UNTYPED) for i in unsupported)
+        knowledge = _remove(example.knowledge, [context_places[i] for i in removed])
+        yield replace(example, knowledge=knowledge, spans=tuple(spans), label=HALLUCINATED, tags=())
 
 
-def _share(words: set[str], have: set[str]) -> float:
-    return len(words & have) / len(words) if words else 1.0
+def _sentence_words(text: str) -> tuple[list[tuple[int, int]], list[set[str]]]:
+    """Finds the places of a text's sentences, and the content words of each."""
+    places = sentence_places(text)
+    return places, [set(ascii_content_words(text[start:end])) for start, end in places]
 
 
-def _without(text: str, places: Sequence[tuple[int, int]], gone: Sequence[int]) -> str:
-    kept, begin = [], 0
-    for place in gone:
-        kept.append(text[begin : places[place][0]])
-        begin = places[place][1]
-    return "".join([*kept, text[begin:]])
+def _supporting(words: set[str], context: Sequence[set[str]]) -> list[int]:
+    """Finds the sentences of the context that support these words."""
+    return [i for i, other in enumerate(context) if words and _overlap(words, other) >= SUPPORTING]
+
+
+def _overlap(words: set[str], others: set[str]) -> float:
+    return len(words & others) / len(words) if words else 1.0
+
+
+def _remove(text: str, places: Sequence[tuple[int, int]]) -> str:
+    kept, position = [], 0
+    for start, end in places:
+        kept.append(text[position:start])
+        position = end
+    return "".join([*kept, text[position:]])

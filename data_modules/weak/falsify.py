@@ -1,4 +1,4 @@
-"""Edits that make a supported statement unsupported. Each returns None where the statement has nothing to edit."""
+"""Edits that make a supported statement unsupported. Each returns None where it does not apply to the statement."""
 
 import random
 import re
@@ -25,7 +25,7 @@ _PRONOUNS = ("it", "he", "she", "they", "there", "this")
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The names, words and sentences of the documents, from which edits take their replacements."""
+    """Replacements for the edits, collected from all documents."""
 
     sentences: list[str]
     names: list[str]
@@ -38,7 +38,7 @@ class Pool:
 
         Args:
             documents: Sentences, in lists of those that belong together.
-            chat: Things people say that no document supports.
+            chat: Small talk that no document supports.
         """
         sentences = [sentence for document in documents for sentence in document]
         names = {found.group().rstrip(".'’-") for sentence in sentences for found in _NAME.finditer(sentence)}
@@ -53,7 +53,7 @@ def _ending(word: str) -> str:
 
 
 def swap_number(text: str, pool: Pool, rng: random.Random) -> str | None:
-    """Replaces a number, in digits or in words, by another one."""
+    """Replaces a number, in digits or in words, by another."""
     found = list(_NUMBER.finditer(text))
     words = [word for word in NUMBERS[1:] if re.search(rf"\b{word}\b", text, re.I)]
     if words and (not found or rng.random() < 0.4):
@@ -79,7 +79,7 @@ def _other_number(written: str, rng: random.Random) -> str:
 
 
 def swap_name(text: str, pool: Pool, rng: random.Random) -> str | None:
-    """Replaces a name by another one."""
+    """Replaces a name by another."""
     found = [name for name in _NAME.finditer(text) if len(name.group()) > 2]
     if not found or not pool.names:
         return None
@@ -89,7 +89,7 @@ def swap_name(text: str, pool: Pool, rng: random.Random) -> str | None:
 
 
 def swap_words(text: str, pool: Pool, rng: random.Random) -> str | None:
-    """Replaces one or two words by others of the same ending."""
+    """Replaces one or two words by others with the same ending."""
     changed = _swap_word(text, pool, rng)
     return (_swap_word(changed, pool, rng) or changed) if changed and rng.random() < 0.5 else changed
 
@@ -105,7 +105,7 @@ def _swap_word(text: str, pool: Pool, rng: random.Random) -> str | None:
 
 
 def distort(text: str, pool: Pool, rng: random.Random) -> str | None:
-    """Adds a negation, or replaces a word by an exaggeration or its opposite."""
+    """Negates, exaggerates or reverses the statement."""
     if rng.random() < 0.25:
         verb = _VERB.search(text)
         return text[: verb.end()] + " not" + text[verb.end() :] if verb else None
@@ -114,7 +114,7 @@ def distort(text: str, pool: Pool, rng: random.Random) -> str | None:
 
 
 def swap_subject(text: str, pool: Pool, rng: random.Random) -> str | None:
-    """Replaces the subject: the same is said of something else."""
+    """Replaces the subject by that of another sentence."""
     subject = SUBJECT.match(text)
     if not subject:
         return None
@@ -126,26 +126,26 @@ def swap_subject(text: str, pool: Pool, rng: random.Random) -> str | None:
 
 
 def add_claim(text: str, pool: Pool, rng: random.Random) -> str:
-    """Adds something unsupported before or after the statement."""
-    way, body = rng.random(), without_end(text)
-    if way < 0.28:
+    """Adds an unsupported claim before or after the statement."""
+    roll, body = rng.random(), without_end(text)
+    if roll < 0.28:
         return body + rng.choice((". ", "! ", ", and ", ". ", " but ")) + rng.choice(PERSONAL)
-    if way < 0.40:
+    if roll < 0.40:
         return f"{rng.choice(PERSONAL)} {text}"
-    if way < 0.60 and pool.chat:
-        said = rng.choice(pool.chat)
-        return f"{body}. {said}" if rng.random() < 0.5 else f"{said.rstrip()} {body}"
-    if way < 0.80:
+    if roll < 0.60 and pool.chat:
+        remark = rng.choice(pool.chat)
+        return f"{body}. {remark}" if rng.random() < 0.5 else f"{remark.rstrip()} {body}"
+    if roll < 0.80:
         other = clauses(without_brackets(rng.choice(pool.sentences)))
         return body + rng.choice((", ", " and ", ". ")) + uncapitalise(rng.choice(other))
-    if way < 0.90:
+    if roll < 0.90:
         return rng.choice(PERSONAL_OPENERS) + uncapitalise(" ".join(body.split()[: rng.randint(2, 9)]))
     return f"{body} {rng.choice(ADDITIONS)}"
 
 
 def other_statement(knowledge: str, document: Sequence[str], pool: Pool, rng: random.Random) -> str | None:
-    """States what another sentence says: mostly one of the same document, which is harder to tell apart."""
+    """Extracts a statement from another sentence, mostly of the same document, which is harder to tell."""
     others = [other for other in document if other != knowledge] if rng.random() < 0.7 else pool.sentences
     other = rng.choice(others) if others else knowledge
-    said = extract(other, rng) if other != knowledge else ""
-    return said if said and said.lower()[:40] not in knowledge.lower() else None
+    statement = extract(other, rng) if other != knowledge else ""
+    return statement if statement and statement.lower()[:40] not in knowledge.lower() else None

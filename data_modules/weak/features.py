@@ -1,4 +1,4 @@
-"""Features of a pair that need no training: 25 about its words, 10 about the token vectors of a frozen encoder."""
+"""Features of a pair that need no training: 25 about its words, 10 about the vectors of a frozen encoder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,38 +21,38 @@ _NEGATIONS = ("not", "never", "no")
 
 
 def word_features(knowledge: str, response: str) -> list[float]:
-    """Counts lengths, overlap, novel words and numbers, copied runs, and manners of speaking."""
-    marks, asked = clitic_tokens(response), _words(knowledge)
-    said = [token for token in marks if token[0].isalnum()]
-    content, known_content = [_stem(w) for w in said if w not in STOP_WORDS], set(_content_stems(asked))
-    known_stems, known_words = {_stem(word) for word in asked}, set(asked)
+    """Measures lengths, overlap, novel words and numbers, copied runs, and signs of small talk."""
+    tokens, known = clitic_tokens(response), _words(knowledge)
+    words = [token for token in tokens if token[0].isalnum()]
+    content, known_content = [_stem(w) for w in words if w not in STOP_WORDS], set(_content_stems(known))
+    known_stems, known_words = {_stem(word) for word in known}, set(known)
     novel = [word for word in content if word not in known_content and word not in FILLERS]
-    numbers = [word for word in said if any(c.isdigit() for c in word)]
-    runs = greedy_runs([_stem(word) for word in said], [_stem(word) for word in asked])
-    n, num_content = max(1, len(said)), max(1, len(content))
+    numbers = [word for word in words if any(c.isdigit() for c in word)]
+    runs = greedy_runs([_stem(word) for word in words], [_stem(word) for word in known])
+    num_words, num_content = max(1, len(words)), max(1, len(content))
     return [
-        len(said),
-        len(asked),
-        len(said) / max(1, len(asked)),
+        len(words),
+        len(known),
+        len(words) / max(1, len(known)),
         sum(word in known_content for word in content) / num_content,
         len(novel),
         len(novel) / num_content,
-        sum(_stem(word) in known_stems for word in said) / n,
-        sum(word in FIRST_PERSON for word in said),
-        sum(word in ("you", "your") for word in said),
-        *(marks.count(mark) for mark in "?!."),
+        sum(_stem(word) in known_stems for word in words) / num_words,
+        sum(word in FIRST_PERSON for word in words),
+        sum(word in ("you", "your") for word in words),
+        *(tokens.count(mark) for mark in "?!."),
         len(numbers),
         sum(number not in known_words for number in numbers),
-        sum(runs) / n,
-        sum(run * run for run in runs) / n,
+        sum(runs) / num_words,
+        sum(run * run for run in runs) / num_words,
         max(runs, default=0),
-        max(runs, default=0) / n,
+        max(runs, default=0) / num_words,
         len(runs),
         len(known_content & set(content)) / max(1, len(known_content)),
-        sum(stem not in known_content for stem in _content_stems(said[-5:])),
-        sum(stem not in known_content for stem in _content_stems(said[:5])),
-        sum(word in FILLERS for word in said),
-        _num_negations(said) - _num_negations(asked),
+        sum(stem not in known_content for stem in _content_stems(words[-5:])),
+        sum(stem not in known_content for stem in _content_stems(words[:5])),
+        sum(word in FILLERS for word in words),
+        _num_negations(words) - _num_negations(known),
         len(content),
     ]
 
@@ -76,9 +76,9 @@ def _num_negations(words: Sequence[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TextVectors:
-    """A text's vectors in the encoder: the mean of its hidden states, and each token's state at length 1."""
+    """A text's vectors: the mean of its hidden states, and its tokens with a vector of length 1 each."""
 
-    mean: NDArray[Any]
+    mean: NDArray[Any]  # (hidden,)
     units: NDArray[Any]  # (tokens, hidden), special tokens left out
     tokens: list[str]
 
@@ -87,7 +87,7 @@ class TextVectors:
 def text_vectors(
     model: Any, tokenizer: Any, texts: Sequence[str], *, batch_size: int = 64, max_length: int = 100
 ) -> dict[str, TextVectors]:
-    """Computes the vectors of each distinct text, in batches of texts about as long."""
+    """Encodes each distinct text."""
     vectors = {}
     ordered = sorted(set(texts), key=lambda text: (len(text), text))
     for begin in range(0, len(ordered), batch_size):
@@ -104,25 +104,25 @@ def text_vectors(
 
 
 def vector_features(knowledge: TextVectors, response: TextVectors) -> list[float]:
-    """Similarity of response and knowledge: as a whole, of each token to its best match, and the other way round."""
+    """Measures how well some knowledge token matches each response token, and the other way round."""
     norms = np.linalg.norm(knowledge.mean) * np.linalg.norm(response.mean)
     whole = float(knowledge.mean @ response.mean / max(norms, 1e-9))
     if not len(knowledge.units) or not len(response.units):  # nothing that the tokenizer knows
         return [whole] + [0.0] * (NUM_VECTOR_FEATURES - 1)
-    similarity = response.units @ knowledge.units.T  # (response tokens, knowledge tokens), cosines
-    best, back = similarity.max(1), similarity.max(0)
-    ordinary = STOP_WORDS | FILLERS
-    chosen = [i for i, t in enumerate(response.tokens) if t.replace("##", "").isalnum() and t not in ordinary]
-    content = np.sort(best[chosen] if chosen else best)
+    similarity = response.units @ knowledge.units.T  # (response tokens, knowledge tokens)
+    by_response, by_knowledge = similarity.max(1), similarity.max(0)
+    skipped = STOP_WORDS | FILLERS
+    chosen = [i for i, t in enumerate(response.tokens) if t.replace("##", "").isalnum() and t not in skipped]
+    content = np.sort(by_response[chosen] if chosen else by_response)  # the worst matched words first
     return [
         whole,
-        float(best.mean()),
-        float(best.min()),
+        float(by_response.mean()),
+        float(by_response.min()),
         float(content.mean()),
         float(content[0]),
         float(content[:3].mean()),
         float((content < 0.5).sum()),
         float((content < 0.6).mean()),
-        float(back.mean()),
-        float(back.min()),
+        float(by_knowledge.mean()),
+        float(by_knowledge.min()),
     ]

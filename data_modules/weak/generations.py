@@ -1,7 +1,7 @@
-"""Replies that models gave to Wizard of Wikipedia's test turns: `generations/*.json` beside the dialogues.
+"""Reads models' replies to Wizard of Wikipedia's test turns: `generations/*.json` beside the dialogues.
 
 Layout: {"generation": [{"dialogue": [[reply, ...], ...]}, ...]}, one entry for every `dialog_idx`, one list for every
-wizard turn. A file is one model's.
+wizard turn. Each file holds the replies of one model.
 """
 
 import json
@@ -13,16 +13,16 @@ from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.records import Example
 
-MAX_WORDS = 60  # a model that rambles on has lost the thread: its replies would teach length
+MAX_WORDS = 60  # longer replies ramble: they would teach length rather than faithfulness
 
 
 def generation_files(folder: Path) -> list[Path]:
-    """The files beside the dialogues, if there are any."""
+    """Finds the files beside the dialogues, if there are any."""
     return sorted((folder / "generations").glob("*.json"))
 
 
 def read_generations(folder: Path, turns: Sequence[Example], report: ReadReport) -> Iterator[tuple[str, Example, str]]:
-    """(model, turn, reply) of every reply to one of the turns.
+    """Yields (model, turn, reply) for every reply to one of the turns.
 
     Dialogues are matched by their number, and taken only where both sides have as many turns.
     """
@@ -32,11 +32,11 @@ def read_generations(folder: Path, turns: Sequence[Example], report: ReadReport)
     for file in generation_files(folder):
         replies = _replies(file)
         for number, answered in dialogues.items():
-            given = replies.get(number)
-            if given is None or len(given) != len(answered):
+            found = replies.get(number)
+            if found is None or len(found) != len(answered):
                 report.count("generations: dialogues that do not match")
                 continue
-            for turn, reply in zip(answered, given, strict=True):
+            for turn, reply in zip(answered, found, strict=True):
                 if not reply.strip():
                     report.count("generations: empty")
                 elif len(reply.split()) >= MAX_WORDS:
@@ -46,7 +46,7 @@ def read_generations(folder: Path, turns: Sequence[Example], report: ReadReport)
 
 
 def _replies(file: Path) -> dict[str, list[str]]:
-    """The first reply of each turn, by the dialogue's number."""
+    """Reads the first reply to each turn, by the dialogue's number."""
     try:
         content: Any = json.loads(file.read_text(encoding="utf-8"))["generation"]
         return {str(number): [turn[0] for turn in dialogue["dialogue"]] for number, dialogue in enumerate(content)}

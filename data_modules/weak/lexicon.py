@@ -1,8 +1,8 @@
-"""The phrases and word tables that the synthetic pairs are made with."""
+"""Phrases and word tables for the synthetic pairs."""
 
 from faithkit.words import word_set
 
-# Put before a response, or around it, without claiming anything.
+# Phrases before or around a response that claim nothing.
 OPENERS = (
     "yes, ", "yeah, ", "yes! ", "yea ", "well, ", "oh, ", "no, ", "right, ", "sure! ", "actually, ", "indeed, ",
     "absolutely! ", "yep. ", "exactly, ", "not really, ", "oh yes, ", "ok, ", "hi! ", "ah, ", "so ",
@@ -35,7 +35,7 @@ ADDITIONS = (
     "as a hobby", "with his brother", "when i was young", "in history",
 )  # fmt: skip
 
-# Wording to another wording of the same.
+# Wordings and others with the same meaning.
 SYNONYMS = (
     ("united states", "us"), ("u.s.", "us"), ("approximately", "about"), ("including", "such as"),
     ("usually", "typically"), ("typically", "usually"), ("often", "frequently"), ("many", "a lot of"),
@@ -45,7 +45,7 @@ SYNONYMS = (
     ("commonly", "often"), ("however,", "but"), ("also known as", "also called"), ("various", "different"),
     ("over", "more than"), ("more than", "over"), ("consists of", "is made up of"), ("is based on", "comes from"),
 )  # fmt: skip
-# Wording to one that says more, or the opposite.
+# Wordings and others that claim more, or the opposite.
 DISTORTIONS = (
     ("one of the most", "the most"), ("one of the", "the"), ("may", "always"), ("can be", "is always"),
     ("some", "all"), ("many", "all"), ("most", "all"), ("often", "always"), ("usually", "always"),
@@ -58,8 +58,18 @@ DISTORTIONS = (
 )  # fmt: skip
 
 NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-ENDINGS = ("ing", "ed", "ly", "tion", "ous", "ist", "er", "ies", "s")  # words of one ending may take each other's place
-# Words that are never swapped: another in their place would often say the same.
+ENDINGS = (
+    "ing",
+    "ed",
+    "ly",
+    "tion",
+    "ous",
+    "ist",
+    "er",
+    "ies",
+    "s",
+)  # words with the same ending may replace each other
+# Words that are never swapped: with another in their place the sentence often means the same.
 COMMON = word_set(
     "that this with from have been were which their they more most also into than then when where while about some "
     "such other only many over after before between during known called used made often there these those being would "

@@ -1,8 +1,8 @@
-"""Synthetic pairs: from sentences alone to faithful and hallucinated responses, with a probability for each kind.
+"""Synthetic pairs: makes faithful and hallucinated responses from sentences alone.
 
 A faithful response is the sentence cut and reworded; a hallucinated one is that with an edit, another statement, or
-small talk. Both are varied in the same manner, which therefore says nothing about the label. An edit may fail to change
-the meaning (a swapped word may say the same), which is why a kind has a probability rather than a label.
+small talk. Both get the same openings, case and punctuation, so that these do not give the label away. No edit is sure
+to succeed (a swapped word may mean the same), so each kind has a probability rather than a label.
 """
 
 import random
@@ -19,7 +19,7 @@ from data_modules.weak.falsify import (
     swap_subject,
     swap_words,
 )
-from data_modules.weak.wording import converse, extract, reword, scruff
+from data_modules.weak.wording import add_opening, extract, reword, vary_spelling
 
 FAITHFUL_KIND = "faithful"
 # P(hallucinated) of each kind.
@@ -44,11 +44,11 @@ _EDITS: dict[str, Callable[[str, Pool, random.Random], str | None]] = {
     "distortion": distort,
     "subject": swap_subject,
 }
-_MIN_WORDS = 5  # of a sentence worth answering from
+_MIN_WORDS = 5  # of a sentence that responses are made from
 
 
 class Pair(NamedTuple):
-    """A sentence with a response made for it; `document` and `sentence` are its place among the documents."""
+    """A sentence with a response made from it; `document` and `sentence` are its indices among the documents."""
 
     document: int
     sentence: int
@@ -58,13 +58,13 @@ class Pair(NamedTuple):
 
 
 def make_pairs(documents: Sequence[Sequence[str]], chat: Sequence[str] = (), seed: int = 0) -> Iterator[Pair]:
-    """Makes one faithful and, where an edit applies, one hallucinated response to every sentence.
+    """Makes a faithful and, where an edit applies, a hallucinated response for every sentence.
 
     The same arguments always give the same pairs.
 
     Args:
         documents: Sentences, in lists of those that belong together.
-        chat: Things people say that no document supports.
+        chat: Small talk that no document supports.
     """
     pool = Pool.of(documents, chat)
     for d, document in enumerate(documents):
@@ -78,24 +78,24 @@ def make_pairs(documents: Sequence[Sequence[str]], chat: Sequence[str] = (), see
 
 
 def faithful_response(knowledge: str, rng: random.Random) -> str:
-    """Rewords the knowledge or a part of it."""
-    return scruff(converse(reword(extract(knowledge, rng), rng), rng), rng)
+    """Words the knowledge, or a part of it, in another way."""
+    return vary_spelling(add_opening(reword(extract(knowledge, rng), rng), rng), rng)
 
 
 def hallucinated_response(
     knowledge: str, document: Sequence[str], pool: Pool, rng: random.Random
 ) -> tuple[str, str] | None:
-    """Makes a response that the knowledge does not support; returns it with its kind."""
+    """Makes a response that the knowledge does not support, and names its kind."""
     base = reword(extract(knowledge, rng), rng) if rng.random() < 0.5 else extract(knowledge, rng)
     order = [kind for kind, chances in CHANCES.items() for _ in range(chances)]
     rng.shuffle(order)
     for kind in order:
         if kind == "other":
-            said = other_statement(knowledge, document, pool, rng)
+            response = other_statement(knowledge, document, pool, rng)
         elif kind == "chat":
-            said = rng.choice(pool.chat) if pool.chat else None
+            response = rng.choice(pool.chat) if pool.chat else None
         else:
-            said = _EDITS[kind](base, pool, rng)
-        if said and said.strip().lower() != base.strip().lower():
-            return scruff(said if kind == "chat" else converse(said, rng), rng), kind
+            response = _EDITS[kind](base, pool, rng)
+        if response and response.strip().lower() != base.strip().lower():
+            return vary_spelling(response if kind == "chat" else add_opening(response, rng), rng), kind
     return None

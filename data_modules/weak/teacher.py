@@ -1,8 +1,8 @@
-"""A teacher that labels unlabelled pairs: classifiers over a frozen encoder, fitted on about a thousand labels.
+"""A teacher that labels pairs without human labels: classifiers on a frozen encoder, trained on about 1,000 labels.
 
-The mean log-odds of two classifiers: a logistic regression on how the encoder's token vectors match, and a forest on
-that and on the words. It generalises better than fine-tuning on the same labels, and a cross-encoder that learns from
-its probabilities on many pairs becomes better than both.
+Its probability comes from the mean log-odds of two classifiers: a logistic regression on how well the encoder's token
+vectors match, and a forest on that and on the words. It generalises better than fine-tuning on the same labels, and a
+cross-encoder trained on its probabilities for many pairs becomes better than both.
 """
 
 import logging
@@ -17,14 +17,14 @@ from data_modules.weak.features import NUM_WORD_FEATURES, text_vectors, vector_f
 from faithkit.records import LABELS, Example
 from faithkit.weights.resolve import loading
 
-CHUNK = 1000  # pairs whose vectors are held at a time
-_SUREST = 0.99  # probabilities are clipped to it, so that neither classifier decides alone
+CHUNK = 1000  # pairs whose vectors are in memory at a time
+_MAX_PROBABILITY = 0.99  # of either classifier, so that neither outweighs the other
 
 log = logging.getLogger("faithkit")
 
 
 class Teacher:
-    """Fits on labelled examples and gives probabilities for unlabelled pairs.
+    """Learns from labelled examples to estimate P(hallucinated) of unlabelled ones.
 
     Args:
         weights: A folder, hub name or local name of an encoder.
@@ -44,7 +44,7 @@ class Teacher:
         self.forest = ExtraTreesClassifier(600, min_samples_leaf=3, random_state=seed)
 
     def fit(self, examples: Sequence[Example]) -> "Teacher":
-        """Learns from examples, all of them labelled."""
+        """Trains both classifiers on examples, all of them labelled."""
         labels = [LABELS.index(example.label or "") for example in examples]
         features = self._features([(e.knowledge, e.response) for e in examples])
         self.linear.fit(features[:, NUM_WORD_FEATURES:], labels)
@@ -52,7 +52,7 @@ class Teacher:
         return self
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """P(hallucinated) of each (knowledge, response)."""
+        """Estimates P(hallucinated) of each (knowledge, response)."""
         features = self._features(pairs)
         linear = self.linear.predict_proba(features[:, NUM_WORD_FEATURES:])[:, 1]
         forest = self.forest.predict_proba(features)[:, 1]
@@ -69,5 +69,5 @@ class Teacher:
 
 
 def _log_odds(probabilities: NDArray[Any]) -> NDArray[np.float64]:
-    clipped = np.clip(probabilities, 1 - _SUREST, _SUREST)
+    clipped = np.clip(probabilities, 1 - _MAX_PROBABILITY, _MAX_PROBABILITY)
     return np.log(clipped) - np.log1p(-clipped)

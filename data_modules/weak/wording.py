@@ -1,4 +1,4 @@
-"""Rewordings that keep the meaning of a text: shortening, synonyms, and a speaker's manner."""
+"""Rewordings that keep the meaning of a text: parts of it, synonyms, openings, and ways of spelling."""
 
 import random
 import re
@@ -17,41 +17,43 @@ _ENDS = " .!?"
 
 
 def replace_word(text: str, old: str, new: str) -> str:
-    """Replaces the first `old` that is not part of a longer word."""
+    """Replaces the first `old` that is not a part of a longer word."""
     return re.sub(
         r"(?<!\w)" + re.escape(old) + (r"(?!\w)" if old[-1].isalnum() else ""), new, text, count=1, flags=re.I
     )
 
 
 def uncapitalise(text: str) -> str:
-    """Lowers the first letter, as in the middle of a sentence; words in capitals stay."""
+    """Begins the text in lower case, for the middle of a sentence; words in capitals stay."""
     return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
 
 
 def without_brackets(text: str) -> str:
+    """Removes parts in brackets."""
     return re.sub(r"\s+([,.;])", r"\1", re.sub(r"\s*\([^()]*\)", "", text)).strip()
 
 
 def without_end(text: str) -> str:
+    """Removes the punctuation at the end."""
     return text.rstrip(_ENDS)
 
 
 def clauses(text: str) -> list[str]:
-    """Cuts a text at commas, semicolons and linking words."""
+    """Splits a text at commas, semicolons and linking words."""
     return [part for part in _CLAUSE.split(without_end(text)) if part.strip()]
 
 
 def extract(knowledge: str, rng: random.Random) -> str:
-    """Takes a statement from the knowledge: all of it, its beginning, or all without an aside."""
+    """Extracts a statement that the knowledge supports: all of it, its beginning, or all but one clause."""
     body = without_end(without_brackets(knowledge) if rng.random() < 0.8 else knowledge)
-    way = rng.random()
-    if way < 0.30:
+    roll = rng.random()
+    if roll < 0.30:
         return body
     cuts = [found.start() for found in _CUT.finditer(body)]
     cuts = [cut for cut in cuts if cut >= 18 and len(body[:cut].split()) >= 4]
-    if way < 0.65 and cuts:
+    if roll < 0.65 and cuts:
         body = body[: rng.choice(cuts)]
-    elif way < 0.75:
+    elif roll < 0.75:
         body = _without_clause(body, rng)
     return _with_pronoun(body, knowledge) if rng.random() < 0.55 else body
 
@@ -74,7 +76,7 @@ def _with_pronoun(body: str, knowledge: str) -> str:
 
 
 def reword(text: str, rng: random.Random) -> str:
-    """Replaces words by synonyms, and digits by number words."""
+    """Replaces some words by synonyms, and some numbers by words."""
     for old, new in rng.sample(SYNONYMS, len(SYNONYMS)):
         if rng.random() < 0.5:
             text = replace_word(text, old, new)
@@ -84,18 +86,18 @@ def reword(text: str, rng: random.Random) -> str:
     return text
 
 
-def converse(text: str, rng: random.Random) -> str:
-    """Adds an opener as speakers do, which claims nothing."""
-    way = rng.random()
-    if way < 0.45:
+def add_opening(text: str, rng: random.Random) -> str:
+    """Begins the text as a speaker might, without claiming anything more."""
+    roll = rng.random()
+    if roll < 0.45:
         return text
-    if way < 0.85:
+    if roll < 0.85:
         return rng.choice(OPENERS) + uncapitalise(text)
     return rng.choice(WRAPS).format(uncapitalise(text))
 
 
-def scruff(text: str, rng: random.Random) -> str:
-    """Varies case, spacing and punctuation as corpora do, independently of the label."""
+def vary_spelling(text: str, rng: random.Random) -> str:
+    """Varies case, spacing and punctuation as corpora do, so that these do not give the label away."""
     text = text.strip()
     if text[-1:] not in ".!?" and rng.random() < 0.6:
         text += rng.choice((".", ".", ".", "!"))

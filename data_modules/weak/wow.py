@@ -1,8 +1,8 @@
 """Weakly labelled pairs from Wizard of Wikipedia: its turns as they are, and responses made from its knowledge.
 
-`natural` pairs are the responses of people and models to a knowledge sentence, labelled by a teacher that is fitted on
-the data audit. `synthetic` pairs are made from the sentences themselves (`pairs`), labelled by how they were made.
-Every record has its P(hallucinated) in `meta["probability"]` and no label, so nothing is ever scored on it.
+`natural`: responses of people and models to a knowledge sentence, labelled by a teacher trained on the data audit.
+`synthetic`: responses made from the sentences themselves (`pairs`), labelled by how they were made. Every record has
+its P(hallucinated) in `meta["probability"]` and no label, so nothing is ever scored on it.
 """
 
 import random
@@ -30,10 +30,10 @@ from faithkit.sentences import sentences
 from faithkit.weights.resolve import resolve
 from faithkit.words import ascii_content_words
 
-VERSION = 1  # a change of what is made from the same files changes it
+VERSION = 1  # raised when the same files give other pairs
 NATURAL, SYNTHETIC = "natural", "synthetic"
 KINDS = (NATURAL, SYNTHETIC)
-SURE = 0.9  # a teacher's probability from which a pair is easy: of these only a share is kept
+SURE = 0.9  # the teacher's probability above which a pair is easy: only a share of these is kept
 
 
 class WeakPair(NamedTuple):
@@ -210,7 +210,7 @@ class WeakWow(Source):
 
 
 def _read(source: Source, split: str, report: ReadReport) -> list[Example]:
-    """Reads another dataset's records into the report: its counts stand under its name."""
+    """Reads another source; its bad rows are reported, and its counts under its name."""
     inner = ReadReport(report.on_bad_row)
     examples = list(read_examples(source, split, inner))
     report.rejects += inner.rejects
@@ -224,7 +224,7 @@ def _num_words(*texts: str) -> int:
 
 
 def _small_talk(turn: Example) -> Iterator[str]:
-    """Sentences of a response that have little to do with its knowledge."""
+    """Yields the sentences of a response that have little to do with its knowledge."""
     known = set(ascii_content_words(turn.knowledge))
     for sentence in sentences(turn.response):
         words = ascii_content_words(sentence)

@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: rows as LettuceDetect wants them, and commands read line by line.
+"""Parts that the scripts of this folder share: rows as LettuceDetect takes them, and commands read line by line.
 
 A row is a JSON line {"id", "prompt", "answer", "labels": [{"start", "end"}], "task"}.
 """
@@ -13,19 +13,19 @@ from typing import Any
 
 
 def read_rows(path: str) -> list[dict[str, Any]]:
-    """The rows of a JSONL file."""
+    """Reads the rows of a JSONL file."""
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
 def sample(row: dict[str, Any]) -> Any:
-    """A row as its dataset wants it."""
+    """Makes its sample from a row."""
     from lettucedetect import HallucinationSample
 
     return HallucinationSample(row["prompt"], row["answer"], row["labels"], "train", row["task"], "ragtruth", "en")
 
 
 def loader(rows: list[dict[str, Any]], tokenizer: Any, *, batch_size: int, max_length: int, shuffle: bool) -> Any:
-    """Its dataset behind the loader and the collator of its training script."""
+    """Builds its dataset with the loader and the collator of its training script."""
     from lettucedetect import HallucinationDataset
     from torch.utils.data import DataLoader
     from transformers import DataCollatorForTokenClassification
@@ -46,5 +46,5 @@ def serve(run: Callable[..., Any]) -> None:
 
 
 def cpu_seconds() -> float:
-    """Of this process, all threads."""
+    """Returns the CPU-seconds of this process, all threads."""
     return time.process_time()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from speed.measure import Ratio, alternate, machine, replace_section, report, table
+from speed.measure import Ratio, alternate, machine, replace_section, report, require, table
 
 
 def test_a_ratio_is_taken_round_by_round() -> None:
@@ -31,6 +31,14 @@ def test_sides_take_turns_and_a_warm_up_does_not_count() -> None:
     taken = alternate(sides, 2, warm_up=True, clock=lambda: now)
     assert taken == {"a": [2.0, 2.0], "b": [3.0, 3.0]}
     assert calls == ["b", "a", "a", "b", "b", "a"]
+
+
+def test_a_missing_package_ends_the_program_with_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    require("json")
+    with pytest.raises(SystemExit) as ended:
+        require("json", "no_such_package")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: not installed: no-such-package; hint: pip install -e '.[bench]'\n"
 
 
 def test_a_side_may_say_its_own_seconds() -> None:

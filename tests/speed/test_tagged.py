@@ -1,4 +1,4 @@
-"""What the benchmarks of the tagger compare on: their examples, their folds, and the peer that may be absent."""
+"""The examples and folds that the tagger is compared on, and the peer that may be missing."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.records import Example, Span
-from speed.cv_folds import divide, overlap, sentence_shares
+from speed.cv_folds import make_folds, overlap_baseline, sentence_shares
 from speed.peer import VARIABLE, peer_python, write_rows
 from speed.tagged import ANSWER, mixed_tagged
 from speed.tagger_cv import without_folders
@@ -36,7 +36,7 @@ def test_mixed_examples_have_spans_within_answers_of_the_wanted_length(tmp_path:
 
 def test_every_source_is_tested_in_one_fold_and_never_trained_on_there() -> None:
     examples = [example(i, str(i // 3), "The cat sat.") for i in range(30)]
-    folds = divide(examples, 5)
+    folds = make_folds(examples, 5)
     assert sorted(int(e.id) for fold in folds for e in fold.test) == list(range(30))
     for fold in folds:
         assert len(fold.test) == 6 and len(fold.train) == 24
@@ -48,9 +48,9 @@ def test_sentences_of_unknown_words_are_found() -> None:
     assert sentence_shares(example(0, "a", response)) == [((0, 12), 0.0), ((13, 39), 1.0)]
     wrong = Span(start=13, end=39, label="evident_baseless")
     examples = [example(i, str(i), response if i % 2 else "The cat sat.", (wrong,) if i % 2 else ()) for i in range(8)]
-    said = overlap(divide(examples, 2)[0])
-    assert {id_: [(s.start, s.end) for s in p.spans] for id_, p in said.items()} == {
-        id_: [(13, 39)] if int(id_) % 2 else [] for id_ in said
+    found = overlap_baseline(make_folds(examples, 2)[0])
+    assert {id_: [(s.start, s.end) for s in p.spans] for id_, p in found.items()} == {
+        id_: [(13, 39)] if int(id_) % 2 else [] for id_ in found
     }
 
 

@@ -1,4 +1,4 @@
-"""The domains of the corpus: sixteen kinds of things, ten or so relations each."""
+"""The domains of the corpus: sixteen kinds of topics with about ten relations each."""
 
 from data_modules.embedded.domains.goods import ANIMAL, DISH, GARMENT, MACHINE, PLANT, VEHICLE
 from data_modules.embedded.domains.places import BRIDGE, FESTIVAL, MUSEUM, RIVER, TOWN

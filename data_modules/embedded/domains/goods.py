@@ -1,4 +1,4 @@
-"""Living things, and things to eat, wear and use."""
+"""Domains of animals, plants, and things to eat, wear and use."""
 
 from data_modules.embedded.facts import Domain
 

@@ -1,4 +1,4 @@
-"""Places and what happens there."""
+"""Domains of places, and of festivals held there."""
 
 from data_modules.embedded.facts import Domain
 

@@ -1,4 +1,4 @@
-"""What people make to be read, heard or played, and those who sell it."""
+"""Domains of works: novels, bands, instruments, sports, and the companies that sell things."""
 
 from data_modules.embedded.facts import Domain
 

@@ -3,20 +3,19 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from data_modules.embedded.dialogue import Exchange, Reply
 from data_modules.embedded.layouts.common import NumRows, sizes, turns, write_csv
 
 CORPORA = ("wow", "cmu")
 MODELS = ("CTRL", "DoHA", "GPT2")
-GENERIC_EVERY = 9
-# The annotators' slips, which a loader has to know: seen in the published files.
+GENERIC_EVERY = 9  # one turn in this many has a generic reply
+# Slips of the annotators, as the published files have them: a loader must know them.
 SLIPS = {
     "entailment,uncooperative": ("entailment,uncooperative", "entailment. uncooperative", "entailmentt,uncooperative")
 }
 
 
 def write_audit(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """gold/{wow,cmu}.csv and {CTRL,DoHA,GPT2}/*_processed_{wow,cmu}.csv, `num_rows` each, of the test split."""
+    """Writes gold/{wow,cmu}.csv and {CTRL,DoHA,GPT2}/*_processed_{wow,cmu}.csv of the test split, `num_rows` each."""
     size = sizes(num_rows, ("test",)).get("test", 0)
     for place, corpus in enumerate(CORPORA):
         header = ("evidence", "history", "response", "BEGIN", "VRM")
@@ -30,28 +29,22 @@ def write_audit(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
 
 
 def _gold(size: int, seed: int, start: int, corpus: str) -> Iterator[tuple[str, ...]]:
-    joint = ",\n" if corpus == "cmu" else ","
+    separator = ",\n" if corpus == "cmu" else ","
     for index, exchange in turns("test", size, seed, start):
-        reply = _shown(exchange, index)
+        reply = exchange.shown_reply(generic=index % GENERIC_EVERY == 0)
         if "Hallucination" in reply.tags:
             label = "Partial Hallucination" if "Entailment" in reply.tags else "Hallucination"
         else:
             label = reply.tags[-1]
-        vrm = joint.join(tag.replace("Acknowledgment", "Ack.") for tag in reply.vrm)
+        vrm = separator.join(tag.replace("Acknowledgment", "Ack.") for tag in reply.vrm)
         yield " ".join(exchange.sentences), exchange.history[-1].text, reply.text, label, vrm
 
 
 def _model(size: int, seed: int, start: int) -> Iterator[tuple[str, ...]]:
     for index, exchange in turns("test", size, seed, start):
-        reply = _shown(exchange, index)
+        reply = exchange.shown_reply(generic=index % GENERIC_EVERY == 0)
         label = ",".join(sorted(tag.lower() for tag in reply.tags))
         if label in SLIPS and index % 10 == 0:
             label = SLIPS[label][index // 10 % 3]
         vrm = ",".join(tag.lower().replace("acknowledgment", "ack.") for tag in reply.vrm)
         yield " ".join(exchange.sentences), exchange.history[-1].text, reply.text, label, vrm
-
-
-def _shown(exchange: Exchange, index: int) -> Reply:
-    if index % GENERIC_EVERY == 0:
-        return exchange.generic
-    return exchange.hallucinated if exchange.hallucinates else exchange.faithful

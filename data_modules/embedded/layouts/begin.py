@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from data_modules.embedded.dialogue import Exchange, Reply
 from data_modules.embedded.layouts.common import NumRows, sizes, turns, write_tsv
 
 HEADER_2022 = ("model_name", "data_source", "knowledge", "message", "response", "begin_label")
@@ -11,13 +10,13 @@ HEADER_2021 = ("evidence", "previous turn", "response", "gold label", "coarse la
 CORPORA = {"wow": "wow", "cmu": "cmu-dog", "tc": "topicalchat"}  # name in file and column, folder
 FILES_2021 = {"validation": "dev_05_24_21.tsv", "test": "test_05_24_21.tsv"}
 MODELS = ("gpt2", "t5", "ctrl", "doha")
-GENERIC_EVERY = 9
+GENERIC_EVERY = 9  # one turn in this many has a generic reply
 OFF_TOPIC_EVERY = 17
-_START = {"wow": 0, "cmu": 12_000_000, "tc": 24_000_000}  # each corpus has its own part of ours
+_START = {"wow": 0, "cmu": 12_000_000, "tc": 24_000_000}  # each corpus takes its own part of the embedded one
 
 
 def write_begin(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """The release of 2022: begin_{dev,test}_{wow,cmu,tc}.tsv, each in its corpus's folder; `num_rows` for each file."""
+    """Writes the release of 2022: begin_{dev,test}_{wow,cmu,tc}.tsv by corpus, with `num_rows` each."""
     for split, size in sizes(num_rows, ("validation", "test")).items():
         for corpus, place in CORPORA.items():
             name = f"begin_{'dev' if split == 'validation' else 'test'}_{corpus}.tsv"
@@ -27,21 +26,15 @@ def write_begin(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
 
 
 def write_begin_2021(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """The release of 2021: dev_05_24_21.tsv and test_05_24_21.tsv."""
+    """Writes the release of 2021: dev_05_24_21.tsv and test_05_24_21.tsv."""
     for split, size in sizes(num_rows, ("validation", "test")).items():
         write_tsv(folder / FILES_2021[split], HEADER_2021, _rows_2021(split, size, seed))
     return folder
 
 
-def _shown(exchange: Exchange, index: int) -> Reply:
-    if index % GENERIC_EVERY == 0:
-        return exchange.generic
-    return exchange.hallucinated if exchange.hallucinates else exchange.faithful
-
-
 def _rows_2022(split: str, size: int, seed: int, corpus: str) -> Iterator[tuple[str, ...]]:
     for index, exchange in turns(split, size, seed, _START[corpus]):
-        reply = _shown(exchange, index)
+        reply = exchange.shown_reply(generic=index % GENERIC_EVERY == 0)
         if reply.kind == "generic":
             label = "Generic"
         else:
@@ -51,12 +44,12 @@ def _rows_2022(split: str, size: int, seed: int, corpus: str) -> Iterator[tuple[
 
 
 def _rows_2021(split: str, size: int, seed: int) -> Iterator[tuple[str, ...]]:
-    before = ""
+    other_topic = ""  # a reply from an earlier dialogue
     for index, exchange in turns(split, size, seed):
-        reply = _shown(exchange, index)
+        reply = exchange.shown_reply(generic=index % GENERIC_EVERY == 0)
         text = reply.text
-        if index % OFF_TOPIC_EVERY == 1 and before:
-            text, gold, last = before, "off-topic", "hallucination-info"
+        if index % OFF_TOPIC_EVERY == 1 and other_topic:
+            text, gold, last = other_topic, "off-topic", "hallucination-info"
         elif reply.kind == "generic":
             gold, last = "generic", "hallucination-personal"
         elif reply.kind == "subjective":
@@ -75,5 +68,5 @@ def _rows_2021(split: str, size: int, seed: int) -> Iterator[tuple[str, ...]]:
         ))  # fmt: skip
         coarse = gold if gold in ("entailment", "contradiction") else "neutral"
         yield " ".join(exchange.sentences), exchange.history[-1].text, text, gold, coarse, full
-        if index % 12 == 11:  # dialogues never cross a block of twelve, so this reply is of another thing
-            before = exchange.faithful.text
+        if index % 12 == 11:  # the last turn of a block: no dialogue goes on into the next one
+            other_topic = exchange.faithful.text

@@ -1,4 +1,4 @@
-"""What the writers share: how many rows each file gets, walks over the corpus, and files that are whole or absent."""
+"""Parts that the writers share: rows for each split, turns and dialogues of the corpus, and the file formats."""
 
 import csv
 import io
@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from data_modules.embedded.corpus import dialogue_of
-from data_modules.embedded.dialogue import Exchange, exchanges
+from data_modules.embedded.dialogue import exchanges
+from data_modules.embedded.exchange import Exchange
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_file
 
@@ -17,7 +18,7 @@ SPLITS = ("train", "validation", "test")
 
 
 def sizes(num_rows: NumRows, splits: Sequence[str] = SPLITS) -> dict[str, int]:
-    """Rows for each split: the same number for all, or those of a mapping; splits without rows are left out."""
+    """Returns the rows of each split: one number for all, or a mapping's; splits without rows are left out."""
     if isinstance(num_rows, int):
         return dict.fromkeys(splits, num_rows)
     unknown = set(num_rows) - set(SPLITS)
@@ -27,7 +28,7 @@ def sizes(num_rows: NumRows, splits: Sequence[str] = SPLITS) -> dict[str, int]:
 
 
 def dialogues(split: str, num_turns: int, seed: int, start: int = 0) -> Iterator[tuple[int, list[Exchange]]]:
-    """Whole dialogues with their numbers until they have `num_turns` turns; the last one may be cut short.
+    """Yields dialogues with their numbers until they have `num_turns` turns; the last one may be cut short.
 
     Args:
         start: The first turn's position in the split, at the start of a block: a multiple of 12.
@@ -41,22 +42,22 @@ def dialogues(split: str, num_turns: int, seed: int, start: int = 0) -> Iterator
 
 
 def turns(split: str, num_turns: int, seed: int, start: int = 0) -> Iterator[tuple[int, Exchange]]:
-    """Single turns with their positions."""
-    walk = (turn for _, dialogue in dialogues(split, num_turns, seed, start) for turn in dialogue)
-    yield from enumerate(walk, start)
+    """Yields single turns with their positions."""
+    every = (turn for _, dialogue in dialogues(split, num_turns, seed, start) for turn in dialogue)
+    yield from enumerate(every, start)
 
 
 def claim(exchange: Exchange, clause: str) -> str:
-    """A plain sentence that says the clause of the exchange's thing."""
+    """Writes a plain sentence that states the clause about the exchange's topic."""
     topic = exchange.topic
     return f"{topic[0].upper()}{topic[1:]} {clause}."
 
 
 def nli_pair(exchange: Exchange) -> tuple[str, str, str]:
-    """Premise, hypothesis and label, with the labels of NLI."""
+    """Makes a premise, a hypothesis and their NLI label."""
     premise = " ".join(exchange.sentences)
     reply = exchange.hallucinated
-    if not exchange.hallucinates:
+    if not exchange.hallucinated_first:
         return premise, claim(exchange, exchange.true_clause), "entailment"
     if reply.kind == "subjective":
         return premise, reply.text[slice(*reply.marks[0][:2])], "neutral"
@@ -72,7 +73,7 @@ def write_text(path: Path, pieces: Iterable[str], encoding: str = "utf-8") -> No
 
 
 def write_json(path: Path, items: Iterable[Any]) -> None:
-    """One JSON list, item by item."""
+    """Writes one JSON list, item by item."""
 
     def pieces() -> Iterator[str]:
         yield "["
@@ -84,19 +85,19 @@ def write_json(path: Path, items: Iterable[Any]) -> None:
 
 
 def write_json_object(path: Path, values: Mapping[str, Any]) -> None:
-    """One JSON object over several lines."""
+    """Writes one JSON object over several lines."""
     write_text(path, [json.dumps(values, ensure_ascii=False, indent=1), "\n"])
 
 
 def write_jsonl(path: Path, items: Iterable[Any]) -> None:
-    """One JSON object a line."""
+    """Writes one JSON object a line."""
     write_text(path, (json.dumps(item, ensure_ascii=False) + "\n" for item in items))
 
 
 def write_tsv(
     path: Path, header: Sequence[str], rows: Iterable[Sequence[str]], end: str = "\n", bom: bool = False
 ) -> None:
-    """Unquoted tab-separated values."""
+    """Writes tab-separated values without quotes."""
 
     def pieces() -> Iterator[str]:
         yield "\t".join(header) + end
@@ -107,7 +108,7 @@ def write_tsv(
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Quoted comma-separated values."""
+    """Writes comma-separated values, quoted where needed."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(header)

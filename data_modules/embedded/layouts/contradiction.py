@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from data_modules.embedded.dialogue import Exchange
+from data_modules.embedded.exchange import Exchange
 from data_modules.embedded.layouts.common import (
     NumRows,
     claim,
@@ -30,7 +30,7 @@ CONTRADICTIONS = ("contradiction", "entity_swap", "number_swap")
 
 
 def write_dnli(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """DialogueNLI: lower-case, spaced sentences; each file is one JSON list on one line, in spite of its name."""
+    """Writes DialogueNLI: lower-case, spaced sentences; each file is one JSON list on one line, despite its name."""
     import json
 
     for split, size in sizes(num_rows).items():
@@ -40,7 +40,7 @@ def write_dnli(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
 
 
 def write_decode(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """DECODE: the last turn contradicts an earlier one of its speaker, or none."""
+    """Writes DECODE: in half of the dialogues the last turn contradicts an earlier one of its speaker."""
     for split, size in sizes(num_rows).items():
         write_jsonl(folder / DECODE_FILES[split], _decode(split, size, seed))
     return folder
@@ -67,23 +67,23 @@ def _dnli(exchange: Exchange, split: str, index: int) -> dict[str, Any]:
 
 
 def _decode(split: str, size: int, seed: int) -> Iterator[dict[str, Any]]:
-    made = 0
+    num_written = 0
     for number, exchanges in dialogues(split, 12 * (size + 12), seed):
-        if made == size:
+        if num_written == size:
             return
         if len(exchanges) > 1:
             yield _conversation(split, seed, number, exchanges, contradict=number % 2 == 0)
-            made += 1
+            num_written += 1
 
 
 def _conversation(split: str, seed: int, number: int, exchanges: list[Exchange], contradict: bool) -> dict[str, Any]:
     *earlier, last = exchanges
     texts = [text for exchange in earlier for text in (exchange.history[-1].text, exchange.faithful.text)]
     texts.append(last.history[-1].text)
-    broken = next((i for i, exchange in enumerate(earlier) if exchange.hallucinated.kind in CONTRADICTIONS), None)
-    if contradict and broken is not None:
-        texts.append(f"{last.faithful.text} {claim(last, earlier[broken].wrong_clause)}")
-        indices = [2 * broken + 1, len(texts) - 1]
+    contradicted = next((i for i, exchange in enumerate(earlier) if exchange.hallucinated.kind in CONTRADICTIONS), None)
+    if contradict and contradicted is not None:
+        texts.append(f"{last.faithful.text} {claim(last, earlier[contradicted].wrong_clause)}")
+        indices = [2 * contradicted + 1, len(texts) - 1]
     else:
         texts.append(f"{last.faithful.text} {claim(last, earlier[0].true_clause)}")
         indices = []

@@ -4,25 +4,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from data_modules.embedded.dialogue import Exchange, Reply
+from data_modules.embedded.exchange import Exchange, Reply
 from data_modules.embedded.layouts.common import NumRows, dialogues, sizes, write_json
 
 FILES = {"train": "train.json", "validation": "valid.json", "test": "test.json"}
 WOW_FILES = {"train": "wow_train.json", "validation": "wow_valid.json", "test": "wow_test.json"}
-GENERIC_EVERY = 15  # of this many turns one was generic before it was edited
+GENERIC_EVERY = 15  # one turn in this many had a generic reply before it was edited
 
 
 def write_faithdial(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """FaithDial: the response is faithful; where it was edited, tags and `original_response` are the first one's."""
+    """Writes FaithDial: responses are faithful; the tags of edited ones are about their `original_response`."""
     for split, size in sizes(num_rows).items():
         write_json(folder / FILES[split], _dialogues(split, size, seed, _edited))
     return folder
 
 
 def write_wow(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """Wizard of Wikipedia in FaithDial's layout: its own responses, unjudged."""
+    """Writes Wizard of Wikipedia in FaithDial's layout: its own responses, without tags."""
     for split, size in sizes(num_rows).items():
-        write_json(folder / WOW_FILES[split], _dialogues(split, size, seed, _unjudged))
+        write_json(folder / WOW_FILES[split], _dialogues(split, size, seed, _original))
     return folder
 
 
@@ -46,13 +46,11 @@ def _edited(exchange: Exchange, position: int) -> dict[str, Any]:
 
 
 def _first_reply(exchange: Exchange, position: int) -> Reply:
-    """What the wizard of Wizard of Wikipedia would have said."""
-    if position % GENERIC_EVERY == 0:
-        return exchange.generic
-    return exchange.hallucinated if exchange.hallucinates else exchange.faithful
+    """Returns the reply before it was edited, as Wizard of Wikipedia has it."""
+    return exchange.shown_reply(generic=position % GENERIC_EVERY == 0)
 
 
-def _unjudged(exchange: Exchange, position: int) -> dict[str, Any]:
+def _original(exchange: Exchange, position: int) -> dict[str, Any]:
     return {
         "history": [turn.text for turn in exchange.history],
         "knowledge": " ".join(exchange.sentences),

@@ -1,11 +1,11 @@
-"""Talk with texts at hand, as CMU-DoG and Topical-Chat publish it."""
+"""Dialogues about documents, in the layouts of CMU-DoG and Topical-Chat."""
 
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from data_modules.embedded.dialogue import Exchange
+from data_modules.embedded.exchange import Exchange
 from data_modules.embedded.layouts.common import NumRows, dialogues, sizes, write_json_object
 
 CMU_SPLITS = {"train": "train", "validation": "valid", "test": "test"}
@@ -16,21 +16,21 @@ TOPICAL_SPLITS = {
 }
 NUM_SECTIONS = 4
 _RARE_START = 12_000_000  # the rare splits come from another part of the corpus
-_BOTH_EVERY = 4  # of this many conversations about a film both people saw the text in one
-_PERSONAL_EVERY = 9  # of this many turns one names no section
+_BOTH_EVERY = 4  # in one conversation of this many both people saw the document
+_PERSONAL_EVERY = 9  # one turn in this many names no section
 
 
 def write_cmu_dog(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """`num_rows` counts exchanges; each conversation has a document of its own in WikiData."""
-    number_of_document = 0
+    """Writes CMU-DoG; `num_rows` counts exchanges. Each conversation has a document of its own in WikiData."""
+    document_number = 0
     for split, size in sizes(num_rows).items():
         for number, exchanges in dialogues(split, size, seed):
             name = hashlib.sha1(f"{seed}:{split}:{number}".encode()).hexdigest()
-            document = _document(exchanges, number_of_document)
+            document = _document(exchanges, document_number)
             write_json_object(folder / "WikiData" / f"{split}_{number}.json", document)
-            conversation = _film_talk(exchanges, number, number_of_document)
+            conversation = _film_talk(exchanges, number, document_number)
             write_json_object(folder / "Conversations" / CMU_SPLITS[split] / f"{name}.json", conversation)
-            number_of_document += 1
+            document_number += 1
     return folder
 
 
@@ -58,7 +58,7 @@ def _document(exchanges: list[Exchange], number: int) -> dict[str, Any]:
 def _film_talk(exchanges: list[Exchange], number: int, document: int) -> dict[str, Any]:
     messages = []
     for place, exchange in enumerate(exchanges):
-        texts = {"user1": exchange.history[-1].text, "user2": _reply(exchange)}
+        texts = {"user1": exchange.history[-1].text, "user2": exchange.shown_reply(generic=False).text}
         messages += [{"docIdx": _section(place), "text": text, "uid": user} for user, text in texts.items()]
     return {
         "history": messages,
@@ -69,12 +69,8 @@ def _film_talk(exchanges: list[Exchange], number: int, document: int) -> dict[st
     }
 
 
-def _reply(exchange: Exchange) -> str:
-    return (exchange.hallucinated if exchange.hallucinates else exchange.faithful).text
-
-
 def write_topical_chat(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """All five files with their built reading sets; `num_rows` counts exchanges."""
+    """Writes Topical-Chat: all five files with their reading sets; `num_rows` counts exchanges."""
     for split, size in sizes(num_rows).items():
         for name, start in zip(TOPICAL_SPLITS[split], (0, _RARE_START), strict=False):
             talks = dict(_talks(split, size, seed, start))
@@ -93,7 +89,7 @@ def _talks(split: str, size: int, seed: int, start: int) -> Iterator[tuple[str, 
             if (number + place) % _PERSONAL_EVERY == 0:
                 sections = sections[1:]
             turns.append(_turn("agent_1", exchange.history[-1].text, ["Personal Knowledge"]))
-            turns.append(_turn("agent_2", _reply(exchange), sections))
+            turns.append(_turn("agent_2", exchange.shown_reply(generic=False).text, sections))
         ratings = {"agent_1": "Good", "agent_2": "Excellent"}
         talk = {"article_url": None, "config": "C", "content": turns, "conversation_rating": ratings}
         yield name, (talk, _reading_set(exchanges))
@@ -112,10 +108,10 @@ def _turn(agent: str, message: str, sections: list[str]) -> dict[str, Any]:
 def _reading_set(exchanges: list[Exchange]) -> dict[str, Any]:
     sections = {}
     for i in range(3):
-        mine = exchanges[i::3]
+        about = exchanges[i::3]
         sections[f"FS{i + 1}"] = {
             "entity": exchanges[0].topic,
-            "shortened_wiki_lead_section": " ".join(mine[0].sentences) if mine else "",
-            "fun_facts": [" ".join(exchange.sentences) for exchange in mine[1:]],
+            "shortened_wiki_lead_section": " ".join(about[0].sentences) if about else "",
+            "fun_facts": [" ".join(exchange.sentences) for exchange in about[1:]],
         }
     return {"config": "C", "agent_1": sections, "agent_2": sections, "article": {"url": None}}

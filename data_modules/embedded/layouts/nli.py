@@ -17,17 +17,16 @@ GENRES = (
     ("facetoface", "letters", "nineeleven", "oup", "verbatim"),
 )
 LABELS = ("entailment", "neutral", "contradiction")
-_UNSURE_EVERY = 40  # of this many pairs one has no label that most annotators agreed on
+_UNSURE_EVERY = 40  # one pair in this many has no label that most annotators agreed on
 _MISMATCHED_START = 12_000_000
 
 
 def write_mnli(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """MultiNLI: it has no labelled test set, so a test size gives the matched and mismatched dev files that size."""
+    """Writes MultiNLI. It has no labelled test set: a test size is taken for its matched and mismatched dev files."""
     wanted = sizes(num_rows)
     for split, files in MNLI_FILES.items():
-        size = (
-            max(wanted.get("validation", 0), wanted.get("test", 0)) if split == "validation" else wanted.get(split, 0)
-        )
+        names = ("validation", "test") if split == "validation" else (split,)
+        size = max(wanted.get(name, 0) for name in names)
         for place, file in enumerate(files):
             if size:
                 write_jsonl(folder / file, _mnli(split, size, seed, place))
@@ -35,14 +34,14 @@ def write_mnli(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
 
 
 def write_snli(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """SNLI."""
+    """Writes SNLI."""
     for split, size in sizes(num_rows).items():
         write_jsonl(folder / SNLI_FILES[split], _snli(split, size, seed))
     return folder
 
 
 def write_conjnli(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """ConjNLI: a byte-order mark leads the files."""
+    """Writes ConjNLI, whose files begin with a byte-order mark."""
     for split, size in sizes(num_rows).items():
         rows = (nli_pair(exchange) for _, exchange in turns(split, size, seed))
         write_tsv(folder / CONJNLI_FILES[split], ("Premise", "Hypothesis", "Label"), rows, bom=True)
@@ -50,7 +49,7 @@ def write_conjnli(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
 
 
 def _votes(label: str, index: int, many: bool) -> tuple[str, list[str]]:
-    """The gold label with the annotators' votes; `-` where no label has three of five."""
+    """Makes the annotators' votes and the gold label from them; `-` where no label has three of five."""
     if not many:
         return label, [label]
     first, second = (other for other in LABELS if other != label)

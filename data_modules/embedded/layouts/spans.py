@@ -16,12 +16,12 @@ LABELS = {
     "subtle_baseless": "Subtle Baseless Info",
 }
 REFUSAL = "Unable to answer based on given passages."
-REFUSAL_EVERY = 50  # of this many answers one refuses, though the source has it
+REFUSAL_EVERY = 50  # one answer in this many refuses, though the source would answer the question
 SPAN_FILES = {"train": "train.jsonl", "validation": "validation.jsonl", "test": "test.jsonl"}
 
 
 def write_ragtruth(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """RAGTruth: response.jsonl with `num_rows` answers for train and for test, and source_info.jsonl."""
+    """Writes RAGTruth: response.jsonl with `num_rows` answers each for train and test, and source_info.jsonl."""
     responses: list[dict[str, Any]] = []
     infos: list[dict[str, Any]] = []
     for split, size in sizes(num_rows, ("train", "test")).items():
@@ -37,18 +37,17 @@ def write_ragtruth(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path
 
 def _info(source: RagSource, task: str, source_id: str) -> dict[str, Any]:
     numbered = "".join(f"passage {place}:{text}\n\n" for place, text in enumerate(source.passages, start=1))
-    given: Any = {
+    shown: Any = {
         "QA": {"question": source.question, "passages": numbered},
         "Summary": " ".join(source.passages) + "\n",
         "Data2txt": source.table,
     }[task]
-    return {"source_id": source_id, "task_type": task, "source": TASKS[task], "source_info": given, "prompt": ""}
+    return {"source_id": source_id, "task_type": task, "source": TASKS[task], "source_info": shown, "prompt": ""}
 
 
 def _response(answer: Answer, task: str, split: str, response_id: str, source_id: str) -> dict[str, Any]:
     refuses = int(response_id) % REFUSAL_EVERY == REFUSAL_EVERY - 1
-    # Only a source that has a null can be misread so.
-    null = task == "Data2txt"
+    shows_null = task == "Data2txt"  # only tables have empty fields
     labels = [
         {
             "start": mark.start,
@@ -57,7 +56,7 @@ def _response(answer: Answer, task: str, split: str, response_id: str, source_id
             "meta": "",
             "label_type": LABELS[mark.type],
             "implicit_true": mark.implicit_true,
-            "due_to_null": mark.due_to_null and null,
+            "due_to_null": mark.due_to_null and shows_null,
         }
         for mark in answer.marks
     ]
@@ -74,7 +73,7 @@ def _response(answer: Answer, task: str, split: str, response_id: str, source_id
 
 
 def write_xsum_tokens(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """Token labels: one file of all splits' rows, in lower case, with escaped quotes."""
+    """Writes token labels: one file with the rows of all splits, in lower case, with escaped quotes."""
     rows = (
         _summary(source, answer, split)
         for split, size in sizes(num_rows).items()
@@ -104,7 +103,7 @@ def _escaped(text: str) -> str:
 
 
 def write_spans(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """The plain layout: train.jsonl, validation.jsonl and test.jsonl."""
+    """Writes the plain layout: train.jsonl, validation.jsonl and test.jsonl."""
     for split, size in sizes(num_rows).items():
         write_jsonl(folder / SPAN_FILES[split], _plain(split, size, seed))
     return folder

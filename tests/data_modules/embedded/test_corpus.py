@@ -10,6 +10,8 @@ from itertools import islice
 import pytest
 
 from data_modules.embedded import Embedded, generate
+from data_modules.embedded.answers import rag_sources
+from data_modules.embedded.corpus import VERSION
 from data_modules.embedded.hallucinate import RATES
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
@@ -35,6 +37,18 @@ def test_other_processes_make_the_same() -> None:
         env = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": "."}
         other = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
         assert other.stdout.strip() == mine
+
+
+def test_another_corpus_has_another_version() -> None:
+    dialogues = "".join(json.dumps(e.to_dict()) for e in generate("validation", 600, seed=7))
+    answers = "".join(
+        json.dumps(
+            [s.question, *s.passages, *(a.text for a in s.answers), [mark[:3] for a in s.answers for mark in a.marks]]
+        )
+        for s in rag_sources("test", 90, 7)
+    )
+    digests = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in (dialogues, answers)]
+    assert (VERSION, *digests) == (3, "041e7293f29b0eb2", "1e9a2a02da263047"), "raise VERSION: old caches are stale"
 
 
 @pytest.mark.parametrize("start", [0, 1, 5, 23, 24, 25, 2_000_001])

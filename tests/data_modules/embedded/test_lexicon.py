@@ -27,7 +27,7 @@ def test_there_are_enough_kinds_of_facts() -> None:
     assert len(DOMAINS) >= 12
     assert len({(domain.name, relation.name) for domain in DOMAINS for relation in domain.relations}) >= 100
     assert len({relation.name for domain in DOMAINS for relation in domain.relations}) >= 50
-    assert all(any(domain.twins) for domain in DOMAINS)
+    assert all(any(domain.confusable) for domain in DOMAINS)
 
 
 def test_grammar() -> None:

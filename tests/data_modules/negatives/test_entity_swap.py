@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from data_modules.negatives.entities import Entity, find_entities, spacy_model
 from data_modules.negatives.entity_swap import entity_swaps
-from data_modules.negatives.slots import form, mention, unlike
+from data_modules.negatives.slots import are_distinct, form, mention
 from faithkit.weights.resolve import LOCAL
 from tests.data_modules.negatives.corpus import PEOPLE, PLACES, TOPICS, YEARS, corpus, example, ruled
 
@@ -77,13 +77,13 @@ def slot_of(text: str, name: str, label: str = "GPE"):
 
 def test_articles_and_possessives_stay_where_they_are() -> None:
     found = slot_of("He left the United States's coast.", "the United States's")
-    assert found and (found.text, found.slot.article, found.opens) == ("United States", "the", False)
+    assert found and (found.text, found.slot.article, found.opens_sentence) == ("United States", "the", False)
     assert slot_of("He left France.", "France").slot.article == ""
     for text, name in (("an 81 storey house", "81"), ("an 18 year wait", "18"), ("an Alpine hut", "Alpine")):
         assert slot_of(text, name).slot.article == "an"
     for text, name in (("a 38 storey house", "38"), ("a 180 degree turn", "180"), ("a Nordic hut", "Nordic")):
         assert slot_of(text, name).slot.article == "a"
-    assert slot_of("Hm. France is far.", "France").opens
+    assert slot_of("Hm. France is far.", "France").opens_sentence
 
 
 @pytest.mark.parametrize("name", ["one", "x", '"', "a\nb", "long " * 20])
@@ -121,7 +121,7 @@ def test_numbers_keep_their_pattern_and_names_their_shape(first: str, second: st
     ],
 )
 def test_two_names_of_one_thing_are_not_swapped(first: str, second: str, label: str, wanted: bool) -> None:
-    assert unlike(first, second, label) is unlike(second, first, label) is wanted
+    assert are_distinct(first, second, label) is are_distinct(second, first, label) is wanted
 
 
 def test_a_swap_at_the_start_of_a_sentence_has_a_capital() -> None:

@@ -18,7 +18,15 @@ from data_modules.weak.falsify import (
 )
 from data_modules.weak.lexicon import DISTORTIONS, PERSONAL, SYNONYMS
 from data_modules.weak.pairs import CHANCES, FAITHFUL_KIND, PROBABILITY, make_pairs
-from data_modules.weak.wording import clauses, converse, extract, replace_word, reword, scruff, without_brackets
+from data_modules.weak.wording import (
+    add_opening,
+    clauses,
+    extract,
+    replace_word,
+    reword,
+    vary_spelling,
+    without_brackets,
+)
 
 LAKE = "Lake Orvel (also Big Orvel) was formed in 1843, when the northern ice of Mount Teral melted into two valleys."
 FERRY = "The ferry of Port Selm is one of the most popular in the country, because it is cheap."
@@ -79,8 +87,8 @@ def test_wording_keeps_and_falsifying_changes() -> None:
     assert replace_word("handsome bakers", "some", "all") == "handsome bakers"
     assert clauses("It is old, cold and deep; who knows.") == ["It is old", "cold", "and deep", "who knows"]
     assert any("multiple bakeries" in text for text in many(lambda rng: reword(BAKER, rng)))
-    assert all(text.endswith(FERRY[5:]) or "{}" not in text for text in many(lambda rng: converse(FERRY, rng)))
-    assert any(" n't " in text for text in many(lambda rng: scruff("I don't know it", rng)))
+    assert all(text.endswith(FERRY[5:]) or "{}" not in text for text in many(lambda rng: add_opening(FERRY, rng)))
+    assert any(" n't " in text for text in many(lambda rng: vary_spelling("I don't know it", rng)))
 
 
 def test_each_edit_changes_what_it_is_named_for() -> None:
