@@ -16,9 +16,9 @@ from faithkit.records import Example, Turn
 from faithkit.training.checkpoints import model_state
 from faithkit.weights.export import Report, export_folder, model_card
 from faithkit.weights.from_pretrained import quietly
+from generation.control_names import control_tokens
 from generation.forward import run_model
 from generation.settings import Settings
-from generation.steering import control_tokens
 from generation.weights import ARCHITECTURES
 
 TRIED = [

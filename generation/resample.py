@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.records import Example, Prediction
+from generation.control_names import check_controlled, control_tokens
 from generation.generator import Advance, Candidate, Generator
-from generation.steering import check_controlled, control_tokens
 
 Features = Callable[[Sequence[Example]], Sequence[Sequence[str]]]  # of each example's response its control tokens
 

@@ -7,8 +7,8 @@ from faithkit.errors import UserError
 from faithkit.records import Example
 from generation.control.ctrl import Ctrl
 from generation.control.features import ENTAILMENT, OVERLAP, Terciles, levels, tokens_of
+from generation.control_names import check_controlled
 from generation.settings import Settings
-from generation.steering import check_controlled
 
 
 class FeatureReader:

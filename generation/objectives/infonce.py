@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from data_modules.encoding.candidates import CandidateEncoder
+from data_modules.encoding.candidate_encoder import CandidateEncoder
 from data_modules.encoding.pairs import Encoder
 from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.turn_layout import CAUSAL
 from data_modules.encoding.turns import TurnEncoder
 from faithkit.errors import UserError
-from generation.candidates import CAUSAL_QUERIES, SEQ2SEQ_QUERIES, Contrast, run_candidates, takes_candidates
+from generation.candidate_forward import CAUSAL_QUERIES, SEQ2SEQ_QUERIES, Contrast, run_candidates, takes_candidates
 from generation.objectives.objective import Objective, Step, token_mean
 
 

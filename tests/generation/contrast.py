@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data_modules.encoding.candidates import CandidateEncoder
+from data_modules.encoding.candidate_encoder import CandidateEncoder
 from faithkit.records import Turn
 from generation.forward import token_losses
 from generation.objectives.infonce import InfoNce

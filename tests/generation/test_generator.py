@@ -12,7 +12,7 @@ from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.records import Turn
 from generation import Generator
-from generation.steering import control_tokens
+from generation.control_names import control_tokens
 from tests.generation.folders import CONTROL, examples, write_generator
 
 NUCLEUS = Decoding(strategy="nucleus", top_p=0.95, max_new_tokens=10)

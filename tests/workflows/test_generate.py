@@ -124,12 +124,12 @@ def test_answers_to_other_examples_are_not_gone_on_with(tmp_path: Path) -> None:
 
 SLOW_ANSWERS = """
 import runpy, sys, time
-from workflows.answering import Plain
-answer = Plain.answer
+from workflows.answer_strategy import OwnAnswer
+answer = OwnAnswer.answer
 def slow(self, examples, advance=None):
     time.sleep(0.4)
     return answer(self, examples, advance)
-Plain.answer = slow
+OwnAnswer.answer = slow
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
