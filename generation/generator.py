@@ -47,13 +47,16 @@ class Candidate:
 class Generator:
     """A trained generator that answers dialogue turns from knowledge.
 
-    >>> generator = Generator.load("runs/...")
-    >>> generator.reply(knowledge="The Danube is long.", history=["Is the Danube long?"])
-    >>> generator.reply(knowledge=["First passage.", "Second passage."], history=["Hello.", "Hi!", "Is it long?"])
-    >>> generator.reply(knowledge=["The Danube is long.", "Bread is baked."], history=[["Is it long?"], ["Is it?"]])
-    >>> for answer in generator.stream(rows, progress=True): print(answer.to_dict())
+    Example:
+        >>> from faithkit import Generator
+        >>> generator = Generator.load("runs/...")
+        >>> answer = generator.reply(knowledge="The Danube is long.", history=["Hello.", "Hi!", "Is it long?"])
+        >>> answer = generator.reply(knowledge=["A first passage.", "A second one."], history=["What is known?"])
+        >>> both = generator.reply(knowledge=["The Danube is long.", "Bread is baked."], history=[["How?"], ["Why?"]])
+        >>> rows = [{"id": "7", "knowledge": "Bread is baked.", "history": ["How is bread made?"]}]
+        >>> lines = [answer.to_dict() for answer in generator.stream(rows, progress=True)]
 
-    What is written depends on the turn, the decoding and the precision, never on the batch.
+    What is written depends on the turn, the decoding, the precision and the engine, never on the batch.
 
     Args:
         engine: Runs the model.
