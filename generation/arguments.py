@@ -9,7 +9,7 @@ from faithkit.errors import UserError, shorten
 from faithkit.records import Example, Turn
 
 Knowledge = str | list[str] | tuple[str, ...]
-History = list[str] | list[Turn] | tuple[str | Turn, ...]
+History = list[str] | list[Turn] | list[str | Turn] | tuple[str | Turn, ...]
 
 
 def as_example(knowledge: Any, history: Any, place: str = "") -> Example:

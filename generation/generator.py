@@ -4,7 +4,6 @@ from faithkit import Generator
 Generator.load("runs/...").reply(knowledge="...", history=["Have you heard of ...?"])
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -14,12 +13,12 @@ from tqdm.auto import tqdm
 
 from data_modules.encoding.turns import TurnEncoder
 from faithkit.errors import UserError
-from faithkit.inference.decoding import Decoding, Engine, Prompt
+from faithkit.inference.decoding import Decoding, Engine
 from faithkit.records import Example, Prediction
 from generation.arguments import History, Knowledge, as_example, is_many, row_as_example
-from generation.control_names import control_tokens
 from generation.engines import AUTO, TRANSFORMERS, VLLM, build_transformers, build_vllm, check_engine, choose_engine
 from generation.load_checkpoint import load_checkpoint
+from generation.prompts import build_prompts
 from generation.settings import Settings
 
 Advance = Callable[[int], object]  # called with the number of examples that were just answered
@@ -222,7 +221,7 @@ class Generator:
     ) -> list[list[Candidate]]:
         """Writes all samples that `decoding` asks for of each example; gives them in the examples' order."""
         decoding = decoding or Decoding(max_new_tokens=self.encoder.layout.max_response_length)
-        prompts = self._prompts(examples, control, decoding)
+        prompts = build_prompts(self.encoder, examples, control=control, decoding=decoding, longest=self.longest)
         place = {example.id: number for number, example in enumerate(examples)}
         found: list[dict[int, Candidate]] = [{} for _ in examples]
         for done in self.engine.generate(prompts, decoding):
@@ -246,20 +245,3 @@ class Generator:
             advance(len(examples) - len(once))
         said = self.predict_examples(once, decoding=decoding, control=control, advance=advance)
         return {prediction.id: prediction.text for prediction in said}
-
-    def _prompts(self, examples: Sequence[Example], control: Sequence[str] | None, decoding: Decoding) -> list[Prompt]:
-        tokens = control_tokens(self.encoder.layout.control, control)
-        contexts = self.encoder.contexts(examples, Counter(), [tokens] * len(examples) if tokens else ())
-        self._check_length(int(contexts.lengths.max(initial=0)), decoding)
-        return [Prompt(example.id, contexts.row(place)) for place, example in enumerate(examples)]
-
-    def _check_length(self, longest_context: int, decoding: Decoding) -> None:
-        """Refuses answers that may need more places than the model has."""
-        is_seq2seq = bool(self.encoder.decoder_prefix)  # its decoder reads the prefix and the answer alone
-        needed = decoding.max_new_tokens + (1 if is_seq2seq else longest_context)
-        if self.longest is not None and needed > self.longest:
-            problem = (
-                f"an answer of {decoding.max_new_tokens} tokens may need {needed} places; the model has {self.longest}"
-            )
-            hint = f"set decoding.max_new_tokens={max(1, decoding.max_new_tokens - needed + self.longest)} or less"
-            raise UserError(problem, hint=hint)

@@ -63,7 +63,7 @@ class TurnLayout:
 
 
 def bos_of(tokenizer: Any) -> str:
-    """What a sequence begins with: the tokenizer's own bos where it has one."""
+    """Gives the token that a sequence begins with: the tokenizer's own bos, or our marker where it has none."""
     return tokenizer.bos_token or DIALOGUE
 
 

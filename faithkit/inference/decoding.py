@@ -15,7 +15,7 @@ STRATEGIES = (GREEDY, BEAM, NUCLEUS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
-    """How the next token is chosen.
+    """The settings of decoding: how the next token is chosen.
 
     Args:
         strategy: greedy, beam or nucleus.
@@ -97,7 +97,7 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """What `engine=` calls it."""
+        """Its name on the command line (`engine=`)."""
         ...
 
     @property

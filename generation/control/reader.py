@@ -1,4 +1,4 @@
-"""Reading control tokens off responses, as the model that is asked for them was taught what they mean."""
+"""Reads the control tokens off responses, with the settings that a generator was trained with."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,10 +12,11 @@ from generation.settings import Settings
 
 
 class FeatureReader:
-    """Gives the control tokens of each example's response.
+    """Reads the control tokens of each example's response.
 
     Args:
-        terciles: Of the lexical overlap in training.
+        ctrl: Measures the features.
+        terciles: Boundaries of the lexical overlap that training fitted.
     """
 
     def __init__(self, ctrl: Ctrl, terciles: Terciles | None):
@@ -23,11 +24,11 @@ class FeatureReader:
 
     @classmethod
     def of(cls, settings: Settings, *, entailment: str | None, load: Callable[[str], Entailment]) -> "FeatureReader":
-        """The reader of a trained generator's features.
+        """Makes the reader for a trained generator.
 
         Args:
             entailment: A critic or an NLI model; None takes the one that it was trained with.
-            load: Makes the model of its name.
+            load: Loads the model of that name.
         """
         groups, terciles = settings.layout.control, settings.thresholds.get(OVERLAP)
         check_controlled(groups)

@@ -41,7 +41,7 @@ def step_of(rows: list[list[float]], *, padding: tuple[int, ...] = (), processes
 
 
 def gradient(loss: Tensor, step: Step) -> list[float]:
-    """How each token's loss counts."""
+    """The gradient of the loss in each token's loss: its weight."""
     step.losses.grad = None
     loss.backward()
     assert step.losses.grad is not None

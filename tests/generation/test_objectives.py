@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from faithkit.errors import UserError
+from generation.control.ctrl import Ctrl
 from generation.objectives.infonce import InfoNce
 from generation.objectives.loss_truncation import LossTruncation
 from generation.objectives.mle import Mle
@@ -19,9 +20,9 @@ def truncation(**values: float) -> LossTruncation:
     return LossTruncation(**options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("objective", [Mle, LossTruncation, InfoNce])
-def test_the_example_of_the_docstring_runs(objective: type) -> None:
-    assert 2 <= run_examples(objective) <= 5
+@pytest.mark.parametrize("documented", [Mle, LossTruncation, InfoNce, Ctrl])
+def test_the_example_of_the_docstring_runs(documented: type) -> None:
+    assert 2 <= run_examples(documented) <= 6
 
 
 def test_likelihood_is_the_mean_over_tokens_not_over_responses() -> None:

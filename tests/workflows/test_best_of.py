@@ -96,7 +96,7 @@ def test_critics_and_taggers_choose_the_same_in_any_batch(
 
 
 def features(asked: Sequence[Example]) -> list[tuple[str, ...]]:
-    """Of a response its own words."""
+    """Takes a response's own words for its control tokens."""
     return [tuple(f"<|{word}|>" for word in example.response.split()) for example in asked]
 
 
