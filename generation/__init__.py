@@ -1,6 +1,6 @@
-"""Generators that answer from knowledge: training, decoding, and what keeps their answers faithful.
+"""Generators that answer from knowledge: training, decoding, and ways to keep answers faithful.
 
-from generation import Generator
+from faithkit import Generator  # `from generation import Generator` works too
 Generator.load("runs/...").reply(knowledge="...", history=["..."])
 """
 

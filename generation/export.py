@@ -1,4 +1,4 @@
-"""A generator's run as a folder that plain transformers loads."""
+"""Exports a generator's run as a folder that plain transformers loads."""
 
 import copy
 from collections import Counter
@@ -16,12 +16,12 @@ from faithkit.records import Example, Turn
 from faithkit.training.checkpoints import model_state
 from faithkit.weights.export import Report, export_folder, model_card
 from faithkit.weights.from_pretrained import quietly
+from generation.control_names import control_tokens
 from generation.forward import run_model
 from generation.settings import Settings
-from generation.steering import control_tokens
 from generation.weights import ARCHITECTURES
 
-TRIED = [
+EXAMPLES = [  # turns whose logits are compared
     Example(
         id=str(place),
         source="export",
@@ -60,16 +60,16 @@ OUR_USAGE = """Plain transformers does not know this model: it is BART with a se
 the decoder. faithkit has its class, and runs nothing that the folder holds.
 
 ```python
-from generation import Generator
+from faithkit import Generator
 
 Generator.load(FOLDER).reply(knowledge="...", history=["..."])
 ```"""
 
 
 def export(checkpoint: str, output_dir: str) -> Report:
-    """Writes the folder, reloads it, and compares logits with the best checkpoint's.
+    """Writes the folder, reloads it, and compares its logits with the best checkpoint's.
 
-    All but DoHA reload in plain transformers.
+    It is reloaded in plain transformers; DoHA, which that does not know, by our own class.
     """
     return export_folder(checkpoint, output_dir, card=_card, compare=_compare, reloaded_in=_reloaded_in)
 
@@ -112,17 +112,18 @@ def _card(sidecar: Sidecar, run: RunFolder) -> str:
 
 
 def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float]:
+    """Gives the number of logits compared and their largest difference."""
     settings = Settings.from_sidecar(sidecar)
     with quietly(), whole_weights(str(folder)):
         reloaded: Any = ARCHITECTURES[settings.architecture].model_class.from_pretrained(folder).eval()
-    reference = copy.deepcopy(reloaded)  # not made of the config: T5's says tied of weights that are not
+    reference = copy.deepcopy(reloaded)  # not built from the config: T5's claims tied embeddings where they are not
     if run.best.exists():
         state = torch.load(run.best, map_location="cpu", weights_only=True)["state_dict"]
         reference.load_state_dict(model_state(state))
     encoder = TurnEncoder(load_tokenizer(str(folder)), settings.layout, packed=False)
-    columns = encoder.encode(TRIED, Counter())
+    columns = encoder.encode(EXAMPLES, Counter())
     if settings.layout.control:
-        columns["control"] = encoder.control_ids([control_tokens(settings.layout.control)] * len(TRIED))
+        columns["control"] = encoder.control_ids([control_tokens(settings.layout.control)] * len(EXAMPLES))
     batch = {name: torch.from_numpy(column) for name, column in encoder.collate(columns).items()}
     with torch.inference_mode():
         found, wanted = run_model(reloaded, batch).logits, run_model(reference, batch).logits

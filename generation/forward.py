@@ -1,4 +1,4 @@
-"""A batch of turns through a language model: logits at the responses' tokens alone, padded or packed."""
+"""Runs a batch of turns through a language model, with logits at the responses' tokens alone."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,13 +10,13 @@ from torch import Tensor
 
 from faithkit.packing import Packing
 
-INPUTS = ("input_ids", "attention_mask", "decoder_input_ids", "position_ids")  # of a batch, what a model takes
+INPUTS = ("input_ids", "attention_mask", "decoder_input_ids", "position_ids")  # arrays of a batch that models take
 
 
 def run_model(model: Any, batch: Mapping[str, Tensor], **options: Any) -> Any:
-    """The model's output; `logits` [1, tokens, vocabulary] are those of the targets, response by response.
+    """Runs the model; `logits` [1, tokens, vocabulary] are those of the targets, response by response.
 
-    A vocabulary is so large that the logits of everything else would cost more than the layers do.
+    A vocabulary is so large that logits of the contexts too would cost more than the layers do.
     """
     inputs: dict[str, Any] = {name: batch[name] for name in INPUTS if name in batch}
     if "sequence_lengths" in batch:
@@ -27,9 +27,9 @@ def run_model(model: Any, batch: Mapping[str, Tensor], **options: Any) -> Any:
 
 @contextmanager
 def at_places(head: torch.nn.Module, places: Tensor) -> Iterator[None]:
-    """The head sees these places alone, counted over the whole batch.
+    """Restricts a model's head to these places, counted over the whole batch.
 
-    A hook, because every architecture does something of its own around its head, and sharding around all of it.
+    It is done by a hook because every architecture wraps its head differently, and sharding wraps all of it.
     """
     hook = head.register_forward_pre_hook(lambda _, inputs: (inputs[0].flatten(0, 1)[places][None], *inputs[1:]))
     try:
@@ -39,7 +39,7 @@ def at_places(head: torch.nn.Module, places: Tensor) -> Iterator[None]:
 
 
 def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy of each target, in fp32 [tokens].
+    """Computes the cross-entropy of each target, in fp32 [tokens].
 
     Args:
         logits: [1, tokens, vocabulary].
@@ -48,5 +48,5 @@ def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def sums_by_row(values: Tensor, row: Tensor, num_rows: int) -> Tensor:
-    """The sum of each row's values [tokens] to [rows]."""
+    """Sums the values [tokens] of each row [rows]."""
     return torch.zeros(num_rows, dtype=values.dtype, device=values.device).index_add(0, row, values)

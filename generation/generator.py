@@ -1,137 +1,193 @@
-"""Answering with a trained generator: one turn or many, the same whatever is answered beside it.
+"""Answers with a trained generator: one turn or many, the same whatever is answered beside it.
 
-from generation import Generator
+from faithkit import Generator
 Generator.load("runs/...").reply(knowledge="...", history=["Have you heard of ...?"])
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any, overload
 
 from tqdm.auto import tqdm
 
 from data_modules.encoding.turns import TurnEncoder
-from data_modules.reading.fields import alternate
-from faithkit.errors import UserError, shorten
-from faithkit.inference.decoding import Decoding, Engine, Prompt
-from faithkit.records import Example, Prediction, Turn
-from generation.load_checkpoint import load_checkpoint, load_model, resolve_precision
+from faithkit.errors import UserError
+from faithkit.inference.decoding import Decoding, Engine
+from faithkit.records import Example, Prediction
+from generation.arguments import History, Knowledge, as_example, is_many, row_as_example
+from generation.engines import AUTO, TRANSFORMERS, VLLM, build_transformers, build_vllm, check_engine, choose_engine
+from generation.load_checkpoint import load_checkpoint
+from generation.prompts import build_prompts
 from generation.settings import Settings
-from generation.steering import control_tokens
 
-ENGINES = ("transformers", "vllm")
-Advance = Callable[[int], object]  # told how many examples more are answered
+Advance = Callable[[int], object]  # called with the number of examples that were just answered
+Row = Example | Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One of several answers.
+    """One of several answers to a turn.
 
     Args:
-        logprob: Of all its tokens together, under the model's own distribution.
-        finished: It came to its end; otherwise it was cut at max_new_tokens.
+        logprob: Sum of its tokens' log-probabilities under the model's own distribution.
+        finished: The model ended it; otherwise it was cut at max_new_tokens.
     """
 
     text: str
     logprob: float
     finished: bool
 
+    def to_dict(self) -> dict[str, Any]:
+        """Gives the fields as plain values, for JSON."""
+        return asdict(self)
+
 
 class Generator:
-    """A trained generator, ready to answer.
+    """A trained generator that answers dialogue turns from knowledge.
+
+    Example:
+        >>> from faithkit import Generator
+        >>> generator = Generator.load("runs/...")
+        >>> answer = generator.reply(knowledge="The Danube is long.", history=["Hello.", "Hi!", "Is it long?"])
+        >>> answer = generator.reply(knowledge=["A first passage.", "A second one."], history=["What is known?"])
+        >>> both = generator.reply(knowledge=["The Danube is long.", "Bread is baked."], history=[["How?"], ["Why?"]])
+        >>> rows = [{"id": "7", "knowledge": "Bread is baked.", "history": ["How is bread made?"]}]
+        >>> lines = [answer.to_dict() for answer in generator.stream(rows, progress=True)]
+
+    What is written depends on the turn, the decoding, the precision and the engine, never on the batch.
 
     Args:
+        engine: Runs the model.
+        encoder: Lays turns out as the model was trained on them.
         settings: How the model was trained.
         longest: Tokens of prompt and answer together that the model has places for; None for any number.
+        name: Where it was loaded from.
     """
 
-    def __init__(self, engine: Engine, encoder: TurnEncoder, settings: Settings, *, longest: int | None = None):
-        self.engine, self.encoder, self.settings, self.longest = engine, encoder, settings, longest
+    def __init__(
+        self, engine: Engine, encoder: TurnEncoder, settings: Settings, *, longest: int | None = None, name: str = ""
+    ):
+        self.engine, self.encoder, self.settings, self.longest, self.name = engine, encoder, settings, longest, name
+
+    def __repr__(self) -> str:
+        parts = [f"architecture={self.settings.architecture!r}", f"engine={self.engine.name!r}"]
+        parts += [f"device={self.engine.device!r}", f"max_length={self.encoder.layout.max_length}"]
+        if self.settings.layout.control:
+            parts.append(f"control={list(self.settings.layout.control)}")
+        return f"Generator({self.name!r}, {', '.join(parts)})"
 
     @classmethod
     def load(
         cls,
         path: str,
         *,
-        engine: str = "transformers",
+        engine: str = TRANSFORMERS,
         precision: str = "32-true",
         batch_size: int | None = None,
         device: str | None = None,
         max_length: int | None = None,
+        memory_fraction: float | None = None,
     ) -> "Generator":
-        """A generator from a run, an hf/ folder or a hub name.
+        """Loads a generator from a run, an hf/ folder or a hub name.
 
         Args:
-            engine: transformers, or vllm for causal models where it is installed.
+            engine: transformers (ours, which starts in seconds and searches beams); vllm (causal models, where it is
+                installed: faster over many turns, 10 to 30 s to start); or auto, vllm wherever it can run the model.
             precision: 32-true, bf16, or auto: bf16 where the hardware computes in it.
             batch_size: Texts at a time; changes the speed, not the answers. None takes what suits the device.
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
             max_length: Tokens of knowledge and history that are read, in place of those that it was trained with.
+            memory_fraction: Share of a GPU's memory that vLLM takes; None leaves it to vLLM.
+
+        Raises:
+            UserError: The path holds no generator, or the engine cannot run it.
         """
-        if engine not in ENGINES:
-            raise UserError(f"engine is {engine!r}", hint=f"use one of {', '.join(ENGINES)}")
+        check_engine(engine)
         loaded = load_checkpoint(path, max_length)
-        encoder = loaded.encoder
-        if engine == "vllm":
-            if loaded.new_tokens:
-                problem = "vLLM runs a folder as it is, and this one lacks the markers of a dialogue"
-                raise UserError(problem, place=path, hint="give a run of a generator, or use engine=transformers")
-            from faithkit.inference.vllm_engine import VllmEngine
+        if engine == AUTO:
+            engine = choose_engine(lambda: loaded, device=device).name
+        if engine == VLLM:
+            options = {"batch_size": batch_size, "memory_fraction": memory_fraction}
+            built, longest = build_vllm(loaded, path, precision=precision, **options)  # type: ignore[arg-type]
+        else:
+            built, longest = build_transformers(loaded, path, device=device, precision=precision, batch_size=batch_size)
+        return cls(built, loaded.encoder, loaded.settings, longest=longest, name=path)
 
-            longest = encoder.layout.max_length + encoder.layout.max_response_length
-            return cls(
-                VllmEngine(
-                    loaded.source,
-                    eos_id=encoder.tokenizer.eos_token_id,
-                    max_length=longest,
-                    precision=resolve_precision(precision, "cuda"),
-                    batch_size=batch_size,
-                ),
-                encoder,
-                loaded.settings,
-                longest=longest,
-            )
-        from faithkit.inference.transformers_engine import TransformersEngine
-
-        model = load_model(loaded, device=device, precision=precision)
-        made = TransformersEngine(
-            model,
-            eos_id=encoder.tokenizer.eos_token_id,
-            pad_id=encoder.tokenizer.pad_token_id,
-            decoder_prefix=encoder.decoder_prefix,
-            batch_size=batch_size,
-        )
-        places = getattr(model.config, "max_position_embeddings", None)
-        if places is not None and encoder.layout.max_length > places:
-            problem = f"max_length is {encoder.layout.max_length}, but this model has {places} places"
-            raise UserError(problem, place=path, hint=f"set max_length={places} or less")
-        return cls(made, encoder, loaded.settings, longest=places)
-
+    @overload
     def reply(
         self,
-        knowledge: str,
-        history: Sequence[str | Turn],
+        knowledge: Knowledge,
+        history: History,
         *,
         decoding: Decoding | None = None,
         control: Sequence[str] | None = None,
-    ) -> str:
-        """Answers the last turn of a dialogue.
+    ) -> str: ...
+    @overload
+    def reply(
+        self,
+        knowledge: Sequence[Knowledge],
+        history: Sequence[History],
+        *,
+        decoding: Decoding | None = None,
+        control: Sequence[str] | None = None,
+    ) -> list[str]: ...
+    def reply(
+        self, knowledge: Any, history: Any, *, decoding: Decoding | None = None, control: Sequence[str] | None = None
+    ) -> str | list[str]:
+        """Answers the last turn of a dialogue, or of many dialogues at once.
+
+        A list of histories means many turns; `knowledge` then has an entry for each. Each answer equals the one that
+        the turn gets alone, sampled ones too.
 
         Args:
+            knowledge: What to answer from: a text or a list of passages, which are joined by spaces as in training.
             history: What was said, oldest first. Plain texts are read as two people's turns, the asker's last.
+            decoding: How tokens are chosen; greedy where it is not given.
             control: Names of control tokens, for a model that was trained with them.
 
         Raises:
-            UserError: Nothing was said, or something is no text.
+            UserError: Nothing was said, something is no text, or the lists differ in length.
         """
-        turns = _as_turns(history)
-        if not isinstance(knowledge, str) or not knowledge.strip():
-            raise UserError(f"knowledge must be text that is not empty, got {shorten(knowledge)}")
-        example = Example(
-            id="reply", source="reply", split="reply", group="reply", knowledge=knowledge, history=turns, response=""
-        )
-        (prediction,) = self.predict_examples([example], decoding=decoding, control=control)
-        return prediction.text
+        if not is_many(history):
+            example = as_example(knowledge, history)
+            return self._texts([example], decoding, control)[example.id]
+        if isinstance(knowledge, str) or len(knowledge) != len(history):
+            count = "one text" if isinstance(knowledge, str) else f"{len(knowledge)} entries"
+            problem = f"{len(history)} histories, but knowledge has {count}"
+            raise UserError(problem, hint="give a text or a list of passages for each history")
+        pairs = enumerate(zip(knowledge, history, strict=True))
+        examples = [as_example(own, said, f"item {number}") for number, (own, said) in pairs]
+        texts = self._texts(examples, decoding, control)
+        return [texts[example.id] for example in examples]
+
+    def stream(
+        self,
+        rows: Iterable[Row],
+        *,
+        decoding: Decoding | None = None,
+        control: Sequence[str] | None = None,
+        progress: bool = False,
+        at_a_time: int = 1024,
+    ) -> Iterator[Prediction]:
+        """Answers any number of turns in their order, holding only a part of them in memory.
+
+        `to_dict()` of what it gives is a line of a predictions file.
+
+        Args:
+            rows: Mappings with `knowledge` and `history` as `reply` takes them and perhaps `id`, or Example records.
+            decoding: How tokens are chosen; greedy where it is not given.
+            control: Names of control tokens, for a model that was trained with them.
+            progress: Shows a bar.
+            at_a_time: Turns that are read before the first of them is answered.
+        """
+        numbered = enumerate(rows)
+        total = len(rows) if isinstance(rows, Sequence) else None
+        with tqdm(total=total, desc="answering", disable=not progress, unit="turn") as bar:
+            while part := [row_as_example(row, number) for number, row in islice(numbered, max(1, at_a_time))]:
+                texts = self._texts([example for _, example in part], decoding, control, bar.update)
+                for id_, example in part:
+                    yield Prediction(id=id_, text=texts[example.id])
 
     def predict_examples(
         self,
@@ -140,13 +196,18 @@ class Generator:
         decoding: Decoding | None = None,
         control: Sequence[str] | None = None,
         progress: bool = False,
+        advance: Advance | None = None,
     ) -> Iterator[Prediction]:
-        """An answer to each example, in their order: `text` is the response, which nobody has judged.
+        """Answers examples in their order: `text` is the response, which nobody has judged.
 
         Their own responses are not looked at. An example without a history is answered from its knowledge alone.
+
+        Args:
+            progress: Shows a bar.
+            advance: Is told of progress, for a bar of the caller's own.
         """
         with tqdm(total=len(examples), desc="answering", disable=not progress, unit="turn") as bar:
-            answered = self.candidates(examples, decoding=decoding, control=control, advance=bar.update)
+            answered = self.candidates(examples, decoding=decoding, control=control, advance=advance or bar.update)
         for example, (first, *_) in zip(examples, answered, strict=True):
             yield Prediction(id=example.id, text=first.text)
 
@@ -158,12 +219,9 @@ class Generator:
         control: Sequence[str] | None = None,
         advance: Advance | None = None,
     ) -> list[list[Candidate]]:
-        """All samples that `decoding` asks for of each example, in the examples' order."""
+        """Writes all samples that `decoding` asks for of each example; gives them in the examples' order."""
         decoding = decoding or Decoding(max_new_tokens=self.encoder.layout.max_response_length)
-        tokens = control_tokens(self.encoder.layout.control, control)
-        contexts = self.encoder.contexts(examples, Counter(), [tokens] * len(examples) if tokens else ())
-        self._check_length(int(contexts.lengths.max(initial=0)), decoding)
-        prompts = [Prompt(example.id, contexts.row(place)) for place, example in enumerate(examples)]
+        prompts = build_prompts(self.encoder, examples, control=control, decoding=decoding, longest=self.longest)
         place = {example.id: number for number, example in enumerate(examples)}
         found: list[dict[int, Candidate]] = [{} for _ in examples]
         for done in self.engine.generate(prompts, decoding):
@@ -174,27 +232,16 @@ class Generator:
                 advance(1)
         return [[samples[number] for number in range(decoding.num_samples)] for samples in found]
 
-    def _check_length(self, longest_context: int, decoding: Decoding) -> None:
-        needed = (
-            longest_context + decoding.max_new_tokens
-            if not self.encoder.decoder_prefix
-            else decoding.max_new_tokens + 1
-        )
-        if self.longest is not None and needed > self.longest:
-            problem = (
-                f"an answer of {decoding.max_new_tokens} tokens may need {needed} places; the model has {self.longest}"
-            )
-            hint = f"set decoding.max_new_tokens={max(1, decoding.max_new_tokens - needed + self.longest)} or less"
-            raise UserError(problem, hint=hint)
-
-
-def _as_turns(history: Sequence[str | Turn]) -> tuple[Turn, ...]:
-    texts = [turn.text if isinstance(turn, Turn) else turn for turn in history]
-    if isinstance(history, str) or not texts:
-        raise UserError(f"history must be a list of turns, got {shorten(history)}", hint="give at least the last turn")
-    for place, text in enumerate(texts):
-        if not isinstance(text, str) or not text.strip():
-            problem = f"a turn must be text that is not empty, got {shorten(text)}"
-            raise UserError(problem, place=f"turn {place} of the history")
-    speakers = alternate(texts)
-    return tuple(turn if isinstance(turn, Turn) else other for turn, other in zip(history, speakers, strict=True))
+    def _texts(
+        self,
+        examples: Sequence[Example],
+        decoding: Decoding | None,
+        control: Sequence[str] | None,
+        advance: Advance | None = None,
+    ) -> dict[str, str]:
+        """Answers by the examples' ids; a turn that stands there twice is answered once."""
+        once = list({example.id: example for example in examples}.values())
+        if advance and len(once) < len(examples):
+            advance(len(examples) - len(once))
+        said = self.predict_examples(once, decoding=decoding, control=control, advance=advance)
+        return {prediction.id: prediction.text for prediction in said}

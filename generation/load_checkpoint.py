@@ -1,4 +1,4 @@
-"""Opening a trained generator from a run, an hf/ folder or a hub name."""
+"""Opens a trained generator from a run, an hf/ folder or a hub name."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +16,17 @@ from generation.settings import Settings
 from generation.weights import ARCHITECTURES, families_of, load_generator, model_names
 
 PRECISIONS = ("auto", "32-true", "bf16")
-MAX_LENGTH, MAX_RESPONSE_LENGTH = 512, 100  # of a model that did not come from here: as the paper has them
+MAX_LENGTH, MAX_RESPONSE_LENGTH = 512, 100  # the paper's, for models without our sidecar
 
 
 class LoadedCheckpoint(NamedTuple):
-    """What a path names: its source for `from_pretrained`, how it reads turns, and its settings."""
+    """A generator without its weights.
+
+    Args:
+        source: The folder or hub name for `from_pretrained`.
+        encoder: Lays turns out for it.
+        new_tokens: Markers that its folder lacks, with the ids of words that describe them.
+    """
 
     source: str
     encoder: TurnEncoder
@@ -29,11 +35,11 @@ class LoadedCheckpoint(NamedTuple):
 
 
 def load_checkpoint(path: str, max_length: int | None = None) -> LoadedCheckpoint:
-    """Reads what a path names, but for its weights; nothing in it is executed.
+    """Reads settings and tokenizer, not the weights; nothing in the folder is executed.
 
-    A model of another's making reads turns by the default layout: 512 tokens, or as many as it has places for, all the
-    history that fits, answers of up to 100 tokens, no control tokens. Markers that it lacks are added, and say at first
-    what the words say that they stand for.
+    A model without our sidecar reads turns by the default layout: 512 tokens or as many as it has places for, all the
+    history that fits, answers of up to 100 tokens, no control tokens. Markers that it lacks are added; their embeddings
+    start from those of the words that describe them.
 
     Args:
         max_length: Tokens that it reads, in place of those that it was trained with.
@@ -51,7 +57,7 @@ def load_checkpoint(path: str, max_length: int | None = None) -> LoadedCheckpoin
 
 
 def load_model(loaded: LoadedCheckpoint, *, device: str | None, precision: str) -> Any:
-    """The weights of what was loaded, on a device, for decoding.
+    """Loads the weights onto a device, for decoding.
 
     Args:
         device: None takes the GPU where there is one.
@@ -71,13 +77,18 @@ def load_model(loaded: LoadedCheckpoint, *, device: str | None, precision: str) 
 
 
 def resolve_precision(precision: str, device: str) -> str:
-    """32-true or bf16."""
+    """Turns `auto` into 32-true or bf16 by the device, and refuses unknown precisions."""
     if precision not in PRECISIONS:
         raise UserError(f"precision is {precision!r}", hint=f"use one of {', '.join(PRECISIONS)}")
     return "bf16" if wants_bf16(precision, device) else "32-true"
 
 
 def foreign_settings(source: str) -> Settings:
+    """Makes the settings of a language model that has no sidecar of ours.
+
+    Raises:
+        UserError: The model writes no text.
+    """
     names = model_names(source)
     fitting = families_of(names)
     if not fitting:

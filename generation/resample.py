@@ -1,7 +1,7 @@
-"""Resampling: an answer without the features that its control tokens asked for is written again (Rashkin et al. 2021).
+"""Resampling (Rashkin et al. 2021): draws an answer again while it lacks features that its control tokens ask for.
 
-Control tokens only make features likelier. The paper draws again until an answer has them all, up to a number of times;
-here every example whose answer misses some is drawn again, and the answer that misses least is kept.
+Control tokens only make features likelier. As in the paper an answer is drawn again until it has them all, up to a
+number of times; where none does, the one that lacks the fewest is kept.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.records import Example, Prediction
+from generation.control_names import check_controlled, control_tokens
 from generation.generator import Advance, Candidate, Generator
-from generation.steering import check_controlled, control_tokens
 
-Features = Callable[[Sequence[Example]], Sequence[Sequence[str]]]  # of each example's response its control tokens
+Features = Callable[[Sequence[Example]], Sequence[Sequence[str]]]  # gives the control tokens of each response
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """The answer kept for an example.
+    """The answer that is kept for an example.
 
     Args:
-        num_draws: Answers written until then.
-        num_missing: Wanted features that it has not.
+        num_draws: Number of the draw that gave it, from 1.
+        num_missing: Wanted features that it lacks.
     """
 
     candidate: Candidate
@@ -32,11 +32,11 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Resampling:
-    """Answers that are written again while they miss wanted features.
+    """Answers examples, drawing again while a wanted feature is missing; needs nucleus sampling.
 
     Args:
         features: Reads the control tokens off responses.
-        max_draws: Answers of an example at most.
+        max_draws: Answers drawn of an example, at most.
         control: Names of the wanted control tokens; None for those of a faithful answer.
     """
 
@@ -54,17 +54,17 @@ class Resampling:
         check_controlled(self.generator.encoder.layout.control)
 
     def answer(self, examples: Sequence[Example], advance: Advance | None = None) -> list[Prediction]:
-        """The kept answers, which nobody has judged."""
+        """Gives the kept answers, which nobody has judged."""
         drawn = self.draw(examples, advance)
         return [Prediction(id=e.id, text=kept.candidate.text) for e, kept in zip(examples, drawn, strict=True)]
 
     def draw(self, examples: Sequence[Example], advance: Advance | None = None) -> list[Drawn]:
-        """The kept answers with how they came about."""
+        """Gives the kept answers with their draws and missing features."""
         wanted = control_tokens(self.generator.encoder.layout.control, self.control)
         kept: dict[int, Drawn] = {}
         places = list(range(len(examples)))
         for number in range(self.max_draws):
-            # A draw of its own has a random stream of its own.
+            # The id names the random stream: each draw must have one of its own.
             asked = [replace(examples[place], id=f"{examples[place].id}\n{number}") for place in places]
             found = self.generator.candidates(asked, decoding=self.decoding, control=self.control)
             first = [own[0] for own in found]

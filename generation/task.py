@@ -30,10 +30,10 @@ from faithkit.training.distributed import gather_rows
 from faithkit.weights.resolve import resolve
 from generation.control.ctrl import Ctrl
 from generation.control.encoder import ControlEncoder
+from generation.control_names import control_tokens
 from generation.module import GeneratorModule, row_statistics
 from generation.objectives.objective import Objective
 from generation.settings import Settings
-from generation.steering import control_tokens
 from generation.weights import ARCHITECTURES, check_length, load_generator, starts_with
 
 

@@ -1,4 +1,4 @@
-"""A language model that answers, from wherever its weights come, with the tokens that a dialogue needs."""
+"""Loads language models for generation, with an embedding for every marker of a dialogue."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -13,20 +13,20 @@ from faithkit.files.model_folder import whole_weights
 from faithkit.weights.from_pretrained import override, quietly
 from faithkit.weights.resolve import loading
 
-# What architectures call their dropout: T5; GPT-2; BART.
+# The config keys of dropout in T5, GPT-2 and BART.
 DROPOUTS = ("dropout_rate", "resid_pdrop", "embd_pdrop", "dropout", "activation_dropout")
 ATTENTION_DROPOUTS = ("attn_pdrop", "attention_dropout")
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A family of models.
+    """A family of models that load and read turns alike.
 
     Args:
-        kind: Of the layout that it reads: SEQ2SEQ or CAUSAL.
-        loader: The name of a class.
-        heads: How the names of the models end that are of this family.
-        choice: What to choose on the command line.
+        kind: SEQ2SEQ or CAUSAL, the layout that it reads.
+        loader: Name of the class that loads it.
+        heads: Endings of the model class names that belong to it.
+        choice: The option that selects it on the command line.
         module: Where the class is.
     """
 
@@ -48,7 +48,7 @@ class Architecture:
 
     @property
     def is_ours(self) -> bool:
-        """Whether plain transformers does not know it."""
+        """Tells families of our own from those that plain transformers can load."""
         return self.module != "transformers"
 
 
@@ -69,15 +69,15 @@ def load_generator(
     dropout: float | None = None,
     attention_dropout: float | None = None,
 ) -> Any:
-    """The model in fp32, with an embedding for every token of the tokenizer.
+    """Loads the model in fp32, with an embedding for every token of the tokenizer.
 
     Args:
         architecture: A key of ARCHITECTURES.
         new_tokens: Tokens that the weights do not know, each with the ids of words that describe it: its embedding
-            begins as their mean.
+            starts as their mean.
 
     Raises:
-        UserError: The weights are not to be had, or are of another family.
+        UserError: The weights cannot be found, or are of another family.
     """
     family = ARCHITECTURES[architecture]
     with quietly(), loading(weights) as folder, whole_weights(weights):
@@ -94,7 +94,7 @@ def load_generator(
 
 
 def check_length(model: Any, layout: TurnLayout, weights: str) -> None:
-    """Refuses sequences longer than the model has places for; T5 counts none and takes any."""
+    """Refuses sequences longer than the model's positions; T5's are relative and have no limit."""
     longest = getattr(model.config, "max_position_embeddings", None)
     for name in ("max_length", "max_response_length"):
         if longest is not None and getattr(layout, name) > longest:
@@ -103,7 +103,7 @@ def check_length(model: Any, layout: TurnLayout, weights: str) -> None:
 
 
 def starts_with(model: Any, tokenizer: Any, decoder_prefix: Sequence[int]) -> None:
-    """Tells the configs where a response starts and ends, for plain `generate`; its other habits are dropped."""
+    """Writes start and end of a response into the configs, for plain `generate`; other generation settings go."""
     from transformers import GenerationConfig
 
     known = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
@@ -117,7 +117,7 @@ def starts_with(model: Any, tokenizer: Any, decoder_prefix: Sequence[int]) -> No
 
 
 def model_names(folder: str) -> list[str]:
-    """What a folder's config says of the model: the names of its classes, or else its type."""
+    """Reads the class names of the model from a folder's config, or else its type."""
     from transformers import PreTrainedConfig
 
     stored, _ = PreTrainedConfig.get_config_dict(folder)
@@ -125,7 +125,7 @@ def model_names(folder: str) -> list[str]:
 
 
 def families_of(names: Sequence[str]) -> list[str]:
-    """The keys of ARCHITECTURES that models of such names can be loaded as, the likeliest first."""
+    """Finds the keys of ARCHITECTURES that models of these class names can be loaded as, the likeliest first."""
     if DOHA in names:
         return ["doha"]
     return [key for key, family in ARCHITECTURES.items() if any(name.endswith(family.heads) for name in names)]
@@ -140,13 +140,14 @@ def _check_family(folder: str, weights: str, architecture: str) -> None:
 
 
 def _name_markers(config: Any, tokenizer: Any) -> None:
-    """Tells a model that looks for markers itself which tokens they are."""
+    """Writes the ids of the markers into the config of a model that looks for them itself (DoHA)."""
     ids = tokenizer.convert_tokens_to_ids
     override(config, ["knowledge_token_id"], ids(KNOWLEDGE))
     override(config, ["speaker_token_ids"], ids([SEEKER, WIZARD]))
 
 
 def _add_tokens(model: Any, num_tokens: int, new_tokens: Mapping[int, Sequence[int]]) -> None:
+    """Grows the embeddings to the tokenizer's size and starts each new one as the mean of its words'."""
     sides = [model.get_input_embeddings().weight, model.get_output_embeddings().weight]
     # T5's config says tied whatever the weights are, and resizing would believe it.
     model.config.tie_word_embeddings = sides[0] is sides[1]

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data_modules.encoding.candidates import CandidateEncoder
+from data_modules.encoding.candidate_encoder import CandidateEncoder
 from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.turn_layout import CAUSAL, SEQ2SEQ, TurnLayout, add_markers
 from data_modules.encoding.turns import TurnEncoder
 from faithkit.packing import use_packed_attention
-from generation.candidates import Contrast, last_states
+from generation.candidate_forward import Contrast, last_states
 from generation.forward import at_places, token_losses
 from generation.objectives.infonce import InfoNce
 from generation.objectives.objective import Step

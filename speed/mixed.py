@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from data_modules.reading.dataset import GeneratedSource
+from data_modules.reading.generated import GeneratedSource
 from faithkit.records import Example
 
 MEDIAN_TOKENS, SPREAD, SHORTEST, LONGEST = 80, 0.6, 20, 256

@@ -1,17 +1,43 @@
-"""Which way of answering a configuration asks for."""
+"""Strategies of answering: the generator's own answer, the best of several by a detector, or resampling by features."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
-from generation.generator import Generator
+from faithkit.records import Example, Prediction
+from generation.generator import Advance, Generator
 from generation.resample import Features, Resampling
-from workflows.answering import Answerer, Plain
 from workflows.best_of import BestOf, Detector
 
 
+class Answerer(Protocol):
+    """Answers examples in their order; `advance` is told how many more are done."""
+
+    def answer(self, examples: Sequence[Example], advance: Advance | None = None) -> list[Prediction]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAnswer:
+    """Takes the generator's first answer, which nobody judges.
+
+    Args:
+        control: Names of control tokens; None for those of a faithful answer.
+    """
+
+    generator: Generator
+    decoding: Decoding
+    control: Sequence[str] | None = None
+
+    def answer(self, examples: Sequence[Example], advance: Advance | None = None) -> list[Prediction]:
+        """Answers each example as `Generator.predict_examples` does."""
+        options = {"decoding": self.decoding, "control": self.control}
+        return list(self.generator.predict_examples(examples, advance=advance, **options))  # type: ignore[arg-type]
+
+
 def check_strategy(decoding: Decoding, detector: str | None, resample: int | None = None) -> None:
-    """Refuses what does not go together, before anything is loaded."""
+    """Refuses settings that contradict each other, before anything is loaded."""
     if decoding.num_samples > 1 and not detector:
         raise UserError(f"best_of={decoding.num_samples} needs a judge", hint="detector=PATH of a critic or a tagger")
     if resample is not None and detector:
@@ -28,15 +54,16 @@ def build_answerer(
     features: Features | None = None,
     resample: int | None = None,
 ) -> Answerer:
-    """The generator alone, the best of several answers by a detector, or answers drawn again by their features.
+    """Builds the strategy that the settings ask for: own answer, best of N (a detector), or resampling.
 
     Args:
         control: Names of control tokens; None for those of a faithful answer.
-        features: Reads the control tokens off responses, where `resample` says how often at most.
+        features: Reads the control tokens off responses, for resampling.
+        resample: Answers drawn of an example at most; None does not resample.
     """
     if resample is not None:
         assert features is not None, "resampling reads features"
         return Resampling(generator, features, decoding, resample, control)
     if detector is not None:
         return BestOf(generator, detector, decoding, control)
-    return Plain(generator, decoding, control)
+    return OwnAnswer(generator, decoding, control)

@@ -1,8 +1,8 @@
 """Talk to a generator in the terminal: paste knowledge, ask, and see each answer with the critic's verdict.
 
-python -m workflows.chat checkpoint=runs/...                       answers alone
-python -m workflows.chat checkpoint=runs/... detector=runs/...     each with P(hallucinated), by a critic or a tagger
-python -m workflows.chat checkpoint=runs/... decoding=greedy       or beam, nucleus
+faithkit chat checkpoint=runs/...                       answers alone; in a checkout python -m workflows.chat
+faithkit chat checkpoint=runs/... detector=runs/...     each with P(hallucinated), by a critic or a tagger
+faithkit chat checkpoint=runs/... decoding=greedy       or beam, nucleus
 
 At the prompt: /knowledge changes the knowledge, /forget the history, /quit ends; so do Ctrl-D and Ctrl-C.
 """
@@ -22,16 +22,16 @@ from faithkit.evaluation.tables import harmless
 from faithkit.records import FAITHFUL, Example, Prediction, Turn
 
 if TYPE_CHECKING:
-    from workflows.answering import Answerer
+    from workflows.answer_strategy import Answerer
 
 GROUPS = ("decoding",)
 HELP = "/knowledge: other knowledge   /forget: forget what was said   /quit: leave"
 STYLES = {FAITHFUL: "green"}
-Read = Callable[[str], str]  # shows a prompt and gives a line; EOFError ends
+Read = Callable[[str], str]  # shows a prompt and gives the line that was typed; EOFError ends the talk
 
 
 def talk(answerer: "Answerer", read: Read, console: Console) -> None:
-    """The dialogue, until the user leaves."""
+    """Holds the dialogue until the user leaves."""
     console.print(Text(HELP, style="dim"))
     knowledge, number = _read_knowledge(read, console), 0
     history: list[Turn] = []
@@ -48,7 +48,7 @@ def talk(answerer: "Answerer", read: Read, console: Console) -> None:
             console.print(Text(HELP, style="dim"))
         elif said:
             history.append(Turn(speaker=SEEKER, text=said))
-            number += 1  # a question asked again is another draw
+            number += 1  # part of the id: the same question asked again is sampled anew
             try:
                 answer = _answer(answerer, knowledge, history, number)
             except UserError as error:
@@ -60,7 +60,7 @@ def talk(answerer: "Answerer", read: Read, console: Console) -> None:
 
 
 def _read_knowledge(read: Read, console: Console) -> str:
-    """Lines up to an empty one, which pasted text need not end with."""
+    """Reads lines up to an empty one; empty lines before the text are skipped."""
     console.print(Text("knowledge, ended by an empty line:", style="dim"))
     lines: list[str] = []
     while True:
@@ -87,7 +87,7 @@ def _answer(answerer: "Answerer", knowledge: str, history: list[Turn], number: i
 
 
 def _show(answer: Prediction, console: Console) -> None:
-    """What the model wrote cannot steer the terminal."""
+    """Prints an answer and its verdict; control characters in it are shown, not sent to the terminal."""
     console.print(Text(f"bot> {harmless(answer.text)}" if answer.text else "bot> (nothing)"))
     if answer.label is not None:
         score = "" if answer.score is None else f", P(hallucinated) {answer.score:.2f}"
@@ -95,7 +95,7 @@ def _show(answer: Prediction, console: Console) -> None:
 
 
 def main(cfg: Any) -> None:
-    """Loads who answers and who judges, then talks."""
+    """Loads the generator and the detector, then talks."""
     from hydra.utils import instantiate
     from omegaconf import OmegaConf
 
@@ -110,7 +110,7 @@ def main(cfg: Any) -> None:
     detector = instantiate(config["judge"]) if config["detector"] else None
     answerer = build_answerer(generator, decoding, config["control_tokens"], detector=detector)
     if sys.stdin.isatty():
-        import readline  # noqa: F401 - lines can be edited, and those before called back
+        import readline  # noqa: F401 - importing it gives input() line editing and a history
     console = Console(highlight=False)
     try:
         talk(answerer, input, console)

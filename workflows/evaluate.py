@@ -38,12 +38,12 @@ def score_responses(run: Any, config: dict[str, Any]) -> None:
     from faithkit.files.jsonl import read_predictions
     from faithkit.files.run_folder import environment
     from workflows.metric_models import load_metric_models
-    from workflows.response_benchmark import answering
+    from workflows.response_benchmark import benchmark_answerer
 
     if config["html"]:
         hint = "leave html out; a response stands beside its values in the run's scores/"
         raise UserError("the page is for answers with marked spans, as of benchmark=ragtruth", hint=hint)
-    answer = answering(run, config)
+    answer = benchmark_answerer(run, config)
     sets, read = {}, {}
     for name, block in datasets_of(config["benchmark"]).items():
         files = {key: read_predictions(block[key]) if block[key] else None for key in ("predictions", "against")}

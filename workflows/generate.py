@@ -3,19 +3,23 @@
 python generate.py checkpoint=runs/... data=faithdial data.path=DIR decoding=greedy   the test split; data.split=NAME
 python generate.py checkpoint=runs/... data=wow best_of=8 detector=runs/...           the one that a critic trusts most
 python generate.py checkpoint=runs/... resample=10   with control=ctrl: again while the wanted features are missing
-python generate.py checkpoint=runs/... engine=vllm batch_size=256                     causal models, with vLLM
+python generate.py checkpoint=runs/... engine=vllm batch_size=256                     or transformers; auto chooses
 python generate.py resume=runs/...                                                    go on after any interruption
 """
 
+import logging
 from typing import Any
 
 from faithkit.cli import run_script
 
 GROUPS = ("data", "decoding", "scale")
+SHARED_MEMORY = 0.6  # of a GPU, for vLLM, where a detector or an entailment model runs beside it
+
+log = logging.getLogger("faithkit")
 
 
 def main(cfg: Any) -> None:
-    """Examples, answers, a look at some of them: the whole sequence."""
+    """Reads examples, loads the models, writes the answers and shows some of them."""
     from data_modules.generation_inputs import read_generation_inputs
     from faithkit.evaluation.tables import show
     from faithkit.files.run_folder import log_to, open_run
@@ -24,11 +28,14 @@ def main(cfg: Any) -> None:
     from generation.generator import Generator
     from workflows.answer_strategy import build_answerer, check_strategy
     from workflows.detectors import load_detector
+    from workflows.engine_choice import settle_engine
     from workflows.entailment import load_entailment
     from workflows.write_answers import answers_table, write_answers
 
+    chosen = settle_engine(cfg)
     run, config = open_run(cfg, "generate")
     log_to(run.log)
+    log.info(chosen)
     decoding, resample, detector, features = Decoding(**config["decoding"]), config["resample"], None, None
     check_strategy(decoding, config["detector"], resample)
     sets = read_generation_inputs(config["data"])
@@ -38,6 +45,7 @@ def main(cfg: Any) -> None:
         precision=config["precision"],
         batch_size=config["batch_size"],
         max_length=config["max_length"],
+        memory_fraction=SHARED_MEMORY if config["detector"] or resample is not None else None,
     )
     if config["detector"]:
         detector = load_detector(config["detector"], precision="32-true", batch_tokens=None)

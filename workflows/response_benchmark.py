@@ -1,4 +1,4 @@
-"""A generator's responses to benchmarks, where no file gives them."""
+"""Lets a generator answer benchmarks of responses, where no predictions file is given."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -15,19 +15,19 @@ from faithkit.records import Prediction
 from generation.generator import Generator
 
 
-def answering(run: RunFolder, config: Mapping[str, Any]) -> Callable[[Benchmark], dict[str, Prediction]]:
-    """What answers every example of a benchmark and writes the run's predictions file of it.
+def benchmark_answerer(run: RunFolder, config: Mapping[str, Any]) -> Callable[[Benchmark], dict[str, Prediction]]:
+    """Makes a function that answers every example of a benchmark and writes the run's predictions file.
 
-    The generator is loaded at the first benchmark and kept for the others. `generate.py` answers so that it can be
-    resumed.
+    The generator is loaded for the first benchmark and kept for the others. A run of it cannot be resumed: for long
+    ones let `generate.py` write the file, and score that.
     """
     load = cache(lambda: _load(config))
 
     def answer(benchmark: Benchmark) -> dict[str, Prediction]:
         decoding = Decoding(**config["decoding"])
-        said = list(load().predict_examples(benchmark.examples, decoding=decoding, progress=True))
-        write_jsonl(run.predictions / f"{benchmark.name}.jsonl", (prediction.to_dict() for prediction in said))
-        return {prediction.id: prediction for prediction in said}
+        answers = list(load().predict_examples(benchmark.examples, decoding=decoding, progress=True))
+        write_jsonl(run.predictions / f"{benchmark.name}.jsonl", (prediction.to_dict() for prediction in answers))
+        return {prediction.id: prediction for prediction in answers}
 
     return answer
 
@@ -43,7 +43,7 @@ def _load(config: Mapping[str, Any]) -> Generator:
 
 def _check_kind(checkpoint: str) -> None:
     if not Path(checkpoint).expanduser().exists():
-        return  # a hub's name: the generator itself says what is wrong with it
+        return  # a hub name: loading the generator says what is wrong with it
     sidecar = read_sidecar(find_folder(checkpoint))
     if sidecar is not None and sidecar.kind != GENERATOR:
         hint = (

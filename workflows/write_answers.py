@@ -1,7 +1,7 @@
-"""Answers to a file, so that an interruption at any moment costs little and changes nothing.
+"""Writes answers to a file so that an interruption costs one portion at most and does not change the file.
 
-Examples are answered in portions, in their order, and each portion is written as a whole. A run that is taken up again
-drops a portion that was not written to its end and goes on behind the last whole one: the same portions, the same file.
+Examples are answered in portions, in their order. A resumed run drops a portion that is not whole and goes on behind
+the last whole one, so it answers the same portions and ends in the same file.
 """
 
 import signal
@@ -20,17 +20,18 @@ from faithkit.errors import UserError, shorten
 from faithkit.evaluation.tables import fields_table, harmless
 from faithkit.files.jsonl import JsonlAppender, read_jsonl, write_jsonl
 from faithkit.records import Example, Prediction
-from workflows.answering import Answerer
+from workflows.answer_strategy import Answerer
 
 
 def write_answers(
     path: Path, examples: Sequence[Example], answerer: Answerer, *, at_a_time: int, resume: Path
 ) -> list[Prediction]:
-    """Answers the examples that the file does not have yet; gives all answers.
+    """Answers the examples that the file lacks; gives the answers to all of them.
 
     Args:
-        at_a_time: Examples of a portion.
-        resume: What to resume after an interruption, as the user is told.
+        path: A predictions file, new or of an interrupted run.
+        at_a_time: Examples in a portion.
+        resume: The run's folder, which the message at an interruption names.
     """
     if at_a_time < 1:
         raise UserError(f"save_every_num_rows is {at_a_time}", hint="use 1 or more")
@@ -49,15 +50,15 @@ def write_answers(
 
 
 def _written(path: Path, examples: Sequence[Example], at_a_time: int) -> list[Prediction]:
-    """What the file holds in whole portions; the file is cut to that.
+    """Reads the whole portions of a file, and cuts the file to them.
 
     Raises:
-        UserError: It answers other examples.
+        UserError: The file answers other examples.
     """
     if not path.exists():
         return []
     with JsonlAppender(path):
-        pass  # drops half a last line
+        pass  # opening it drops an incomplete last line
     rows = list(read_jsonl(path))
     if len(rows) < len(examples) and len(rows) % at_a_time:
         rows = rows[: len(rows) // at_a_time * at_a_time]
@@ -77,7 +78,7 @@ _HINT = "the data have changed since: begin again in another run_dir"
 
 @contextmanager
 def _interruptible(resume: Path) -> Iterator[None]:
-    """Turns Ctrl-C and SIGTERM into an orderly end that says how to go on."""
+    """Ends the run at Ctrl-C and SIGTERM with a message that says how to resume it."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise Interrupted(f"go on with resume={resume}")
@@ -91,7 +92,7 @@ def _interruptible(resume: Path) -> Iterator[None]:
 
 
 def answers_table(examples: Sequence[Example], answers: Sequence[Prediction], *, limit: int, title: str) -> Table:
-    """Some answers, spread over the data, with what they answer."""
+    """Shows `limit` answers from all over the data, with knowledge and last turn."""
     table = fields_table(title)
     step = max(1, len(examples) // limit) if limit else 1
     for place in list(range(0, len(examples), step))[:limit]:

@@ -1,4 +1,4 @@
-"""A dialogue turn as a generator reads it: its markers, its layout, and how much of the history fits.
+"""The layout of a dialogue turn for generators: markers, order of the parts, and how much of the history fits.
 
     seq2seq   encoder: control, bos, knowledge marker + knowledge, turns each led by its speaker's marker, eos
               decoder: wizard marker + response, eos
@@ -18,9 +18,9 @@ from faithkit.errors import UserError
 
 SEQ2SEQ, CAUSAL = "seq2seq", "causal"
 DIALOGUE, KNOWLEDGE, SEEKER, WIZARD = "<|dialogue|>", "<|knowledge|>", "<|seeker|>", "<|wizard|>"
-# Each marker with the words whose embeddings it begins with. DIALOGUE is the bos of tokenizers that have none.
+# Each marker with the word whose embedding it starts from. DIALOGUE is the bos of tokenizers that have none.
 MARKERS = {DIALOGUE: "dialogue", KNOWLEDGE: "knowledge", SEEKER: "user", WIZARD: "assistant"}
-# Groups of control tokens in the order in which they stand; within a group from the unwanted to the wanted.
+# Control tokens by group, in the order in which they stand; in a group from the unwanted level to the wanted one.
 CONTROL_TOKENS = {
     "voice": ("<|first-person|>", "<|no-first-person|>"),
     "overlap": ("<|low-overlap|>", "<|medium-overlap|>", "<|high-overlap|>"),
@@ -30,14 +30,14 @@ CONTROL_TOKENS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnLayout:
-    """How an example becomes a sequence.
+    """The lengths and parts of a sequence.
 
     Args:
         kind: SEQ2SEQ or CAUSAL.
         max_length: Tokens that the model reads: the encoder's input, or for causal models the whole sequence.
-        max_response_length: Tokens of a response, eos counted. Of a causal sequence so many are left for it, so that
-            a turn has the same history in training and when it is answered; a longer response takes what it needs.
-        max_history: Turns of history at most; None takes all that fit.
+        max_response_length: Tokens of a response, eos counted. A causal sequence keeps this room free of history, so
+            that a turn has the same history in training and when it is answered; a longer response takes more.
+        max_history: Turns of history, at most; None takes all that fit.
         control: Names of the control groups, in the order of CONTROL_TOKENS.
     """
 
@@ -63,7 +63,7 @@ class TurnLayout:
 
 
 def bos_of(tokenizer: Any) -> str:
-    """What a sequence begins with: the tokenizer's own bos where it has one."""
+    """Gives the token that a sequence begins with: the tokenizer's own bos, or our marker where it has none."""
     return tokenizer.bos_token or DIALOGUE
 
 
@@ -89,9 +89,9 @@ def add_markers(tokenizer: Any, layout: TurnLayout) -> dict[int, list[int]]:
 
 
 def fit_history(lengths: NDArray[np.int64], num_turns: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many tokens of each turn are kept, counted from its end.
+    """Decides how many tokens of each turn are kept, counted from its end.
 
-    The newest turns are kept first, each whole or not at all; where the newest alone does not fit, its end is kept.
+    The newest turns are kept first, each whole or not at all; if even the newest does not fit, its end is kept.
 
     Args:
         lengths: Tokens of each turn with its marker: the turns of all rows, oldest first, one row behind the other.
@@ -104,5 +104,5 @@ def fit_history(lengths: NDArray[np.int64], num_turns: NDArray[np.int64], room: 
     until_end = np.repeat(so_far[ends], num_turns) - so_far[:-1]  # of a turn and all that follow it in its row
     kept = np.where(until_end <= space, lengths, 0)
     newest = np.arange(1, len(lengths) + 1) == np.repeat(ends, num_turns)
-    # A marker alone would say nothing.
+    # Room of 1 would hold the marker alone, which says nothing.
     return np.where(newest & (lengths > space) & (space >= 2), space, kept)

@@ -1,8 +1,7 @@
-"""Dialogue turns for generators: what is read before the answer, and the answer.
+"""Encodes dialogue turns for generators: a context (knowledge and history) and a response.
 
-The cache keeps context and response apart; a batch puts them together. Where the layout has control groups, the columns
-of a batch need `control` too (Ragged, the ids of each row's control tokens). An encoder around this one adds it, and
-whatever else an objective needs.
+The cache keeps context and response apart; a batch joins them. Where the layout has control groups, a batch also needs
+the column `control` (Ragged, the ids of each row's control tokens), which `generation.control.encoder` adds.
 """
 
 from collections import Counter
@@ -37,14 +36,14 @@ LONGER = "response longer than max_response_length"
 
 @dataclass(frozen=True)
 class TurnEncoder:
-    """Knowledge, history and response as `data_modules.encoding.turn_layout` lays them out.
+    """Encodes knowledge, history and response as `data_modules.encoding.turn_layout` lays them out.
 
-    History is what is cut to fit, never the knowledge or the response.
+    History is cut to fit, never knowledge or response.
 
     Args:
         tokenizer: With the markers in it (`add_markers`).
         packed: Causal sequences one behind the other without padding (`faithkit.packing`), instead of padded.
-        limit: What sets `layout.max_length`, for the error of an example that does not fit.
+        limit: The setting that is named in the error of an example that does not fit `layout.max_length`.
     """
 
     tokenizer: Tokenizer
@@ -65,7 +64,7 @@ class TurnEncoder:
 
     @property
     def decoder_prefix(self) -> tuple[int, ...]:
-        """What a decoder starts with."""
+        """The tokens that a decoder starts with."""
         return (self.ids[WIZARD],) if self.layout.kind == SEQ2SEQ else ()
 
     def fingerprint(self) -> str:
@@ -74,8 +73,8 @@ class TurnEncoder:
         return f"turns:{ENCODING_VERSION}:{layout.kind}:{numbers}:{fingerprint_of(self.tokenizer)}"
 
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
-        """Columns of the examples: context, response (with its eos), length (what a step with it costs), and for
-        seq2seq second_length (what its decoder reads).
+        """Makes the columns context, response (with its eos), length (tokens that a training step reads) and, for
+        seq2seq, second_length (those of the decoder).
         """
         knowledge, turns, response = self._tokens(examples, [example.response for example in examples])
         response = join_rows([response, constant_rows([self.tokenizer.eos_token_id], len(examples))])
@@ -90,7 +89,7 @@ class TurnEncoder:
     def contexts(
         self, examples: Sequence[Example], counts: Counter[str], control: Sequence[Sequence[str]] = ()
     ) -> Ragged:
-        """What the model reads before it answers: the encoder's input, or all through the wizard's marker.
+        """Encodes what the model reads before it answers: the encoder's input, or all up to the wizard's marker.
 
         Args:
             control: For each example its control tokens, one of each group of the layout.
@@ -104,7 +103,7 @@ class TurnEncoder:
         return join_rows([self.control_ids(control), context])
 
     def control_ids(self, control: Sequence[Sequence[str]]) -> Ragged:
-        """The ids of each row's control tokens.
+        """Looks up the ids of each row's control tokens.
 
         Raises:
             UserError: A row has not exactly one token of each group.
@@ -117,7 +116,7 @@ class TurnEncoder:
         return Ragged.from_lists([[self.ids[token] for token in tokens] for tokens in control])
 
     def text_ids(self, texts: Sequence[str]) -> Ragged:
-        """The ids of texts; a marker that somebody wrote is text."""
+        """Tokenises texts; a marker inside a text is encoded as text, never as the special token."""
         backend = self.tokenizer.backend_tokenizer
         before = backend.encode_special_tokens
         backend.encode_special_tokens = True
@@ -125,7 +124,7 @@ class TurnEncoder:
             ids = tokenize(self.tokenizer, texts)
         finally:
             backend.encode_special_tokens = before
-        # A Unigram model knows its special tokens by their spelling all the same.
+        # A Unigram model still maps the spelling of a special token to its id: it becomes unknown.
         unknown, special = self.tokenizer.unk_token_id, self.tokenizer.all_special_ids
         if unknown is not None and unknown != self.tokenizer.eos_token_id:
             ids = Ragged(np.where(np.isin(ids.values, special), np.int32(unknown), ids.values), ids.offsets)
@@ -136,7 +135,7 @@ class TurnEncoder:
         return example.history if limit is None else example.history[max(0, len(example.history) - limit) :]
 
     def _tokens(self, examples: Sequence[Example], responses: Sequence[str]) -> tuple[Ragged, Ragged, Ragged]:
-        """Ids of the knowledge, of the turns of all histories, and of the responses."""
+        """Tokenises in one call: the knowledge, the turns of all histories, and the responses."""
         knowledge = [example.knowledge for example in examples]
         turns = [turn.text for example in examples for turn in self._turns(example)]
         ids = self.text_ids([*knowledge, *turns, *responses])
@@ -169,7 +168,7 @@ class TurnEncoder:
             raise UserError(problem, place=f"{examples[worst].source}/{examples[worst].split}", hint=hint)
 
     def _history(self, examples: Sequence[Example], turns: Ragged, room: Ints, counts: Counter[str]) -> Ragged:
-        """The turns of each row that fit, each led by its speaker's marker."""
+        """Joins the turns of each row that fit, each led by its speaker's marker."""
         said = [self._turns(example) for example in examples]
         num_turns = np.array([len(turns) for turns in said], np.int64)
         row = np.repeat(np.arange(len(examples)), num_turns)
@@ -185,10 +184,10 @@ class TurnEncoder:
         return Ragged(led.values, led.offsets[offsets_of(np.bincount(row[stays], minlength=len(examples)))])
 
     def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Arrays of a batch.
+        """Makes the arrays of a batch.
 
-        Targets lie flat, response by response: `target` [tokens] are the responses' tokens with their eos, `target_row`
-        the row of each, `target_at` the place, counted over the whole of the model's output, that predicts it.
+        Targets lie flat, response by response: `target` [tokens] holds the responses' tokens with their eos,
+        `target_row` the row of each, `target_at` the place that predicts it, counted over the model's whole output.
 
         seq2seq: input_ids, attention_mask [rows, width], decoder_input_ids [rows, response width]
         causal, packed: input_ids, position_ids [1, tokens], sequence_lengths [rows]
@@ -197,7 +196,7 @@ class TurnEncoder:
         context, response = self.whole_contexts(columns), columns["response"]
         count, step = len(response), steps_of(response.lengths)
         row = np.repeat(np.arange(count), response.lengths)
-        # The last token predicts nothing: it is not read.
+        # A response's last token, its eos, predicts nothing and is not read.
         read = response.slice_rows(np.arange(count), np.zeros(count, np.int64), response.lengths - 1)
         batch = {"target": response.values.astype(np.int64), "target_row": row}
         if self.layout.kind == SEQ2SEQ:
@@ -217,7 +216,7 @@ class TurnEncoder:
         }
 
     def whole_contexts(self, columns: Mapping[str, Any]) -> Ragged:
-        """What the rows of a batch have in front of their responses, control tokens included."""
+        """Gives the contexts of a batch with their control tokens in front."""
         context = columns["context"]
         return join_rows([columns["control"], context]) if self.layout.control else context
 

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from data_modules.negatives.entities import Entity
-from faithkit.words import unicode_words
+from faithkit.words import UNICODE_WORD, unicode_words
 
 NUMERIC = {"CARDINAL", "ORDINAL", "QUANTITY", "PERCENT", "MONEY", "DATE", "TIME"}
 MAX_LENGTH = 60  # characters: longer ones are sentences that were mistaken for titles

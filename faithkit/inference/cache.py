@@ -1,7 +1,7 @@
-"""Keys and values that grow in place, and attention of one query that does not copy them.
+"""A key-value cache that grows in place, and an attention of one query that does not copy it.
 
-transformers' own cache copies all keys and values at every token, and repeats them where several query heads share one
-(grouped-query attention); both cost more than the model itself at large batches.
+transformers' own cache copies all keys and values at every token, and its attention repeats them where several query
+heads share a key head (grouped-query attention); at large batches both cost more than the model itself.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.integrations.sdpa_attention import create_position_bias_mask, sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-SPARE = 64  # columns allocated at a time
+SPARE = 64  # columns (tokens) allocated ahead
 GROUPED = "faithkit_grouped"
 
 
 class GrowingLayer(DynamicLayer):
-    """Keys and values of one layer, with room to grow.
+    """Keys and values of one layer [B, heads, width, size], with room to grow.
 
     Args:
         spare: Columns to allocate beyond those that are needed.
@@ -37,7 +37,7 @@ class GrowingLayer(DynamicLayer):
         self._start = self._end = 0
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Adds columns; gives all of them."""
+        """Appends columns; gives the keys and values of all columns."""
         count = key_states.shape[-2]
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
@@ -49,11 +49,12 @@ class GrowingLayer(DynamicLayer):
         return self._show()
 
     def _move(self, count: int, *states: Tensor) -> None:
+        """Moves the columns in use into larger stores."""
         width = self._end - self._start
         stores = []
         for number, new in enumerate(states):
             shape = (*new.shape[:2], width + count + self.spare, new.shape[-1])
-            store = new.new_empty(shape)  # what is not written yet is never shown
+            store = new.new_empty(shape)  # columns are shown only once they are written
             if width:
                 store[:, :, :width] = self._stores[number][:, :, self._start : self._end]
             stores.append(store)
@@ -69,12 +70,12 @@ class GrowingLayer(DynamicLayer):
         self._show()
 
     def copy_rows(self, source: Tensor, target: Tensor) -> None:
-        """Has rows take the places of others."""
+        """Copies rows over others."""
         for mine in (self.keys, self.values):
             mine[target] = mine[source]
 
     def put(self, rows: Tensor, keys: Tensor, values: Tensor, *, align_right: bool) -> None:
-        """Overwrites rows; the columns beside the new ones keep what they had, for the mask to hide."""
+        """Overwrites rows; columns beyond the new ones keep their old values, which the mask hides."""
         width = keys.shape[-2]
         begin = self.get_seq_length() - width if align_right else 0
         assert begin >= 0, "longer prompts come first"
@@ -83,10 +84,10 @@ class GrowingLayer(DynamicLayer):
 
 
 class GrowingCache(Cache):
-    """Keys and values of all layers, row by row.
+    """Keys and values of all layers; a row is a text.
 
     Args:
-        spare: Columns to allocate beyond those that are needed; none for what never grows.
+        spare: Columns to allocate beyond those that are needed; 0 for keys that never grow (cross-attention).
     """
 
     layers: Any
@@ -110,7 +111,7 @@ class GrowingCache(Cache):
         self._hold([(layer.keys[rows], layer.values[rows]) for layer in self.layers])
 
     def reorder(self, rows: Tensor) -> None:
-        """As `select`, of as many rows: nothing is allocated anew."""
+        """Does as `select` for as many rows, in place: only rows that move are copied."""
         moved = torch.nonzero(rows != torch.arange(len(rows), device=rows.device))[:, 0]
         if len(moved):
             for layer in self.layers:
@@ -123,7 +124,7 @@ class GrowingCache(Cache):
 
     @classmethod
     def join(cls, caches: Sequence["GrowingCache"], *, align_right: bool) -> "GrowingCache":
-        """All rows in one cache; narrower ones are filled up with zeros at their beginning, or else at their end."""
+        """Joins the rows of caches; narrower ones are padded with zeros, at the left where they align right."""
         width = max(cache.width for cache in caches)
         joined = cls(caches[0].spare)
         states = []
@@ -147,9 +148,10 @@ def _widened(states: Tensor, width: int, align_right: bool) -> Tensor:
 def attend_grouped(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """transformers' sdpa attention; of one query, the heads that share keys are handled as several queries.
+    """Attends as transformers' sdpa does, without repeating keys that query heads or rows share.
 
-    So are the rows that share them: of keys with fewer rows each serves several in succession.
+    With one query a row (decoding), the query heads of a key head become several queries of that head. With fewer rows
+    of keys than of queries (beams of a prompt), the rows that share keys become several queries of them.
     """
     if len(key) < len(query):
         return _attend_shared(query, key, value, attention_mask, **kwargs), None
@@ -159,7 +161,7 @@ def attend_grouped(
         attended, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
         return attended, None
     batch, heads, _, size = query.shape
-    grouped = query.reshape(batch, heads // groups, groups, size)
+    grouped = query.reshape(batch, heads // groups, groups, size)  # [B, key heads, queries, size]
     attended = scaled_dot_product_attention(
         grouped,
         key,
@@ -181,6 +183,7 @@ def _attend_shared(
     position_bias: Tensor | None = None,
     **_: Any,
 ) -> Tensor:
+    """Attends with queries [prompts * copies, heads, 1, size] to keys [prompts, heads, width, size]."""
     assert query.shape[2] == 1, "rows that share keys ask for one token each"
     copies = len(query) // len(key)
     rows = query[:, :, 0].unflatten(0, (-1, copies)).transpose(1, 2)  # [prompts, heads, rows, size]
@@ -195,14 +198,14 @@ AttentionMaskInterface.register(GROUPED, sdpa_mask)
 
 
 def use_grouped_attention(model: Any) -> None:
-    """Has a model that attends by sdpa attend by `attend_grouped`: the same result."""
-    for part in model.modules():  # T5's decoder has a configuration of its own
+    """Switches a model from sdpa attention to `attend_grouped`, which gives the same result."""
+    for part in model.modules():  # not the model alone: T5's decoder has a configuration of its own
         if isinstance(part, PreTrainedModel) and part.config._attn_implementation == "sdpa":
             part.set_attn_implementation(GROUPED)
 
 
 def shares_keys(model: Any) -> bool:
-    """Whether rows of its decoder may share the keys of a prompt, as `attend_grouped` has it."""
+    """Tells whether rows of the model's decoder may share a prompt's keys in `attend_grouped`."""
     decoder = model.get_decoder()
     grouped = any(getattr(part, "num_key_value_groups", 1) > 1 for part in decoder.modules())
     return decoder.config._attn_implementation == GROUPED and not grouped

@@ -1,7 +1,7 @@
-"""What a model remembers of the texts that it is writing: one row a text, of any age side by side.
+"""The state of decoding: keys and values of the texts that a model is writing, one row a text, of any length.
 
-Rows begin together or one by one, in the place of those that ended. All end in the last column of the cache; a mask
-hides what lies before a row's own beginning, and positions count from there.
+Rows begin together or one by one, in the place of ended ones. All rows end in the last column of the cache; a mask
+hides the columns before a row's own beginning, and its positions count from there.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,11 @@ from faithkit.inference.cache import GrowingCache
 
 
 class CausalState:
-    """Rows of a causal model.
+    """The state of a causal model.
 
     Args:
-        lengths: Tokens of each row so far [B].
+        cache: Keys and values [B, heads, width, size] of every layer.
+        lengths: Tokens of each row so far, prompt counted [B]; 0 for an ended row.
     """
 
     def __init__(self, cache: GrowingCache, lengths: Tensor):
@@ -29,7 +30,7 @@ class CausalState:
 
     @classmethod
     def read(cls, model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int) -> tuple["CausalState", Tensor]:
-        """Reads prompts of like lengths; gives what it remembers and the logits of the next tokens [B, V]."""
+        """Reads prompts of similar lengths in one pass; gives their state and the next tokens' logits [B, V]."""
         lengths = torch.tensor([len(row) for row in ids], device=model.device)
         cache, mask = GrowingCache(), _visible(lengths, int(lengths.max()))
         positions = (mask.long().cumsum(1) - 1).clamp_min(0)
@@ -44,7 +45,7 @@ class CausalState:
         return cls(cache, lengths), output.logits[:, -1]
 
     def step(self, model: Any, tokens: Tensor) -> Tensor:
-        """Adds a token to each row [B]; gives the logits of the next ones [B, V]."""
+        """Adds a token to each row [B]; gives the next tokens' logits [B, V]."""
         self.lengths += 1
         mask = _visible(self.lengths, self.cache.width + 1)
         output = model(
@@ -57,11 +58,11 @@ class CausalState:
         return output.logits[:, -1]
 
     def forget(self, rows: Tensor) -> None:
-        """Marks rows as ended: they stay in the batch, seeing nothing, until others take their place."""
+        """Marks rows as ended: they stay in the batch, attending to nothing, until new texts take them."""
         self.lengths[rows] = 0
 
     def reorder(self, rows: Tensor) -> None:
-        """As `select`, of as many rows, where each takes the place of one that reads the same prompt."""
+        """Does as `select` for as many rows, where each moves to the place of a row with the same prompt."""
         self.cache.reorder(rows)
 
     def select(self, rows: Tensor) -> None:
@@ -71,7 +72,7 @@ class CausalState:
         self._crop()
 
     def put(self, rows: Tensor, other: "CausalState") -> None:
-        """Has rows that began later take the place of others."""
+        """Overwrites rows with those of texts that begin now."""
         self.cache.put(rows, other.cache, align_right=True)
         self.lengths[rows] = other.lengths
         self._crop()
@@ -81,20 +82,20 @@ class CausalState:
 
     @classmethod
     def join(cls, states: Sequence["CausalState"]) -> "CausalState":
-        """All rows, one state behind the other."""
+        """Joins states: the rows of the first, then those of the second, and so on."""
         cache = GrowingCache.join([state.cache for state in states], align_right=True)
         return cls(cache, torch.cat([state.lengths for state in states]))
 
 
 class Seq2SeqState:
-    """Rows of an encoder-decoder model: what the encoder made of the prompt, and the decoder's side.
+    """The state of an encoder-decoder: the encoder's output, and the decoder's keys and values.
 
     Args:
-        hidden: The encoder's states [B / copies, L, H].
-        readable: Which of them are no padding [B / copies, L].
-        written: The decoder's self-attention.
-        crossed: Keys and values of the encoder's states, which never change.
-        copies: Rows in succession that read the same prompt: its states stand there once.
+        hidden: The encoder's output [B / copies, L, H].
+        readable: Which of its places are no padding [B / copies, L].
+        written: State of the decoder's self-attention, B rows.
+        crossed: Keys and values of the cross-attention, B / copies rows, which never change.
+        copies: Successive rows that share a prompt (beams): its encoder output is kept once for all of them.
     """
 
     def __init__(self, hidden: Tensor, readable: Tensor, written: CausalState, crossed: GrowingCache, copies: int = 1):
@@ -104,7 +105,7 @@ class Seq2SeqState:
     def read(
         cls, model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int, prefix: Sequence[int]
     ) -> tuple["Seq2SeqState", Tensor]:
-        """Reads prompts of like lengths and what every text begins with; gives also the next tokens' logits [B, V]."""
+        """Encodes prompts of similar lengths and decodes the prefix; gives their state and the logits [B, V]."""
         lengths = torch.tensor([len(row) for row in ids], device=model.device)
         tokens = _padded(ids, pad_id, model.device, align_right=False)
         readable = torch.arange(tokens.shape[1], device=model.device) < lengths[:, None]
@@ -115,7 +116,7 @@ class Seq2SeqState:
         return state, state._forward(model, begin)
 
     def step(self, model: Any, tokens: Tensor) -> Tensor:
-        """Adds a token to each row [B]; gives the logits of the next ones [B, V]."""
+        """Adds a token to each row [B]; gives the next tokens' logits [B, V]."""
         return self._forward(model, tokens[:, None])
 
     def _forward(self, model: Any, tokens: Tensor) -> Tensor:
@@ -137,11 +138,11 @@ class Seq2SeqState:
         self.written.forget(rows)
 
     def reorder(self, rows: Tensor) -> None:
-        """As `select`, of as many rows, where each takes the place of one that reads the same prompt."""
+        """Does as `select` for as many rows, where each moves to the place of a row with the same prompt."""
         self.written.reorder(rows)
 
     def widen(self, copies: int) -> None:
-        """Has each row stand there several times in succession, and what the encoder made of its prompt once."""
+        """Repeats each row `copies` times in succession; the rows share the encoder's output of their prompt."""
         self.written.select(torch.arange(len(self.hidden), device=self.hidden.device).repeat_interleave(copies))
         self.copies = copies
 
@@ -153,7 +154,7 @@ class Seq2SeqState:
         self.hidden, self.readable = self.hidden[prompts], self.readable[prompts]
 
     def put(self, rows: Tensor, other: "Seq2SeqState") -> None:
-        """Has rows that began later take the place of others."""
+        """Overwrites rows with those of texts that begin now."""
         assert self.copies == other.copies == 1, "copies of a prompt begin and end together"
         self.written.put(rows, other.written)
         self.crossed.put(rows, other.crossed, align_right=False)
@@ -164,7 +165,7 @@ class Seq2SeqState:
 
     @classmethod
     def join(cls, states: Sequence["Seq2SeqState"]) -> "Seq2SeqState":
-        """All rows, one state behind the other."""
+        """Joins states: the rows of the first, then those of the second, and so on."""
         assert len({state.copies for state in states}) == 1, "as many copies of each prompt"
         width = max(state.hidden.shape[1] for state in states)
         extra = [width - state.hidden.shape[1] for state in states]
@@ -190,9 +191,10 @@ def _padded(ids: Sequence[NDArray[np.int32]], fill: int, device: Any, *, align_r
 
 
 def _visible(lengths: Tensor, width: int) -> Tensor:
-    """Which columns belong to rows that end in the last one [B, width]."""
+    """Marks the columns that belong to rows which end in the last one [B, width]."""
     return torch.arange(width, device=lengths.device) >= width - lengths[:, None]
 
 
 def _unless_all(mask: Tensor) -> Tensor | None:
+    """Gives None for a mask that hides nothing: attention then takes its faster way."""
     return None if bool(mask.all()) else mask.long()

@@ -1,4 +1,4 @@
-"""What every engine takes and gives: prompts, the settings of decoding, completions."""
+"""The interface of engines: prompts, the settings of decoding, completions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,15 +15,17 @@ STRATEGIES = (GREEDY, BEAM, NUCLEUS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
-    """How tokens are chosen.
+    """The settings of decoding: how the next token is chosen.
 
     Args:
-        num_beams: Of beam search alone.
-        top_p: Of nucleus sampling alone: the likeliest tokens that reach this mass together (Holtzman et al. 2020).
-        temperature: Of nucleus sampling alone.
-        repetition_penalty: Above 1 makes tokens that stand before less likely (Keskar et al. 2019).
-        num_samples: Completions of a prompt; of beam search the best beams.
-        seed: Of nucleus sampling; a prompt's samples depend on it, on its id and on nothing else.
+        strategy: greedy, beam or nucleus.
+        num_beams: For beam search.
+        top_p: For nucleus sampling: draw from the likeliest tokens that reach this mass together (Holtzman et al.
+            2020, "The Curious Case of Neural Text Degeneration").
+        temperature: For nucleus sampling; above 1 flattens the distribution.
+        repetition_penalty: Above 1 makes tokens that stand before less likely (Keskar et al. 2019, "CTRL").
+        num_samples: Completions of a prompt; with beam search the best beams.
+        seed: For nucleus sampling; a prompt's samples depend on it and on the prompt's id, and on nothing else.
     """
 
     strategy: str = GREEDY
@@ -72,14 +74,15 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What the model wrote.
+    """A text that the model wrote to a prompt.
 
     Args:
-        sample: Counts a prompt's completions from 0.
-        ids: Without the prompt and the end token.
-        logprob: Sum of the log-probabilities of the tokens, the end token's too, as the model itself gives them:
+        id: The prompt's.
+        sample: Number among the prompt's completions, from 0.
+        ids: Its tokens, without the prompt and the end token.
+        logprob: Sum of the tokens' log-probabilities, the end token's too, under the model's own distribution:
             before temperature, nucleus and penalty.
-        finished: The end token came; otherwise max_new_tokens cut it short.
+        finished: It ended with the end token; otherwise it was cut at max_new_tokens.
     """
 
     id: str
@@ -90,10 +93,20 @@ class Completion:
 
 
 class Engine(Protocol):
-    """Runs a model."""
+    """Runs a language model: token ids in, token ids and log-probabilities out."""
+
+    @property
+    def name(self) -> str:
+        """Its name on the command line (`engine=`)."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """The kind of device that it runs on."""
+        ...
 
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
-        """The completions, in any order, as they get ready."""
+        """Yields the completions as they end, in any order."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Beam search with a model that somebody else made to write something: under the settings that came with it."""
+"""Beam search with a published model (a question generator, say) under the generation settings that came with it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,8 +8,8 @@ import numpy as np
 from faithkit.inference.decoding import BEAM, Decoding, Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 
-# Of a model's generation settings those that `Decoding` has its own of, and those that do not change what is written.
-HARMLESS = {
+# Generation settings that may be ignored: `Decoding` has its own, or they do not change what is written.
+IGNORED = {
     "bos_token_id",
     "decoder_start_token_id",
     "eos_token_id",
@@ -26,17 +26,19 @@ Write = Callable[[Sequence[Sequence[int]], int, int], list[list[list[int]]]]
 
 
 def beam_writer(model: Any) -> Write | None:
-    """What writes (rows of token ids, number of beams, most tokens) all beams of each row, the likeliest first.
+    """Makes a function that writes all beams of each prompt, the likeliest first.
+
+    It takes (rows of token ids, number of beams, most new tokens).
 
     Returns:
         None where the model's own settings ask for more than a plain beam search, or the model is no encoder-decoder
-        that can begin rows one by one: then it is for transformers' `generate`.
+        whose rows can begin one by one: transformers' `generate` must then be used.
     """
     settings = model.generation_config
     given = {name for name, value in settings.to_diff_dict().items() if value is not None and value is not False}
-    asked = {name for name in given if not name.startswith("_")} - HARMLESS
+    special = {name for name in given if not name.startswith("_")} - IGNORED
     tokens = settings.decoder_start_token_id, settings.eos_token_id, settings.pad_token_id
-    if asked or not all(type(token) is int for token in tokens) or not model.config.is_encoder_decoder:
+    if special or not all(type(token) is int for token in tokens) or not model.config.is_encoder_decoder:
         return None
     start, eos_id, pad_id = tokens
     batch_size = CPU_BATCH_SIZE if model.device.type == "cpu" else None

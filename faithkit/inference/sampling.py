@@ -1,4 +1,4 @@
-"""Which token comes next: penalties, greedy choice, and nucleus sampling that no other row can disturb."""
+"""Chooses the next token: penalties, greedy choice, and nucleus sampling that does not depend on other rows."""
 
 import hashlib
 
@@ -9,12 +9,12 @@ from torch import Tensor
 
 from faithkit.inference.decoding import NUCLEUS, Decoding
 
-STRETCH = 128  # scores that `likeliest` takes together
-LIKELIEST = 256  # tokens that a nucleus is looked for in first: sorting a whole vocabulary takes longer than the model
+BLOCK = 128  # neighbouring scores that `likeliest` reduces to their maximum
+LIKELIEST = 256  # a nucleus is looked for among these first: sorting a whole vocabulary takes longer than the model
 
 
 def uniforms(decoding: Decoding, prompt_id: str, sample: int) -> NDArray[np.float64]:
-    """The random numbers of one completion, one a token: its own stream, whatever else is generated beside it."""
+    """Draws the random numbers of one completion, one a token, from a stream of its own (named by seed, sample, id)."""
     name = f"{decoding.seed}\n{sample}\n{prompt_id}".encode("utf-8", "surrogatepass")
     key = int.from_bytes(hashlib.blake2b(name, digest_size=16).digest())
     return np.random.Generator(np.random.Philox(key=key)).random(decoding.max_new_tokens)
@@ -23,13 +23,13 @@ def uniforms(decoding: Decoding, prompt_id: str, sample: int) -> NDArray[np.floa
 def choose_tokens(
     logits: Tensor, decoding: Decoding, *, eos_id: int, counts: Tensor, seen: Tensor | None, draws: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The next token of each row [B], and its log-probability under the model's own distribution [B].
+    """Chooses the next token of each row [B]; gives also its log-probability under the model's own distribution [B].
 
     Args:
         logits: Of the next token [B, V].
         counts: Tokens written so far [B].
-        seen: Which tokens stand before [B, V]; needed for the repetition penalty alone.
-        draws: A uniform random number a row [B]; needed for nucleus sampling alone.
+        seen: Which tokens stand before [B, V]; for the repetition penalty.
+        draws: A uniform random number a row [B]; for nucleus sampling.
     """
     own = logits.float()
     logits = penalised(own, decoding, eos_id=eos_id, counts=counts, seen=seen)
@@ -43,9 +43,9 @@ def choose_tokens(
 
 
 def penalised(scores: Tensor, decoding: Decoding, *, eos_id: int, counts: Tensor, seen: Tensor | None) -> Tensor:
-    """Logits or log-probabilities [B, V] under the repetition penalty, and without an end before min_new_tokens.
+    """Applies the repetition penalty to logits or log-probabilities [B, V] and bars the end before min_new_tokens.
 
-    Those that are given stay as they are.
+    The given tensor is not changed.
     """
     given = scores
     if decoding.repetition_penalty != 1 and seen is not None:
@@ -58,35 +58,47 @@ def penalised(scores: Tensor, decoding: Decoding, *, eos_id: int, counts: Tensor
 
 
 def likeliest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The highest of each row of [B, V] and their places [B, count], as `topk` gives them, in a third of its time.
+    """Finds the highest scores of each row of [B, V] and their places [B, count]: `topk` in a third of its time.
 
-    What is among the highest stands in one of the stretches with the highest maxima, one for each.
+    A score that is among the `count` highest stands in one of the `count` blocks with the highest maxima: any other
+    block's maximum is beaten by `count` maxima already.
     """
-    rows, size = scores.shape
-    if size < count * STRETCH:
+    size = scores.shape[1]
+    if size < count * BLOCK:
         values, places = scores.topk(count)
         return values, places
-    whole = size // STRETCH * STRETCH
-    maxima = scores[:, :whole].view(rows, -1, STRETCH).amax(-1)
+    best_blocks = _block_maxima(scores).topk(count).indices  # [B, count]
+    inside_block = torch.arange(BLOCK, device=scores.device)
+    places = (best_blocks[:, :, None] * BLOCK + inside_block).flatten(1)  # [B, count * BLOCK]
+    # The last block may reach beyond the vocabulary: what stands there is never chosen before a real score.
+    candidates = scores.gather(1, places.clamp_max(size - 1)).masked_fill(places >= size, -torch.inf)
+    values, order = candidates.topk(count)
+    # Where fewer than `count` scores are above -inf, places beyond the vocabulary come up: kept inside it.
+    return values, places.gather(1, order).clamp_max(size - 1)
+
+
+def _block_maxima(scores: Tensor) -> Tensor:
+    """Takes the maximum of each BLOCK neighbouring scores [B, V] -> [B, blocks]; the last block may be shorter."""
+    rows, size = scores.shape
+    whole = size // BLOCK * BLOCK
+    maxima = scores[:, :whole].view(rows, -1, BLOCK).amax(-1)
     if whole < size:
         maxima = torch.cat([maxima, scores[:, whole:].amax(-1, keepdim=True)], dim=1)
-    best = maxima.topk(count).indices * STRETCH
-    places = (best[:, :, None] + torch.arange(STRETCH, device=scores.device)).flatten(1)
-    inside = places < size
-    kept = scores.gather(1, places.clamp_max(size - 1)).masked_fill(~inside, -torch.inf)
-    values, order = kept.topk(count)
-    return values, places.gather(1, order).clamp_max(size - 1)  # beyond it stands nothing that is likely at all
+    return maxima
 
 
 def sample_nucleus(logits: Tensor, top_p: float, draws: Tensor) -> Tensor:
-    """Samples each row of [B, V] from its nucleus, by the inverse of the cumulative distribution at `draws` [B]."""
+    """Samples each row of [B, V] from its nucleus: the inverse of the cumulative distribution at `draws` [B].
+
+    The nucleus is the smallest set of likeliest tokens that reaches `top_p` (Holtzman et al. 2020).
+    """
     total = logits.logsumexp(-1, keepdim=True)
     values, tokens = logits.topk(min(LIKELIEST, logits.shape[-1]))
     cumulative = (values - total).exp().double().cumsum(-1)
-    if bool((cumulative[:, -1] < top_p).any()):  # a flat row: its nucleus is larger
+    if bool((cumulative[:, -1] < top_p).any()):  # some row is so flat that its nucleus is larger
         values, tokens = logits.sort(descending=True, stable=True)
         cumulative = (values - total).exp().double().cumsum(-1)
-    last = (cumulative < top_p).sum(-1, keepdim=True).clamp_max(cumulative.shape[-1] - 1)
+    last = (cumulative < top_p).sum(-1, keepdim=True).clamp_max(cumulative.shape[-1] - 1)  # of the nucleus [B, 1]
     target = draws[:, None] * cumulative.gather(1, last)
     place = torch.minimum((cumulative <= target).sum(-1, keepdim=True), last)
     return tokens.gather(1, place)[:, 0]

@@ -1,4 +1,4 @@
-"""Decoding with transformers models, in batches that stay full: a row that ends makes room for the next prompt.
+"""Decoding with transformers models by continuous batching: when a text ends, the next prompt takes its row.
 
 What is written does not depend on the batch: greedy decoding looks at its own row alone, and every sample draws from a
 random stream of its own. (Sums in another order may differ in the last bit; in fp32 this hardly ever decides a token.)
@@ -20,19 +20,21 @@ from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Pro
 from faithkit.inference.sampling import choose_tokens, uniforms
 
 CPU_BATCH_SIZE, GPU_BATCH_SIZE = 64, 256
-# Tokens of prompts read at a time, padding counted. A CPU is fastest while a layer's activations stay in its cache.
+# Prompt tokens of one prefill, padding counted. A CPU is fastest while a layer's activations stay in its cache.
 CPU_READ_TOKENS, GPU_READ_TOKENS = 1024, 16_384
-REFILL = 8  # of so many parts of a batch, one must have ended before others are read in
+REFILL = 8  # new prompts are read once an eighth of the batch has ended: each read interrupts the rows that go on
 
 
 class TransformersEngine:
     """Runs a transformers model, causal or encoder-decoder.
 
     Args:
-        model: In evaluation mode from now on.
-        decoder_prefix: Encoder-decoder: what every text begins with.
+        model: Is put into evaluation mode.
+        decoder_prefix: Tokens that every text of an encoder-decoder begins with.
         batch_size: Texts at a time: changes the speed, not the texts. None takes what suits the model's device.
     """
+
+    name = "transformers"
 
     def __init__(
         self,
@@ -55,9 +57,14 @@ class TransformersEngine:
         use_grouped_attention(model)
         self.shares_keys = self.is_seq2seq and shares_keys(model)
 
+    @property
+    def device(self) -> str:
+        """The kind of device that the model is on."""
+        return self.model.device.type
+
     @torch.inference_mode()
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
-        """The completions as they get ready; long prompts come first."""
+        """Yields the completions as they end; long prompts are begun first."""
         check_prompts(prompts)
         waiting = sorted(prompts, key=lambda prompt: -len(prompt.ids))
         if decoding.strategy == BEAM and decoding.num_beams > 1:  # a single beam is the greedy way
@@ -75,7 +82,7 @@ class TransformersEngine:
             batch = batch.compacted(keep_ended=bool(texts) and self.refills)
 
     def _fill(self, batch: "_Batch | None", texts: list["_Text"], decoding: Decoding) -> "_Batch":
-        """Reads prompts in and puts their texts where others have ended, or begins a batch."""
+        """Reads the prompts of new texts and gives them the rows of ended ones, or begins a batch."""
         state, logits, seen = self.begin([text.prompt for text in texts], decoding)
         if batch is None:
             return _Batch(list(texts), state, logits, seen)
@@ -83,14 +90,14 @@ class TransformersEngine:
         return batch
 
     def takes_in(self, room: int, size: int) -> bool:
-        """Whether a batch of this size with so much room reads others in while its other rows go on."""
+        """Tells whether a batch of `size` rows, of which `room` are free, should read new prompts now."""
         return self.refills and room * REFILL >= size
 
     def begin(self, prompts: Sequence[Prompt], decoding: Decoding) -> tuple[State, Tensor, Tensor | None]:
-        """What the model remembers of prompts, a row each, the logits of what follows [B, V], and for the repetition
+        """Reads prompts: gives their state, a row each, the logits of the next token [B, V], and for the repetition
         penalty which tokens stand before it [B, V].
 
-        A prompt that stands there several times is read once.
+        A prompt that comes several times is read once and its row copied.
         """
         state, logits = self._read(prompts)
         return state, logits, self._seen(prompts, logits.shape[-1]) if decoding.repetition_penalty != 1 else None
@@ -124,7 +131,7 @@ class TransformersEngine:
 
 
 def _by_tokens(ids: Sequence[NDArray[np.int32]], most: int) -> Iterator[Sequence[NDArray[np.int32]]]:
-    """Cuts prompts, longest first, into parts of at most so many tokens."""
+    """Cuts prompts, longest first, into parts of at most `most` tokens, padding counted."""
     begin = 0
     while begin < len(ids):
         count = max(1, most // len(ids[begin]))
@@ -134,7 +141,12 @@ def _by_tokens(ids: Sequence[NDArray[np.int32]], most: int) -> Iterator[Sequence
 
 @dataclass(slots=True)
 class _Text:
-    """A text being written."""
+    """A text that is being written.
+
+    Args:
+        draws: Its uniform random numbers, one a token; None without sampling.
+        ids: Tokens so far.
+    """
 
     prompt: Prompt
     sample: int
@@ -154,7 +166,12 @@ class _Text:
 
 
 class _Batch:
-    """Texts being written side by side, with what the model remembers of each."""
+    """Texts that are written side by side, with the model's state of each.
+
+    Args:
+        logits: Of each text's next token [B, V].
+        seen: Which tokens stand before it [B, V]; None without a repetition penalty.
+    """
 
     def __init__(self, texts: list[_Text], state: State, logits: Tensor, seen: Tensor | None):
         self.texts, self.state, self.logits, self.seen = texts, state, logits, seen
@@ -164,7 +181,7 @@ class _Batch:
         return sum(not text.ended for text in self.texts)
 
     def put(self, texts: list[_Text], state: State, logits: Tensor, seen: Tensor | None) -> None:
-        """Has new texts take the places of ended ones."""
+        """Gives new texts the rows of ended ones."""
         places = [place for place, text in enumerate(self.texts) if text.ended][: len(texts)]
         for place, text in zip(places, texts, strict=True):
             self.texts[place] = text
@@ -175,11 +192,12 @@ class _Batch:
             self.seen[rows] = seen
 
     def advance(self, engine: TransformersEngine, decoding: Decoding) -> Iterator[Completion]:
-        """Writes one token of every text; gives those that end with it."""
+        """Adds a token to every text; yields the texts that end with it."""
         device = self.logits.device
         counts = torch.tensor([len(text.ids) for text in self.texts], device=device)
         draws = None
         if decoding.strategy == NUCLEUS:
+            # An ended row is computed along; any number will do for it.
             drawn = [0.5 if text.ended else text.draws[len(text.ids)] for text in self.texts]  # type: ignore[index]
             draws = torch.tensor(drawn, dtype=torch.float64, device=device)
         tokens, logprobs = choose_tokens(
@@ -205,10 +223,10 @@ class _Batch:
             self.logits = self.state.step(engine.model, tokens)
 
     def compacted(self, *, keep_ended: bool) -> "_Batch | None":
-        """The batch without its ended texts, once they are many; None when none is left.
+        """Drops ended rows once a quarter of the batch has ended; gives None when no text is left.
 
         Args:
-            keep_ended: Others will take their places.
+            keep_ended: Keep them: new texts will take their rows.
         """
         alive = [place for place, text in enumerate(self.texts) if not text.ended]
         if keep_ended or len(alive) * 4 > len(self.texts) * 3:

@@ -20,8 +20,10 @@ class VllmEngine:
         max_length: Tokens of prompt and completion together.
         precision: 32-true or bf16.
         batch_size: Texts at a time; None leaves it to vLLM.
-        memory_fraction: Of the device, for weights and keys and values.
+        memory_fraction: Share of the device's memory, for weights, keys and values; None leaves it to vLLM.
     """
+
+    name = "vllm"
 
     def __init__(
         self,
@@ -43,7 +45,7 @@ class VllmEngine:
         options |= {name: value for name, value in wanted.items() if value is not None}
         from vllm import LLM
 
-        self.eos_id = eos_id
+        self.eos_id, self.device = eos_id, "cpu" if on_cpu else "cuda"
         self.llm = LLM(
             model=folder,
             dtype="float32" if precision == "32-true" else "bfloat16",
@@ -53,7 +55,7 @@ class VllmEngine:
         )
 
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
-        """The completions, prompt by prompt."""
+        """Yields the completions, prompt by prompt."""
         from vllm import SamplingParams, TokensPrompt
 
         check_prompts(prompts)
@@ -61,7 +63,7 @@ class VllmEngine:
             raise UserError(
                 "vLLM searches no beams here", hint="use decoding=greedy or nucleus, or engine=transformers"
             )
-        settings = [SamplingParams(**sampling(decoding, prompt.id, self.eos_id)) for prompt in prompts]
+        settings = [SamplingParams(**sampling_params(decoding, prompt.id, self.eos_id)) for prompt in prompts]
         asked = [TokensPrompt(prompt_token_ids=prompt.ids.tolist()) for prompt in prompts]
         for prompt, output in zip(prompts, self.llm.generate(asked, settings, use_tqdm=False), strict=True):
             for sample, written in enumerate(output.outputs):
@@ -71,8 +73,8 @@ class VllmEngine:
                 yield Completion(prompt.id, sample, ids, float(written.cumulative_logprob or 0.0), finished)
 
 
-def sampling(decoding: Decoding, prompt_id: str, eos_id: int) -> dict[str, Any]:
-    """`Decoding` as vLLM's SamplingParams name it."""
+def sampling_params(decoding: Decoding, prompt_id: str, eos_id: int) -> dict[str, Any]:
+    """Translates `Decoding` into the arguments of vLLM's SamplingParams."""
     nucleus = decoding.strategy == NUCLEUS
     return {
         "n": decoding.num_samples,
@@ -89,13 +91,13 @@ def sampling(decoding: Decoding, prompt_id: str, eos_id: int) -> dict[str, Any]:
 
 
 def _seed(seed: int, prompt_id: str) -> int:
-    """A stream for each prompt, so that a sample does not depend on what is generated beside it."""
+    """Gives each prompt a seed of its own, so that a sample does not depend on what is generated beside it."""
     name = f"{seed}\n{prompt_id}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(name, digest_size=7).digest())
 
 
 def check_platform() -> bool:
-    """Whether vLLM will run on a CPU.
+    """Checks that vLLM is installed for this machine's hardware; gives True where it runs on the CPU.
 
     Raises:
         UserError: It is not installed, or its build does not fit this machine.
@@ -109,8 +111,17 @@ def check_platform() -> bool:
     return bool(current_platform.is_cpu())
 
 
+def can_run(folder: str) -> bool:
+    """Tells whether vLLM has the architecture that a folder's config names."""
+    from transformers import AutoConfig
+    from vllm import ModelRegistry
+
+    names = AutoConfig.from_pretrained(folder, trust_remote_code=False).architectures or []
+    return bool(set(names) & set(ModelRegistry.get_supported_archs()))
+
+
 def check_causal(folder: str) -> None:
-    """Refuses what vLLM cannot run: encoder-decoder models."""
+    """Refuses encoder-decoder models, which vLLM does not run."""
     from transformers import AutoConfig
 
     if AutoConfig.from_pretrained(folder, trust_remote_code=False).is_encoder_decoder:

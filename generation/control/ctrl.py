@@ -1,4 +1,4 @@
-"""What `control=ctrl` chooses: which features there are, and how each is measured."""
+"""Control tokens as `control=ctrl` sets them up: the features in use, and how each is measured."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -14,18 +14,45 @@ from faithkit.records import Example
 from generation.control.entailment import entailment_levels, kept_levels, model_digest, write_levels
 from generation.control.features import ENTAILMENT, OVERLAP, VOICE, lexical_overlap, objective_voice
 
-VERSION = 1  # a change of what is measured changes it
+VERSION = 1  # raise it when a feature is measured differently
 
 log = logging.getLogger("faithkit")
 
 
 class Ctrl:
-    """Measures the features of responses.
+    """Measures the features that control tokens stand for.
+
+    Rashkin et al. 2021, "Increasing Faithfulness in Knowledge-Grounded Dialogue with Controllable Features". In
+    training each response's own levels stand in front of its input; when decoding, the levels of a faithful answer do.
+    Use it when the data mix faithful and other responses and none shall be lost; with `resample=N` it gave the
+    lowest rate of hallucinations of the generators in EXPERIMENTS.md.
+
+        p(y | c_1 ... c_k, knowledge, history)
+        voice:       no word of the first person singular in y
+        overlap:     |words of y in the knowledge| / |words of y|, by the terciles of the training split
+        entailment:  argmax over contradiction, neutral, entailment of (knowledge, y)
+
+    | related | differs in | use it when |
+    | --- | --- | --- |
+    | `objective=loss_truncation` | leaves the least likely responses out | nothing shall be measured beforehand |
+    | `objective=infonce` | contrasts with negatives | there are responses that were not to be given |
+    | `best_of=N detector=...` | chooses after decoding | the generator cannot be trained again |
+
+    Example:
+        >>> from generation.control.ctrl import Ctrl
+        >>> from faithkit.records import Example, Turn
+        >>> texts = {"knowledge": "Bread is baked from flour.", "history": (), "response": "I bake bread from flour."}
+        >>> example = Example(id="1", source="own", split="test", group="1", **texts)
+        >>> ctrl = Ctrl(groups=["voice", "overlap"], entailment=None, load=lambda name: None)
+        >>> {name: column.tolist() for name, column in ctrl.measure([example]).items()}
+        {'voice': [0], 'overlap': [0.6]}
+
+    On the command line: `python train.py model=t5 control=ctrl control.entailment=runs/CRITIC`.
 
     Args:
         groups: Names of control groups, in the order of `data_modules.encoding.turn_layout.CONTROL_TOKENS`.
-        entailment: What judges entailment: a critic of ours or an NLI model. None leaves that group out, and says so.
-        load: Makes a model of that name; called when it is first asked.
+        entailment: A critic of ours or an NLI model. None leaves that group out, and logs it.
+        load: Loads the model of that name; called when it is first needed.
     """
 
     def __init__(self, *, groups: Sequence[str], entailment: str | None, load: Callable[[str], Entailment]):
@@ -43,20 +70,20 @@ class Ctrl:
 
     @cached_property
     def digest(self) -> str:
-        """Names the model in the keys of caches."""
+        """A hash of the entailment model, for the keys of caches."""
         assert self.entailment is not None
         return model_digest(self.entailment)
 
     def fingerprint(self) -> str:
-        """What the measured values depend on beside the examples."""
+        """Names all that the measured values depend on beside the examples, for the keys of caches."""
         model = f":{self.digest}" if ENTAILMENT in self.groups else ""
         return f"ctrl:{VERSION}:{','.join(self.groups)}{model}"
 
     def measure(self, examples: Sequence[Example], *, keep: bool = False) -> Columns:
-        """The values of all groups [examples], by name, in their order.
+        """Measures all groups of the examples' responses; gives a column of values [examples] a group.
 
         Args:
-            keep: What the model of entailment says is kept for later launches.
+            keep: Stores the entailment model's levels for later launches.
         """
         return {group: self._values(group, examples, keep) for group in self.groups}
 
@@ -81,5 +108,5 @@ class Ctrl:
         return self._model
 
     def release(self) -> None:
-        """Lets the model go: it is loaded again if it is asked again."""
+        """Frees the entailment model; it is loaded again when it is needed again."""
         self._model = None

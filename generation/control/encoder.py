@@ -1,6 +1,6 @@
-"""Dialogue turns with the control tokens of their own responses in front.
+"""Encodes dialogue turns with the control tokens of their own responses in front.
 
-What is measured is cached, not the tokens: the terciles of the lexical overlap are those of whatever rows train.
+The cache keeps the measured values, not the tokens: the terciles of lexical overlap depend on the rows that train.
 """
 
 import logging
@@ -27,11 +27,12 @@ log = logging.getLogger("faithkit")
 
 
 class ControlEncoder:
-    """An encoder of turns whose layout has control groups, and what fills them.
+    """Adds the control tokens of each response to what another encoder makes.
 
     Args:
-        inner: Encodes all else.
-        turns: Knows the tokens.
+        inner: Encodes everything else.
+        turns: Knows the ids of the control tokens.
+        ctrl: Measures the features.
     """
 
     def __init__(self, inner: Encoder, turns: TurnEncoder, ctrl: Ctrl):
@@ -41,19 +42,19 @@ class ControlEncoder:
 
     @property
     def thresholds(self) -> dict[str, Any]:
-        """What must be known to measure as in training: part of the sidecar."""
+        """The fitted boundaries of features, for the sidecar."""
         return {} if self.terciles is None else {OVERLAP: list(self.terciles)}
 
     def fingerprint(self) -> str:
         return f"{self.inner.fingerprint()}:{self.ctrl.fingerprint()}"
 
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
-        """The inner columns, and a value of each feature."""
+        """Adds a column of values for each feature to the inner encoder's columns."""
         measured = self.ctrl.measure(examples, keep=True)
         return self.inner.encode(examples, counts) | {PREFIX + group: values for group, values in measured.items()}
 
     def fit(self, train: Sequence[Subset]) -> None:
-        """Learns the terciles from the rows that train."""
+        """Fits the terciles of lexical overlap on the training rows, and logs the share of each token."""
         if not train:
             hint = "set data.streaming=false, or control=null"
             raise UserError("data.streaming with control: the terciles come of the whole training split", hint=hint)
@@ -74,7 +75,7 @@ class ControlEncoder:
         log.info("control: of the training responses %s", ", ".join(said))
 
     def collate(self, columns: Columns) -> Mapping[str, NDArray[Any]]:
-        """The inner batch, with each row's own control tokens."""
+        """Makes the inner encoder's batch with each row's own control tokens."""
         values = {group: columns[PREFIX + group] for group in self.ctrl.groups}
         others = {name: column for name, column in columns.items() if not name.startswith(PREFIX)}
         found = levels(values, self.terciles)

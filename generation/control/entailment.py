@@ -1,4 +1,4 @@
-"""The entailment feature: any critic or NLI model, asked in batches, once for each pair, and once for the same data."""
+"""The entailment feature: levels by a critic or an NLI model, computed once for each pair and kept in the cache."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from faithkit.files.model_folder import find_folder
 from faithkit.records import Example
 from faithkit.weights.resolve import resolve
 
-# Levels of the group, from the unwanted to the wanted, by the classes of an entailment model.
+# The level (0 is unwanted, 2 wanted) of each class of an entailment model.
 LEVELS = np.zeros(3, np.int8)
 LEVELS[[entailment.CONTRADICTION, entailment.NEUTRAL, entailment.ENTAILMENT]] = 0, 1, 2
 SAYS_NOTHING = LEVELS[entailment.NEUTRAL]
 
 
 def entailment_levels(examples: Sequence[Example], model: Entailment) -> NDArray[np.int8]:
-    """The likeliest class of each (knowledge, response), as a level; equal pairs are asked once, empty texts never."""
+    """Gives the level of each (knowledge, response); equal pairs are scored once, an empty response is neutral."""
     pairs = [(example.knowledge, example.response) for example in examples]
     asked = list(dict.fromkeys(pair for pair in pairs if pair[1].strip()))
     found = dict.fromkeys(pairs, SAYS_NOTHING)
@@ -33,7 +33,7 @@ def entailment_levels(examples: Sequence[Example], model: Entailment) -> NDArray
 
 
 def kept_levels(examples: Sequence[Example], digest: str) -> Path:
-    """Where the levels of these pairs by this model are kept: named by the content of both."""
+    """Names the cache file of these pairs' levels by this model, by the content of both."""
     key = hashlib.blake2b(digest.encode(), digest_size=16)
     for example in examples:
         for text in (example.knowledge, example.response):
@@ -43,12 +43,13 @@ def kept_levels(examples: Sequence[Example], digest: str) -> Path:
 
 
 def write_levels(path: Path, found: NDArray[np.int8]) -> None:
+    """Writes the levels whole or not at all."""
     with atomic_file(path) as file:
         np.save(file, found)
 
 
 def model_digest(checkpoint: str) -> str:
-    """Names a model in the keys of caches: by the content of its folder, or as the hub does."""
+    """Hashes a model for the keys of caches: the content of its folder, or else its hub name."""
     path = Path(checkpoint).expanduser()
     source = find_folder(checkpoint) if path.exists() else Path(resolve(checkpoint))
     if not source.is_dir():

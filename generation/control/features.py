@@ -1,8 +1,8 @@
 """The features of a response that control tokens name, after Rashkin et al. 2021 ("Increasing Faithfulness in
 Knowledge-Grounded Dialogue with Controllable Features").
 
-Each is a number that is higher the more faithful it promises to be; a level counts from the unwanted token of its group
-to the wanted one.
+Each is a number, higher where the response is likelier to be faithful. Its level counts the tokens of its group from
+the unwanted one (0) to the wanted one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,31 +21,31 @@ Terciles = tuple[float, float]
 
 
 def objective_voice(response: str) -> bool:
-    """Whether the speaker stays out of it: no word of the first person singular, "I'm" and "I'd" counted."""
+    """Tells whether a response has no word of the first person singular; "I'm" and "I'd" are such words."""
     return FIRST_PERSON.isdisjoint(part for word in apostrophe_words(response) for part in word.split("'"))
 
 
 def lexical_overlap(knowledge: str, response: str) -> float:
-    """Share of the response's words, each as often as it is said, that stand in the knowledge; 0 without words."""
+    """Computes the share of the response's words, repetitions counted, that stand in the knowledge; 0 without words."""
     said, known = apostrophe_words(response), set(apostrophe_words(knowledge))
     return sum(word in known for word in said) / len(said) if said else 0.0
 
 
 def fit_terciles(values: NDArray[np.float64]) -> Terciles:
-    """The two boundaries between three parts of equal size, as far as equal values allow.
+    """Finds the two boundaries that cut values into three parts of about equal size.
 
-    What equals a boundary belongs above it: equal values are never parted, and the upper part is never empty.
+    A value that equals a boundary belongs above it, so equal values share a part and the upper part is never empty.
     """
     low, high = np.quantile(values, [1 / 3, 2 / 3])
     return float(low), float(high)
 
 
 def levels(values: Mapping[str, Any], terciles: Terciles | None) -> NDArray[np.int64]:
-    """Which token of its group each row has [rows, groups].
+    """Turns measured features into levels: the number of each row's token in its group [rows, groups].
 
     Args:
         values: The measured features by group [rows], in the groups' order.
-        terciles: Of the lexical overlap, where that is among them.
+        terciles: Boundaries of the lexical overlap, where that is among the groups.
     """
     columns = []
     for group, column in values.items():
@@ -58,5 +58,5 @@ def levels(values: Mapping[str, Any], terciles: Terciles | None) -> NDArray[np.i
 
 
 def tokens_of(groups: Sequence[str], found: NDArray[np.int64]) -> list[tuple[str, ...]]:
-    """The texts of the tokens that levels stand for."""
+    """Gives the control tokens of levels [rows, groups]."""
     return [tuple(CONTROL_TOKENS[group][level] for group, level in zip(groups, row, strict=True)) for row in found]

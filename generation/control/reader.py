@@ -1,4 +1,4 @@
-"""Reading control tokens off responses, as the model that is asked for them was taught what they mean."""
+"""Reads the control tokens off responses, with the settings that a generator was trained with."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,15 +7,16 @@ from faithkit.errors import UserError
 from faithkit.records import Example
 from generation.control.ctrl import Ctrl
 from generation.control.features import ENTAILMENT, OVERLAP, Terciles, levels, tokens_of
+from generation.control_names import check_controlled
 from generation.settings import Settings
-from generation.steering import check_controlled
 
 
 class FeatureReader:
-    """Gives the control tokens of each example's response.
+    """Reads the control tokens of each example's response.
 
     Args:
-        terciles: Of the lexical overlap in training.
+        ctrl: Measures the features.
+        terciles: Boundaries of the lexical overlap that training fitted.
     """
 
     def __init__(self, ctrl: Ctrl, terciles: Terciles | None):
@@ -23,11 +24,11 @@ class FeatureReader:
 
     @classmethod
     def of(cls, settings: Settings, *, entailment: str | None, load: Callable[[str], Entailment]) -> "FeatureReader":
-        """The reader of a trained generator's features.
+        """Makes the reader for a trained generator.
 
         Args:
             entailment: A critic or an NLI model; None takes the one that it was trained with.
-            load: Makes the model of its name.
+            load: Loads the model of that name.
         """
         groups, terciles = settings.layout.control, settings.thresholds.get(OVERLAP)
         check_controlled(groups)

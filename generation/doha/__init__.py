@@ -1,1 +1,1 @@
-"""DoHA (Prabhumoye et al. 2021): BART that attends to the history and to the knowledge one after the other."""
+"""DoHA (Prabhumoye et al. 2021): BART with one cross-attention to the history and a second to the knowledge."""

@@ -1,7 +1,7 @@
-"""DoHA's two-view attention in BART ("Focused Attention Improves Document-Grounded Generation").
+"""DoHA's two cross-attentions in BART ("Focused Attention Improves Document-Grounded Generation").
 
-Each layer of the decoder attends to what is written, to the dialogue's history, and to knowledge and history together;
-the second cross-attention has a norm of its own, and both begin as copies of BART's. One encoder reads both views.
+Each layer of the decoder attends to its own tokens, then to the history, then to knowledge and history together. The
+second cross-attention has its own layer norm; both start as copies of BART's. One encoder reads both inputs (views).
 """
 
 from typing import Any
@@ -22,11 +22,11 @@ from transformers.models.bart.modeling_bart import (
 
 from generation.doha.views import join_views, split_views, without_knowledge
 
-SECOND = "knowledge_attn"  # how the names of what BART lacks begin
+SECOND = "knowledge_attn"  # prefix of the parameters that BART lacks
 
 
 class DohaConfig(BartConfig):
-    """BART's, and the ids of the markers between which the knowledge stands."""
+    """BART's configuration with the ids of the markers around the knowledge."""
 
     model_type = "doha"
 
@@ -35,13 +35,13 @@ class DohaConfig(BartConfig):
 
 
 class DohaEncoder(BartEncoder):
-    """Reads each row twice: as it is, and without its knowledge."""
+    """Encodes each row twice: as it is, and without its knowledge."""
 
     def forward(
         self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, **kwargs: Any
     ) -> BaseModelOutput:
-        """The states of both views, as `join_views` puts them together."""
-        assert input_ids is not None, "the views are told apart by their tokens"
+        """Gives the states of both views, joined by `join_views`."""
+        assert input_ids is not None, "the knowledge is found by its marker tokens"
         ids, there = without_knowledge(
             input_ids,
             attention_mask,
@@ -101,7 +101,7 @@ class DohaDecoderLayer(BartDecoderLayer):
 
 
 class DohaDecoder(BartDecoder):
-    """BART's decoder over states of two views."""
+    """BART's decoder over the joined states of two views."""
 
     def __init__(self, config: Any):
         super().__init__(config)
@@ -148,14 +148,14 @@ class DohaModel(BartModel):
         self.post_init()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """BART's output, whose encoder states are those of knowledge and history together."""
+        """Runs BART; `encoder_last_hidden_state` is that of knowledge and history together."""
         output = super().forward(*args, **kwargs)
         output.encoder_last_hidden_state = split_views(output.encoder_last_hidden_state)[0]
         return output
 
 
 class DohaForConditionalGeneration(BartForConditionalGeneration):
-    """DoHA as transformers knows models: loads plain BART weights, its own, and writes."""
+    """DoHA as a transformers model: loads BART's weights or its own, and generates."""
 
     config_class = DohaConfig
 
@@ -166,7 +166,7 @@ class DohaForConditionalGeneration(BartForConditionalGeneration):
 
     @classmethod
     def from_pretrained(cls, source: Any, **options: Any) -> "DohaForConditionalGeneration":  # type: ignore[override]
-        """Of plain BART's weights the second cross-attention and its norm begin as the first."""
+        """Loads weights; from plain BART's the second cross-attention and its norm start as the first."""
         loaded: Any = super().from_pretrained(source, output_loading_info=True, **options)
         model, report = loaded
         if any(SECOND in name for name in report["missing_keys"]):
@@ -179,19 +179,19 @@ class DohaForConditionalGeneration(BartForConditionalGeneration):
 
     @torch.no_grad()
     def copy_cross_attention(self) -> None:
-        """Has the second cross-attention of every layer be what the first is."""
+        """Copies the first cross-attention of every layer, with its norm, to the second."""
         for layer in self.model.decoder.layers:
             layer.knowledge_attn.load_state_dict(layer.encoder_attn.state_dict())
             layer.knowledge_attn_layer_norm.load_state_dict(layer.encoder_attn_layer_norm.state_dict())
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
-        """transformers' own, with a cache that has room for both cross-attentions."""
+        """Generates as transformers does, with a cache that has room for both cross-attentions."""
         options = {"past_key_values": growing_cache(), **kwargs}
         return super().generate(*args, **options)  # type: ignore[misc]
 
 
 def growing_cache() -> EncoderDecoderCache:
-    """A cache of as many layers as are asked for, where one by the configuration has a layer for each of BART's."""
+    """Makes a cache that adds layers as they are asked for: one made by the configuration has only BART's layers."""
     return EncoderDecoderCache(DynamicCache(), DynamicCache())
 
 

@@ -1,7 +1,7 @@
 """The two views of a turn that DoHA reads: all of it, and the same without its knowledge.
 
-What is between the knowledge's marker and the first speaker's marker (or the end) is the knowledge; no text can hold a
-marker. So both views come of the same tokens, and whoever makes batches or prompts need not know of them.
+The knowledge stands between its marker and the first speaker's marker (or the end); no text can hold a marker. So both
+views are made from the same tokens, and batches and prompts are those of any encoder-decoder.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from torch import Tensor
 def without_knowledge(
     ids: Tensor, mask: Tensor | None, *, knowledge_id: int, speaker_ids: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    """The tokens of each row that are not its knowledge, and which of them are no padding [rows, width].
+    """Removes the knowledge from each row; gives the tokens left and a mask of those that are no padding [rows, width].
 
     Args:
         ids: Padded at the right [rows, longer width].
@@ -27,12 +27,13 @@ def without_knowledge(
     speaks = torch.isin(ids, torch.tensor(list(speaker_ids), device=ids.device)) & (place > begin)
     end = torch.where(speaks.any(1), speaks.int().argmax(1), real.sum(1) - 1)[:, None]
     kept = real & ((place < begin) | (place >= end))
+    # A stable sort moves the kept tokens to the front of each row, in their order.
     order = kept.int().argsort(dim=1, descending=True, stable=True)[:, : int(kept.sum(1).max())]
     return ids.gather(1, order), kept.gather(1, order)
 
 
 def join_views(whole: Tensor, history: Tensor, there: Tensor) -> Tensor:
-    """Both encodings side by side, as one tensor of states that caches and searches handle like any other.
+    """Joins both encodings into one tensor, which caches and beam search handle like any encoder's output.
 
     Args:
         whole: States of all tokens [rows, width, size].
@@ -47,6 +48,6 @@ def join_views(whole: Tensor, history: Tensor, there: Tensor) -> Tensor:
 
 
 def split_views(joined: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The reverse of `join_views`, with all as wide as the states of all tokens."""
+    """Splits what `join_views` joined: states of all tokens, of the history, and the history's mask, equally wide."""
     size = joined.shape[2] // 2
     return joined[..., :size], joined[..., size : 2 * size], joined[..., -1] > 0

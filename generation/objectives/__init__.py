@@ -1,1 +1,1 @@
-"""What a generator is trained for: one objective a file."""
+"""Training objectives of generators, one a file."""

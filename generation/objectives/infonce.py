@@ -1,8 +1,4 @@
-"""InfoNCE (van den Oord et al. 2018, "Representation Learning with Contrastive Predictive Coding"), as in FaithDial.
-
-Beside writing the gold response, the model learns to tell it from responses that are not faithful: what sums the
-context up shall be nearer to the end of the gold response than to theirs.
-"""
+"""InfoNCE: beside writing the gold response, the model learns to tell it from unfaithful responses."""
 
 import math
 from collections.abc import Mapping
@@ -11,28 +7,49 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from data_modules.encoding.candidates import CandidateEncoder
+from data_modules.encoding.candidate_encoder import CandidateEncoder
 from data_modules.encoding.pairs import Encoder
 from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.turn_layout import CAUSAL
 from data_modules.encoding.turns import TurnEncoder
 from faithkit.errors import UserError
-from generation.candidates import CAUSAL_QUERIES, SEQ2SEQ_QUERIES, Contrast, run_candidates, takes_candidates
+from generation.candidate_forward import CAUSAL_QUERIES, SEQ2SEQ_QUERIES, Contrast, run_candidates, takes_candidates
 from generation.objectives.objective import Objective, Step, token_mean
 
 
 class InfoNce(Objective):
-    """Likelihood, and `weight` times the cross-entropy of choosing the gold response among the candidates.
+    """Adds to the likelihood the cross-entropy of choosing the gold response among candidates.
 
-    A candidate's score is the dot product of the projected query and the state at its end, over the root of their size
-    and the temperature. Rows without negatives count for nothing in it.
+    van den Oord et al. 2018, "Representation Learning with Contrastive Predictive Coding", as FaithDial (Dziri et al.
+    2022) trains generators. Use it when there are responses that were not to be given: FaithDial's originals, or made
+    ones (`data.negatives`). Contexts are read once for all candidates of a row.
+
+        s_k = <W q, h_k> / (temperature * sqrt(d))        q: the context's summary, h_k: the state at candidate k's end
+        L = L_mle + weight * mean over rows of ( logsumexp_k s_k - s_gold )
+
+    Rows without negatives have no contrastive part.
+
+    | related | differs in | use it when |
+    | --- | --- | --- |
+    | `Mle` | no negatives | there are none, or a step must be as cheap as can be |
+    | `LossTruncation` | leaves responses out in place of contrasting them | some gold responses are unsupported |
+    | `control=ctrl` | tags responses, and asks for the tag when decoding | answers shall be steered later |
+
+    Example:
+        >>> import torch
+        >>> from generation.objectives.infonce import contrastive_losses
+        >>> scores = torch.tensor([[2.0, 0.0, 1.0], [0.0, 2.0, -torch.inf]])  # two rows, the gold response first
+        >>> [round(loss, 3) for loss in contrastive_losses(scores).tolist()]
+        [0.408, 2.127]
+
+    On the command line: `python train.py model=t5 objective=infonce data=faithdial`.
 
     Args:
         weight: Of the contrastive part.
         temperature: Below 1 sharpens the choice.
-        query: What sums the context up: encoder_mean, encoder_first or decoder_first; for causal models context_last.
+        query: The context's summary: encoder_mean, encoder_first or decoder_first; for causal models context_last.
             None is the first of these that the model has.
-        num_negatives: Of a row at most.
+        num_negatives: Of a row, at most.
         in_batch: The gold responses of the batch's other rows are negatives too.
     """
 
@@ -92,36 +109,63 @@ class InfoNce(Objective):
             query = self.projection(step.output.query.to(self.projection.weight.dtype)).float()
             query = query / (self.temperature * math.sqrt(query.shape[-1]))
             candidates = step.output.candidates.float()
-            scores = by_row((query[row] * candidates).sum(-1), row, len(real))
+            scores = by_row((query[row] * candidates).sum(-1), row, len(real))  # [rows, most candidates of a row]
             if self.in_batch:
-                scores = torch.cat([scores, self._others(query, candidates, step)], dim=1)
-        losses = scores.logsumexp(1) - scores[:, 0]
-        counted = real & (scores[:, 1:] > -torch.inf).any(1)
-        contrast = token_mean(losses, counted, step.processes)
+                scores = torch.cat([scores, self._in_batch_scores(query, candidates, step)], dim=1)
+        counted = real & (scores[:, 1:] > -torch.inf).any(1)  # rows that have a negative
+        contrast = token_mean(contrastive_losses(scores), counted, step.processes)
         right = token_mean((scores.argmax(1) == 0).float(), counted, step.processes)
         step.log("contrast", contrast)
         step.log("contrast_accuracy", right)
         return token_mean(step.losses, real[step.batch["target_row"]], step.processes) + self.weight * contrast
 
-    def _others(self, query: Tensor, candidates: Tensor, step: Step) -> Tensor:
-        """Scores of the gold responses of the other rows of the whole batch [rows, rows of all processes]."""
-        row, real = step.batch["candidate_row"], step.real
-        share = -(-int(step.batch["num_rows"]) // step.processes.world_size)
-        gold = torch.searchsorted(row, torch.arange(len(real), device=row.device))
-        filled = torch.nn.functional.pad(candidates[gold], (0, 0, 0, share - len(gold)))
-        there = torch.nn.functional.pad(real, (0, share - len(gold)))
-        everyone = step.processes.gather(filled, with_gradients=True)  # [processes, share, size]
-        seen = step.processes.gather(there.float()).bool()[None].repeat(len(real), 1, 1)
-        seen[torch.arange(len(real)), step.processes.rank, torch.arange(len(real))] = False
-        scores = query @ everyone.flatten(0, 1).T
-        return scores.masked_fill(~seen.flatten(1), -torch.inf)
+    def _in_batch_scores(self, query: Tensor, candidates: Tensor, step: Step) -> Tensor:
+        """Scores each row's query against the gold responses of all other rows, those of other processes too.
+
+        Args:
+            query: [rows, size].
+            candidates: Row by row, each row's gold response first [candidates, size].
+
+        Returns:
+            [rows, processes * share]; -inf at a row's own gold response and at filling.
+        """
+        row, real, processes = step.batch["candidate_row"], step.real, step.processes
+        num_rows = len(real)
+        share = -(-int(step.batch["num_rows"]) // processes.world_size)  # rows of the largest share
+
+        # The gold responses of this process, filled up so that every process gathers as many [share, size].
+        first = torch.searchsorted(row, torch.arange(num_rows, device=row.device))  # each row's first candidate
+        gold = torch.nn.functional.pad(candidates[first], (0, 0, 0, share - num_rows))
+        is_real = torch.nn.functional.pad(real, (0, share - num_rows))
+
+        # Those of all processes [processes, share, size].
+        all_gold = processes.gather(gold, with_gradients=True)
+        is_negative = processes.gather(is_real.float()).bool()[None].repeat(num_rows, 1, 1)  # [rows, processes, share]
+        own = torch.arange(num_rows)
+        is_negative[own, processes.rank, own] = False  # a row's own gold response is no negative of it
+
+        scores = query @ all_gold.flatten(0, 1).T
+        return scores.masked_fill(~is_negative.flatten(1), -torch.inf)
+
+
+def contrastive_losses(scores: Tensor) -> Tensor:
+    """Gives each row's cross-entropy of choosing its first candidate [rows].
+
+    Args:
+        scores: The gold response's, then those of the negatives, -inf where a row has fewer [rows, candidates].
+    """
+    return scores.logsumexp(1) - scores[:, 0]
 
 
 def by_row(values: Tensor, row: Tensor, num_rows: int) -> Tensor:
-    """Values of candidates [candidates], which stand row by row, as a rectangle filled up with -inf [rows, most]."""
+    """Lays values that stand row by row [candidates] out as a rectangle, filled up with -inf [rows, most of a row].
+
+    Args:
+        row: The row of each value, ascending [candidates].
+    """
     count = torch.bincount(row, minlength=num_rows)
-    step = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]
-    return values.new_full((num_rows, int(count.max())), -torch.inf).index_put((row, step), values)
+    place = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]  # within its row
+    return values.new_full((num_rows, int(count.max())), -torch.inf).index_put((row, place), values)
 
 
 def _queries() -> str:

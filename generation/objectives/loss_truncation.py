@@ -1,7 +1,4 @@
-"""Loss truncation (Kang & Hashimoto 2020, "Improved Natural Language Generation via Loss Truncation").
-
-The responses that the model finds least likely are often those that the knowledge does not support: they are left out.
-"""
+"""Loss truncation: leaves out the responses that the model finds least likely."""
 
 import torch
 from torch import Tensor
@@ -12,16 +9,38 @@ from generation.objectives.objective import Objective, Step, token_mean
 
 
 class LossTruncation(Objective):
-    """Likelihood of the responses whose loss is not among the highest.
+    """Averages the cross-entropy over the responses whose own loss is below a running quantile.
 
-    A response's loss is the mean over its tokens. The cutoff is a quantile of the losses seen last; window and cutoff
-    are part of the checkpoint, and the same on all processes.
+    Kang & Hashimoto 2020, "Improved Natural Language Generation via Loss Truncation". Use it when an unknown part of
+    the responses is not supported by the knowledge: the model finds these least likely, for nothing it reads foretells
+    them. It needs no marks and no further pass. It also drops rare but faithful responses, so keep `drop_fraction` near
+    the share that is really unsupported.
+
+        l_i = mean_t -log p(y_it | y_i<t, x_i)        q = quantile_{1-c} of the newest losses l
+        L = mean of the token losses of all responses i with l_i <= q
+
+    The window of losses and the cutoff q are part of the checkpoint, and equal on all processes.
+
+    | related | differs in | use it when |
+    | --- | --- | --- |
+    | `Mle` | keeps every response | the responses are clean |
+    | `InfoNce` | also contrasts responses with negatives | it is known what was not to be said |
+    | `control=ctrl` | keeps every response, tagged by what it is like | unfaithful responses may still teach style |
+
+    Example:
+        >>> from generation.objectives.loss_truncation import LossTruncation
+        >>> from generation.objectives.objective import Step
+        >>> objective = LossTruncation(drop_fraction=0.5, window=4, hot_start=4, recompute_every=4)
+        >>> objective(Step.of_losses([[1.0], [9.0], [8.0], [2.0]])).item()  # the losses of four responses
+        1.5
+
+    On the command line: `python train.py model=gpt2 objective=loss_truncation`.
 
     Args:
         drop_fraction: Share of the responses to leave out: c of the paper.
-        window: Losses that the cutoff is made of, at most; the newest.
-        hot_start: Responses from which on any are left out: before, the model cannot tell.
-        recompute_every: Responses after which the cutoff is made anew.
+        window: Newest losses that the cutoff is a quantile of.
+        hot_start: Responses before any is left out: an untrained model cannot tell which.
+        recompute_every: Responses between two cutoffs.
     """
 
     recent: Tensor
@@ -46,14 +65,14 @@ class LossTruncation(Objective):
         row, real = step.batch["target_row"], step.real
         lengths = sums_by_row(torch.ones_like(step.losses), row, len(real))
         losses = sums_by_row(step.losses.detach(), row, len(real)) / lengths
-        self.note(_everyones(losses[real], step))
+        self.update_cutoff(_gathered_losses(losses[real], step))
         kept = real & (losses <= self.cutoff)
         step.log("dropped", 1 - step.processes.total(kept.sum()) / step.batch["num_rows"])
         return token_mean(step.losses, kept[row], step.processes)
 
     @torch.no_grad()
-    def note(self, losses: Tensor) -> None:
-        """Takes the losses of a whole batch into the window, and makes the cutoff anew where it is due."""
+    def update_cutoff(self, losses: Tensor) -> None:
+        """Writes the losses of a whole batch into the window, a ring, and recomputes the cutoff where it is due."""
         window = len(self.recent)
         newest = losses[-window:]
         first = int(self.seen) + len(losses) - len(newest)
@@ -65,10 +84,10 @@ class LossTruncation(Objective):
             self.computed_at.copy_(self.seen)
 
 
-def _everyones(losses: Tensor, step: Step) -> Tensor:
-    """The losses of the whole batch in its order, of which process r has every `world_size`-th from r on."""
-    share = -(-int(step.batch["num_rows"]) // step.processes.world_size)
+def _gathered_losses(losses: Tensor, step: Step) -> Tensor:
+    """Gathers the losses of the whole batch in its order: process r has every `world_size`-th row from r on."""
+    share = -(-int(step.batch["num_rows"]) // step.processes.world_size)  # rows of the largest share
     padded = losses.new_full((share,), torch.nan)
     padded[: len(losses)] = losses
-    everyones = step.processes.gather(padded).T.flatten()
-    return everyones[~everyones.isnan()]
+    in_order = step.processes.gather(padded).T.flatten()  # [processes, share] to [share * processes]
+    return in_order[~in_order.isnan()]

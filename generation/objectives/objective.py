@@ -1,7 +1,7 @@
-"""What every objective is given and what it gives."""
+"""The interface of training objectives, and what they share."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from generation.forward import run_model
 
 
 class Processes(Protocol):
-    """The processes of a training, each with its share of every batch."""
+    """The processes of a distributed training, each with its share of every batch."""
 
     @property
     def world_size(self) -> int: ...
@@ -22,19 +22,39 @@ class Processes(Protocol):
     @property
     def rank(self) -> int: ...
 
-    def total(self, count: Tensor) -> Tensor: ...
+    def total(self, count: Tensor) -> Tensor:
+        """Sums a count over all processes; at least 1."""
+        ...
 
-    def gather(self, values: Tensor, *, with_gradients: bool = False) -> Tensor: ...
+    def gather(self, values: Tensor, *, with_gradients: bool = False) -> Tensor:
+        """Stacks the values of all processes [processes, ...]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OneProcess:
+    """A training in a single process."""
+
+    world_size: int = 1
+    rank: int = 0
+
+    def total(self, count: Tensor) -> Tensor:
+        return count.clamp(min=1)
+
+    def gather(self, values: Tensor, *, with_gradients: bool = False) -> Tensor:
+        return values[None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A batch and what the model made of it.
+    """A batch, the model's output for it, and what else an objective needs.
 
     Args:
-        batch: All that the encoder collated, and `index` [rows], below 0 for a row of padding, and `num_rows`.
+        batch: The encoder's arrays, with `index` [rows] (below 0 for a row that only fills the batch) and `num_rows`
+            (rows of the whole batch, over all processes).
         output: What `Objective.run` gave.
-        losses: Of each target token [tokens], in the order of `batch["target"]`.
+        losses: Cross-entropy of each target token [tokens], in the order of `batch["target"]`.
+        processes: Those that share the batch.
         log: Takes the name and value of a further number for the training's log.
     """
 
@@ -47,15 +67,32 @@ class Step:
 
     @property
     def real(self) -> Tensor:
-        """Which rows count [rows]."""
+        """Marks the rows that are data, not filling [rows]."""
         return self.batch["index"] >= 0
+
+    @classmethod
+    def of_losses(cls, responses: Sequence[Sequence[float]]) -> "Step":
+        """Makes the step of a single process from the losses of each response's tokens, to try an objective alone."""
+        row = torch.tensor([number for number, losses in enumerate(responses) for _ in losses])
+        count = len(responses)
+        return cls(
+            batch={"target_row": row, "index": torch.arange(count), "num_rows": torch.tensor(count)},
+            model=None,
+            output=None,
+            losses=torch.tensor([loss for losses in responses for loss in losses], requires_grad=True),
+            processes=OneProcess(),
+            log=lambda name, value: None,
+        )
 
 
 class Objective(torch.nn.Module, ABC):
-    """A loss for generators; its buffers and parameters are trained, checkpointed and sharded with the model's."""
+    """A loss for generators, whose buffers and parameters are trained, checkpointed and sharded with the model's.
+
+    Only `forward` must be written; the other methods have defaults that do nothing.
+    """
 
     def encoder(self, encoder: Encoder, turns: TurnEncoder) -> Encoder:
-        """What makes the batches, given what makes those of plain turns: for columns of its own.
+        """Wraps the encoder of plain turns where the objective needs further columns.
 
         Raises:
             UserError: The objective does not go with such a model.
@@ -66,29 +103,29 @@ class Objective(torch.nn.Module, ABC):
         """Called once, with the DataModule, when training begins.
 
         Raises:
-            UserError: The data lack what is to be learnt from.
+            UserError: The data lack something that the objective needs.
         """
 
     def set_up(self, model: Any, seed: int) -> None:
-        """Called once, with the model, before training: for parameters of its own."""
+        """Called once, with the model, before training, to make parameters of its own."""
 
     def run(self, model: Any, batch: Mapping[str, Tensor]) -> Any:
-        """The model's output, with whatever `forward` needs of it; its logits are those of the targets."""
+        """Runs the model; the output's `logits` are those of the targets, anything else is for `forward`."""
         return run_model(model, batch)
 
     @abstractmethod
     def forward(self, step: Step) -> Tensor:
-        """The loss: this process's part of it, such that the mean over processes is that of the whole batch."""
+        """Computes this process's part of the loss: the mean over processes is the loss of the whole batch."""
 
 
 def token_mean(losses: Tensor, counted: Tensor, processes: Processes) -> Tensor:
-    """The mean over the counted tokens of the whole batch, of which this process has a share.
+    """Averages over the counted tokens (or rows) of the whole batch, of which this process has a share.
 
-    Processes average their gradients, so each share's sum is scaled by their number: the gradient is that of one
-    process with all tokens.
+    Processes average their gradients, so each share's sum is scaled by the number of processes: the gradient is that
+    of one process with the whole batch.
 
     Args:
-        losses: [tokens].
-        counted: Which of them count [tokens].
+        losses: [tokens] or [rows].
+        counted: Which of them count; of the same shape.
     """
     return (losses * counted).sum() * (processes.world_size / processes.total(counted.sum()))

@@ -9,13 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data_modules.encoding.candidates import CandidateEncoder
+from data_modules.encoding.candidate_encoder import CandidateEncoder
 from faithkit.records import Turn
 from generation.forward import token_losses
 from generation.objectives.infonce import InfoNce
-from generation.objectives.objective import Step
+from generation.objectives.objective import OneProcess, Step
 from tests.data_modules.examples import example
-from tests.generation.steps import OneProcess
 from tests.generation.test_forward import FAMILIES, build
 
 HISTORY = (Turn(speaker="seeker", text="the old river"), Turn(speaker="wizard", text="a long one"))

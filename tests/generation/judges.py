@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 class Words:
-    """What a response says of itself: a word `yes` in it is entailment, `no` contradiction, else it is neutral."""
+    """Reads entailment off a response: `yes` in it is entailment, `no` contradiction, anything else neutral."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -20,7 +20,7 @@ class Words:
 
 
 def refuse(name: str) -> Words:
-    """Where nothing may be asked."""
+    """Fails when it is asked."""
     raise AssertionError(f"{name} is loaded again")
 
 

@@ -1,26 +1,12 @@
 """Steps of training made by hand: losses as they are given, and processes that are none."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from generation.objectives.objective import Step
-
-
-@dataclass
-class OneProcess:
-    """The only process."""
-
-    world_size: int = 1
-    rank: int = 0
-
-    def total(self, count: Tensor) -> Tensor:
-        return count.clamp(min=1)
-
-    def gather(self, values: Tensor, *, with_gradients: bool = False) -> Tensor:
-        return values[None]
+from generation.objectives.objective import OneProcess, Step
 
 
 @dataclass
@@ -48,20 +34,14 @@ def step_of(rows: list[list[float]], *, padding: tuple[int, ...] = (), processes
     Args:
         padding: Rows that are there to fill the batch.
     """
-    index = torch.arange(len(rows))
-    index[list(padding)] = -1
-    batch = {
-        "target_row": torch.tensor([place for place, row in enumerate(rows) for _ in row]),
-        "index": index,
-        "num_rows": torch.tensor(len(rows) - len(padding)),
-    }
-    losses = torch.tensor([loss for row in rows for loss in row], requires_grad=True)
-    options: dict[str, Any] = {"model": None, "output": None, "log": lambda name, value: None}
-    return Step(batch={**batch, **values}, losses=losses, processes=processes or OneProcess(), **options)
+    step = Step.of_losses(rows)
+    step.batch["index"][list(padding)] = -1
+    batch = {**step.batch, "num_rows": torch.tensor(len(rows) - len(padding)), **values}
+    return replace(step, batch=batch, processes=processes or OneProcess())
 
 
 def gradient(loss: Tensor, step: Step) -> list[float]:
-    """How each token's loss counts."""
+    """The gradient of the loss in each token's loss: its weight."""
     step.losses.grad = None
     loss.backward()
     assert step.losses.grad is not None

@@ -1,5 +1,6 @@
 """A generator answers one turn in three lines, and many as it answers one."""
 
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,8 @@ from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.records import Turn
 from generation import Generator
-from generation.steering import control_tokens
+from generation.control_names import control_tokens
+from tests.generation.docstrings import run_examples
 from tests.generation.folders import CONTROL, examples, write_generator
 
 NUCLEUS = Decoding(strategy="nucleus", top_p=0.95, max_new_tokens=10)
@@ -44,6 +46,71 @@ def test_many_are_answered_as_each_alone_in_their_order(
     assert all(p.label is None and p.score is None for p in found)
 
 
+def turns_of(count: int = 6) -> tuple[list[str], list[list[Turn]]]:
+    """Knowledge and history of turns that have both."""
+    chosen = [example for example in examples() if example.history][:count]
+    return [example.knowledge for example in chosen], [list(example.history) for example in chosen]
+
+
+@pytest.mark.parametrize("folder", ["tiny_t5", "tiny_llama"])
+@pytest.mark.parametrize("decoding", [None, NUCLEUS])
+def test_lists_are_answered_as_each_turn_alone(
+    folder: str, decoding: Decoding | None, request: pytest.FixtureRequest
+) -> None:
+    generator = Generator.load(str(request.getfixturevalue(folder)))
+    knowledge, history = turns_of()
+    knowledge, history = [*knowledge, knowledge[0]], [*history, history[0]]  # one turn twice
+    singles = [generator.reply(k, h, decoding=decoding) for k, h in zip(knowledge, history, strict=True)]
+    assert generator.reply(knowledge, history, decoding=decoding) == singles
+    assert len(set(singles)) > 1 and singles[-1] == singles[0]
+
+
+def test_passages_are_joined_by_spaces_as_in_training(tiny_llama: Path) -> None:
+    generator = Generator.load(str(tiny_llama))
+    joined = generator.reply("The river is long. It is old.", ["Is it?"], decoding=NUCLEUS)
+    assert generator.reply(["The river is long.", "It is old."], ["Is it?"], decoding=NUCLEUS) == joined
+    pair = [["The river is long.", "It is old."], "The king is old."]
+    assert generator.reply(pair, [["Is it?"], ["Who?"]], decoding=NUCLEUS)[0] == joined
+
+
+def test_a_stream_reads_only_a_part_ahead_and_answers_in_order(tiny_llama: Path) -> None:
+    generator, (knowledge, history) = Generator.load(str(tiny_llama)), turns_of()
+    read: list[int] = []
+
+    def rows() -> Any:
+        for number, (k, h) in enumerate(zip(knowledge, history, strict=True)):
+            read.append(number)
+            yield {"id": f"r{number}", "knowledge": k, "history": h}
+
+    answers = generator.stream(rows(), decoding=NUCLEUS, at_a_time=2)
+    first = next(answers)
+    assert first.id == "r0" and read == [0, 1]
+    found = [first, *answers]
+    assert [answer.id for answer in found] == [f"r{number}" for number in range(len(knowledge))]
+    assert [answer.text for answer in found] == generator.reply(knowledge, history, decoding=NUCLEUS)
+    assert json.loads(json.dumps(found[0].to_dict()))["text"] == found[0].text
+    own = list(generator.stream(examples(), decoding=NUCLEUS, at_a_time=5))
+    assert own == list(generator.predict_examples(examples(), decoding=NUCLEUS))
+    with pytest.raises(UserError, match=r"(?s)must have knowledge and history.*at: row 0"):
+        list(generator.stream([{"knowledge": "The river."}]))
+
+
+def test_its_repr_tells_model_engine_and_device(tiny_t5: Path, tiny_controlled: Path) -> None:
+    shown = repr(Generator.load(str(tiny_t5), device="cpu"))
+    assert (
+        shown == f"Generator('{tiny_t5}', architecture='seq2seq', engine='transformers', device='cpu', max_length=400)"
+    )
+    assert "control=['voice', 'overlap', 'entailment']" in repr(Generator.load(str(tiny_controlled)))
+
+
+def test_the_lines_of_its_docstring_run(tiny_t5: Path) -> None:
+    assert run_examples(Generator, {"runs/...": str(tiny_t5)}) == 7
+
+
+def test_auto_is_our_engine_for_an_encoder_decoder_whatever_is_installed(tiny_t5: Path) -> None:
+    assert "engine='transformers'" in repr(Generator.load(str(tiny_t5), engine="auto"))
+
+
 def test_what_the_example_answered_itself_is_not_looked_at(tiny_llama: Path) -> None:
     generator = Generator.load(str(tiny_llama))
     other = [replace(example, response="something else", label=None, spans=None) for example in examples()]
@@ -72,6 +139,12 @@ def test_an_example_without_history_is_answered_from_its_knowledge(tiny_llama: P
         ("The river.", ["Hello", " "], "turn 1 of the history"),
         ("  ", ["Hello"], "knowledge must be text"),
         ("river " * 900, ["Hello"], "alone take .* tokens"),
+        ([], ["Hello"], "knowledge must be text"),
+        (["The river.", ""], ["Hello"], "knowledge must be text"),
+        (["The river."], [["Hello"], ["Hi"]], "2 histories, but knowledge has 1 entries"),
+        ("The river.", [["Hello"], ["Hi"]], "2 histories, but knowledge has one text"),
+        (["The river.", "The king."], [["Hello"], ["Hi", " "]], "item 1, turn 1 of the history"),
+        (["The river.", " "], [["Hello"], ["Hi"]], r"(?s)knowledge must be text.*at: item 1"),
     ],
 )
 def test_what_cannot_be_answered_is_refused(tiny_t5: Path, knowledge: str, history: Any, words: str) -> None:

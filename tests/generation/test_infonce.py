@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from data_modules.encoding.candidates import CUT, NONE
+from data_modules.encoding.candidate_encoder import CUT, NONE
 from faithkit.errors import UserError
-from generation.candidates import Contrast
+from generation.candidate_forward import Contrast
 from generation.module import row_statistics
 from generation.objectives.infonce import InfoNce, by_row
 from tests.data_modules.examples import example

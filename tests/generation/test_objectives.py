@@ -7,14 +7,22 @@ import pytest
 import torch
 
 from faithkit.errors import UserError
+from generation.control.ctrl import Ctrl
+from generation.objectives.infonce import InfoNce
 from generation.objectives.loss_truncation import LossTruncation
 from generation.objectives.mle import Mle
+from tests.generation.docstrings import run_examples
 from tests.generation.steps import Share, gradient, step_of
 
 
 def truncation(**values: float) -> LossTruncation:
     options = {"drop_fraction": 0.5, "window": 4, "hot_start": 4, "recompute_every": 4, **values}
     return LossTruncation(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("documented", [Mle, LossTruncation, InfoNce, Ctrl])
+def test_the_example_of_the_docstring_runs(documented: type) -> None:
+    assert 2 <= run_examples(documented) <= 6
 
 
 def test_likelihood_is_the_mean_over_tokens_not_over_responses() -> None:

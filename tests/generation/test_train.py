@@ -73,7 +73,7 @@ def break_at(number: int, monkeypatch: pytest.MonkeyPatch, folder: Path, *option
 
 @pytest.fixture(scope="module")
 def options(language_models: dict[str, Path]) -> dict[str, list[str]]:
-    """What a training of seconds of each model is asked for."""
+    """The options of a training of seconds of each model."""
     weights = {"t5": "t5", "gpt2": "llama"}
     plain = ["callbacks.log_every_num_steps=1", *SMALL_GENERATOR]
     return {m: [f"model={m}", f"model.weights={language_models[w]}", *plain] for m, w in weights.items()}

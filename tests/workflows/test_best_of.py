@@ -13,7 +13,7 @@ from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from generation.generator import Candidate, Generator
 from generation.resample import Resampling
 from tests.generation.folders import CONTROL, examples
-from workflows.answering import Plain
+from workflows.answer_strategy import OwnAnswer
 from workflows.best_of import BestOf
 
 SAMPLED = Decoding(strategy="nucleus", top_p=0.95, max_new_tokens=8, num_samples=4)
@@ -87,7 +87,7 @@ def test_critics_and_taggers_choose_the_same_in_any_batch(
         BestOf(Generator.load(str(tiny_llama), batch_size=size), judge, SAMPLED).answer(examples()) for size in (3, 64)
     )
     assert [(p.id, p.text) for p in one] == [(p.id, p.text) for p in many]
-    first = Plain(Generator.load(str(tiny_llama)), SAMPLED).answer(examples())
+    first = OwnAnswer(Generator.load(str(tiny_llama)), SAMPLED).answer(examples())
     judged = judge.predict_examples(
         [replace(e, response=p.text, label=None, spans=None) for e, p in zip(examples(), first, strict=True) if p.text]
     )
@@ -96,7 +96,7 @@ def test_critics_and_taggers_choose_the_same_in_any_batch(
 
 
 def features(asked: Sequence[Example]) -> list[tuple[str, ...]]:
-    """Of a response its own words."""
+    """Takes a response's own words for its control tokens."""
     return [tuple(f"<|{word}|>" for word in example.response.split()) for example in asked]
 
 

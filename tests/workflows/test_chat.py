@@ -120,6 +120,21 @@ def _wait_for(terminal: int, words: str, seconds: float = 60) -> None:
             seen += os.read(terminal, 4096).decode()
 
 
+@pytest.mark.parametrize("door", [["generation.chat"], ["faithkit", "chat"]])
+def test_the_older_command_and_the_public_one_open_the_same_talk(door: list[str], tiny_t5: Path) -> None:
+    options = [f"checkpoint={tiny_t5}", "decoding=greedy", "decoding.max_new_tokens=4"]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", *door, *options],
+        input="The river is long.\n\nIs it?\n",
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("bot> ") == 1
+
+
 def test_a_mistake_is_explained(tmp_path: Path) -> None:
     done = subprocess.run(command(f"checkpoint={tmp_path}/none"), cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "no such run" in done.stderr and "Traceback" not in done.stderr

@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -17,6 +19,7 @@ from faithkit.records import Example, Prediction
 from generation.generator import Advance
 from tests.generation.folders import examples
 from tests.running import ROOT, compose, run
+from workflows.engine_choice import settle_engine
 from workflows.write_answers import write_answers
 
 OPTIONS = ("num_rows=24", "save_every_num_rows=5", "decoding.max_new_tokens=6", "num_examples=2")
@@ -54,6 +57,74 @@ def test_batch_size_and_portions_change_nothing_and_the_seed_does(
     for name, *options in (("a", "batch_size=1"), ("b", "batch_size=7", "save_every_num_rows=100"), ("c", "seed=1")):
         generate_here(f"checkpoint={tiny_llama}", f"run_dir={tmp_path / name}", *few, *options)
     assert answers(tmp_path / "a") == answers(tmp_path / "b") == answers(whole) != answers(tmp_path / "c")
+
+
+def test_auto_is_written_as_the_engine_that_it_came_to(whole: Path) -> None:
+    assert "\nengine: transformers\n" in (whole / "config.yaml").read_text()
+    assert "engine: transformers (" in (whole / "train.log").read_text()
+
+
+@pytest.mark.parametrize("asked", [(), ("engine=auto",), ("engine=transformers",)])
+def test_a_resumed_run_keeps_the_engine_that_it_began_with(
+    asked: tuple[str, ...], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_vllm(monkeypatch)
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    assert settled(f"resume={folder}", *asked) == ("transformers", "as the resumed run began")
+    with pytest.raises(UserError, match=r"began with engine=transformers\n.*\n  hint: leave engine out"):
+        settled(f"resume={folder}", "engine=vllm")
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "engine", "reason"),
+    [
+        ("tiny_llama", ["decoding=greedy"], "vllm", "on cuda"),
+        ("tiny_llama", ["decoding=beam"], "transformers", "searches no beams"),
+        ("tiny_t5", [], "transformers", "encoder-decoder"),
+        ("unmarked", [], "transformers", "lacks the markers"),
+        ("tiny_llama", ["engine=transformers"], "transformers", "is set"),
+    ],
+)
+def test_auto_prefers_vllm_where_it_can_run_the_model(
+    model: str, options: list[str], engine: str, reason: str, request: pytest.FixtureRequest
+) -> None:
+    pretend_vllm(request.getfixturevalue("monkeypatch"))
+    path = (
+        request.getfixturevalue("language_models")["llama"] if model == "unmarked" else request.getfixturevalue(model)
+    )
+    name, why = settled(f"checkpoint={path}", *options)
+    assert name == engine and reason in why
+
+
+def test_auto_is_ours_where_vllm_is_not_installed_or_finds_no_device(
+    tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_vllm(monkeypatch, unspecified=True)
+    assert settled(f"checkpoint={tiny_llama}") == (
+        "transformers",
+        "this build of vLLM finds no device that it could run on",
+    )
+    monkeypatch.setitem(sys.modules, "vllm.platforms", None)
+    assert settled(f"checkpoint={tiny_llama}") == ("transformers", "vLLM is not installed")
+
+
+def settled(*overrides: str) -> tuple[str, str]:
+    """The engine that a command line comes to, and why."""
+    cfg = compose("generate", *([] if any("checkpoint" in o for o in overrides) else ["checkpoint=x"]), *overrides)
+    choice = settle_engine(cfg)
+    assert cfg.engine == choice.name
+    return choice.name, choice.reason
+
+
+def pretend_vllm(monkeypatch: pytest.MonkeyPatch, *, unspecified: bool = False) -> None:
+    """As if vLLM were installed for a GPU: it has no build that tests could install beside the pins."""
+    platforms, vllm = ModuleType("vllm.platforms"), ModuleType("vllm")
+    found = SimpleNamespace(is_unspecified=lambda: unspecified, is_cpu=lambda: False)
+    platforms.current_platform = found  # type: ignore[attr-defined]
+    vllm.ModelRegistry = SimpleNamespace(get_supported_archs=lambda: {"LlamaForCausalLM"})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "vllm", vllm)
+    monkeypatch.setitem(sys.modules, "vllm.platforms", platforms)
 
 
 def test_examples_that_nobody_labelled_are_answered_too(tiny_llama: Path, tmp_path: Path) -> None:
@@ -124,12 +195,12 @@ def test_answers_to_other_examples_are_not_gone_on_with(tmp_path: Path) -> None:
 
 SLOW_ANSWERS = """
 import runpy, sys, time
-from workflows.answering import Plain
-answer = Plain.answer
+from workflows.answer_strategy import OwnAnswer
+answer = OwnAnswer.answer
 def slow(self, examples, advance=None):
     time.sleep(0.4)
     return answer(self, examples, advance)
-Plain.answer = slow
+OwnAnswer.answer = slow
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """

@@ -61,12 +61,12 @@ def prompts(count: int = 14, longest: int = 20) -> list[Prompt]:
 
 
 def by_huggingface(family: str, prompt: Prompt, **options: Any) -> tuple[tuple[int, ...], bool]:
-    """What transformers' own generate writes to one prompt alone, and whether it came to its end."""
+    """Runs transformers' own generate on one prompt alone; gives the tokens and whether they came to an end."""
     return beams_by_huggingface(family, prompt, **options)[0]
 
 
 def beams_by_huggingface(family: str, prompt: Prompt, **options: Any) -> list[tuple[tuple[int, ...], bool]]:
-    """The same of all the sequences that it returns."""
+    """Does the same for all the sequences that generate returns."""
     from transformers import GenerationConfig
 
     model = model_of(family)
@@ -90,7 +90,7 @@ def beams_by_huggingface(family: str, prompt: Prompt, **options: Any) -> list[tu
 
 
 def logprob_by_hand(family: str, prompt: Prompt, ids: tuple[int, ...], finished: bool) -> float:
-    """Of a text, by one forward pass over the whole of it."""
+    """Computes a text's log-probability by one forward pass over the whole of it."""
     model = model_of(family)
     targets = torch.tensor([*ids, EOS] if finished else list(ids))
     asked = torch.tensor(prompt.ids[None].astype(np.int64))

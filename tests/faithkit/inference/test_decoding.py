@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
-from faithkit.inference.sampling import LIKELIEST, STRETCH, choose_tokens, likeliest, sample_nucleus, uniforms
+from faithkit.inference.sampling import BLOCK, LIKELIEST, choose_tokens, likeliest, sample_nucleus, uniforms
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,13 @@ def test_the_logprob_is_before_penalty_and_the_end_is_barred_until_it_may_come()
 
 
 def test_what_can_never_come_leaves_the_others_places_in_the_vocabulary() -> None:
-    scores = torch.full((1, 2 * STRETCH + 1), -torch.inf)
+    scores = torch.full((1, 2 * BLOCK + 1), -torch.inf)
     scores[0, -1] = 0.0
     values, places = likeliest(scores, 2)
-    assert values.tolist() == [[0.0, -torch.inf]] and places[0, 0] == 2 * STRETCH and int(places.max()) <= 2 * STRETCH
+    assert values.tolist() == [[0.0, -torch.inf]] and places[0, 0] == 2 * BLOCK and int(places.max()) <= 2 * BLOCK
 
 
-@given(st.integers(1, 6), st.integers(1, 12), st.integers(1, 40 * STRETCH), st.integers(0, 9), st.booleans())
+@given(st.integers(1, 6), st.integers(1, 12), st.integers(1, 40 * BLOCK), st.integers(0, 9), st.booleans())
 def test_the_likeliest_are_those_that_sorting_finds(rows: int, count: int, size: int, seed: int, masked: bool) -> None:
     scores = torch.randn(rows, size, generator=torch.Generator().manual_seed(seed))
     if masked:

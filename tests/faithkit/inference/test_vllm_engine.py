@@ -8,7 +8,7 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding, Prompt
-from faithkit.inference.vllm_engine import VllmEngine, check_platform, sampling
+from faithkit.inference.vllm_engine import VllmEngine, check_platform, sampling_params
 from tests.faithkit.inference.models import EOS, model_of, prompts
 
 
@@ -50,11 +50,11 @@ def test_every_setting_arrives() -> None:
         repetition_penalty=1.2,
         num_samples=3,
     )
-    asked = sampling(decoding, "p1", EOS)
+    asked = sampling_params(decoding, "p1", EOS)
     expected = {"n": 3, "top_p": 0.7, "temperature": 0.8, "max_tokens": 9, "min_tokens": 2, "repetition_penalty": 1.2}
     assert expected.items() <= asked.items() and asked["stop_token_ids"] == [EOS]
-    assert asked["seed"] == sampling(decoding, "p1", EOS)["seed"] != sampling(decoding, "p2", EOS)["seed"]
-    assert sampling(Decoding(), "p1", EOS)["temperature"] == 0.0
+    assert asked["seed"] == sampling_params(decoding, "p1", EOS)["seed"] != sampling_params(decoding, "p2", EOS)["seed"]
+    assert sampling_params(Decoding(), "p1", EOS)["temperature"] == 0.0
 
 
 def engine_with(outputs: list[SimpleNamespace], monkeypatch: pytest.MonkeyPatch) -> VllmEngine:

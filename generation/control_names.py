@@ -1,4 +1,4 @@
-"""Control tokens by name: which a user may ask a model for, and which it is given when nobody asks."""
+"""Control tokens by name: those that a user asks for, and the defaults of a faithful answer."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ from faithkit.errors import UserError
 
 
 def check_controlled(groups: Sequence[str]) -> None:
-    """Refuses a model that nothing can be asked of.
+    """Refuses a model that was trained without control tokens.
 
     Args:
-        groups: Of the model's layout.
+        groups: The control groups of the model's layout.
     """
     if not groups:
         problem = "this model was trained without control tokens: there is nothing to ask for"
@@ -18,12 +18,12 @@ def check_controlled(groups: Sequence[str]) -> None:
 
 
 def control_tokens(groups: Sequence[str], names: Sequence[str] | None = None) -> tuple[str, ...]:
-    """One token of each of the model's control groups, in their order.
+    """Chooses one token of each of the model's control groups, in their order.
 
     Args:
-        groups: Of the model's layout.
-        names: Tokens as `high-overlap`; for a group of which none is named, and for None, the one that is wanted of a
-            faithful answer: no first person, high overlap, entailed.
+        groups: The control groups of the model's layout.
+        names: Tokens such as `high-overlap`. A group that is not named gets the token of a faithful answer: no first
+            person, high overlap, entailed.
 
     Raises:
         UserError: A name that the model does not know, or two of one group.

@@ -1,8 +1,8 @@
-"""All candidates of a batch through the model at once: each context is read a single time.
+"""Runs all candidate responses of a batch through a model at once, reading each context a single time.
 
-An encoder-decoder decodes the candidates of a row as one sequence in which each sees itself alone; keys and values of
-the context are made once a row. A causal model reads the context and behind it the candidates, which branch off from it
-(`faithkit.packing`).
+An encoder-decoder decodes the candidates of a row as one sequence in which each attends to itself alone. A causal model
+reads the context and behind it the candidates, which branch off from it (`faithkit.packing`). The batches are those of
+`data_modules.encoding.candidate_encoder`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,11 +27,11 @@ SEQ2SEQ_QUERIES, CAUSAL_QUERIES = (ENCODER_MEAN, ENCODER_FIRST, DECODER_FIRST), 
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """What an objective needs of a pass.
+    """The outputs of a pass that a contrastive objective needs.
 
     Args:
         logits: Of the gold responses' tokens [1, tokens, vocabulary].
-        query: What sums the context up [rows, size].
+        query: The summary of each context [rows, size].
         candidates: The state at the end of each candidate [candidates, size].
     """
 
@@ -41,10 +41,10 @@ class Contrast:
 
 
 def run_candidates(model: Any, batch: Mapping[str, Tensor], query: str) -> Contrast:
-    """The pass over a batch of `CandidateEncoder`.
+    """Runs a batch of `CandidateEncoder`.
 
     Args:
-        query: Which state sums the context up: of SEQ2SEQ_QUERIES or CAUSAL_QUERIES.
+        query: The state that stands for the context: one of SEQ2SEQ_QUERIES or CAUSAL_QUERIES.
     """
     run = _run_seq2seq if "candidate_owner" in batch else _run_causal
     with at_places(model.get_output_embeddings(), batch["candidate_target_at"]), last_states(model) as seen:
@@ -85,10 +85,10 @@ def _run_causal(model: Any, batch: Mapping[str, Tensor]) -> Any:
 
 
 def own_bias(owner: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where a token may look and -inf elsewhere: back to the beginning of its candidate [rows, 1, width, width].
+    """Makes the additive mask under which a token attends back to its candidate's beginning [rows, 1, width, width].
 
     Args:
-        owner: Number of the candidate that each token is of [rows, width]; padding is one too, so that it sees itself.
+        owner: Number of each token's candidate [rows, width]; padding has one too, so that no row of the mask is empty.
     """
     seen = (owner[:, :, None] == owner[:, None, :]).tril()
     return torch.zeros(seen.shape, dtype=dtype, device=owner.device).masked_fill_(~seen, -torch.inf)[:, None]
@@ -96,9 +96,9 @@ def own_bias(owner: Tensor, dtype: torch.dtype) -> Tensor:
 
 @contextmanager
 def last_states(model: Any) -> Iterator[list[Tensor]]:
-    """What the last layer of the decoder, or of a causal model, gives behind its norm [rows, width, size].
+    """Catches the decoder's last hidden states, behind its final norm [rows, width, size].
 
-    Not what the head is given: T5 scales that where it ties its embeddings.
+    They are not the head's input: T5 scales that where it ties its embeddings.
     """
     seen: list[Tensor] = []
     hook = model.get_decoder().register_forward_hook(lambda _, __, output: seen.append(output.last_hidden_state))
@@ -109,7 +109,7 @@ def last_states(model: Any) -> Iterator[list[Tensor]]:
 
 
 def takes_candidates(model: Any) -> bool:
-    """Whether the decoder can read candidates one behind the other: relative positions, or such as can be set."""
+    """Tells whether a decoder can read candidates one behind the other: its positions are relative or can be set."""
     decoder = model.get_decoder()
     relative = any(name.endswith("relative_attention_bias.weight") for name, _ in decoder.named_parameters())
     return relative or hasattr(decoder, "embed_positions")
@@ -117,9 +117,9 @@ def takes_candidates(model: Any) -> bool:
 
 @contextmanager
 def at_positions(decoder: Any, places: Tensor) -> Iterator[None]:
-    """A decoder with absolute positions, which counts them through, has these [rows, width]; others need nothing.
+    """Gives a decoder with absolute positions these places [rows, width] in place of 0, 1, 2, ...; others need none.
 
-    A hook, because the decoders of this kind take no positions.
+    It is done by hooks because such decoders (BART's) take no positions as an argument.
     """
     if not hasattr(decoder, "embed_positions"):
         yield
