@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from critic.tagger.requests import Request
+from critic.requests import Request
 from faithkit.content import STOP_WORDS, sentence_places
 
 TOKEN_EVIDENCE = ("own log-odds", "mean of its sentence", "word not in context", "share of such words in its sentence")
@@ -50,11 +50,11 @@ def words_of(start: Ints, end: Ints, owner: Ints, requests: Sequence[Request]) -
     bounds = np.searchsorted(owner, np.arange(len(requests) + 1))
     count = 0  # of sentences; 0 stands for none: tokens between sentences, of which none is visible
     for request, first, last in zip(requests, bounds[:-1], bounds[1:], strict=True):
-        have = set(_WORD.findall(f"{request.context}\n{request.question}".lower()))
-        low = request.answer.lower()
-        same_length = len(low) == len(request.answer)  # else (a few Turkish letters) places would be off by some
+        have = set(_WORD.findall(f"{request.knowledge}\n{request.question}".lower()))
+        low = request.response.lower()
+        same_length = len(low) == len(request.response)  # else (a few Turkish letters) places would be off by some
         begins = start[first:last]
-        for begin, stop in sentence_places(request.answer):
+        for begin, stop in sentence_places(request.response):
             said = [m for m in _WORD.finditer(low, begin, stop) if m.group() not in STOP_WORDS] if same_length else []
             gone = [m for m in said if m.group() not in have]
             own = first + np.arange(*np.searchsorted(begins, [begin, stop]))

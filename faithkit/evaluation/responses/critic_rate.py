@@ -1,19 +1,13 @@
 """The share of responses that a detector calls hallucinated (Dziri et al. 2022, section 5.2: Critic)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 
+from faithkit.detector import Detector
 from faithkit.evaluation.intervals import Values
-from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
-
-
-class Detector(Protocol):
-    """A critic, a tagger or a judge."""
-
-    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]: ...
+from faithkit.records import HALLUCINATED, UNPARSED, Example
 
 
 def critic_rate(
