@@ -26,7 +26,7 @@ from critic.requests import (
 )
 from critic.tagger.evidence import response_evidence, words_of
 from critic.tagger.fit_calibration import Answers
-from critic.tagger.forward import answer_places, log_odds, run_model
+from critic.tagger.forward import answer_places, exact_log_odds, run_model
 from critic.tagger.modernbert import answer_logits, reads_answers
 from critic.tagger.requests import Tagged, TaggedSpan, dialogue_requests, read_question
 from critic.tagger.settings import Settings, tagger_labels
@@ -226,7 +226,7 @@ class Tagger:
         if not requests:
             none = np.zeros(0, np.int64)
             return Answers(none, none, np.zeros(0), none, words_of(none, none, none, []))
-        odds = np.concatenate([_odds(self._logits(chunk)) for chunk in columns])
+        odds = np.concatenate([exact_log_odds(self._logits(chunk)) for chunk in columns])
         start, end = (stack_rows([chunk[side] for chunk in columns]) for side in ("start", "end"))
         owner = np.repeat(np.arange(len(requests)), start.lengths)
         starts, ends = start.values.astype(np.int64), end.values.astype(np.int64)
@@ -235,7 +235,7 @@ class Tagger:
     def odds(self, requests: Sequence[Request]) -> tuple[NDArray[np.float64], Ragged, Ragged]:
         """Log-odds of hallucinated of every response token, not calibrated, and where the tokens begin and end."""
         chunks = self._encode_chunks(requests)
-        odds = np.concatenate([_odds(self._logits(columns)) for columns in chunks])
+        odds = np.concatenate([exact_log_odds(self._logits(columns)) for columns in chunks])
         start, end = (stack_rows([columns[side] for columns in chunks]) for side in ("start", "end"))
         return odds, start, end
 
@@ -251,7 +251,7 @@ class Tagger:
         self, requests: Sequence[Request], columns: Mapping[str, Any], threshold: float | None
     ) -> list[Tagged]:
         logits = self._logits(columns)
-        odds = _odds(logits)
+        odds = exact_log_odds(logits)
         owner = np.repeat(np.arange(len(requests)), columns["start"].lengths)
         starts, ends = (columns[side].values.astype(np.int64) for side in ("start", "end"))
         words = words_of(starts, ends, owner, requests)
@@ -295,7 +295,7 @@ class Tagger:
         for rows in plan_batches(windows.lengths.astype(np.int32), None, self.batch_tokens, None):
             batch = self.encoder.collate_windows(columns, windows.take(np.sort(rows)))
             logits = self._run(batch)
-            keep_best(best, least, batch["token"], _odds(logits), logits)
+            keep_best(best, least, batch["token"], exact_log_odds(logits), logits)
         return best
 
     @torch.inference_mode()
@@ -336,10 +336,6 @@ def keep_best(
     better = first[odds[first] < least[token[first]]]
     least[token[better]] = odds[better]
     best[token[better]] = logits[better]
-
-
-def _odds(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    return log_odds(torch.from_numpy(logits).double()).numpy()
 
 
 def foreign_settings(config: Any, path: str) -> Settings:
