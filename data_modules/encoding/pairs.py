@@ -26,7 +26,6 @@ KNOWLEDGE_FIRST, RESPONSE_FIRST = ORDERS = ("knowledge_response", "response_know
 
 # One entry a row in each; `length` orders the batches, and `second_length` those rows of them that are about as long.
 Columns = dict[str, NDArray[Any] | Ragged]
-Sizes = NDArray[np.int64]
 
 
 class Encoder(Protocol):
@@ -59,16 +58,24 @@ class PairEncoder:
     max_length: int
     order: str = KNOWLEDGE_FIRST
     template: PairTemplate = field(init=False)
-    _special: tuple[NDArray[np.int32], ...] = field(init=False, repr=False, compare=False)
-    _segments: NDArray[np.int8] = field(init=False, repr=False, compare=False)
+    # Of a sequence's five parts (prefix, first text, middle, second text, suffix):
+    _special: tuple[NDArray[np.int32], ...] = field(init=False, repr=False, compare=False)  # ids of the special ones
+    _special_sizes: NDArray[np.int64] = field(init=False, repr=False, compare=False)  # their sizes, 0 for the texts
+    _segments: NDArray[np.int8] = field(init=False, repr=False, compare=False)  # the value of `segment` in each
+    _knowledge_part: int = field(init=False, repr=False, compare=False)  # 1 or 3
 
     def __post_init__(self) -> None:
         template = PairTemplate.of(self.tokenizer)
-        texts = (KNOWLEDGE, RESPONSE) if self.order == KNOWLEDGE_FIRST else (RESPONSE, KNOWLEDGE)
         special = (template.prefix, template.middle, template.suffix)
+        place = 1 if self.order == KNOWLEDGE_FIRST else 3
+        segments, sizes = np.zeros(5, np.int8), np.zeros(5, np.int64)
+        segments[place], segments[4 - place] = KNOWLEDGE, RESPONSE
+        sizes[::2] = [len(part) for part in special]
         object.__setattr__(self, "template", template)
         object.__setattr__(self, "_special", tuple(np.array(part, np.int32) for part in special))
-        object.__setattr__(self, "_segments", np.array([0, texts[0], 0, texts[1], 0], np.int8))
+        object.__setattr__(self, "_special_sizes", sizes)
+        object.__setattr__(self, "_segments", segments)
+        object.__setattr__(self, "_knowledge_part", place)
         if self.order not in ORDERS:
             raise UserError(f"model.order is {self.order!r}", hint=f"use {' or '.join(ORDERS)}")
         if self.max_length < self.template.num_special + 8:
@@ -123,20 +130,20 @@ class PairEncoder:
         room = self.room(columns["response"].lengths)
         rows = np.arange(len(room.response))
         size = np.minimum(columns["knowledge"].lengths, room.knowledge)
-        batch, sizes = self._collate(columns, Windows(rows, 0 * rows, size, room.response, self.template))
+        first = Windows(rows, 0 * rows, size, room.response, self.template)
+        batch = self.collate_windows(columns, first)
         batch["label"] = np.asarray(columns["label"], np.int64)
         batch["target"] = np.asarray(columns["target"], np.float32)
+        # As the ids in `collate_windows`: five parts of each window, one behind the other, fill a mask row by row.
+        parts, sizes = np.empty((len(rows), 5), np.int8), np.empty((len(rows), 5), np.int64)
+        parts[:], sizes[:] = self._segments, self._special_sizes
+        sizes[:, self._knowledge_part], sizes[:, 4 - self._knowledge_part] = size, room.response
         batch["segment"] = np.zeros(batch["input_ids"].shape, np.int8)
-        batch["segment"][batch["attention_mask"] > 0] = np.repeat(np.resize(self._segments, sizes.size), sizes.ravel())
+        batch["segment"][batch["attention_mask"].astype(bool)] = np.repeat(parts.ravel(), sizes.ravel())
         return batch
 
     def collate_windows(self, columns: Mapping[str, Any], windows: "Windows") -> dict[str, NDArray[Any]]:
         """Padded arrays of some windows [windows, width], as wide as the longest: what a model reads."""
-        return self._collate(columns, windows)[0]
-
-    def _collate(self, columns: Mapping[str, Any], windows: "Windows") -> tuple[dict[str, NDArray[Any]], Sizes]:
-        """The arrays, and how many tokens each part of a window has [windows, 5]."""
-        template, knowledge_first = self.template, self.order == KNOWLEDGE_FIRST
         knowledge, response = columns["knowledge"], columns["response"]
         begin = knowledge.offsets[windows.row] + windows.start
         shown = knowledge.pieces(begin, begin + windows.size)
@@ -144,9 +151,10 @@ class PairEncoder:
         said = response.pieces(begin, begin + windows.response_size)
         prefix, middle, suffix = self._special
         parts: list[NDArray[np.int32]] = []
-        for first, second in zip(shown, said, strict=True) if knowledge_first else zip(said, shown, strict=True):
+        for first, second in (
+            zip(shown, said, strict=True) if self._knowledge_part == 1 else zip(said, shown, strict=True)
+        ):
             parts += (prefix, first, middle, second, suffix)
-        sizes = np.array([len(part) for part in parts], np.int64).reshape(-1, 5)
         length = windows.lengths[:, None]
         place = np.arange(int(length.max(initial=0)))
         inside = place < length
@@ -154,10 +162,11 @@ class PairEncoder:
         # A mask over a rectangle is filled row by row: the order in which the windows lie one behind the other.
         ids[inside] = np.concatenate(parts) if parts else 0
         batch: dict[str, NDArray[Any]] = {"input_ids": ids, "attention_mask": inside.astype(np.int64)}
-        if template.typed:
-            second_begin = length - sizes[:, 3:].sum(1, keepdims=True)
+        if self.template.typed:
+            second_size = windows.response_size if self._knowledge_part == 1 else windows.size
+            second_begin = length - (second_size + len(suffix))[:, None]
             batch["token_type_ids"] = ((place >= second_begin) & inside).astype(np.int64)
-        return batch, sizes
+        return batch
 
 
 @dataclass(frozen=True, slots=True)
