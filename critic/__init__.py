@@ -2,7 +2,7 @@
 
 from critic import Critic, Tagger
 Critic.load("runs/...").score(knowledge="...", response="...")
-Tagger.load("runs/...").predict(context="...", question="...", answer="...")
+Tagger.load("runs/...").predict(knowledge="...", response="...", history=["..."])
 """
 
 from typing import Any

@@ -1,33 +1,43 @@
-"""What the training of every detector shares: an encoder with its head, and beside it the head of the support loss."""
+"""The base of every detector's LightningModule: an encoder with its head, and that of the support loss."""
 
-from typing import Any
+from dataclasses import asdict
+from typing import Any, Generic, TypeVar
 
 import pytorch_lightning as pl
 import torch
 
+from critic.options import CriticOptions
 from critic.overlap_supervision import OverlapHead, unit_vectors
+from critic.tagger.options import TaggerOptions
 from faithkit.training.module import TrainingModule
+from faithkit.training.options import OptimizerOptions
+
+# Read when the module is built, and kept by its checkpoints; the others are the encoder's and the calibration's.
+NOT_KEPT = ("max_length", "max_windows", "order", "evidence", "threshold_aim")
+Options = TypeVar("Options", CriticOptions, TaggerOptions)
 
 
-class EncoderModule(TrainingModule):
-    """A detector under training; a subclass gives `set_up` its model.
+class EncoderModule(TrainingModule, Generic[Options]):
+    """A detector under training; a subclass gives `set_up` its model."""
 
-    Hyperparameters beside those of `TrainingModule`: support_weight, freeze_embeddings, gradient_checkpointing.
-    """
-
+    options: Options
     support: OverlapHead | None  # no default here: the class's None would hide the module's own
 
+    def __init__(self, options: Options, optimizer: OptimizerOptions, **hyperparameters: Any):
+        kept = {name: value for name, value in asdict(options).items() if name not in NOT_KEPT}
+        super().__init__(optimizer, **kept, **hyperparameters)
+        self.options = options
+
     def set_up(self, model: Any) -> None:
-        """Takes the model, and adds the support head where the hyperparameters ask for it."""
-        h = self.hparams
+        """Takes the model, and adds the support head where the options ask for it."""
         self.model = model
-        if h["gradient_checkpointing"]:
+        if self.options.gradient_checkpointing:
             model.gradient_checkpointing_enable()
-        model.get_input_embeddings().requires_grad_(not h["freeze_embeddings"])
+        model.get_input_embeddings().requires_grad_(not self.options.freeze_embeddings)
         self.support = None
-        if h["support_weight"]:
+        if self.options.support_weight:
             with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(h["seed"])
+                torch.manual_seed(self.hparams["seed"])
                 self.support = OverlapHead(model.config.hidden_size)
             # No buffer: it would be sent to all processes at every step, and saved with every checkpoint.
             self._word_vectors = unit_vectors(model.get_input_embeddings().weight)

@@ -3,15 +3,17 @@
 Beside it, in training only, may stand the head of the support loss: see `critic.overlap_supervision`.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from critic.encoder_module import EncoderModule
+from critic.loss import batch_loss
+from critic.options import CriticOptions
 from critic.overlap_supervision import overlap_loss, overlap_targets, response_tokens
 from critic.score_calibration import ScoreCalibration, log_odds
 from critic.weights import load_classifier
@@ -19,50 +21,34 @@ from data_modules.encoding.pairs import MODEL_INPUTS
 from faithkit.evaluation.classification import statistic
 from faithkit.evaluation.intervals import Groups
 from faithkit.evaluation.outcomes import Outcomes
-from faithkit.training.distributed import gather_rows
+from faithkit.training.options import OptimizerOptions
+from faithkit.training.row_metric import RowMetric
 
 
-class CriticModule(EncoderModule):
+class CriticModule(EncoderModule[CriticOptions]):
     """Learns P(hallucinated | knowledge, response).
 
     Args:
-        weights: A folder, hub name or local name of an encoder, or of a classifier to go on from.
         num_steps: Optimiser steps of the whole training, for the schedule.
         dataset: Names the validation metrics: `validation/<dataset>/macro_f1`.
-        label_smoothing: Share of the probability that the target gives to both classes alike.
-        support_weight: Weight of the support loss beside the label's; 0 does without it.
-        floor: Share of the peak rate that the schedule ends at.
-        freeze_embeddings: Word embeddings stay as they are.
-        dropout: Overrides the encoder's own; None keeps it.
-        seed: Of the new head and of dropout.
+        seed: Seeds the new head and dropout.
     """
 
     def __init__(
         self,
+        options: CriticOptions,
+        optimizer: OptimizerOptions,
         *,
-        weights: str,
         num_steps: int,
-        lr: float,
-        weight_decay: float,
-        warmup: float,
-        schedule: str,
-        floor: float = 0.0,
-        layer_decay: float = 1.0,
-        head_lr: float | None = None,
-        label_smoothing: float = 0.0,
-        support_weight: float = 0.0,
-        freeze_embeddings: bool = False,
-        dropout: float | None = None,
-        gradient_checkpointing: bool = False,
         dataset: str = "validation",
         seed: int = 0,
     ):
-        super().__init__()
-        self.save_hyperparameters()
-        self.set_up(load_classifier(weights, dropout=dropout, seed=seed))
-        self._seen: list[tuple[NDArray, NDArray]] = []  # of a validation: indices; logits and labels
+        super().__init__(options, optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
+        self.set_up(load_classifier(options.weights, dropout=options.dropout, seed=seed))
+        self.validation = RowMetric(_figures)
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
+        """Logits [rows, classes]."""
         return self._run(batch).logits
 
     def _run(self, batch: dict[str, Tensor], **options: Any) -> Any:
@@ -76,7 +62,7 @@ class CriticModule(EncoderModule):
             return loss
         support = self._support_loss(self.support(output.hidden_states[-1]), batch)
         self.log("train/support_loss", support.detach())
-        return loss + self.hparams["support_weight"] * support
+        return loss + self.options.support_weight * support
 
     def _loss(self, logits: Tensor, batch: dict[str, Tensor]) -> Tensor:
         return batch_loss(
@@ -84,7 +70,7 @@ class CriticModule(EncoderModule):
             batch["target"].masked_fill(batch["index"] < 0, torch.nan),
             num_rows=int(batch["num_rows"]),
             world_size=self.trainer.world_size,
-            label_smoothing=self.hparams["label_smoothing"],
+            label_smoothing=self.options.label_smoothing,
         )
 
     def _support_loss(self, logits: Tensor, batch: dict[str, Tensor]) -> Tensor:
@@ -98,38 +84,26 @@ class CriticModule(EncoderModule):
         )
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        columns = [self(batch).float().cpu().numpy(), batch["label"].cpu().numpy()]
-        self._seen.append((batch["index"].cpu().numpy(), np.column_stack(columns)))
+        labels = batch["label"].float()[:, None]
+        self.validation.update(batch["index"], torch.cat([self(batch).float(), labels], dim=1))
 
     def on_validation_epoch_end(self) -> None:
-        _, values = gather_rows(*zip(*self._seen, strict=True))
-        self._seen.clear()
-        labelled = values[values[:, 2] >= 0]
-        for name, value in validation_metrics(labelled[:, :2], labelled[:, 2].astype(np.int8)).items():
-            self.log(f"validation/{self.hparams['dataset']}/{name}", value, prog_bar=name == "macro_f1")
+        self.log_validation(self.validation, "macro_f1")
 
 
-def batch_loss(logits: Tensor, targets: Tensor, *, num_rows: int, world_size: int, label_smoothing: float) -> Tensor:
-    """Cross-entropy averaged over the whole batch, of which this process has a share.
-
-    A target between 0 and 1 is a weak label's probability: the loss is then least where the model says just that.
-    Processes average their gradients, so each share's sum is scaled by `world_size / num_rows`: the gradient is that of
-    one process with all rows. Rows without a target (padding, no label) count for nothing.
-
-    Args:
-        logits: (rows, classes).
-        targets: P(hallucinated) (rows,); NaN, or anything below 0, where there is none.
-        num_rows: Rows of the whole batch, over all processes.
-    """
-    counted = targets >= 0  # false of NaN
-    hallucinated = targets[counted].float()
-    wanted = torch.stack([1 - hallucinated, hallucinated], dim=1)
-    total = F.cross_entropy(logits.float()[counted], wanted, reduction="sum", label_smoothing=label_smoothing)
-    return total * (world_size / num_rows)
+def _figures(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
+    """The metrics of the labelled rows, whose values are two logits and the label."""
+    labelled = values[values[:, 2] >= 0]
+    return validation_metrics(labelled[:, :2], labelled[:, 2].astype(np.int8))
 
 
 def validation_metrics(logits: NDArray, labels: NDArray) -> dict[str, float]:
-    """The classification metrics at threshold 0.5, and the loss."""
+    """The classification metrics at threshold 0.5, and the loss.
+
+    Args:
+        logits: [rows, classes].
+        labels: [rows], 1 for hallucinated.
+    """
     scores = ScoreCalibration().scores(log_odds(logits))
     groups = Groups.of(map(str, range(len(labels))))
     outcomes = Outcomes(gold=labels, called=(scores >= 0.5).astype(np.int8), scores=scores, groups=groups)

@@ -1,4 +1,4 @@
-"""From logits to a calibrated probability and a verdict: what is fitted on validation and stored beside the weights."""
+"""Turns a critic's logits into calibrated probabilities and labels; fitted on validation, stored beside the weights."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -13,12 +13,12 @@ from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Prediction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreCalibration:
-    """How a critic's logits are read.
+    """The temperature and the threshold of a critic.
 
     Args:
         temperature: Divides the log-odds; above 1 it makes the critic less sure.
-        threshold: Called hallucinated from here on.
-        aim: What the threshold was chosen for.
+        threshold: A response is called hallucinated from this probability on.
+        aim: The metric that the threshold was chosen for.
     """
 
     temperature: float = 1.0
@@ -44,10 +44,12 @@ class ScoreCalibration:
         """P(hallucinated) of each row, from its log-odds."""
         return apply_temperature(odds, self.temperature)
 
-    def label(self, score: float) -> str:
-        return HALLUCINATED if score >= self.threshold else FAITHFUL
+    def label(self, score: float, threshold: float | None = None) -> str:
+        """hallucinated or faithful, by the stored threshold or by another."""
+        return HALLUCINATED if score >= (self.threshold if threshold is None else threshold) else FAITHFUL
 
     def predictions(self, ids: Sequence[str], scores: Iterable[float]) -> list[Prediction]:
+        """A prediction for each probability."""
         return [Prediction(id=i, label=self.label(s), score=float(s)) for i, s in zip(ids, scores, strict=True)]
 
 

@@ -4,8 +4,9 @@ Pairs are ordered by length and batched by tokens, so almost nothing is padding.
 length is read through overlapping windows; a response is as hallucinated as its best window leaves it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, overload
 
 import numpy as np
@@ -15,12 +16,19 @@ from tqdm.auto import tqdm
 
 from critic.load_checkpoint import LoadedCheckpoint, load_checkpoint
 from critic.precision import apply_precision
+from critic.requests import (
+    History,
+    Knowledge,
+    Request,
+    join_passages,
+    read_requests,
+    read_threshold,
+    stream_requests,
+)
 from critic.score_calibration import ScoreCalibration, log_odds
 from critic.settings import Settings
 from data_modules.encoding.pairs import PairEncoder
-from data_modules.encoding.ragged import Ragged
-from data_modules.encoding.tokens import tokenize
-from faithkit.errors import UserError, shorten
+from faithkit.errors import UserError
 from faithkit.files.model_folder import CRITIC
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.training.batching import plan_batches
@@ -33,39 +41,64 @@ CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 16_384
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A verdict on one response.
+    """The judgement of one response.
 
     Args:
-        label: hallucinated or faithful, by the stored threshold.
+        label: hallucinated or faithful.
         probability: Calibrated P(hallucinated).
     """
 
     label: str
     probability: float
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for json.dumps."""
+        return {"label": self.label, "probability": self.probability}
+
 
 class Critic:
-    """A trained critic, ready to score.
+    """A trained critic: tells how likely a response says what its knowledge does not support.
+
+        from faithkit import Critic
+        critic = Critic.load("runs/...")
+        critic.score(knowledge="The Danube flows through ten countries.", response="It flows through twelve.")
+
+    `score` takes one response or a list, `stream` any number of them, `predict_examples` records of a dataset.
+    Knowledge of any length is read to its end. A response's score does not depend on what is scored beside it, but for
+    the last digits of its floating-point numbers.
 
     Args:
+        model: A sequence classifier of transformers with the labels faithful and hallucinated.
+        calibration: Turns log-odds into probabilities and these into labels.
         batch_tokens: Tokens of a batch; changes the speed, not the scores. None takes what suits the model's device.
+        name: The model as `repr` tells it; None takes its class.
     """
 
     def __init__(
-        self, model: Any, encoder: PairEncoder, calibration: ScoreCalibration, *, batch_tokens: int | None = None
+        self,
+        model: Any,
+        encoder: PairEncoder,
+        calibration: ScoreCalibration,
+        *,
+        batch_tokens: int | None = None,
+        name: str | None = None,
     ):
         self.model, self.encoder, self.calibration = model, encoder, calibration
-        self.batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if self._device().type == "cpu" else GPU_BATCH_TOKENS)
+        self.name = name or type(model).__name__
+        self.batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if self.device.type == "cpu" else GPU_BATCH_TOKENS)
 
     @classmethod
     def load(
         cls, path: str, *, device: str | None = None, precision: str = "32-true", batch_tokens: int | None = None
     ) -> "Critic":
-        """A critic from a run, an hf/ folder or a hub name; a classifier of another's making is read by its labels.
+        """Loads a critic from a run, an hf/ folder or a hub name; a classifier of another's making by its labels.
 
         Args:
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
             precision: 32-true, bf16, int8 (CPU), or auto: what the hardware is fastest in.
+
+        Raises:
+            UserError: There is none, or it is of another kind.
         """
         loaded = load_checkpoint(path, "AutoModelForSequenceClassification", CRITIC, Settings.from_sidecar, device)
         critic = cls.of(loaded, path, batch_tokens=batch_tokens)
@@ -79,33 +112,71 @@ class Critic:
         """A critic of a model that is loaded already; without a sidecar its labels must be ours."""
         settings = loaded.settings or foreign_settings(loaded.model.config, path)
         encoder = PairEncoder(tokenizer=loaded.tokenizer, max_length=settings.max_length, order=settings.order)
-        return cls(loaded.model, encoder, settings.calibration, batch_tokens=batch_tokens)
+        return cls(loaded.model, encoder, settings.calibration, batch_tokens=batch_tokens, name=path)
+
+    def __repr__(self) -> str:
+        return f"Critic({self.name!r}, threshold={self.calibration.threshold:.4g}, device={str(self.device)!r})"
 
     @overload
-    def score(self, knowledge: str, response: str) -> Score: ...
+    def score(
+        self, knowledge: Knowledge, response: str, history: History = None, *, threshold: float | None = None
+    ) -> Score: ...
     @overload
-    def score(self, knowledge: list[str], response: list[str]) -> list[Score]: ...
-    def score(self, knowledge: str | list[str], response: str | list[str]) -> Score | list[Score]:
-        """Judges one pair, or many at once.
+    def score(
+        self,
+        knowledge: Sequence[Knowledge],
+        response: list[str],
+        history: Sequence[History] | None = None,
+        *,
+        threshold: float | None = None,
+    ) -> list[Score]: ...
+    def score(
+        self, knowledge: Any, response: Any, history: Any = None, *, threshold: float | None = None
+    ) -> Score | list[Score]:
+        """Judges one response, or many at once: a list of responses gives a list of scores, in their order.
+
+        Args:
+            knowledge: A text, or a list of passages, which are joined by spaces; for a list of responses a list of
+                these.
+            response: A text, or a list of texts.
+            history: The turns before the response. Critics are trained on knowledge and response alone: it is checked,
+                so that calls of critic and tagger look alike, but changes no score.
+            threshold: From this probability on a response is called hallucinated; None takes the stored one.
 
         Raises:
             UserError: Lists of different lengths, something that is no text, or an empty text.
         """
-        single = isinstance(knowledge, str)
-        if single != isinstance(response, str):
-            raise UserError("knowledge and response must both be a text, or both be lists")
-        first = [knowledge] if isinstance(knowledge, str) else list(knowledge)
-        second = [response] if isinstance(response, str) else list(response)
-        if len(first) != len(second):
-            raise UserError(f"{len(first)} knowledge texts but {len(second)} responses")
-        for name, texts in (("knowledge", first), ("response", second)):
-            for place, text in enumerate(texts):
-                if not isinstance(text, str) or not text.strip():
-                    raise UserError(
-                        f"{name} must be text that is not empty, got {shorten(text)}", place=f"item {place}"
-                    )
-        scores = [Score(self.calibration.label(p), float(p)) for p in self.probabilities(first, second)]
+        single, requests = read_requests(knowledge, response, history, join_passages)
+        scores = self._scores(requests, read_threshold(threshold))
         return scores[0] if single else scores
+
+    def stream(
+        self,
+        knowledge: Iterable[Knowledge],
+        response: Iterable[str],
+        history: Iterable[History] | None = None,
+        *,
+        threshold: float | None = None,
+        progress: bool = True,
+    ) -> Iterator[Score]:
+        """Scores of any number of responses, one by one: what `score` gives, without holding them all.
+
+        It reads a few thousand items at a time, so the iterables may be generators of any length.
+
+        Args:
+            progress: Shows a bar.
+        """
+        total = len(response) if isinstance(response, Sized) else None
+        wanted = read_threshold(threshold)
+        requests = stream_requests(knowledge, response, history, join_passages)
+        with tqdm(total=total, desc="scoring", disable=not progress, unit="response") as bar:
+            while chunk := list(islice(requests, CHUNK)):
+                yield from self._scores(chunk, wanted)
+                bar.update(len(chunk))
+
+    def _scores(self, requests: Sequence[Request], threshold: float | None) -> list[Score]:
+        probabilities = self.probabilities([r.knowledge for r in requests], [r.response for r in requests])
+        return [Score(self.calibration.label(float(p), threshold), float(p)) for p in probabilities]
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Predictions of the examples, in their order."""
@@ -120,33 +191,32 @@ class Critic:
 
     def odds(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
         """Log-odds of hallucinated of each pair, not calibrated."""
-        parts = [
-            self._chunk(knowledge[begin : begin + CHUNK], response[begin : begin + CHUNK])
-            for begin in range(0, len(knowledge), CHUNK)
-        ]
+        chunks = [slice(begin, begin + CHUNK) for begin in range(0, len(knowledge), CHUNK)]
+        parts = [self.column_odds(self.encoder.encode_texts(knowledge[own], response[own])) for own in chunks]
         return np.concatenate(parts) if parts else np.zeros(0)
 
-    def _chunk(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
-        logits, owner = window_logits(self.model, self.encoder, knowledge, response, self.batch_tokens)
-        best = np.full(len(knowledge), np.inf)
+    def column_odds(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
+        """The same of texts that are tokens already: columns of `PairEncoder`."""
+        logits, owner = window_logits(self.model, self.encoder, columns, self.batch_tokens)
+        best = np.full(len(columns["response"]), np.inf)
         np.minimum.at(best, owner, log_odds(logits))
         return best
 
-    def _device(self) -> torch.device:
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
         return next(self.model.parameters()).device
 
 
 def window_logits(
-    model: Any, encoder: PairEncoder, knowledge: Sequence[str], response: Sequence[str], batch_tokens: int
+    model: Any, encoder: PairEncoder, columns: Mapping[str, Any], batch_tokens: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """A classifier's logits of every window (windows, classes), and which pair each belongs to."""
-    ids, second_start, owner = encode_windows(encoder, knowledge, response)
-    logits = np.empty((len(ids), model.config.num_labels), np.float32)
-    for rows in plan_batches(ids.lengths.astype(np.int32), None, batch_tokens, None):
-        logits[rows] = _logits(
-            model, encoder.collate({"input_ids": ids.take(rows), "second_start": second_start[rows]})
-        )
-    return logits, owner
+    """A classifier's logits of every window [windows, classes], and which row each belongs to [windows]."""
+    windows = encoder.windows(columns)
+    logits = np.empty((len(windows), model.config.num_labels), np.float32)
+    for rows in plan_batches(windows.lengths.astype(np.int32), None, batch_tokens, None):
+        logits[rows] = _logits(model, encoder.collate_windows(columns, windows.take(rows)))
+    return logits, windows.row
 
 
 @torch.inference_mode()
@@ -158,26 +228,8 @@ def _logits(model: Any, batch: Mapping[str, NDArray[Any]]) -> NDArray[np.float32
     return model(**inputs).logits.float().cpu().numpy()
 
 
-def encode_windows(
-    encoder: PairEncoder, knowledge: Sequence[str], response: Sequence[str]
-) -> tuple[Ragged, NDArray[np.int64], NDArray[np.int64]]:
-    """Sequences, where their second text begins, and which pair each belongs to; windows overlap by half."""
-    first, second = tokenize(encoder.tokenizer, knowledge), tokenize(encoder.tokenizer, response)
-    room = encoder.room(second.lengths)
-    step = np.maximum(1, room.knowledge // 2)
-    extra = np.maximum(0, first.lengths - room.knowledge)
-    count = 1 + -(-extra // step)
-    owner = np.repeat(np.arange(len(count)), count)
-    place = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
-    start = np.minimum(place * step[owner], extra[owner])  # the last window ends with the text
-    length = np.minimum(first.lengths, room.knowledge)[owner]
-    cut = second.slice_rows(owner, np.zeros(len(owner), np.int64), room.response[owner])
-    ids, second_start = encoder.assemble(first.slice_rows(owner, start, length), cut)
-    return ids, second_start, owner
-
-
 def calibration_pairs(count: int = 48) -> tuple[list[str], list[str]]:
-    """Knowledge of different lengths with responses, always the same: what int8 measures its ranges on."""
+    """Knowledge of different lengths with responses, always the same: int8 measures its ranges on them."""
     from data_modules.embedded.corpus import generate
 
     examples = list(generate("train", 8 * count))
@@ -186,6 +238,7 @@ def calibration_pairs(count: int = 48) -> tuple[list[str], list[str]]:
 
 
 def foreign_settings(config: Any, folder: str) -> Settings:
+    """Settings of a classifier without our sidecar, whose labels must be ours."""
     labels = {str(label).lower(): index for index, label in config.id2label.items()}
     if labels != {FAITHFUL: 0, HALLUCINATED: 1}:
         have = ", ".join(labels)

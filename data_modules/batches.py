@@ -43,6 +43,11 @@ class Batches(Dataset):
         batch["num_rows"] = torch.tensor(num_rows)
         return batch
 
+    def columns(self, rows: NDArray[np.int64]) -> dict[str, Any]:
+        """Returns the cached columns of some rows, which must ascend."""
+        owners = np.searchsorted(self.starts, rows, side="right") - 1
+        return _merge([self._take(int(o), rows[owners == o]) for o in np.unique(owners)])
+
     def _take(self, owner: int, rows: NDArray[np.int64]) -> dict[str, Any]:
         subset = self.subsets[owner]
         indices = subset.indices[rows - self.starts[owner]]

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from faithkit.evaluation.intervals import Groups
 from faithkit.evaluation.language_model import language_model_statistic
-from faithkit.training.distributed import gather_rows
 from faithkit.training.module import TrainingModule
+from faithkit.training.options import OptimizerOptions
+from faithkit.training.row_metric import RowMetric
 from generation.forward import run_model, sums_by_row, token_losses
 from generation.objectives.objective import Objective, Step
 
@@ -24,33 +25,24 @@ class GeneratorModule(TrainingModule):
         model: Of transformers.
         objective: Makes a loss of what the model gives.
         num_steps: Optimiser steps of the whole training, for the schedule.
-        floor: Share of the peak rate that the schedule ends at.
-        layer_decay: Below 1, lower layers learn slower.
         dataset: Names the validation metrics: `validation/<dataset>/perplexity`.
-        seed: Of dropout, and of what the objective has to begin from.
+        seed: Seeds dropout, and what the objective has to begin from.
     """
 
     def __init__(
         self,
         model: Any,
         objective: Objective,
+        optimizer: OptimizerOptions,
         *,
         num_steps: int,
-        lr: float,
-        weight_decay: float,
-        warmup: float,
-        schedule: str,
-        floor: float = 0.0,
-        layer_decay: float = 1.0,
-        head_lr: float | None = None,
         dataset: str = "validation",
         seed: int = 0,
     ):
-        super().__init__()
-        self.save_hyperparameters(ignore=["model", "objective"])
+        super().__init__(optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
         self.model, self.objective = model, objective
         objective.set_up(model, seed)
-        self._seen: list[tuple[NDArray, NDArray]] = []  # of a validation: indices; statistics of the rows
+        self.validation = RowMetric(_figures)
 
     def configure_model(self) -> None:
         if isinstance(self.trainer.strategy, pl.strategies.ModelParallelStrategy):
@@ -79,14 +71,17 @@ class GeneratorModule(TrainingModule):
         return loss
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        self._seen.append((batch["index"].cpu().numpy(), row_statistics(self.model, batch)))
+        self.validation.update(batch["index"].cpu(), torch.from_numpy(row_statistics(self.model, batch)))
 
     def on_validation_epoch_end(self) -> None:
-        _, values = gather_rows(*zip(*self._seen, strict=True))
-        self._seen.clear()
-        rows = Groups.of(map(str, range(len(values))))
-        for name, [value] in language_model_statistic(rows, values)(np.ones((1, rows.count))).items():
-            self.log(f"validation/{self.hparams['dataset']}/{name}", float(value), prog_bar=name == "perplexity")
+        self.log_validation(self.validation, "perplexity")
+
+
+def _figures(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
+    """The metrics of all rows, whose values are `row_statistics`."""
+    rows = Groups.of(map(str, range(len(values))))
+    found = language_model_statistic(rows, values)(np.ones((1, rows.count)))
+    return {name: float(value) for name, [value] in found.items()}
 
 
 @torch.inference_mode()

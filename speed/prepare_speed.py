@@ -118,9 +118,9 @@ def pairs(encoder: Any, turns: list[Example]) -> Ragged:
     """Encodes all pairs with the critic's encoder."""
     from collections import Counter
 
-    ids = encoder.encode(turns, Counter())["input_ids"]
-    assert isinstance(ids, Ragged)
-    return ids
+    batch = encoder.collate(encoder.encode(turns, Counter()))
+    inside = batch["attention_mask"] > 0
+    return Ragged(batch["input_ids"][inside].astype(np.int32), offsets_of(inside.sum(1)))
 
 
 def _rows(ragged: Ragged) -> list[list[int]]:

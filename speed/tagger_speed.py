@@ -134,10 +134,12 @@ def train(weights: str, examples: list[Example], precision: str) -> tuple[float,
     import pytorch_lightning as pl
 
     from critic.tagger.module import TaggerModule
+    from critic.tagger.options import TaggerOptions
     from data_modules.data_module import DataModule
     from data_modules.encoding.spans import SpanEncoder
     from data_modules.encoding.tokens import load_tokenizer
     from faithkit.files.run_folder import RunFolder
+    from faithkit.training.options import OptimizerOptions
     from faithkit.training.trainer import build_trainer, seed_and_threads
 
     clock = [0.0]
@@ -175,13 +177,9 @@ def train(weights: str, examples: list[Example], precision: str) -> tuple[float,
         )
         trainer.callbacks.append(Clock())  # type: ignore[attr-defined]
         module = TaggerModule(
-            weights=weights,
+            TaggerOptions(weights=weights, packed=True),
+            OptimizerOptions(lr=LR, weight_decay=0.01, warmup=0.1, schedule="linear"),
             num_steps=data.num_batches,
-            lr=LR,
-            weight_decay=0.01,
-            warmup=0.1,
-            schedule="linear",
-            packed=True,
             dataset="mixed",
         )
         trainer.fit(module, datamodule=data)

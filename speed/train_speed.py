@@ -65,9 +65,11 @@ def ours(weights: str, tokenizer: Any, examples: list[Example], precision: str) 
     import pytorch_lightning as pl
 
     from critic.module import CriticModule
+    from critic.options import CriticOptions
     from data_modules.data_module import DataModule
     from data_modules.encoding.pairs import PairEncoder
     from faithkit.files.run_folder import RunFolder
+    from faithkit.training.options import OptimizerOptions
     from faithkit.training.trainer import build_trainer, seed_and_threads
 
     clock = [0.0]
@@ -103,12 +105,9 @@ def ours(weights: str, tokenizer: Any, examples: list[Example], precision: str) 
         )
         trainer.callbacks.append(Clock())  # type: ignore[attr-defined]
         module = CriticModule(
-            weights=weights,
+            CriticOptions(weights=weights),
+            OptimizerOptions(lr=LR, weight_decay=0.01, warmup=0.1, schedule="linear"),
             num_steps=data.num_batches,
-            lr=LR,
-            weight_decay=0.01,
-            warmup=0.1,
-            schedule="linear",
             dataset="mixed",
         )
         trainer.fit(module, datamodule=data)

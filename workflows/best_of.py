@@ -6,17 +6,11 @@ that are the same text are judged once.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
+from faithkit.detector import Detector
 from faithkit.inference.decoding import Decoding
 from faithkit.records import FAITHFUL, Example, Prediction
 from generation.generator import Advance, Candidate, Generator
-
-
-class Detector(Protocol):
-    """A critic or a tagger."""
-
-    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]: ...
 
 
 @dataclass(frozen=True, slots=True)

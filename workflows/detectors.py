@@ -1,19 +1,18 @@
-"""Any detector of ours, by what its folder says it is."""
+"""Loads any detector of ours, by the kind that its folder names."""
 
-from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Protocol
 
+from faithkit.detector import Detector
 from faithkit.errors import UserError
 from faithkit.files.model_folder import CRITIC, TAGGER, find_folder, read_sidecar
-from faithkit.records import Example, Prediction
 from faithkit.weights.resolve import HUB_NAME, loading
 
-
-class Detector(Protocol):
-    """A sequence critic or a span tagger."""
-
-    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]: ...
+# Where the class of each kind stands, imported when one is asked for. Its `load` takes precision and batch_tokens.
+DETECTORS = {
+    CRITIC: ("critic.scorer", "Critic"),
+    TAGGER: ("critic.tagger.predictor", "Tagger"),
+}
 
 
 def load_detector(checkpoint: str | None, *, precision: str, batch_tokens: int | None) -> Detector:
@@ -25,17 +24,16 @@ def load_detector(checkpoint: str | None, *, precision: str, batch_tokens: int |
     if not checkpoint:
         hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; or predictions=FILE"
         raise UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
-    if kind_of(checkpoint) == TAGGER:
-        from critic.tagger.predictor import Tagger
-
-        return Tagger.load(checkpoint, precision=precision, batch_tokens=batch_tokens)
-    from critic.scorer import Critic
-
-    return Critic.load(checkpoint, precision=precision, batch_tokens=batch_tokens)
+    kind = kind_of(checkpoint)
+    if kind not in DETECTORS:
+        hint = f"give the folder of a run of a {' or '.join(DETECTORS)}"
+        raise UserError(f"a checkpoint of another kind: {kind!r} is no detector", place=checkpoint, hint=hint)
+    module, name = DETECTORS[kind]
+    return getattr(import_module(module), name).load(checkpoint, precision=precision, batch_tokens=batch_tokens)
 
 
 def kind_of(checkpoint: str) -> str:
-    """CRITIC or TAGGER: by the sidecar, else by the architecture that the weights were saved from."""
+    """A key of DETECTORS: by the sidecar, else by the architecture that the weights were saved from."""
     from transformers import AutoConfig
 
     is_hub_name = not Path(checkpoint).expanduser().exists() and HUB_NAME.fullmatch(checkpoint)

@@ -95,7 +95,8 @@ class NliModel:
         return np.concatenate(parts) if parts else np.zeros((0, 3))
 
     def _chunk(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
-        logits, owner = window_logits(self.model, self.encoder, premises, hypotheses, self.batch_tokens)
+        columns = self.encoder.encode_texts(premises, hypotheses)
+        logits, owner = window_logits(self.model, self.encoder, columns, self.batch_tokens)
         windows = np.zeros((len(logits), 3))
         windows[:, self.columns] = torch.from_numpy(logits).double().softmax(-1).numpy()
         order = np.lexsort((windows[:, ENTAILMENT], owner))  # of each pair the best window comes last

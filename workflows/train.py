@@ -7,9 +7,13 @@ python train.py resume=runs/...                                     go on after 
 python train.py -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4   a sweep
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faithkit.cli import run_script
+
+if TYPE_CHECKING:  # what trains is imported when it is needed: `--help` must not wait for it
+    from faithkit.files.run_folder import RunFolder
+    from faithkit.training.task import Task
 
 GROUPS = ("model", "objective", "control", "data", "scale", "trainer", "logger", "experiment")
 
@@ -25,22 +29,29 @@ def main(cfg: Any) -> None:
         train(stage, settings)
 
 
-def train(run: Any, config: dict[str, Any]) -> None:
-    """Data, fit, test, report: the whole sequence."""
+def build_task(config: dict[str, Any]) -> "Task":
+    """The task that `model.task` names, given the rest of the `model` block."""
     from hydra.utils import instantiate
 
+    model = {name: value for name, value in config["model"].items() if name != "task"}
+    return instantiate(config["model"]["task"], model=model, _convert_="all")
+
+
+def train(run: "RunFolder", config: dict[str, Any]) -> None:
+    """Data, fit, test, report: the whole sequence."""
     from data_modules.build import build_data
     from faithkit.evaluation.reports.run import write_reports
     from faithkit.files.jsonl import write_jsonl
     from faithkit.files.run_folder import environment, log_to
     from faithkit.training.loggers import build_loggers
+    from faithkit.training.task import FinishedTraining
     from faithkit.training.trainer import build_trainer, check_checkpoint, seed_and_threads
 
     model, callbacks, seed = config["model"], config["callbacks"], config["seed"]
     log_to(run.log)
     checkpoint = check_checkpoint(run)
     seed_and_threads(seed=seed, num_threads=config["trainer"]["num_threads"])
-    task = instantiate(model["task"], _convert_="all")
+    task = build_task(config)
     data = build_data(config["data"], task.encoder, num_epochs=model["num_epochs"], seed=seed)
     data.setup()
     trainer = build_trainer(
@@ -57,7 +68,8 @@ def train(run: Any, config: dict[str, Any]) -> None:
     trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     origin = {"config": config, "data": data.summary()}
     sizes = {name: callbacks[name] for name in ("num_resamples", "num_examples")}
-    reports, fit = task.finish(trainer, module, data, run, origin, **sizes)
+    finished = FinishedTraining(trainer=trainer, module=module, data=data, run=run, origin=origin, **sizes)
+    reports, fit = task.finish(finished)
     if trainer.is_global_zero:
         write_jsonl(run.path / "rejects.jsonl", data.rejects)
         write_reports(run, reports, meta={**origin, "calibration": fit, "environment": environment()})

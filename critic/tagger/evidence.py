@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from critic.tagger.requests import Request
+from critic.requests import Request
 from faithkit.sentences import sentence_places
 from faithkit.words import STOP_WORDS, UNICODE_WORD, unicode_words
 
@@ -49,11 +49,11 @@ def words_of(start: Ints, end: Ints, owner: Ints, requests: Sequence[Request]) -
     bounds = np.searchsorted(owner, np.arange(len(requests) + 1))
     count = 0  # of sentences; 0 stands for none: tokens between sentences, of which none is visible
     for request, first, last in zip(requests, bounds[:-1], bounds[1:], strict=True):
-        have = set(unicode_words(f"{request.context}\n{request.question}"))
-        low = request.answer.lower()
-        same_length = len(low) == len(request.answer)  # else (a few Turkish letters) places would be off by some
+        have = set(unicode_words(f"{request.knowledge}\n{request.question}"))
+        low = request.response.lower()
+        same_length = len(low) == len(request.response)  # else (a few Turkish letters) places would be off by some
         begins = start[first:last]
-        for begin, stop in sentence_places(request.answer):
+        for begin, stop in sentence_places(request.response):
             found = UNICODE_WORD.finditer(low, begin, stop) if same_length else ()
             said = [m for m in found if m.group() not in STOP_WORDS]
             gone = [m for m in said if m.group() not in have]

@@ -1,4 +1,4 @@
-"""What is fitted on validation: calibration of tokens and responses, thresholds, smoothing."""
+"""Fits on validation: calibration of tokens and responses, thresholds, smoothing of spans."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,10 +27,11 @@ class Answers:
     """The tokens of several answers, one answer behind the other.
 
     Args:
-        start: First character of each token, in its answer.
-        odds: Log-odds of hallucinated.
-        owner: Which answer a token belongs to.
-        words: How its words and sentence stand to the context.
+        start: First character of each token, in its answer [tokens].
+        end: Behind its last character [tokens].
+        odds: Log-odds of hallucinated [tokens].
+        owner: Which answer a token belongs to, ascending [tokens].
+        words: The words of each token that the context lacks, and its sentence.
     """
 
     start: Ints
@@ -41,11 +42,16 @@ class Answers:
 
     @property
     def characters(self) -> Ints:
+        """How many characters each token stands for; a tokenizer may drop some."""
         return self.end - self.start
 
     @classmethod
     def join(cls, parts: Sequence["Answers"], sizes: Sequence[int]) -> "Answers":
-        """All parts as one; `sizes` says how many answers each has."""
+        """All parts as one.
+
+        Args:
+            sizes: How many answers each has, to number them on; sentences are numbered on in the same way.
+        """
         before = np.append(0, np.cumsum(sizes))
         sentences = np.append(0, np.cumsum([int(part.words.sentence.max(initial=0)) for part in parts]))
         moved = [
@@ -71,25 +77,24 @@ class Answers:
 def fit_calibration(
     answers: Answers, examples: Sequence[Example], aim: str, *, use_evidence: bool = True
 ) -> tuple[SpanCalibration, dict[str, Any]]:
-    """Fits everything on marked validation answers; also gives what to report of it.
+    """Fits everything on marked validation answers; also gives a report of the fit.
+
+    First the probabilities of tokens, then spans from these, then the probability of a response, then its threshold:
+    each step reads what the one before it has fitted.
 
     Args:
         use_evidence: Reads tokens with their sentence and words (`critic.tagger.evidence`), not by themselves.
-        aim: Of the response threshold: f1, macro_f1 or precision>=p (`evaluation.calibration`).
+        aim: Of the response threshold: f1, macro_f1 or precision>=p (`faithkit.evaluation.calibration`).
     """
-    wrong = wrong_tokens(answers, examples)
+    wrong = wrong_tokens(answers, examples)  # [tokens]
+    gold = np.array([example.label == HALLUCINATED for example in examples], np.int8)  # [responses]
     visible = answers.characters > 0
-    slope, bias, note = fit_line(answers.odds[visible, None], wrong[visible])
-    calibration = SpanCalibration(slope=slope[0], bias=bias)
-    if use_evidence and not note:
-        weights, bias, note = fit_line(token_evidence(answers.odds, answers.words)[visible], wrong[visible])
-        calibration = replace(calibration, token_weights=() if note else (*weights, bias))
-    probability = calibration.probabilities(answers.odds, answers.words)
+    calibration, token_note = fit_tokens(answers, wrong, use_evidence=use_evidence)
+    probability = calibration.probabilities(answers.odds, answers.words)  # [tokens]
     calibration, char_f1 = fit_spans(calibration, answers, probability, examples)
-    evidence = answers.responses(probability, len(examples))
-    gold = np.array([example.label == HALLUCINATED for example in examples], np.int8)
-    weights, response_bias, response_note = fit_line(evidence, gold)
-    calibration = replace(calibration, response_weights=(*weights, response_bias), aim=aim)
+    evidence = answers.responses(probability, len(examples))  # [responses, 4]
+    weights, bias, response_note = fit_line(evidence, gold)
+    calibration = replace(calibration, response_weights=(*weights, bias), aim=aim)
     scores = calibration.response_scores(evidence)
     threshold = choose_threshold(scores, gold, aim)
     report = {
@@ -100,22 +105,43 @@ def fit_calibration(
         "response_ece": calibration_error(scores, gold),
         "char_f1": char_f1,
         "response_f1": threshold.f1,
-        "notes": [text for text in (note, response_note, threshold.note) if text],
+        "notes": [text for text in (token_note, response_note, threshold.note) if text],
     }
     return replace(calibration, response_threshold=threshold.value), report
 
 
 def wrong_tokens(answers: Answers, examples: Sequence[Example]) -> NDArray[np.int8]:
-    """Which tokens a gold span touches."""
-    rows = []
-    for place, example in enumerate(examples):
-        own = slice(*np.searchsorted(answers.owner, [place, place + 1]))
-        rows.append(tags_of(example.spans or (), answers.start[own], answers.end[own], len(example.response)) > 0)
+    """Which tokens a gold span touches [tokens]."""
+    bounds = np.searchsorted(answers.owner, np.arange(len(examples) + 1))
+    rows = [
+        tags_of(example.spans or (), answers.start[first:last], answers.end[first:last], len(example.response)) > 0
+        for example, first, last in zip(examples, bounds[:-1], bounds[1:], strict=True)
+    ]
     return np.concatenate(rows).astype(np.int8)
 
 
+def fit_tokens(answers: Answers, wrong: NDArray[np.int8], *, use_evidence: bool) -> tuple[SpanCalibration, str]:
+    """A calibration of tokens, by their own log-odds and by their evidence; and why it has none, if so."""
+    visible = answers.characters > 0
+    slope, bias, note = fit_line(answers.odds[visible, None], wrong[visible])
+    calibration = SpanCalibration(slope=slope[0], bias=bias)
+    if note or not use_evidence:
+        return calibration, note
+    evidence = token_evidence(answers.odds, answers.words)  # [tokens, 4]
+    weights, bias, note = fit_line(evidence[visible], wrong[visible])
+    return replace(calibration, token_weights=() if note else (*weights, bias)), note
+
+
 def fit_line(features: Floats, gold: NDArray[Any]) -> tuple[tuple[float, ...], float, str]:
-    """Logistic regression of the gold labels (Platt 1999); the identity on the first feature where it cannot be."""
+    """Logistic regression of the gold labels (Platt 1999); the identity on the first feature where it cannot be.
+
+    Args:
+        features: Evidence, the log-odds first [rows, features].
+        gold: 0 or 1 [rows].
+
+    Returns:
+        A weight for each feature, the bias, and why nothing was fitted, if so.
+    """
     from sklearn.linear_model import LogisticRegression
 
     plain = (1.0, *(0.0 for _ in range(features.shape[1] - 1)))
@@ -131,25 +157,29 @@ def fit_line(features: Floats, gold: NDArray[Any]) -> tuple[tuple[float, ...], f
 def fit_spans(
     calibration: SpanCalibration, answers: Answers, probability: Floats, examples: Sequence[Example]
 ) -> tuple[SpanCalibration, float]:
-    """The threshold and smoothing with the best F1 of characters; of equal ones the plainest."""
+    """The threshold and smoothing with the best F1 of characters, and that F1; of equal ones the plainest."""
     gold = GoldCharacters.of(examples)
     if not gold.total:
         return calibration, 0.0
-    candidates = np.unique(np.quantile(probability[answers.characters > 0], np.linspace(0.3, 1.0, NUM_THRESHOLDS)))
+    thresholds = np.unique(np.quantile(probability[answers.characters > 0], np.linspace(0.3, 1.0, NUM_THRESHOLDS)))
     best, best_f1 = calibration, -1.0
-    for merge_gap, min_length in product(MERGE_GAPS, MIN_LENGTHS):
-        for threshold in candidates:
-            tried = replace(calibration, char_threshold=float(threshold), merge_gap=merge_gap, min_length=min_length)
-            found = tried.spans(answers.start, answers.end, probability, answers.owner)
-            f1 = gold.f1(found, answers.owner)
-            if f1 > best_f1:
-                best, best_f1 = tried, f1
+    for merge_gap, min_length, threshold in product(MERGE_GAPS, MIN_LENGTHS, thresholds):
+        tried = replace(calibration, char_threshold=float(threshold), merge_gap=merge_gap, min_length=min_length)
+        f1 = gold.f1(tried.spans(answers.start, answers.end, probability, answers.owner), answers.owner)
+        if f1 > best_f1:
+            best, best_f1 = tried, f1
     return best, best_f1
 
 
 @dataclass(frozen=True, slots=True)
 class GoldCharacters:
-    """Marked characters of several answers as one line: how many stand before each place."""
+    """Marked characters of several answers, one behind the other.
+
+    Args:
+        before: How many marked characters stand before each place [characters + 1]; the difference of two places is the
+            number between them.
+        begins: Where each answer begins, and behind the last the end [answers + 1].
+    """
 
     before: Ints
     begins: Ints
@@ -169,14 +199,20 @@ class GoldCharacters:
 
     def f1(self, found: Found, owner: Ints) -> float:
         """F1 of characters, summed over all answers."""
-        begin = self.begins[owner[found.first]]
+        begin = self.begins[owner[found.first]]  # of the answer that each span stands in [spans]
         right = int((self.before[begin + found.end] - self.before[begin + found.start]).sum())
-        return 2 * right / (self.total + int((found.end - found.start).sum()))
+        called = int((found.end - found.start).sum())
+        return 2 * right / (self.total + called)
 
 
 def best_f1(odds: Floats, right: Ints, called: Ints, total: int) -> float:
-    """The best F1 over all thresholds, where each row adds `right` and `called` when it is called."""
+    """The best F1 over all thresholds, where each row adds `right` and `called` when it is called.
+
+    Args:
+        odds: What the threshold is compared with [rows].
+        total: What a perfect call would add to `right` in all.
+    """
     order = np.argsort(-odds, kind="stable")
-    ends = np.flatnonzero(np.diff(odds[order], append=-np.inf))
+    ends = np.flatnonzero(np.diff(odds[order], append=-np.inf))  # the last of equal odds: a threshold takes all of them
     hits, size = np.cumsum(right[order])[ends], np.cumsum(called[order])[ends]
     return float((2 * hits / np.maximum(size + total, 1)).max(initial=0.0))

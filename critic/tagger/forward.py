@@ -1,9 +1,11 @@
-"""From a batch of windows to one set of logits for each token of an answer."""
+"""Runs an encoder over a batch of windows, and picks one window's logits for each token of an answer."""
 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from data_modules.encoding.pairs import MODEL_INPUTS
@@ -22,7 +24,7 @@ def run_model(model: Any, batch: Mapping[str, Tensor], **options: Any) -> Any:
 
 
 def first_position(model: Any) -> int:
-    """What an encoder calls its first place: RoBERTa counts from behind its padding id, the others from 0."""
+    """The position id of a first token: RoBERTa counts from behind its padding id, the others from 0."""
     embeddings = getattr(model.base_model, "embeddings", None)
     padding = getattr(embeddings, "padding_idx", None)
     return 0 if padding is None else padding + 1
@@ -41,8 +43,14 @@ def places_between(begin: Tensor, end: Tensor) -> Tensor:
 
 
 def log_odds(logits: Tensor) -> Tensor:
-    """Log-odds of hallucinated, whatever the type [tokens, classes] to [tokens]."""
+    """Log-odds of hallucinated, of whatever type: [tokens, classes] to [tokens]."""
     return logits[:, 1:].logsumexp(1) - logits[:, 0]
+
+
+def exact_log_odds(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The same in fp64, in which calibrations are fitted and thresholds stored."""
+    values = logits.astype(np.float64)
+    return np.logaddexp.reduce(values[:, 1:], axis=1) - values[:, 0]
 
 
 def best_windows(odds: Tensor, token: Tensor, num_tokens: int) -> Tensor:
@@ -54,7 +62,8 @@ def best_windows(odds: Tensor, token: Tensor, num_tokens: int) -> Tensor:
     """
     if len(token) == num_tokens:
         return torch.argsort(token)
-    least = odds.new_full((num_tokens,), torch.inf).scatter_reduce(0, token, odds, "amin")
-    place = torch.arange(len(token), device=token.device)
-    place = torch.where((odds == least[token]) | odds.isnan(), place, len(token))  # no number: the loss shall say so
-    return torch.full_like(place[:num_tokens], len(token)).scatter_reduce(0, token, place, "amin")
+    least = odds.new_full((num_tokens,), torch.inf).scatter_reduce(0, token, odds, "amin")  # [tokens]
+    # Places that hold their token's least odds. NaN counts too, so that it reaches the loss, which stops the training.
+    is_best = (odds == least[token]) | odds.isnan()  # [places]
+    place = torch.where(is_best, torch.arange(len(token), device=token.device), len(token))
+    return torch.full_like(place[:num_tokens], len(token)).scatter_reduce(0, token, place, "amin")  # [tokens]

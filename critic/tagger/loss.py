@@ -1,4 +1,4 @@
-"""The loss of a tagger: cross-entropy of each token's tag, where corpora with and without types may be mixed."""
+"""The tagger's loss: cross-entropy of each token's tag, where corpora with and without types may be mixed."""
 
 import torch
 import torch.nn.functional as F
@@ -18,9 +18,29 @@ def token_loss(
     positive_weight: float = 1.0,
     focal_gamma: float = 0.0,
 ) -> Tensor:
-    """Averaged over the tokens of the whole batch, of which this process has a share (see `critic.module.batch_loss`).
+    """Cross-entropy of tags, averaged over the tokens of the whole batch, of which this process has a share.
 
-    A hallucinated token without a type, and every one under a head without types, asks for all types together.
+    Use it for responses whose spans are marked, with types, without, or mixed:
+
+        loss = world_size / num_tokens * sum over tokens of -w (1 - p)^g log p,
+
+    with p the probability of the token's own tag, w `positive_weight` for hallucinated tokens and 1 for others, and g
+    `focal_gamma`. A hallucinated token without a type, and every one under a head without types, asks for all types
+    together: p is then the sum of theirs. The share's sum is scaled as in `critic.loss.batch_loss`.
+
+    | Relative                       | Use it for                                                               |
+    |--------------------------------|--------------------------------------------------------------------------|
+    | `critic.loss.batch_loss`       | one label for the whole response                                         |
+    | `critic.overlap_supervision`   | few marks: an auxiliary task beside this one                             |
+    | `positive_weight` above 1      | rare marks, where missing one costs more than a false alarm              |
+    | `focal_gamma` above 0          | rare marks, where easy tokens outweigh the hard ones                     |
+
+    >>> import torch
+    >>> from critic.tagger.loss import token_loss
+    >>> logits = torch.tensor([[3.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
+    >>> tags = torch.tensor([0, 1, -1])  # outside, hallucinated, unknown
+    >>> round(float(token_loss(logits, tags, num_tokens=2, world_size=1)), 4)
+    0.3709
 
     Args:
         logits: [tokens, classes]: outside, then hallucinated or its types.

@@ -1,6 +1,9 @@
 """The tagger as a LightningModule: an encoder with a class for each token, and F1 of characters on validation."""
 
+from collections.abc import Mapping
+
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -9,64 +12,49 @@ from critic.overlap_supervision import overlap_loss
 from critic.tagger.fit_calibration import best_f1
 from critic.tagger.forward import answer_places, best_windows, log_odds, run_model
 from critic.tagger.loss import token_loss
+from critic.tagger.options import TaggerOptions
 from critic.tagger.overlap_supervision import answer_overlap
 from critic.tagger.settings import tagger_labels
 from critic.weights import load_token_classifier
 from faithkit.errors import UserError
 from faithkit.packing import use_packed_attention
-from faithkit.training.distributed import gather_rows
+from faithkit.training.options import OptimizerOptions
+from faithkit.training.row_metric import RowMetric
 
-PLACE_BITS = 24  # of a token's number among all: its example's index stands above its place in the answer
+PLACE_BITS = 24  # a token's number among all: the index of its example in the upper bits, its place in these
 
 
-class TaggerModule(EncoderModule):
+class TaggerModule(EncoderModule[TaggerOptions]):
     """Learns which tokens of an answer its context does not support.
 
     Args:
-        weights: A folder, hub name or local name of an encoder, or of a tagger or critic to go on from.
         num_steps: Optimiser steps of the whole training, for the schedule.
-        typed: A class for each type of hallucination, instead of one for all.
-        packed: The batches come packed (`data_modules.encoding.spans`).
-        positive_weight: Of hallucinated tokens in the loss.
-        focal_gamma: See `critic.tagger.loss`.
-        support_weight: Weight of the support loss (`critic.overlap_supervision`) beside the tags'; 0 does without it.
         dataset: Names the validation metrics: `validation/<dataset>/char_f1`.
+        seed: Seeds the new head and dropout.
     """
 
     def __init__(
         self,
+        options: TaggerOptions,
+        optimizer: OptimizerOptions,
         *,
-        weights: str,
         num_steps: int,
-        lr: float,
-        weight_decay: float,
-        warmup: float,
-        schedule: str,
-        floor: float = 0.0,
-        layer_decay: float = 1.0,
-        head_lr: float | None = None,
-        typed: bool = False,
-        packed: bool = False,
-        positive_weight: float = 1.0,
-        focal_gamma: float = 0.0,
-        support_weight: float = 0.0,
-        freeze_embeddings: bool = False,
-        dropout: float | None = None,
-        attention_dropout: float | None = None,
-        gradient_checkpointing: bool = False,
         dataset: str = "validation",
         seed: int = 0,
     ):
-        super().__init__()
-        self.save_hyperparameters()
+        super().__init__(options, optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
         model = load_token_classifier(
-            weights, tagger_labels(typed), dropout=dropout, attention_dropout=attention_dropout, seed=seed
+            options.weights,
+            tagger_labels(options.typed),
+            dropout=options.dropout,
+            attention_dropout=options.attention_dropout,
+            seed=seed,
         )
-        if packed and not use_packed_attention(model):
+        if options.packed and not use_packed_attention(model):
             name = type(model).__name__
             raise UserError(f"{name} has an attention of its own and cannot be packed", hint="set model.packed=false")
         self.set_up(model)
-        self._seen: list[tuple[NDArray, NDArray]] = []  # of a validation: token numbers; odds, tags, characters
+        self.validation = RowMetric(_figures)
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         """Logits of the answers' tokens [tokens, classes]."""
@@ -93,15 +81,15 @@ class TaggerModule(EncoderModule):
             tags,
             num_tokens=self.total((tags >= 0).sum()),
             world_size=self.trainer.world_size,
-            positive_weight=self.hparams["positive_weight"],
-            focal_gamma=self.hparams["focal_gamma"],
+            positive_weight=self.options.positive_weight,
+            focal_gamma=self.options.focal_gamma,
         )
         self.log("train/loss", loss.detach(), prog_bar=True)
         if self.support is None:
             return loss
         support = self._support_loss(output.hidden_states[-1], batch)
         self.log("train/support_loss", support.detach())
-        return loss + self.hparams["support_weight"] * support
+        return loss + self.options.support_weight * support
 
     def _support_loss(self, hidden: Tensor, batch: dict[str, Tensor]) -> Tensor:
         assert self.support is not None
@@ -116,18 +104,19 @@ class TaggerModule(EncoderModule):
         )
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        odds = log_odds(self(batch).float()).cpu().numpy()
-        row, index = batch["token_row"].cpu().numpy(), batch["index"].cpu().numpy()
-        place = np.arange(len(row)) - np.searchsorted(row, row)
-        number = np.where(index[row] < 0, -1, (index[row] << PLACE_BITS) + place)
-        columns = [odds, batch["tag"].cpu().numpy(), batch["characters"].cpu().numpy()]
-        self._seen.append((number, np.column_stack(columns)))
+        row, index = batch["token_row"], batch["index"]
+        place = torch.arange(len(row), device=row.device) - torch.searchsorted(row, row)  # in its answer [tokens]
+        number = torch.where(index[row] < 0, -1, (index[row] << PLACE_BITS) + place)
+        columns = [log_odds(self(batch).float()), batch["tag"].float(), batch["characters"].float()]
+        self.validation.update(number, torch.stack(columns, dim=1))
 
     def on_validation_epoch_end(self) -> None:
-        number, values = gather_rows(*zip(*self._seen, strict=True))
-        self._seen.clear()
-        for name, value in validation_metrics(number >> PLACE_BITS, *values.T).items():
-            self.log(f"validation/{self.hparams['dataset']}/{name}", value, prog_bar=name == "char_f1")
+        self.log_validation(self.validation, "char_f1")
+
+
+def _figures(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
+    """The metrics of all tokens, whose values are log-odds, tag and characters."""
+    return validation_metrics(numbers >> PLACE_BITS, *values.T)
 
 
 def validation_metrics(answer: NDArray, odds: NDArray, tags: NDArray, characters: NDArray) -> dict[str, float]:

@@ -1,29 +1,22 @@
-"""What a tagger is asked and what it answers."""
+"""What a tagger is asked of a dialogue, and what it answers."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from data_modules.encoding.spans import question_text
-from faithkit.errors import UserError, shorten
-from faithkit.records import Example
+from critic.requests import Knowledge, Names, Request, number_passages, read_requests, request_of
+from faithkit.errors import UserError
 
+__all__ = ["Request", "Tagged", "TaggedSpan", "dialogue_requests", "read_question", "request_of"]
 ASSISTANTS = ("assistant", "bot", "model", "system response", "wizard")
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One answer with what it must hold to."""
-
-    context: str
-    question: str
-    answer: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaggedSpan:
-    """Characters `start` to `end` of the answer that the context does not support.
+    """Characters `start` to `end` of the response that the knowledge does not support.
 
     Args:
+        text: These characters.
         label: The type, or `hallucination` where the tagger tells no types.
         score: The mean calibrated probability of its characters.
     """
@@ -37,55 +30,64 @@ class TaggedSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tagged:
-    """What a tagger says of one answer.
+    """The judgement of one response, with its spans.
 
     Args:
-        label: hallucinated or faithful, by the stored threshold for responses.
-        score: Calibrated P(the answer is hallucinated).
-        spans: By the stored threshold for characters.
+        label: hallucinated or faithful.
+        score: Calibrated P(the response is hallucinated).
+        spans: In the order of the text; none lies over another.
     """
 
     label: str
     score: float
     spans: list[TaggedSpan] = field(default_factory=list)
 
+    @property
+    def probability(self) -> float:
+        """The score, by the name that a critic's has."""
+        return self.score
 
-def request_of(example: Example) -> Request:
-    """What the example asks of a tagger."""
-    return Request(example.knowledge, question_text(example), example.response)
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for json.dumps."""
+        return asdict(self)
 
 
-def requests_of(
-    context: str | Sequence[str], answer: str | Sequence[str], question: str | Sequence[str] | None
+def read_question(
+    knowledge: Any, response: Any, history: Any, *, context: Any, answer: Any, question: Any
 ) -> tuple[bool, list[Request]]:
-    """The requests, and whether it is a single one.
+    """The requests of one call, in today's words or in those of before: context, answer, question.
+
+    A question is a history of one turn.
 
     Raises:
-        UserError: Lists of different lengths, something that is no text, or an empty text.
+        UserError: An argument is given twice or missing, or an item is wrong.
     """
-    given = [context, answer] if question is None else [context, answer, question]
-    single = isinstance(answer, str)
-    if any(isinstance(text, str) != single or not isinstance(text, Iterable) for text in given):
-        raise UserError("context, question and answer must all be texts, or all be lists")
-    contexts, answers = ([context], [answer]) if single else (list(context), list(answer))
-    questions = [""] * len(answers) if question is None else [question] if single else list(question)
-    if not len(contexts) == len(questions) == len(answers):
-        raise UserError(f"{len(contexts)} contexts, {len(questions)} questions and {len(answers)} answers")
-    for name, texts in (("context", contexts), ("answer", answers), ("question", questions)):
-        for place, text in enumerate(texts):
-            empty_ok = name == "question"
-            if not isinstance(text, str) or not (empty_ok or text.strip()):
-                problem = f"{name} must be text{'' if empty_ok else ' that is not empty'}, got {shorten(text)}"
-                raise UserError(problem, place=f"item {place}")
-    return single, [Request(*row) for row in zip(contexts, questions, answers, strict=True)]  # type: ignore[arg-type]
+    for name, now, before in (
+        ("knowledge, or its old name context", knowledge, context),
+        ("response, or its old name answer", response, answer),
+        ("history, or a question alone", history, question),
+    ):
+        if now is not None and before is not None:
+            raise UserError(f"two values for one argument: give {name}")
+    names = Names(
+        knowledge="knowledge" if context is None else "context",
+        history="history" if question is None else "question",
+        response="response" if answer is None else "answer",
+    )
+    knowledge = context if knowledge is None else knowledge
+    response = answer if response is None else response
+    history = question if history is None else history
+    return read_requests(knowledge, response, history, number_passages, names)
 
 
-def dialogue_requests(context: str, turns: Sequence[tuple[str, str]]) -> tuple[list[int], list[Request]]:
-    """A request for each turn of the assistant, with the turns before it as its question, and those turns' places."""
+def dialogue_requests(knowledge: Knowledge, turns: Sequence[tuple[str, str]]) -> tuple[list[int], list[Request]]:
+    """A request for each turn of the assistant, with the turns before it as its history, and those turns' places."""
     places = [place for place, (speaker, _) in enumerate(turns) if speaker.lower() in ASSISTANTS]
     if not places:
         speakers = ", ".join(sorted({speaker for speaker, _ in turns})) or "none"
         raise UserError(f"no turn is the assistant's; speakers: {speakers}", hint='call the speaker "assistant"')
-    before = ["\n".join(text for _, text in turns[:place]) for place in places]
-    _, requests = requests_of([context] * len(places), [turns[place][1] for place in places], before)
+    before = [turns[:place] for place in places]
+    _, requests = read_requests(
+        [knowledge] * len(places), [turns[place][1] for place in places], before, number_passages
+    )
     return places, requests

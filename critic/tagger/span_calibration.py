@@ -1,4 +1,4 @@
-"""How a tagger's log-odds are read: calibration, thresholds and smoothing, fitted on validation and stored with it."""
+"""Turns a tagger's log-odds into spans: calibration, thresholds and smoothing, fitted on validation, stored with it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +58,7 @@ class SpanCalibration:
         return sigmoid(linear(token_evidence(odds, words), self.token_weights))
 
     def spans(self, start: Ints, end: Ints, probability: Floats, owner: Ints | None = None) -> Found:
+        """The spans above the threshold, smoothed."""
         return find_spans(
             start,
             end,
@@ -72,8 +73,9 @@ class SpanCalibration:
         """P(the response is hallucinated) from RESPONSE_EVIDENCE [responses, 4]."""
         return sigmoid(linear(evidence, self.response_weights))
 
-    def label(self, score: float) -> str:
-        return HALLUCINATED if score >= self.response_threshold else FAITHFUL
+    def label(self, score: float, threshold: float | None = None) -> str:
+        """hallucinated or faithful, by the stored threshold for responses or by another."""
+        return HALLUCINATED if score >= (self.response_threshold if threshold is None else threshold) else FAITHFUL
 
 
 def linear(evidence: Floats, weights: tuple[float, ...]) -> Floats:

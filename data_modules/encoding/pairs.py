@@ -1,4 +1,4 @@
-"""Records to model inputs: what is cached, and what a batch is made of.
+"""Turns records into model inputs: columns that are cached, and batches made of some of their rows.
 
 An `Encoder` belongs to a task; the cache and the DataModule know nothing of what it encodes. This file holds the
 encoder of (knowledge, response) pairs; a new task adds its own beside it.
@@ -13,15 +13,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, pad_rows
+from data_modules.encoding.ragged import Ragged, steps_of
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize
 from faithkit.errors import UserError
-from faithkit.records import HALLUCINATED, LABELS, Example
+from faithkit.records import LABELS, Example
 
 ENCODING_VERSION = 3  # part of every cache key: raise it when the same records would encode differently
 NO_LABEL = -1
 MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")  # of a batch, what an encoder takes
 KNOWLEDGE, RESPONSE = 1, 2  # values of `segment`; 0 is special tokens and padding
+KNOWLEDGE_FIRST, RESPONSE_FIRST = ORDERS = ("knowledge_response", "response_knowledge")
 
 # One entry a row in each; `length` orders the batches, and `second_length` those rows of them that are about as long.
 Columns = dict[str, NDArray[Any] | Ragged]
@@ -44,7 +45,9 @@ class Encoder(Protocol):
 class PairEncoder:
     """(knowledge, response) as a sentence pair.
 
-    Only the knowledge is cut to fit; the response too where it alone exceeds half of `max_length`. Both are counted.
+    The cache keeps both texts' tokens whole; they are cut to fit when a batch is made, so that training and every later
+    reading of the same rows, through windows over long knowledge, take them from the same columns. Only the knowledge
+    is cut to fit; the response too where it alone exceeds half of `max_length`. Training counts both.
 
     Args:
         max_length: Tokens of a sequence, special tokens counted.
@@ -53,39 +56,54 @@ class PairEncoder:
 
     tokenizer: Tokenizer
     max_length: int
-    order: str = "knowledge_response"
+    order: str = KNOWLEDGE_FIRST
     template: PairTemplate = field(init=False)
+    # Of a sequence's five parts (prefix, first text, middle, second text, suffix):
+    _special: tuple[NDArray[np.int32], ...] = field(init=False, repr=False, compare=False)  # ids of the special ones
+    _special_sizes: NDArray[np.int64] = field(init=False, repr=False, compare=False)  # their sizes, 0 for the texts
+    _segments: NDArray[np.int8] = field(init=False, repr=False, compare=False)  # the value of `segment` in each
+    _knowledge_part: int = field(init=False, repr=False, compare=False)  # 1 or 3
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "template", PairTemplate.of(self.tokenizer))
-        if self.order not in ("knowledge_response", "response_knowledge"):
-            raise UserError(f"model.order is {self.order!r}", hint="use knowledge_response or response_knowledge")
+        template = PairTemplate.of(self.tokenizer)
+        special = (template.prefix, template.middle, template.suffix)
+        place = 1 if self.order == KNOWLEDGE_FIRST else 3
+        segments, sizes = np.zeros(5, np.int8), np.zeros(5, np.int64)
+        segments[place], segments[4 - place] = KNOWLEDGE, RESPONSE
+        sizes[::2] = [len(part) for part in special]
+        object.__setattr__(self, "template", template)
+        object.__setattr__(self, "_special", tuple(np.array(part, np.int32) for part in special))
+        object.__setattr__(self, "_special_sizes", sizes)
+        object.__setattr__(self, "_segments", segments)
+        object.__setattr__(self, "_knowledge_part", place)
+        if self.order not in ORDERS:
+            raise UserError(f"model.order is {self.order!r}", hint=f"use {' or '.join(ORDERS)}")
         if self.max_length < self.template.num_special + 8:
             raise UserError(f"model.max_length is {self.max_length}", hint="use at least 16")
 
     def fingerprint(self) -> str:
-        return f"pair:{ENCODING_VERSION}:{self.max_length}:{self.order}:{fingerprint_of(self.tokenizer)}"
+        return f"pair texts:{ENCODING_VERSION}:{self.max_length}:{fingerprint_of(self.tokenizer)}"
 
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
-        """Columns of the examples: input_ids, second_start, length, label, target (what training aims at)."""
+        """Columns of the examples: knowledge, response, length of the cut sequence, label, target (what is learnt)."""
         knowledge = tokenize(self.tokenizer, [example.knowledge for example in examples])
         response = tokenize(self.tokenizer, [example.response for example in examples])
         room = self.room(response.lengths)
         counts["truncated: knowledge"] += int((knowledge.lengths > room.knowledge).sum())
         counts["truncated: response"] += int((response.lengths > room.response).sum())
-        rows, zeros = np.arange(len(examples)), np.zeros(len(examples), np.int64)
-        ids, second_start = self.assemble(
-            knowledge.slice_rows(rows, zeros, np.minimum(knowledge.lengths, room.knowledge)),
-            response.slice_rows(rows, zeros, np.minimum(response.lengths, room.response)),
-        )
+        length = self.template.num_special + np.minimum(knowledge.lengths, room.knowledge) + room.response
         labels = [NO_LABEL if e.label is None else LABELS.index(e.label) for e in examples]
         return {
-            "input_ids": ids,
-            "second_start": second_start.astype(np.int32),
-            "length": ids.lengths.astype(np.int32),
+            "knowledge": knowledge,
+            "response": response,
+            "length": length.astype(np.int32),
             "label": np.array(labels, np.int8),
             "target": np.array([target_of(example) for example in examples], np.float32),
         }
+
+    def encode_texts(self, knowledge: Sequence[str], response: Sequence[str]) -> Columns:
+        """The columns that prediction needs."""
+        return {"knowledge": tokenize(self.tokenizer, knowledge), "response": tokenize(self.tokenizer, response)}
 
     def room(self, response_lengths: NDArray[np.int64]) -> "Room":
         """How many tokens of each text fit: the response first, up to half; the knowledge gets the rest."""
@@ -93,51 +111,102 @@ class PairEncoder:
         response = np.minimum(response_lengths, available // 2)
         return Room(available - response, response)
 
-    def assemble(self, knowledge: Ragged, response: Ragged) -> tuple[Ragged, NDArray[np.int64]]:
-        """Whole sequences, and where the second text begins in each."""
-        count, template = len(knowledge), self.template
-        first, second = (knowledge, response) if self.order == "knowledge_response" else (response, knowledge)
-        ids = join_rows(
-            [
-                constant_rows(template.prefix, count),
-                first,
-                constant_rows(template.middle, count),
-                second,
-                constant_rows(template.suffix, count),
-            ]
-        )
-        return ids, len(template.prefix) + first.lengths + len(template.middle)
+    def windows(self, columns: Mapping[str, Any]) -> "Windows":
+        """The windows that read the whole knowledge of each row, row by row; neighbours overlap by half."""
+        knowledge = columns["knowledge"].lengths
+        room = self.room(columns["response"].lengths)
+        step = np.maximum(1, room.knowledge // 2)
+        rest = np.maximum(0, knowledge - room.knowledge)  # tokens behind a row's first window [rows]
+        count = 1 + -(-rest // step)
+        row = np.repeat(np.arange(len(count)), count)
+        start = np.minimum(steps_of(count) * step[row], rest[row])  # the last window ends with the text
+        return Windows(row, start, np.minimum(knowledge, room.knowledge)[row], room.response[row], self.template)
 
-    def collate(self, columns: Columns) -> dict[str, NDArray[Any]]:
-        """Padded arrays of a batch, as wide as its longest row."""
-        ids, second_start = columns["input_ids"], columns["second_start"]
-        assert isinstance(ids, Ragged) and not isinstance(second_start, Ragged)
-        place = np.arange(int(ids.lengths.max(initial=0)))[None, :]
-        inside = place < ids.lengths[:, None]
-        batch: dict[str, NDArray[Any]] = {
-            "input_ids": pad_rows(ids, self.tokenizer.pad_token_id),
-            "attention_mask": inside.astype(np.int64),
-        }
-        if self.template.typed:
-            batch["token_type_ids"] = ((place >= second_start[:, None]) & inside).astype(np.int64)
-        if "label" in columns:
-            batch["label"] = np.asarray(columns["label"], np.int64)
-            batch["target"] = np.asarray(columns["target"], np.float32)
-            batch["segment"] = self._segment(place, ids.lengths[:, None], second_start[:, None])
+    def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Padded arrays of a batch: of each row the beginning of its knowledge, and what training needs beside it.
+
+        `segment` [rows, width] says which text each place belongs to: KNOWLEDGE, RESPONSE, or 0 for neither.
+        """
+        room = self.room(columns["response"].lengths)
+        rows = np.arange(len(room.response))
+        size = np.minimum(columns["knowledge"].lengths, room.knowledge)
+        first = Windows(rows, 0 * rows, size, room.response, self.template)
+        batch = self.collate_windows(columns, first)
+        batch["label"] = np.asarray(columns["label"], np.int64)
+        batch["target"] = np.asarray(columns["target"], np.float32)
+        # As the ids in `collate_windows`: five parts of each window, one behind the other, fill a mask row by row.
+        parts, sizes = np.empty((len(rows), 5), np.int8), np.empty((len(rows), 5), np.int64)
+        parts[:], sizes[:] = self._segments, self._special_sizes
+        sizes[:, self._knowledge_part], sizes[:, 4 - self._knowledge_part] = size, room.response
+        batch["segment"] = np.zeros(batch["input_ids"].shape, np.int8)
+        batch["segment"][batch["attention_mask"].astype(bool)] = np.repeat(parts.ravel(), sizes.ravel())
         return batch
 
-    def _segment(self, place: NDArray[Any], length: NDArray[Any], second_start: NDArray[Any]) -> NDArray[np.int8]:
-        """Which text each place belongs to: KNOWLEDGE, RESPONSE or neither."""
-        first = (place >= len(self.template.prefix)) & (place < second_start - len(self.template.middle))
-        second = (place >= second_start) & (place < length - len(self.template.suffix))
-        knowledge, response = (first, second) if self.order == "knowledge_response" else (second, first)
-        return (knowledge * KNOWLEDGE + response * RESPONSE).astype(np.int8)
+    def collate_windows(self, columns: Mapping[str, Any], windows: "Windows") -> dict[str, NDArray[Any]]:
+        """Padded arrays of some windows [windows, width], as wide as the longest: what a model reads."""
+        knowledge, response = columns["knowledge"], columns["response"]
+        begin = knowledge.offsets[windows.row] + windows.start
+        shown = knowledge.pieces(begin, begin + windows.size)
+        begin = response.offsets[windows.row]
+        said = response.pieces(begin, begin + windows.response_size)
+        prefix, middle, suffix = self._special
+        parts: list[NDArray[np.int32]] = []
+        for first, second in (
+            zip(shown, said, strict=True) if self._knowledge_part == 1 else zip(said, shown, strict=True)
+        ):
+            parts += (prefix, first, middle, second, suffix)
+        length = windows.lengths[:, None]
+        place = np.arange(int(length.max(initial=0)))
+        inside = place < length
+        ids = np.full(inside.shape, self.tokenizer.pad_token_id, np.int64)
+        # A mask over a rectangle is filled row by row: the order in which the windows lie one behind the other.
+        ids[inside] = np.concatenate(parts) if parts else 0
+        batch: dict[str, NDArray[Any]] = {"input_ids": ids, "attention_mask": inside.astype(np.int64)}
+        if self.template.typed:
+            second_size = windows.response_size if self._knowledge_part == 1 else windows.size
+            second_begin = length - (second_size + len(suffix))[:, None]
+            batch["token_type_ids"] = ((place >= second_begin) & inside).astype(np.int64)
+        return batch
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
+    """How many tokens of each text fit into a sequence [rows]."""
+
     knowledge: NDArray[np.int64]
     response: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """For each window its row, which stretch of the row's knowledge it shows, and how much of the response.
+
+    Args:
+        row: Row of the columns [windows].
+        start: First token of the knowledge [windows].
+        size: Tokens of the knowledge [windows].
+        response_size: Tokens of the response, from its beginning [windows].
+        template: The special tokens around them.
+    """
+
+    row: NDArray[np.int64]
+    start: NDArray[np.int64]
+    size: NDArray[np.int64]
+    response_size: NDArray[np.int64]
+    template: PairTemplate
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each window, special tokens counted."""
+        return self.template.num_special + self.size + self.response_size
+
+    def take(self, chosen: NDArray[np.int64]) -> "Windows":
+        """The named windows, in that order."""
+        row, start, size, response_size = self.row, self.start, self.size, self.response_size
+        return Windows(row[chosen], start[chosen], size[chosen], response_size[chosen], self.template)
 
 
 def target_of(example: Example) -> float:
@@ -147,8 +216,3 @@ def target_of(example: Example) -> float:
         return math.nan if example.label is None else float(LABELS.index(example.label))
     assert 0 <= probability <= 1, f"{example.id}: probability {probability}"
     return float(probability)
-
-
-def hallucinated_index() -> int:
-    """The class whose probability is the score."""
-    return LABELS.index(HALLUCINATED)

@@ -1,5 +1,6 @@
-"""What every task's LightningModule shares: dropout that a resumed run repeats, clipping, optimiser and schedule."""
+"""The base of every task's LightningModule: dropout that a resumed run repeats, clipping, optimiser and schedule."""
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -8,16 +9,28 @@ import torch
 from torch import Tensor
 
 from faithkit.training.optimizer import build_optimizer, build_schedule, parameter_groups
+from faithkit.training.options import OptimizerOptions
+from faithkit.training.row_metric import RowMetric
 
 
 class TrainingModule(pl.LightningModule):
-    """A model under training; its hyperparameters hold `seed`, `num_steps` and those of the optimiser.
+    """A model under training. Dropout of a step depends on the seed, the step and the process alone, so a resumed run
+    repeats it exactly.
 
-    Hyperparameters: lr, weight_decay, warmup, schedule, floor, layer_decay, head_lr. Dropout of a step depends on the
-    seed, the step and the process alone, so a resumed run repeats it exactly.
+    The hyperparameters that a checkpoint keeps are names and scalars in one flat dictionary.
+
+    Args:
+        optimizer: Of AdamW and its schedule.
+        hyperparameters: num_steps (optimiser steps of the whole training), dataset (names the validation metrics),
+            seed, and whatever else a checkpoint shall keep.
     """
 
     model: Any  # of transformers
+
+    def __init__(self, optimizer: OptimizerOptions, **hyperparameters: Any):
+        super().__init__()
+        self.optimizer_options = optimizer
+        self.save_hyperparameters({**asdict(optimizer), **hyperparameters})
 
     def on_fit_start(self) -> None:
         self.model.train()  # from_pretrained leaves dropout off, and Lightning does not switch it on
@@ -56,9 +69,15 @@ class TrainingModule(pl.LightningModule):
         if gradient_clip_val:
             torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
+    def log_validation(self, metric: RowMetric, main: str) -> None:
+        """Logs the figures of a validation, the main one on the progress bar, and begins the next one."""
+        for name, value in metric.compute().items():
+            self.log(f"validation/{self.hparams['dataset']}/{name}", value, prog_bar=name == main)
+        metric.reset()
+
     def configure_optimizers(self) -> Any:
-        h = self.hparams
-        groups = parameter_groups(self, h["lr"], h["weight_decay"], layer_decay=h["layer_decay"], head_lr=h["head_lr"])
-        optimizer = build_optimizer(groups, h["lr"])
-        schedule = build_schedule(optimizer, h["schedule"], h["num_steps"], h["warmup"], h["floor"])
+        o = self.optimizer_options
+        groups = parameter_groups(self, o.lr, o.weight_decay, layer_decay=o.layer_decay, head_lr=o.head_lr)
+        optimizer = build_optimizer(groups, o.lr)
+        schedule = build_schedule(optimizer, o.schedule, self.hparams["num_steps"], o.warmup, o.floor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

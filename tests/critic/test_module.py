@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from critic.module import batch_loss, validation_metrics
+from critic.loss import batch_loss
+from critic.module import validation_metrics
 
 LOGITS = torch.tensor([[0.0, 0.0], [0.0, math.log(3)], [math.log(3), 0.0], [5.0, 5.0]])
 LABELS = torch.tensor([0, 1, 1, -1])

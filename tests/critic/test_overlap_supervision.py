@@ -3,14 +3,16 @@
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from critic.export import export
-from critic.module import CriticModule, batch_loss
+from critic.loss import batch_loss
+from critic.module import CriticModule
+from critic.options import CriticOptions
 from critic.overlap_supervision import overlap_loss, overlap_targets, response_tokens, unit_vectors
+from faithkit.training.options import OptimizerOptions
 from tests.running import SMALL, run, train_here
 
 # Words of the hand-made batch; `near` lies at 60 degrees to `word`, `against` opposite to it.
@@ -122,8 +124,8 @@ def test_the_head_is_trained_and_kept_out_of_the_export(whole: Path, tmp_path: P
 
 
 def test_without_it_there_is_no_head_and_all_is_trained(tiny_bert: Path) -> None:
-    options: dict[str, Any] = {"num_steps": 1, "lr": 1e-3, "weight_decay": 0.0, "warmup": 0.0, "schedule": "linear"}
-    module = CriticModule(weights=str(tiny_bert), **options)
+    optimizer = OptimizerOptions(lr=1e-3, weight_decay=0.0, warmup=0.0, schedule="linear")
+    module = CriticModule(CriticOptions(weights=str(tiny_bert)), optimizer, num_steps=1)
     assert not any(name.startswith("support") for name in module.state_dict())
     assert all(parameter.requires_grad for parameter in module.parameters())
 

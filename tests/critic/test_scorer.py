@@ -1,5 +1,10 @@
 """Scoring from Python: three lines, one pair or many, the same in any batch, texts of any length."""
 
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count, cycle, islice
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +14,9 @@ from hypothesis import strategies as st
 
 from critic import Critic
 from critic.score_calibration import log_odds
-from critic.scorer import encode_windows, window_logits
+from critic.scorer import window_logits
 from faithkit.errors import UserError
+from tests.data_modules.examples import example
 
 TEXT = st.text(min_size=1, max_size=80).filter(lambda text: bool(text.strip()))
 KNOWLEDGE = ["the river is long", "the city is old and the king lives in it " * 3, "music", "a dog and a cat " * 8]
@@ -49,16 +55,19 @@ def test_knowledge_of_any_length_is_read_to_its_end(critic: Critic) -> None:
     long = "the river is long and the city is old " * 2500  # 95,000 characters
     assert 0 <= critic.score(long, "it is long").probability <= 1
     assert 0 <= critic.score("it is long", long).probability <= 1
-    ids, _, owner = encode_windows(critic.encoder, [long, "music"], ["it is long", "music"])
-    assert (owner == 0).sum() > 100 and (owner == 1).sum() == 1
-    assert ids.lengths.max() <= critic.encoder.max_length
-    texts = [critic.encoder.tokenizer.decode(ids.row(i)) for i in np.flatnonzero(owner == 0)]
-    assert texts[-1].count("city is old [SEP]") == 1, "the last window ends where the knowledge ends"
+    columns = critic.encoder.encode_texts([long, "music"], ["it is long", "music"])
+    windows = critic.encoder.windows(columns)
+    assert (windows.row == 0).sum() > 100 and (windows.row == 1).sum() == 1
+    assert windows.lengths.max() <= critic.encoder.max_length
+    last = windows.take(np.flatnonzero(windows.row == 0)[-1:])
+    text = critic.encoder.tokenizer.decode(critic.encoder.collate_windows(columns, last)["input_ids"][0])
+    assert text.count("city is old [SEP]") == 1, "the last window ends where the knowledge ends"
 
 
 def test_a_response_is_as_hallucinated_as_its_best_window_leaves_it(critic: Critic) -> None:
     knowledge, response = "the king lives in the city " * 40, "the king lives"
-    logits, _ = window_logits(critic.model, critic.encoder, [knowledge], [response], batch_tokens=512)
+    columns = critic.encoder.encode_texts([knowledge], [response])
+    logits, _ = window_logits(critic.model, critic.encoder, columns, batch_tokens=512)
     windows = critic.calibration.scores(log_odds(logits))
     assert critic.score(knowledge, response).probability == pytest.approx(windows.min(), abs=1e-6)
 
@@ -68,14 +77,70 @@ def test_a_response_is_as_hallucinated_as_its_best_window_leaves_it(critic: Crit
     [
         ("", "text", "knowledge"),
         ("text", "  \n", "response"),
-        (["a", "b"], ["a"], "2 knowledge texts but 1"),
-        ("a", ["a"], "both"),
+        (["a", "b"], ["a"], "2 knowledge and 1 response"),
+        ("a", None, "all be texts, or all be lists"),
+        (["a", ""], "b", "knowledge must be text"),
+        ([], "b", "knowledge must be text"),
+        ("a", ["a"], "all be texts, or all be lists"),
         (["a", None], ["a", "b"], "item 1"),
     ],
 )
 def test_what_cannot_be_scored_is_explained(critic: Critic, knowledge: object, response: object, words: str) -> None:
     with pytest.raises(UserError, match=words):
         critic.score(knowledge, response)  # type: ignore[call-overload]
+
+
+def test_passages_are_joined_by_spaces_and_the_history_changes_nothing(critic: Critic) -> None:
+    one = critic.score(knowledge="the river is long the king lives", response="it is long")
+    assert (
+        critic.score(["the river is long", "the king lives"], "it is long", history=["who", ("user", "is it")]) == one
+    )
+    many = critic.score([["the river is long", "the king lives"], "music"], ["it is long", "music"])
+    assert many[0].probability == pytest.approx(one.probability, abs=1e-6)
+
+
+def test_a_threshold_of_one_call_decides_the_label_alone(critic: Critic) -> None:
+    stored = critic.score(KNOWLEDGE, RESPONSE)
+    low, high = (critic.score(KNOWLEDGE, RESPONSE, threshold=t) for t in (0.0, 1.0))
+    assert {s.label for s in low} == {"hallucinated"} and {s.label for s in high} == {"faithful"}
+    assert [s.probability for s in low] == [s.probability for s in stored] == [s.probability for s in high]
+    with pytest.raises(UserError, match="threshold is 2"):
+        critic.score("a", "b", threshold=2)
+
+
+def test_a_stream_gives_the_scores_of_one_call_and_reads_no_further_than_it_must(
+    critic: Critic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("critic.scorer.CHUNK", 4)
+    taken: list[int] = []
+
+    def endless() -> Iterator[str]:
+        for place in count():
+            taken.append(place)
+            yield KNOWLEDGE[place % 4]
+
+    streamed = list(islice(critic.stream(endless(), cycle(RESPONSE), progress=False), 6))
+    assert len(taken) == 8
+    assert streamed == (critic.score(KNOWLEDGE, RESPONSE) * 2)[:6]
+    assert list(critic.stream([], [], progress=False)) == []
+    with pytest.raises(UserError, match="response ended before the others"):
+        list(critic.stream(KNOWLEDGE, RESPONSE[:2], progress=False))
+
+
+def test_a_critic_shows_what_it_is_and_its_scores_are_json(critic: Critic, trained: Path) -> None:
+    assert repr(critic).startswith(f"Critic({str(trained)!r}, threshold=0.") and "device='cpu'" in repr(critic)
+    score = critic.score("the river", "it is long")
+    assert json.loads(json.dumps(score.to_dict())) == {"label": score.label, "probability": score.probability}
+
+
+def test_cached_columns_score_as_their_texts_do(critic: Critic) -> None:
+    long = replace(critic.encoder, max_length=24)
+    small = Critic(critic.model, long, critic.calibration)
+    examples = [example(knowledge=k * 5, response=r) for k, r in zip(KNOWLEDGE, RESPONSE, strict=True)]
+    columns = long.encode(examples, Counter())
+    from_texts = small.odds([e.knowledge for e in examples], [e.response for e in examples])
+    assert len(long.windows(columns)) > 20
+    assert np.array_equal(small.column_odds(columns), from_texts)
 
 
 def test_int8_scores_stay_close(trained: Path, critic: Critic) -> None:

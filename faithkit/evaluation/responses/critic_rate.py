@@ -4,20 +4,14 @@ Use it as the headline of a generator's faithfulness. It is only as good as the 
 not train or choose answers with the one that you report.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 
+from faithkit.detector import Detector
 from faithkit.evaluation.intervals import Values
-from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
-
-
-class Detector(Protocol):
-    """Judges responses: a critic, a tagger or a judge."""
-
-    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]: ...
+from faithkit.records import HALLUCINATED, UNPARSED, Example
 
 
 def critic_rate(

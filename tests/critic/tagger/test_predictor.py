@@ -1,5 +1,7 @@
 """Tagging from Python: three lines, one answer or many, the same in any batch, texts of any length and kind."""
 
+import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critic import Tagger
-from critic.tagger.predictor import calibration_requests
+from critic.tagger.predictor import calibration_requests, keep_best
 from critic.tagger.requests import Request, Tagged
 from faithkit.errors import UserError
 from faithkit.records import Turn
@@ -178,12 +180,13 @@ def test_surrogates_survive_a_predictions_file(tagger: Tagger, tmp_path: Path) -
         ("", None, "text", "context must be text that is not empty"),
         ("text", None, "", "answer must be text that is not empty"),
         ("text", None, " \n\t\u3000", "answer must be text that is not empty"),
-        (["a", "b"], None, ["a"], "2 contexts, 1 questions and 1 answers"),
-        (["a"], ["q", "q"], ["a"], "1 contexts, 2 questions and 1 answers"),
+        (["a", "b"], None, ["a"], "2 context and 1 answer"),
+        (["a"], ["q", "q"], ["a"], "1 context, 1 answer and 2 question"),
         ("a", None, ["a"], "all be texts, or all be lists"),
-        ("a", ["q"], "a", "all be texts, or all be lists"),
+        ("a", 5, "a", "question must be text or turns"),
+        ("a", [5], "a", "turns that are texts or"),
         (["a", None], None, ["a", "b"], "item 1"),
-        (["a"], [None], ["a"], "question must be text"),
+        (["a"], [5], ["a"], "question must be text"),
         (["a", "b"], None, ["a", " "], "item 1"),
         ("a", None, None, "all be texts, or all be lists"),
         (None, None, None, "all be texts, or all be lists"),
@@ -213,6 +216,61 @@ def test_examples_become_predictions_in_their_order(tagger: Tagger) -> None:
         ]
 
 
+def test_todays_words_and_those_of_before_mean_the_same(tagger: Tagger) -> None:
+    before = tagger.predict(context=CONTEXT[1], question=QUESTION[0], answer=ANSWER[0])
+    for history in (QUESTION[0], [QUESTION[0]], [("user", QUESTION[0])], [Turn(speaker="user", text=QUESTION[0])]):
+        assert tagger.predict(knowledge=CONTEXT[1], response=ANSWER[0], history=history) == before
+    turns = [{"speaker": "user", "text": "is it long"}, {"role": "assistant", "content": "yes"}]
+    joined = tagger.predict(CONTEXT[1], ANSWER[0], question="is it long\nyes")
+    assert tagger.predict(CONTEXT[1], ANSWER[0], turns) == joined
+    with pytest.raises(UserError, match="two values for one argument"):
+        tagger.predict(knowledge="a", context="a", response="a")
+
+
+def test_passages_are_numbered_as_ragtruth_numbers_them(tagger: Tagger) -> None:
+    joined = tagger.predict(knowledge="passage 1:the river\n\npassage 2:the king\n\n", response=ANSWER[0])
+    assert tagger.predict(knowledge=["the river", "the king"], response=ANSWER[0]) == joined
+    assert tagger.predict(["the river"], ANSWER[0]) == tagger.predict("the river", ANSWER[0])
+
+
+def test_a_threshold_of_one_call_decides_the_label_and_keeps_the_spans(tagger: Tagger) -> None:
+    stored = tagger.predict(CONTEXT, ANSWER)
+    low, high = (tagger.predict(CONTEXT, ANSWER, threshold=t) for t in (0.0, 1.0))
+    assert {t.label for t in low} == {"hallucinated"} and {t.label for t in high} == {"faithful"}
+    assert [t.spans for t in low] == [t.spans for t in stored] == [t.spans for t in high]
+
+
+def test_a_stream_gives_what_one_call_gives(tagger: Tagger) -> None:
+    streamed = tagger.stream(iter(CONTEXT), iter(ANSWER), iter(QUESTION), progress=False)
+    assert list(streamed) == tagger.predict(CONTEXT, ANSWER, QUESTION)
+
+
+def test_a_tagger_shows_what_it_is_and_its_results_are_json(tagger: Tagger, tagger_folder: Path) -> None:
+    assert repr(tagger) == f"Tagger({str(tagger_folder)!r}, threshold=0.7, device='cpu')"
+    tagged = tagger.predict(CONTEXT[1], ANSWER[1])
+    stored = json.loads(json.dumps(tagged.to_dict()))
+    assert tagged.spans and stored["spans"][0]["text"] == tagged.spans[0].text and stored["score"] == tagged.probability
+
+
+def test_cached_columns_are_tagged_as_their_texts_are(tagger: Tagger) -> None:
+    examples = [example(knowledge=c, response=a) for c, a in zip(CONTEXT, ANSWER, strict=True)]
+    columns = replace(tagger.encoder, max_windows=1).encode(examples, Counter())
+    assert list(tagger.predict_columns(examples, columns)) == list(tagger.predict_examples(examples))
+    cached, texts = tagger.answers(examples, [columns]), tagger.answers(examples)
+    assert np.array_equal(cached.odds, texts.odds) and np.array_equal(cached.words.share, texts.words.share)
+
+
+def test_the_best_window_of_each_token_is_kept_over_all_batches() -> None:
+    rng = np.random.default_rng(0)
+    batches = [(rng.integers(0, 30, 50), rng.normal(size=50).round(1)) for _ in range(6)]
+    best, least = np.full((30, 2), np.nan, np.float32), np.full(30, np.inf)
+    for token, odds in batches:
+        keep_best(best, least, token, odds, np.stack([0 * odds, odds], 1).astype(np.float32))
+    for one in range(30):
+        assert least[one] == min(odds[token == one].min(initial=np.inf) for token, odds in batches)
+    assert np.array_equal(best[:, 1], least.astype(np.float32))
+
+
 def test_a_dialogue_is_tagged_turn_by_turn(tagger: Tagger) -> None:
     turns = [("user", QUESTION[0]), ("Assistant", ANSWER[0]), ("user", "and who else"), ("assistant", ANSWER[3])]
     tagged = tagger.predict_dialogue(CONTEXT[1], turns)
@@ -228,7 +286,7 @@ def test_a_dialogue_is_tagged_turn_by_turn(tagger: Tagger) -> None:
     [
         ([], "no turn is the assistant's"),
         ([("user", "hello"), ("me", "hi")], "speakers: me, user"),
-        ([("assistant", " ")], "answer must be text"),
+        ([("assistant", " ")], "response must be text"),
     ],
 )
 def test_a_dialogue_that_cannot_be_tagged_is_explained(
@@ -262,4 +320,4 @@ def test_lower_precisions_stay_close(precision: str, tagger: Tagger, tagger_fold
 
 def test_int8_is_measured_on_requests_of_many_lengths() -> None:
     requests = calibration_requests()
-    assert requests == calibration_requests() and len({len(request.context.split()) for request in requests}) > 8
+    assert requests == calibration_requests() and len({len(request.knowledge.split()) for request in requests}) > 8

@@ -30,7 +30,7 @@ def test_pairs_encode_as_the_tokenizer_encodes_them(tokenizer: Any, pairs: list[
 
     encoder = PairEncoder(tokenizer=tokenizer, max_length=1000)
     columns = encoder.encode([example(knowledge=k, response=r) for k, r in pairs], Counter())
-    batch = encoder.collate({name: columns[name] for name in ("input_ids", "second_start")})
+    batch = encoder.collate(columns)
     theirs = tokenizer([k for k, _ in pairs], [r for _, r in pairs], padding=True)
     assert batch["input_ids"].tolist() == theirs["input_ids"]
     assert batch["attention_mask"].tolist() == theirs["attention_mask"]
@@ -43,9 +43,9 @@ def test_long_knowledge_is_cut_at_its_end_and_counted(tokenizer: Any) -> None:
 
     encoder, counts = PairEncoder(tokenizer=tokenizer, max_length=24), Counter[str]()
     long = "river stone music " * 20
-    ids = encoder.encode([example(knowledge=long, response="king")], counts)["input_ids"]
+    ids = encoder.collate(encoder.encode([example(knowledge=long, response="king")], counts))["input_ids"]
     theirs = tokenizer(long, "king", truncation="only_first", max_length=24)["input_ids"]
-    assert ids.row(0).tolist() == theirs
+    assert ids[0].tolist() == theirs
     assert +counts == {"truncated: knowledge": 1}
 
 

@@ -1,0 +1,132 @@
+"""What train.py asks of a task, and the way from a finished training to its reports, which all tasks share."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import pytorch_lightning as pl
+from numpy.typing import NDArray
+
+from faithkit.evaluation.reports.run import Reports, detection_reports
+from faithkit.files.jsonl import write_jsonl
+from faithkit.files.model_folder import Sidecar, write_folder
+from faithkit.files.run_folder import RunFolder
+from faithkit.records import Example, Prediction
+from faithkit.training.checkpoints import load_best
+from faithkit.training.distributed import gather_objects
+
+Data = TypeVar("Data")  # the DataModule, which the ground does not know
+Predictor = TypeVar("Predictor")
+Row = TypeVar("Row")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishedTraining(Generic[Data]):
+    """A training that has ended: what a task finishes.
+
+    Args:
+        origin: Where the model comes from: configuration and data, as its sidecar and metrics.json say.
+        num_resamples: Bootstrap resamples of each interval.
+        num_examples: Examples that a report shows.
+    """
+
+    trainer: pl.Trainer
+    module: Any
+    data: Data
+    run: RunFolder
+    origin: Mapping[str, Any]
+    num_resamples: int
+    num_examples: int
+
+    def divide_work(self, count: int, work: Callable[[NDArray[np.int64]], Sequence[Result]]) -> list[Result]:
+        """The results of items 0 to `count`, in order; each process works on its share of them.
+
+        Args:
+            work: Takes numbers of items and gives a result for each.
+        """
+        mine = np.arange(count)[self.trainer.global_rank :: self.trainer.world_size]
+        results: dict[int, Result] = {}
+        for numbers, found in gather_objects((mine.tolist(), list(work(mine)))):
+            results |= zip(numbers, found, strict=True)
+        return [results[number] for number in range(count)]
+
+
+class Task(Protocol):
+    """A kind of model that train.py can train; Hydra builds it from the block `model.task`.
+
+    Its constructor takes the rest of the `model` block as `model=`, beside what the task's own block names.
+    """
+
+    @property
+    def encoder(self) -> Any:
+        """Turns examples into batches: an `Encoder` of data_modules."""
+        ...
+
+    def module(self, *, num_steps: int, dataset: str, seed: int) -> pl.LightningModule:
+        """The module to train, for so many optimiser steps."""
+        ...
+
+    def finish(self, training: FinishedTraining[Any]) -> tuple[Reports, dict[str, Any]]:
+        """Tests the best checkpoint and writes predictions and hf/; see `finish_training`.
+
+        Returns:
+            For each test set its reports, from the first process alone; and what was fitted on validation.
+        """
+        ...
+
+
+def finish_training(
+    training: FinishedTraining[Any],
+    *,
+    model_class: Any,
+    tokenizer: Any,
+    calibrate: Callable[[Any], tuple[Predictor, dict[str, Any]]],
+    predict: Callable[[Predictor, Any], list[Row]],
+    sidecar: Callable[[Predictor], Sidecar],
+    report: Callable[[Predictor, dict[str, tuple[list[Example], list[Row]]]], Reports],
+) -> tuple[Reports, dict[str, Any]]:
+    """Takes the best checkpoint through validation and test: the same steps in every task.
+
+    Args:
+        model_class: Its Auto class.
+        calibrate: Makes of the best model what predicts, and says what it fitted on validation.
+        predict: A result for each row of a test subset, in order; all processes call it.
+        sidecar: What stands beside the weights in hf/.
+        report: The reports of each test set, from its examples and results.
+    """
+    best = load_best(training.module, training.run, model_class)
+    best = best.to(training.trainer.strategy.root_device).eval()
+    predictor, fit = calibrate(best)
+    tests = {subset.name: (subset.examples(), predict(predictor, subset)) for subset in training.data.subsets["test"]}
+    if not training.trainer.is_global_zero:
+        return {}, fit
+    write_folder(training.run.hf, best, tokenizer, sidecar(predictor))
+    return report(predictor, tests), fit
+
+
+def report_detector(
+    training: FinishedTraining[Any],
+    tests: Mapping[str, tuple[Sequence[Example], Sequence[Prediction]]],
+    *,
+    fitted_on: Sequence[Example],
+) -> Reports:
+    """Writes a detector's predictions, a file a test set, and compares those of labelled examples with their labels.
+
+    Args:
+        fitted_on: The examples that the detector was calibrated on: baselines choose their threshold on them.
+    """
+    labelled = {}
+    for name, (examples, predictions) in tests.items():
+        if examples:
+            write_jsonl(training.run.predictions / f"{name}.jsonl", (p.to_dict() for p in predictions))
+        pairs = [(e, p) for e, p in zip(examples, predictions, strict=True) if e.label is not None]
+        labelled[name] = ([e for e, _ in pairs], [p for _, p in pairs])
+    return detection_reports(
+        labelled,
+        meta=training.origin,
+        fitted_on=fitted_on,
+        num_resamples=training.num_resamples,
+        num_examples=training.num_examples,
+    )

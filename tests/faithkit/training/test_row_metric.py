@@ -1,0 +1,107 @@
+"""Validation metrics: each row once, whatever the batches and processes, equal to our own functions."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torchmetrics.classification import BinaryAccuracy, BinaryAUROC, BinaryF1Score
+
+from critic.module import _figures as critic_figures
+from critic.module import validation_metrics as critic_metrics
+from critic.tagger.module import PLACE_BITS
+from critic.tagger.module import _figures as tagger_figures
+from critic.tagger.module import validation_metrics as tagger_metrics
+from faithkit.evaluation.intervals import Groups
+from faithkit.evaluation.language_model import language_model_statistic
+from faithkit.training.row_metric import RowMetric
+from generation.module import _figures as generator_figures
+from tests.running import ROOT
+
+RNG = np.random.default_rng(4)
+LOGITS = RNG.normal(size=(40, 2)).round(1).astype(np.float32)  # rounded, so that scores tie
+LABELS = RNG.integers(-1, 2, 40)
+
+
+def filled(metric: RowMetric, values: np.ndarray, order: np.ndarray) -> RowMetric:
+    """The metric, shown the rows in this order in batches of seven, with a row of padding in each."""
+    for begin in range(0, len(order), 7):
+        rows = order[begin : begin + 7]
+        numbers = torch.from_numpy(np.append(rows, -1))
+        metric.update(numbers, torch.from_numpy(values[np.append(rows, 0)]))
+    return metric
+
+
+def test_the_critics_figures_are_those_of_its_labelled_rows_in_any_order() -> None:
+    values = np.column_stack([LOGITS, LABELS.astype(np.float32)])
+    wanted = critic_metrics(LOGITS[LABELS >= 0].astype(np.float64), LABELS[LABELS >= 0].astype(np.int8))
+    assert filled(RowMetric(critic_figures), values, RNG.permutation(40)).compute() == wanted
+
+
+def test_a_row_that_comes_twice_counts_once() -> None:
+    values = np.column_stack([LOGITS, LABELS.astype(np.float32)])
+    metric = filled(RowMetric(critic_figures), values, np.arange(40))
+    once = metric.compute()
+    assert filled(metric, values, np.arange(5)).compute() == once
+    metric.reset()
+    assert filled(metric, values, np.arange(20)).compute() != once, "a validation begins with no rows"
+
+
+def test_torchmetrics_agrees_to_fp32() -> None:
+    counted = LABELS >= 0
+    probability = torch.from_numpy(LOGITS[counted]).softmax(1)[:, 1]
+    gold = torch.from_numpy(LABELS[counted])
+    ours = critic_metrics(LOGITS[counted].astype(np.float64), LABELS[counted].astype(np.int8))
+    for name, theirs in (("f1", BinaryF1Score()), ("accuracy", BinaryAccuracy()), ("auroc", BinaryAUROC())):
+        assert ours[name] == pytest.approx(float(theirs(probability, gold)), abs=1e-6), name
+
+
+def test_the_taggers_figures_are_those_of_all_tokens() -> None:
+    answers = np.sort(RNG.integers(0, 9, 40))
+    place = np.arange(40) - np.searchsorted(answers, answers)
+    odds, tags, characters = RNG.normal(size=40).round(1), RNG.integers(-1, 3, 40), RNG.integers(1, 9, 40)
+    columns = np.column_stack([odds, tags, characters]).astype(np.float32)
+    metric = RowMetric(tagger_figures)
+    order = RNG.permutation(40)
+    metric.update(torch.from_numpy((answers[order] << PLACE_BITS) + place[order]), torch.from_numpy(columns[order]))
+    assert metric.compute() == tagger_metrics(answers, odds.astype(np.float32).astype(float), tags, characters)
+
+
+def test_the_generators_figures_are_those_of_all_rows() -> None:
+    rows = np.column_stack([RNG.gamma(9, size=40), RNG.integers(3, 9, 40), RNG.integers(0, 3, 40)])
+    groups = Groups.of(map(str, range(40)))
+    wanted = {name: float(v) for name, [v] in language_model_statistic(groups, rows)(np.ones((1, 40))).items()}
+    assert filled(RowMetric(generator_figures), rows, RNG.permutation(40)).compute() == wanted
+
+
+TWO = """
+import sys, numpy as np, torch, torch.distributed as dist
+import torch.multiprocessing as mp
+from faithkit.training.row_metric import RowMetric
+
+def figures(numbers, values):
+    return {"rows": float(len(numbers)), "ordered": float((values[:, 0] == numbers * 3).all())}
+
+def work(rank, store):
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    metric = RowMetric(figures)
+    for rows in ([4, 2], [0, -1]) if rank else ([5, 3, 1],) if sys.argv[2] == "uneven" else ([-1],):
+        numbers = torch.tensor(rows)
+        metric.update(numbers, (numbers * 3).double()[:, None])
+    found = metric.compute()
+    assert found == {"rows": 6.0 if sys.argv[2] == "uneven" else 3.0, "ordered": 1.0}, found
+
+if __name__ == "__main__":
+    mp.spawn(work, (sys.argv[1],), nprocs=2)
+"""
+
+
+@pytest.mark.parametrize("shares", ["uneven", "padding alone"])
+def test_two_processes_see_each_row_once(shares: str, tmp_path: object) -> None:
+    script = tmp_path / "two.py"  # type: ignore[operator]
+    script.write_text(TWO)
+    command = [sys.executable, "-W", "ignore", str(script), str(tmp_path / "store"), shares]  # type: ignore[operator]
+    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert done.returncode == 0, done.stderr
