@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -42,12 +42,19 @@ class OwnRows:
 
 
 def read_own_rows(
-    path: str, columns: Mapping[str, str | None], *, by: str | None, on_bad_row: str, num_rows: int | None
+    path: str,
+    columns: Mapping[str, str | None],
+    *,
+    join: Callable[[Sequence[str]], str],
+    by: str | None,
+    on_bad_row: str,
+    num_rows: int | None,
 ) -> OwnRows:
     """Reads .csv, .tsv, .jsonl or .json.
 
     Args:
         columns: The names of the columns that hold knowledge, response, history, id and group; null for none.
+        join: Makes one text of a list of passages, as the detector was trained to read them.
         by: A column that every row must have.
 
     Raises:
@@ -60,7 +67,7 @@ def read_own_rows(
     for row in islice(read_rows(Path(path), report), num_rows):
         example = None
         try:
-            example = _example(row, columns, by)
+            example = _example(row, columns, join, by)
             if example.id in seen:
                 raise BadRow(f"id {example.id!r} was already given by {seen[example.id]}")
             seen[example.id] = row.place
@@ -75,12 +82,14 @@ def read_own_rows(
     return OwnRows(values, by_row, report.rejects)
 
 
-def _example(row: Row, columns: Mapping[str, str | None], by: str | None) -> Example:
+def _example(
+    row: Row, columns: Mapping[str, str | None], join: Callable[[Sequence[str]], str], by: str | None
+) -> Example:
     if by is not None and by not in row.values:
         raise BadRow(f"there is no column {by!r} to count by; the row has {', '.join(row.values)}")
     knowledge_column, response_column = columns["knowledge"] or "knowledge", columns["response"] or "response"
     passages = row.values.get(knowledge_column)
-    knowledge = "\n".join(row.texts(knowledge_column)) if isinstance(passages, list) else row.text(knowledge_column)
+    knowledge = join(row.texts(knowledge_column)) if isinstance(passages, list) else row.text(knowledge_column)
     name = _named(row, columns["id"]) or row.default_id
     group = _named(row, columns["group"]) or name
     return Example(

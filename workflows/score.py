@@ -16,26 +16,27 @@ from faithkit.cli import run_script
 
 if TYPE_CHECKING:
     from faithkit.detector import Detector
-
     from faithkit.records import Example, Prediction
 
 GROUPS = ()
 
 
 def main(cfg: Any) -> None:
-    """Rows, verdicts, the rows with their verdicts, and the hallucinated share."""
+    """Reads the rows, judges them, writes them back with the verdicts, and shows the hallucinated share."""
+    from critic.requests import join_passages, number_passages
     from faithkit.evaluation.tables import show
     from faithkit.files.jsonl import write_jsonl
+    from faithkit.files.model_folder import TAGGER
     from faithkit.files.run_folder import log_to, open_run
-    from workflows.detectors import load_detector
+    from workflows.detectors import kind_of, load_detector
     from workflows.own_rows import read_own_rows, share_table, write_scored
     from workflows.write_answers import write_answers
 
     run, config = open_run(cfg, "score")
     log_to(run.log)
-    rows = read_own_rows(
-        config["path"], config["columns"], by=config["by"], on_bad_row=config["on_bad_row"], num_rows=config["num_rows"]
-    )
+    join = number_passages if kind_of(config["checkpoint"]) == TAGGER else join_passages
+    options = {name: config[name] for name in ("by", "on_bad_row", "num_rows")}
+    rows = read_own_rows(config["path"], config["columns"], join=join, **options)
     detector = load_detector(config["checkpoint"], precision=config["precision"], batch_tokens=config["batch_tokens"])
     if rows.rejects:
         write_jsonl(run.path / "rejects.jsonl", rows.rejects)

@@ -21,7 +21,7 @@ TEXTS = [
 
 
 def read(path: Path, by: str | None = None, on_bad_row: str = "stop", **columns: str) -> OwnRows:
-    return read_own_rows(str(path), {**COLUMNS, **columns}, by=by, on_bad_row=on_bad_row, num_rows=None)
+    return read_own_rows(str(path), {**COLUMNS, **columns}, join=" ".join, by=by, on_bad_row=on_bad_row, num_rows=None)
 
 
 def write_csv(path: Path, rows: list[dict[str, str]]) -> Path:
@@ -86,7 +86,7 @@ def test_spans_stand_beside_the_row_with_their_text(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({"knowledge": ["A dog plays.", "It is red."], "response": "A cat plays.", "label": "x"}))
     rows = read(path)
-    assert rows.examples[0].knowledge == "A dog plays.\nIt is red."
+    assert rows.examples[0].knowledge == "A dog plays. It is red."
     marked = Prediction(
         id="rows:0", label="hallucinated", score=0.9, spans=(Span(start=2, end=5, label="entity", score=0.8),)
     )
