@@ -1,6 +1,6 @@
 """Chooses and builds the engine that decodes: ours on transformers, or vLLM."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from data_modules.encoding.turn_layout import CAUSAL
@@ -9,7 +9,6 @@ from faithkit.inference.decoding import BEAM, GREEDY, Engine
 from generation.load_checkpoint import LoadedCheckpoint, load_model, resolve_precision
 
 AUTO, TRANSFORMERS, VLLM = "auto", "transformers", "vllm"
-ENGINES = (AUTO, TRANSFORMERS, VLLM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +27,20 @@ class EngineChoice:
         return f"engine: {self.name} ({self.reason})"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """How an engine runs a model; see `Generator.load`."""
+
+    precision: str
+    batch_size: int | None = None
+    device: str | None = None
+    memory_fraction: float | None = None
+
+
 def check_engine(engine: str) -> None:
     """Refuses engines that do not exist."""
-    if engine not in ENGINES:
-        raise UserError(f"engine is {engine!r}", hint=f"use one of {', '.join(ENGINES)}")
+    if engine not in (AUTO, *ENGINES):
+        raise UserError(f"engine is {engine!r}", hint=f"use one of {', '.join((AUTO, *ENGINES))}")
 
 
 def choose_engine(
@@ -64,9 +73,7 @@ def choose_engine(
     return EngineChoice(VLLM, f"it is installed and runs causal models on {vllm_device}")
 
 
-def build_vllm(
-    loaded: LoadedCheckpoint, path: str, *, precision: str, batch_size: int | None, memory_fraction: float | None
-) -> tuple[Engine, int | None]:
+def build_vllm(loaded: LoadedCheckpoint, path: str, options: EngineOptions) -> tuple[Engine, int | None]:
     """Loads a causal model into vLLM; gives also how many tokens of prompt and answer it has places for."""
     from faithkit.inference.vllm_engine import VllmEngine, check_platform
 
@@ -79,21 +86,19 @@ def build_vllm(
         loaded.source,
         eos_id=encoder.tokenizer.eos_token_id,
         max_length=longest,
-        precision=resolve_precision(precision, device),
-        batch_size=batch_size,
-        memory_fraction=memory_fraction if device == "cuda" else None,
+        precision=resolve_precision(options.precision, device),
+        batch_size=options.batch_size,
+        memory_fraction=options.memory_fraction if device == "cuda" else None,
     )
     return engine, longest
 
 
-def build_transformers(
-    loaded: LoadedCheckpoint, path: str, *, device: str | None, precision: str, batch_size: int | None
-) -> tuple[Engine, int | None]:
+def build_transformers(loaded: LoadedCheckpoint, path: str, options: EngineOptions) -> tuple[Engine, int | None]:
     """Loads a model into our engine; gives also its number of places, None where it counts none."""
     from faithkit.inference.transformers_engine import TransformersEngine
 
     encoder = loaded.encoder
-    model = load_model(loaded, device=device, precision=precision)
+    model = load_model(loaded, device=options.device, precision=options.precision)
     places = getattr(model.config, "max_position_embeddings", None)
     if places is not None and encoder.layout.max_length > places:
         problem = f"max_length is {encoder.layout.max_length}, but this model has {places} places"
@@ -103,6 +108,11 @@ def build_transformers(
         eos_id=encoder.tokenizer.eos_token_id,
         pad_id=encoder.tokenizer.pad_token_id,
         decoder_prefix=encoder.decoder_prefix,
-        batch_size=batch_size,
+        batch_size=options.batch_size,
     )
     return engine, places
+
+
+Build = Callable[[LoadedCheckpoint, str, EngineOptions], tuple[Engine, int | None]]
+# Every engine by its name. It gives the engine, and how many tokens of prompt and answer the model has places for.
+ENGINES: Mapping[str, Build] = {TRANSFORMERS: build_transformers, VLLM: build_vllm}

@@ -16,7 +16,7 @@ from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding, Engine
 from faithkit.records import Example, Prediction
 from generation.arguments import History, Knowledge, as_example, is_many, row_as_example
-from generation.engines import AUTO, TRANSFORMERS, VLLM, build_transformers, build_vllm, check_engine, choose_engine
+from generation.engines import AUTO, ENGINES, TRANSFORMERS, EngineOptions, check_engine, choose_engine
 from generation.load_checkpoint import load_checkpoint
 from generation.prompts import build_prompts
 from generation.settings import Settings
@@ -107,11 +107,10 @@ class Generator:
         loaded = load_checkpoint(path, max_length)
         if engine == AUTO:
             engine = choose_engine(lambda: loaded, device=device).name
-        if engine == VLLM:
-            options = {"batch_size": batch_size, "memory_fraction": memory_fraction}
-            built, longest = build_vllm(loaded, path, precision=precision, **options)  # type: ignore[arg-type]
-        else:
-            built, longest = build_transformers(loaded, path, device=device, precision=precision, batch_size=batch_size)
+        options = EngineOptions(
+            precision=precision, batch_size=batch_size, device=device, memory_fraction=memory_fraction
+        )
+        built, longest = ENGINES[engine](loaded, path, options)
         return cls(built, loaded.encoder, loaded.settings, longest=longest, name=path)
 
     @overload
