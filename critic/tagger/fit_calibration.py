@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from critic.tagger.evidence import Words, response_evidence, token_evidence
+from critic.tagger.answers import Answers
+from critic.tagger.evidence import token_evidence
 from critic.tagger.find_spans import Found
 from critic.tagger.span_calibration import SpanCalibration
 from data_modules.encoding.offsets import tags_of
@@ -20,58 +21,6 @@ MERGE_GAPS = (0, 4, 12, 30)
 MIN_LENGTHS = (1, 4, 10, 20)
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """The tokens of several answers, one answer behind the other.
-
-    Args:
-        start: First character of each token, in its answer [tokens].
-        end: Behind its last character [tokens].
-        odds: Log-odds of hallucinated [tokens].
-        owner: Which answer a token belongs to, ascending [tokens].
-        words: The words of each token that the context lacks, and its sentence.
-    """
-
-    start: Ints
-    end: Ints
-    odds: Floats
-    owner: Ints
-    words: Words
-
-    @property
-    def characters(self) -> Ints:
-        """How many characters each token stands for; a tokenizer may drop some."""
-        return self.end - self.start
-
-    @classmethod
-    def join(cls, parts: Sequence["Answers"], sizes: Sequence[int]) -> "Answers":
-        """All parts as one.
-
-        Args:
-            sizes: How many answers each has, to number them on; sentences are numbered on in the same way.
-        """
-        before = np.append(0, np.cumsum(sizes))
-        sentences = np.append(0, np.cumsum([int(part.words.sentence.max(initial=0)) for part in parts]))
-        moved = [
-            np.where(p.words.sentence > 0, p.words.sentence + n, 0) for p, n in zip(parts, sentences, strict=False)
-        ]
-        return cls(
-            start=np.concatenate([part.start for part in parts]),
-            end=np.concatenate([part.end for part in parts]),
-            odds=np.concatenate([part.odds for part in parts]),
-            owner=np.concatenate([part.owner + n for part, n in zip(parts, before, strict=False)]),
-            words=Words(
-                np.concatenate([part.words.missing for part in parts]),
-                np.concatenate([part.words.share for part in parts]),
-                np.concatenate(moved),
-            ),
-        )
-
-    def responses(self, probability: Floats, num_responses: int) -> Floats:
-        """RESPONSE_EVIDENCE of each answer."""
-        return response_evidence(self.odds, probability, self.characters, self.owner, self.words, num_responses)
 
 
 def fit_calibration(

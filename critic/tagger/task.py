@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from critic.tagger.fit_calibration import Answers, fit_calibration
+from critic.tagger.answers import Answers
+from critic.tagger.fit_calibration import fit_calibration
 from critic.tagger.module import TaggerModule
 from critic.tagger.options import TaggerOptions
 from critic.tagger.predictor import CHUNK, Tagger
