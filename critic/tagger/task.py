@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from faithkit.evaluation.reports.run import Reports
 from faithkit.files.model_folder import Sidecar
 from faithkit.records import Example, Prediction
 from faithkit.training.options import OptimizerOptions, read_options
-from faithkit.training.task import FinishedTraining, finish_training, report_detector
+from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
 from faithkit.weights.resolve import resolve
 
 
@@ -57,24 +56,19 @@ class TaggerTask:
     def finish(self, training: FinishedTraining[DataModule]) -> tuple[Reports, dict[str, Any]]:
         """Calibrates the best checkpoint on validation, predicts the test sets, writes predictions and hf/.
 
-        Both read all windows of a long context, as every later use of the model does.
+        All windows of a long context are read, as every later use of the model does; training reads `max_windows`.
         """
+        return finish_training(training, self)
+
+    @property
+    def model_class(self) -> Any:
         from transformers import AutoModelForTokenClassification
 
-        validation = [example for subset in training.data.subsets["validation"] for example in subset.examples()]
-        return finish_training(
-            training,
-            model_class=AutoModelForTokenClassification,
-            tokenizer=self.tokenizer,
-            calibrate=partial(self._calibrate, training, validation),
-            predict=partial(self._predict, training),
-            sidecar=partial(self._sidecar, training),
-            report=lambda _, tests: report_detector(training, tests, fitted_on=validation),
-        )
+        return AutoModelForTokenClassification
 
-    def _calibrate(
-        self, training: FinishedTraining[DataModule], validation: list[Example], model: Any
-    ) -> tuple[Tagger, dict[str, Any]]:
+    def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> tuple[Tagger, dict[str, Any]]:
+        """Fits a calibration on the rows of validation that have marked spans."""
+        validation = training.validation
         tagger = Tagger(model, replace(self.encoder, max_windows=None), SpanCalibration())
         marked = [place for place, example in enumerate(validation) if example.spans is not None]
         rows, examples = Batches(training.data.subsets["validation"], self.encoder), [validation[i] for i in marked]
@@ -84,22 +78,28 @@ class TaggerTask:
         )
         return tagger, fit
 
-    def _predict(self, training: FinishedTraining[DataModule], tagger: Tagger, subset: Subset) -> list[Prediction]:
+    def predict(self, training: FinishedTraining[DataModule], tagger: Tagger, subset: Subset) -> list[Prediction]:
+        """A prediction for each row of a test subset."""
         rows, examples = Batches([subset], self.encoder), subset.examples()
 
-        def predict(mine: NDArray[np.int64]) -> list[Prediction]:
+        def tag(mine: NDArray[np.int64]) -> list[Prediction]:
             chunks = [mine[begin : begin + CHUNK] for begin in range(0, len(mine), CHUNK)]
             return [p for c in chunks for p in tagger.predict_columns([examples[i] for i in c], rows.columns(c))]
 
-        return training.divide_work(len(examples), predict)
+        return training.divide_work(len(examples), tag)
 
-    def _sidecar(self, training: FinishedTraining[DataModule], tagger: Tagger) -> Sidecar:
+    def sidecar(self, training: FinishedTraining[DataModule], tagger: Tagger) -> Sidecar:
+        """The tagger's settings."""
         return Settings(
             labels=tagger_labels(self.options.typed),
             max_length=self.encoder.max_length,
             calibration=tagger.calibration,
             origin=dict(training.origin),
         ).to_sidecar()
+
+    def report(self, training: FinishedTraining[DataModule], tagger: Tagger, tests: TestResults) -> Reports:
+        """Writes the predictions, and compares them with the labels."""
+        return report_detector(training, tests, fitted_on=training.validation)
 
 
 def shared_answers(
