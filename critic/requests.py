@@ -1,4 +1,4 @@
-"""Questions to a detector: a response with the knowledge that it must hold to and the history before it."""
+"""Requests to a detector: a response with its knowledge and the history before it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Join: TypeAlias = Callable[[Sequence[str]], str]  # makes one text of passages
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One response with what it must hold to.
+    """One response with its knowledge and history.
 
     Args:
         question: The turns before the response, the oldest first, joined by line breaks.
@@ -30,13 +30,13 @@ class Request:
 
 
 def request_of(example: Example) -> Request:
-    """The example as a question to a detector."""
+    """Makes a request of an example."""
     return Request(example.knowledge, question_text(example), example.response)
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the caller calls the arguments, so that errors speak the same words."""
+    """Names of the arguments as the caller wrote them, for error messages."""
 
     knowledge: str = "knowledge"
     history: str = "history"

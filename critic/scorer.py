@@ -91,7 +91,7 @@ class Critic:
     def load(
         cls, path: str, *, device: str | None = None, precision: str = "32-true", batch_tokens: int | None = None
     ) -> "Critic":
-        """Loads a critic from a run, an hf/ folder or a hub name; a classifier of another's making by its labels.
+        """Loads a critic from a run, an hf/ folder or a hub name; without our sidecar its labels must be ours.
 
         Args:
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
@@ -109,7 +109,7 @@ class Critic:
 
     @classmethod
     def of(cls, loaded: LoadedCheckpoint[Settings], path: str, *, batch_tokens: int | None = None) -> "Critic":
-        """A critic of a model that is loaded already; without a sidecar its labels must be ours."""
+        """Makes a critic of a loaded model; without a sidecar its labels must be faithful and hallucinated."""
         settings = loaded.settings or foreign_settings(loaded.model.config, path)
         encoder = PairEncoder(tokenizer=loaded.tokenizer, max_length=settings.max_length, order=settings.order)
         return cls(loaded.model, encoder, settings.calibration, batch_tokens=batch_tokens, name=path)

@@ -1,4 +1,4 @@
-"""What a sequence critic needs beside its weights."""
+"""Settings of a critic that are stored beside its weights."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,12 +11,12 @@ from faithkit.records import FAITHFUL, HALLUCINATED, LABELS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What must be known to use the weights as they were trained.
+    """Settings that the weights were trained and calibrated with.
 
     Args:
         max_length: Tokens of a sequence.
         order: Which text stands first.
-        origin: Where this came from: base weights, data and its fingerprint, versions.
+        origin: Provenance: base weights, data and its fingerprint, versions.
     """
 
     max_length: int

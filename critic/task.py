@@ -1,4 +1,4 @@
-"""The critic's part of training: its encoder, its module, and what the best checkpoint predicts."""
+"""The critic's training task: its encoder, its module, and the calibration and test of the best checkpoint."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The generator's part of training: its encoder, its module, and the steps that measure the best checkpoint."""
+"""The generator's training task: its encoder, its module, and the test of the best checkpoint."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -42,8 +42,8 @@ class GeneratorTask:
     """Trains a generator: `model=t5`, `model=gpt2` and their kin.
 
     Args:
-        objective: What is learnt from.
-        control: What stands in front of everything; None for nothing.
+        objective: The training loss.
+        control: The control tokens in front of the input; None for none.
         optimizer: The block `optimizer` (`OptimizerOptions`).
         model: The block `model`, of which it takes what `GeneratorOptions` names.
         options: The same by name; these win.

@@ -1,4 +1,4 @@
-"""What a tagger needs beside its weights."""
+"""Settings of a tagger that are stored beside its weights."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -12,13 +12,13 @@ from faithkit.span_types import TYPES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What must be known to use the weights as they were trained.
+    """Settings that the weights were trained and calibrated with.
 
     Args:
-        labels: Of the classes: outside, then hallucinated or its types.
+        labels: Names of the classes: outside, then hallucinated or its types.
         max_length: Tokens of a window.
-        calibration: How log-odds become spans.
-        origin: Where this came from: base weights, data and its fingerprint, versions.
+        calibration: Turns log-odds into spans.
+        origin: Provenance: base weights, data and its fingerprint, versions.
     """
 
     labels: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The tagger's part of training: its encoder, its module, and what the best checkpoint predicts."""
+"""The tagger's training task: its encoder, its module, and the calibration and test of the best checkpoint."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -109,19 +109,19 @@ def shared_answers(
     wanted: NDArray[np.int64],
     examples: list[Example],
 ) -> Answers:
-    """The tokens of the wanted rows' answers with log-odds and evidence; each process works on a stretch of them.
+    """The tokens of the wanted rows' answers with log-odds and evidence; each process works on one shard of the rows.
 
     Args:
         examples: Those of the wanted rows.
     """
-    num_stretches = training.trainer.world_size
-    bounds = np.linspace(0, len(wanted), num_stretches + 1).astype(int)
+    num_shards = training.trainer.world_size
+    bounds = np.linspace(0, len(wanted), num_shards + 1).astype(int)
 
-    def read(stretches: NDArray[np.int64]) -> list[Answers]:
+    def read(shards: NDArray[np.int64]) -> list[Answers]:
         found = []
-        for own in (slice(bounds[number], bounds[number + 1]) for number in stretches):
+        for own in (slice(bounds[number], bounds[number + 1]) for number in shards):
             chunks = [wanted[own][begin : begin + CHUNK] for begin in range(0, len(wanted[own]), CHUNK)]
             found.append(tagger.answers(examples[own], [rows.columns(chunk) for chunk in chunks]))
         return found
 
-    return Answers.join(training.divide_work(num_stretches, read), np.diff(bounds).tolist())
+    return Answers.join(training.divide_work(num_shards, read), np.diff(bounds).tolist())

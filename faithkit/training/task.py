@@ -26,7 +26,7 @@ TestResults = Mapping[str, tuple[list[Example], list[Prediction]]]  # of each te
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedTraining(Generic[Data]):
-    """A training that has ended: what a task finishes.
+    """A training that has ended, as `Task.finish` gets it.
 
     Args:
         origin: Where the model comes from: configuration and data, as its sidecar and metrics.json say.

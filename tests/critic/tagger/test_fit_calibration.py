@@ -1,4 +1,4 @@
-"""What is fitted on validation: thresholds that no other beats, calibration that calibrates; and what cannot be."""
+"""Fitting on validation: thresholds that no other beats, calibrated probabilities, and data that cannot be fitted."""
 
 import re
 from dataclasses import replace
