@@ -1,4 +1,4 @@
-"""What the model card of a detector says of it, and the texts that its export is tried on."""
+"""Texts of a detector's model card, and the pairs that its export is checked on."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""The base of every detector's LightningModule: an encoder with its head, and that of the support loss."""
+"""The base of the detectors' LightningModules: an encoder with its head, and the head of overlap supervision."""
 
 from dataclasses import asdict
 from typing import Any, Generic, TypeVar
@@ -12,7 +12,7 @@ from critic.tagger.options import TaggerOptions
 from faithkit.training.module import TrainingModule
 from faithkit.training.options import OptimizerOptions
 
-# Read when the module is built, and kept by its checkpoints; the others are the encoder's and the calibration's.
+# Options of the encoder and of the calibration; the module's checkpoints keep all others.
 NOT_KEPT = ("max_length", "max_windows", "order", "evidence", "threshold_aim")
 Options = TypeVar("Options", CriticOptions, TaggerOptions)
 

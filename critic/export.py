@@ -1,4 +1,4 @@
-"""A detector's run as a folder that plain transformers loads."""
+"""Exports a detector's run as a folder that plain transformers loads."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def _card(sidecar: Sidecar, run: RunFolder) -> str:
 
 
 def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float]:
-    """How many logits of the reloaded folder differ how far, at most, from those of best.ckpt in a model of its own."""
+    """Compares logits of the exported folder with those of best.ckpt: their number, and the largest difference."""
     import transformers
 
     is_tagger = sidecar.kind == TAGGER

@@ -1,4 +1,4 @@
-"""Opening a trained detector from a run, an hf/ folder or a hub name."""
+"""Loads a trained detector from a run, an hf/ folder or a hub name."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ Settings = TypeVar("Settings")
 
 
 class LoadedCheckpoint(NamedTuple, Generic[Settings]):
-    """A model in fp32, its tokenizer, the device it is for, and its settings: None where it is of another's making."""
+    """A model in fp32, its tokenizer, its device, and its settings: None without a sidecar of ours."""
 
     model: Any
     tokenizer: Any

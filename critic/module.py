@@ -1,6 +1,6 @@
 """The critic as a LightningModule: an encoder with two classes, cross-entropy, and macro-F1 on validation.
 
-Beside it, in training only, may stand the head of the support loss: see `critic.overlap_supervision`.
+An auxiliary loss may be added in training: see `critic.overlap_supervision`.
 """
 
 from collections.abc import Mapping

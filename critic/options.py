@@ -1,4 +1,4 @@
-"""The critic's hyperparameters: what it takes of the block `model`."""
+"""The critic's hyperparameters, from the block `model`."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class CriticOptions:
         max_length: Tokens of a sequence.
         order: Which text stands first: knowledge_response or response_knowledge.
         label_smoothing: Share of the probability that the target gives to both classes alike.
-        support_weight: Weight of the loss of `critic.overlap_supervision` beside the label's; 0 does without it.
+        support_weight: Weight of the auxiliary loss of `critic.overlap_supervision`; 0 leaves it out.
         freeze_embeddings: Word embeddings stay as they are.
         dropout: Overrides the encoder's own; None keeps it.
         gradient_checkpointing: Trades time for memory.

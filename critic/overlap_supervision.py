@@ -1,15 +1,18 @@
-"""Overlap supervision, the support loss: an auxiliary task that teaches an encoder to look across a pair.
+"""Overlap supervision: an auxiliary token-level regression of lexical overlap, computed with static embeddings.
 
-Use it where labels are few or the encoder has only seen single texts: a thousand labelled pairs do not teach an encoder
-of sentences to compare two texts. The texts themselves say much for nothing: which words of the response stand in the
-knowledge. So each response token is asked how well the knowledge supports it, and its answer is the target
+Each response token has a target that needs no annotation: how similar it is to the most similar knowledge token,
 
-    support(token) = max over knowledge tokens k of cos(e(token), e(k)), clamped to 0..1,
+    overlap(t) = max over knowledge tokens k of cos(e(t), e(k)), clamped to [0, 1],
 
-with e the encoder's own static word embeddings: 1 for a copied word, high for a near synonym, low for a word from
-elsewhere. A linear layer reads the answer off the last hidden states, which do not have it unless attention carried it
-over from the knowledge; the classifier builds on what is learnt there. The layer is not exported. The loss is added to
-the task's own: `label loss + model.support_weight * support loss`.
+with e the encoder's own word embeddings before training (static: without context). It is 1 for a copied word, high for
+a near synonym, and low for a word that the knowledge lacks. A linear layer predicts it from the token's last hidden
+state h(t), with binary cross-entropy (BCE) on soft targets, beside the task's own loss:
+
+    loss = label loss + model.support_weight * mean over response tokens of BCE(w h(t) + b, overlap(t)).
+
+Use it where labels are few, or where the encoder was pretrained on single texts: a thousand labelled pairs do not teach
+such an encoder to compare two texts, and the hidden state of a response token can only predict the overlap if attention
+has compared it with the knowledge. The linear layer is used in training alone and is not exported.
 
 | Relative                          | Use it for                                                        |
 |-----------------------------------|-------------------------------------------------------------------|
@@ -36,7 +39,7 @@ from data_modules.encoding.pairs import KNOWLEDGE, RESPONSE
 
 
 class OverlapHead(nn.Module):
-    """Reads the support of each token off its hidden state; used in training alone."""
+    """Predicts the overlap of each token from its hidden state; used in training alone."""
 
     def __init__(self, hidden_size: int):
         super().__init__()
@@ -48,24 +51,24 @@ class OverlapHead(nn.Module):
 
 
 def unit_vectors(embeddings: Tensor) -> Tensor:
-    """A table of word embeddings [vocabulary, hidden] as fixed vectors of length 1."""
+    """Normalises word embeddings [vocabulary, hidden] to length 1, without gradients."""
     return F.normalize(embeddings.detach().float(), dim=-1)
 
 
 def overlap_targets(vectors: Tensor, segment: Tensor) -> Tensor:
-    """The support of every token, from 0 to 1 [rows, width]; it means something at the response's tokens only.
+    """The overlap of every token with the knowledge, from 0 to 1 [rows, width]; used at response tokens only.
 
     Args:
         vectors: Static word vectors of length 1 [rows, width, hidden].
         segment: KNOWLEDGE, RESPONSE, or 0 for special tokens and padding [rows, width].
     """
-    cosine = torch.bmm(vectors, vectors.transpose(1, 2))  # of each token with each other [rows, width, width]
+    cosine = torch.bmm(vectors, vectors.transpose(1, 2))  # between all tokens of a row [rows, width, width]
     is_knowledge = (segment == KNOWLEDGE)[:, None, :]  # [rows, 1, width]
     return cosine.masked_fill(~is_knowledge, -1.0).amax(-1).clamp(0, 1)
 
 
 def response_tokens(segment: Tensor, index: Tensor) -> Tensor:
-    """Where the loss counts [rows, width]: the response's tokens, of rows that are no padding (index -1)."""
+    """Mask of the tokens in the loss [rows, width]: response tokens, of rows that are not padding (index -1)."""
     return (segment == RESPONSE) & (index >= 0)[:, None]
 
 
@@ -77,8 +80,8 @@ def overlap_loss(logits: Tensor, targets: Tensor, counted: Tensor, *, num_tokens
 
     Args:
         logits: [rows, width].
-        targets: Support of each token [rows, width].
-        counted: Where the loss counts [rows, width].
+        targets: Overlap of each token [rows, width].
+        counted: Mask of the tokens in the loss [rows, width].
         num_tokens: Counted tokens of the whole batch, over all processes.
     """
     total = F.binary_cross_entropy_with_logits(logits.float()[counted], targets.float()[counted], reduction="sum")

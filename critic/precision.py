@@ -19,7 +19,7 @@ from faithkit.hardware import computes_in_bf16, to_bf16
 
 PRECISIONS = ("auto", "32-true", "bf16", "int8")
 OUTLIERS = 0.03  # of a layer's inputs at most; EXPERIMENTS.md, Speed
-FAR = 2.0  # times the reach of the middle input: what reaches less far costs no digits worth a product of its own
+FAR = 2.0  # an outlier's largest value is this many times the median input's: smaller ones cost int8 few digits
 ENGINE, X86 = "onednn", ("x86_64", "AMD64")
 STEPS = 63  # of a weight to either side: two products of 8 by 7 bits fit the 16 bits that older x86 CPUs add them in
 
@@ -46,7 +46,7 @@ def apply_precision(model: Any, precision: str, device: str, calibrate: Callable
 
 
 def check_precision(precision: str) -> None:
-    """Raises a UserError for one that does not exist."""
+    """Raises a UserError for an unknown precision."""
     if precision not in PRECISIONS:
         raise UserError(f"precision is {precision!r}", hint=f"use one of {', '.join(PRECISIONS)}")
 

@@ -1,8 +1,7 @@
-"""Questions to a detector: a response with the knowledge that it must hold to and the history before it."""
+"""Requests to a detector: a response with its knowledge and the history before it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from data_modules.encoding.spans import question_text
@@ -15,12 +14,11 @@ Knowledge: TypeAlias = str | Sequence[str]  # a text, or passages
 HistoryTurn: TypeAlias = str | Turn | tuple[str, str] | Mapping[str, str]  # a text, or (speaker, text) in some form
 History: TypeAlias = str | Sequence[HistoryTurn] | None  # the last turn alone, or turns, the oldest first
 Join: TypeAlias = Callable[[Sequence[str]], str]  # makes one text of passages
-_END = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One response with what it must hold to.
+    """One response with its knowledge and history.
 
     Args:
         question: The turns before the response, the oldest first, joined by line breaks.
@@ -32,13 +30,13 @@ class Request:
 
 
 def request_of(example: Example) -> Request:
-    """The example as a question to a detector."""
+    """Makes a request of an example."""
     return Request(example.knowledge, question_text(example), example.response)
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the caller calls the arguments, so that errors speak the same words."""
+    """Names of the arguments as the caller wrote them, for error messages."""
 
     knowledge: str = "knowledge"
     history: str = "history"
@@ -61,31 +59,15 @@ def read_requests(
     columns = {names.knowledge: knowledge, names.response: response}
     columns |= {} if history is None else {names.history: history}
     if any(isinstance(column, str | Mapping) or not isinstance(column, Iterable) for column in columns.values()):
-        raise UserError(f"{_and(list(columns))} must all be texts, or all be lists: one for each response")
+        raise UserError(f"{name_list(list(columns))} must all be texts, or all be lists: one for each response")
     rows = {name: list(column) for name, column in columns.items()}
     if len({len(column) for column in rows.values()}) > 1:
-        raise UserError(_and([f"{len(column)} {name}" for name, column in rows.items()]) + ": one for each response")
+        raise UserError(
+            name_list([f"{len(column)} {name}" for name, column in rows.items()]) + ": one for each response"
+        )
     histories = rows.get(names.history, [None] * len(rows[names.response]))
     every = zip(rows[names.knowledge], rows[names.response], histories, strict=True)
     return False, [read_request(*row, place, join, names) for place, row in enumerate(every)]
-
-
-def stream_requests(
-    knowledge: Iterable[Any], response: Iterable[Any], history: Iterable[Any] | None, join: Join
-) -> Iterator[Request]:
-    """The requests of long or endless lists, read one by one.
-
-    Raises:
-        UserError: One of them ends before the others, or an item is wrong.
-    """
-    columns = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
-    for name, column in columns.items():
-        if isinstance(column, str | Mapping) or not isinstance(column, Iterable):
-            raise UserError(f"{name} must be a list or another iterable, got {shorten(column)}")
-    for place, row in enumerate(zip_longest(*columns.values(), fillvalue=_END)):
-        if ended := [name for name, item in zip(columns, row, strict=True) if item is _END]:
-            raise UserError(f"{_and(ended)} ended before the others", place=f"item {place}")
-        yield read_request(row[0], row[1], row[2] if history is not None else None, place, join)
 
 
 def join_passages(passages: Sequence[str]) -> str:
@@ -144,5 +126,6 @@ def _turn_text(turn: Any, place: int, name: str) -> str:
     return text
 
 
-def _and(parts: Sequence[str]) -> str:
+def name_list(parts: Sequence[str]) -> str:
+    """Joins names as a sentence does: "a, b and c"."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

@@ -16,7 +16,7 @@ class ScoreCalibration:
     """The temperature and the threshold of a critic.
 
     Args:
-        temperature: Divides the log-odds; above 1 it makes the critic less sure.
+        temperature: Divides the log-odds; above 1 it moves probabilities towards 1/2.
         threshold: A response is called hallucinated from this probability on.
         aim: The metric that the threshold was chosen for.
     """

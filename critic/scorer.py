@@ -1,12 +1,11 @@
-"""Scoring with a trained critic: one pair or many, equal in any batch.
+"""The public class `Critic`: scores one (knowledge, response) pair or many.
 
 Pairs are ordered by length and batched by tokens, so almost nothing is padding. Knowledge longer than the model's
-length is read through overlapping windows; a response is as hallucinated as its best window leaves it.
+length is read through overlapping windows, and a response takes the lowest log-odds of all its windows.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, overload
 
 import numpy as np
@@ -14,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
+from critic.calibration_texts import calibration_pairs
 from critic.load_checkpoint import LoadedCheckpoint, load_checkpoint
 from critic.precision import apply_precision
 from critic.requests import (
@@ -23,14 +23,13 @@ from critic.requests import (
     join_passages,
     read_requests,
     read_threshold,
-    stream_requests,
 )
 from critic.score_calibration import ScoreCalibration, log_odds
-from critic.settings import Settings
+from critic.settings import Settings, foreign_settings
+from critic.stream import stream_requests, stream_results
 from data_modules.encoding.pairs import PairEncoder
-from faithkit.errors import UserError
 from faithkit.files.model_folder import CRITIC
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.records import Example, Prediction
 from faithkit.training.batching import plan_batches
 
 CHUNK = 2048  # pairs tokenised and ordered at a time
@@ -64,8 +63,9 @@ class Critic:
         critic.score(knowledge="The Danube flows through ten countries.", response="It flows through twelve.")
 
     `score` takes one response or a list, `stream` any number of them, `predict_examples` records of a dataset.
-    Knowledge of any length is read to its end. A response's score does not depend on what is scored beside it, but for
-    the last digits of its floating-point numbers.
+    Knowledge of any length is read to its end. A response gets the same score alone, in a list and in any order:
+    probabilities agree up to float rounding (1e-6 in fp32), and so does the label, unless the probability lies that
+    close to the threshold.
 
     Args:
         model: A sequence classifier of transformers with the labels faithful and hallucinated.
@@ -91,7 +91,7 @@ class Critic:
     def load(
         cls, path: str, *, device: str | None = None, precision: str = "32-true", batch_tokens: int | None = None
     ) -> "Critic":
-        """Loads a critic from a run, an hf/ folder or a hub name; a classifier of another's making by its labels.
+        """Loads a critic from a run, an hf/ folder or a hub name; without our sidecar its labels must be ours.
 
         Args:
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
@@ -109,7 +109,7 @@ class Critic:
 
     @classmethod
     def of(cls, loaded: LoadedCheckpoint[Settings], path: str, *, batch_tokens: int | None = None) -> "Critic":
-        """A critic of a model that is loaded already; without a sidecar its labels must be ours."""
+        """Makes a critic of a loaded model; without a sidecar its labels must be faithful and hallucinated."""
         settings = loaded.settings or foreign_settings(loaded.model.config, path)
         encoder = PairEncoder(tokenizer=loaded.tokenizer, max_length=settings.max_length, order=settings.order)
         return cls(loaded.model, encoder, settings.calibration, batch_tokens=batch_tokens, name=path)
@@ -134,6 +134,8 @@ class Critic:
         self, knowledge: Any, response: Any, history: Any = None, *, threshold: float | None = None
     ) -> Score | list[Score]:
         """Judges one response, or many at once: a list of responses gives a list of scores, in their order.
+
+        The scores of a list are those of single calls, up to float rounding.
 
         Args:
             knowledge: A text, or a list of passages, which are joined by spaces; for a list of responses a list of
@@ -166,13 +168,15 @@ class Critic:
         Args:
             progress: Shows a bar.
         """
-        total = len(response) if isinstance(response, Sized) else None
         wanted = read_threshold(threshold)
-        requests = stream_requests(knowledge, response, history, join_passages)
-        with tqdm(total=total, desc="scoring", disable=not progress, unit="response") as bar:
-            while chunk := list(islice(requests, CHUNK)):
-                yield from self._scores(chunk, wanted)
-                bar.update(len(chunk))
+        yield from stream_results(
+            lambda requests: self._scores(requests, wanted),
+            stream_requests(knowledge, response, history, join_passages),
+            chunk_size=CHUNK,
+            total=len(response) if isinstance(response, Sized) else None,
+            description="scoring",
+            progress=progress,
+        )
 
     def _scores(self, requests: Sequence[Request], threshold: float | None) -> list[Score]:
         probabilities = self.probabilities([r.knowledge for r in requests], [r.response for r in requests])
@@ -226,23 +230,3 @@ def _logits(model: Any, batch: Mapping[str, NDArray[Any]]) -> NDArray[np.float32
     if bool(inputs["attention_mask"].all()):
         del inputs["attention_mask"]  # nothing is masked: attention takes its faster way
     return model(**inputs).logits.float().cpu().numpy()
-
-
-def calibration_pairs(count: int = 48) -> tuple[list[str], list[str]]:
-    """Knowledge of different lengths with responses, always the same: int8 measures its ranges on them."""
-    from data_modules.embedded.corpus import generate
-
-    examples = list(generate("train", 8 * count))
-    knowledge = [" ".join(e.knowledge for e in examples[i : i + 1 + i % 8]) for i in range(count)]
-    return knowledge, [example.response for example in examples[:count]]
-
-
-def foreign_settings(config: Any, folder: str) -> Settings:
-    """Settings of a classifier without our sidecar, whose labels must be ours."""
-    labels = {str(label).lower(): index for index, label in config.id2label.items()}
-    if labels != {FAITHFUL: 0, HALLUCINATED: 1}:
-        have = ", ".join(labels)
-        hint = f"give a critic of ours: labels {FAITHFUL} and {HALLUCINATED}"
-        raise UserError(f"a checkpoint of another kind: its labels are {have}", place=folder, hint=hint)
-    longest = min(512, getattr(config, "max_position_embeddings", 512) - 2)
-    return Settings(max_length=longest, order="knowledge_response", calibration=ScoreCalibration(), origin={})

@@ -1,21 +1,22 @@
-"""What a sequence critic needs beside its weights."""
+"""Settings of a critic that are stored beside its weights."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from critic.score_calibration import ScoreCalibration
+from faithkit.errors import UserError
 from faithkit.files.model_folder import CRITIC, Sidecar
-from faithkit.records import LABELS
+from faithkit.records import FAITHFUL, HALLUCINATED, LABELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What must be known to use the weights as they were trained.
+    """Settings that the weights were trained and calibrated with.
 
     Args:
         max_length: Tokens of a sequence.
         order: Which text stands first.
-        origin: Where this came from: base weights, data and its fingerprint, versions.
+        origin: Provenance: base weights, data and its fingerprint, versions.
     """
 
     max_length: int
@@ -40,3 +41,14 @@ class Settings:
             calibration=ScoreCalibration(**sidecar.thresholds),
             origin=sidecar.origin,
         )
+
+
+def foreign_settings(config: Any, folder: str) -> Settings:
+    """Settings of a classifier without our sidecar, whose labels must be ours."""
+    labels = {str(label).lower(): index for index, label in config.id2label.items()}
+    if labels != {FAITHFUL: 0, HALLUCINATED: 1}:
+        have = ", ".join(labels)
+        hint = f"give a critic of ours: labels {FAITHFUL} and {HALLUCINATED}"
+        raise UserError(f"a checkpoint of another kind: its labels are {have}", place=folder, hint=hint)
+    longest = min(512, getattr(config, "max_position_embeddings", 512) - 2)
+    return Settings(max_length=longest, order="knowledge_response", calibration=ScoreCalibration(), origin={})

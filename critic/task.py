@@ -1,7 +1,6 @@
-"""The critic's part of training: its encoder, its module, and what the best checkpoint predicts."""
+"""The critic's training task: its encoder, its module, and the calibration and test of the best checkpoint."""
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from faithkit.evaluation.reports.run import Reports
 from faithkit.files.model_folder import Sidecar
 from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.training.options import OptimizerOptions, read_options
-from faithkit.training.task import FinishedTraining, finish_training, report_detector
+from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
 from faithkit.weights.resolve import resolve
 
 
@@ -51,44 +50,49 @@ class CriticTask:
     def finish(self, training: FinishedTraining[DataModule]) -> tuple[Reports, dict[str, Any]]:
         """Calibrates the best checkpoint on validation, predicts the test sets, writes predictions and hf/.
 
-        Both go the way of every later use of the model, windows over long knowledge included.
+        Validation and test are read as every later use of the model reads its texts: windows over long knowledge
+        included.
         """
+        return finish_training(training, self)
+
+    @property
+    def model_class(self) -> Any:
         from transformers import AutoModelForSequenceClassification
 
-        subsets = training.data.subsets["validation"]
-        validation = [example for subset in subsets for example in subset.examples() if example.label is not None]
-        return finish_training(
-            training,
-            model_class=AutoModelForSequenceClassification,
-            tokenizer=self.tokenizer,
-            calibrate=partial(self._calibrate, training, validation),
-            predict=partial(self._predict, training),
-            sidecar=partial(self._sidecar, training),
-            report=lambda _, tests: report_detector(training, tests, fitted_on=validation),
-        )
+        return AutoModelForSequenceClassification
 
-    def _calibrate(
-        self, training: FinishedTraining[DataModule], validation: list[Example], model: Any
-    ) -> tuple[Critic, dict[str, Any]]:
+    def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> tuple[Critic, dict[str, Any]]:
+        """Fits temperature and threshold on the labelled rows of validation."""
         critic = Critic(model, self.encoder, ScoreCalibration())
         rows = Batches(training.data.subsets["validation"], self.encoder)
         odds = shared_odds(training, critic, rows, np.flatnonzero(rows.lengths("label") != NO_LABEL))
-        gold = np.array([example.label == HALLUCINATED for example in validation], np.int8)
+        gold = np.array([example.label == HALLUCINATED for example in labelled(training.validation)], np.int8)
         critic.calibration, fit = ScoreCalibration.fit(odds, gold, self.options.threshold_aim)
         return critic, fit
 
-    def _predict(self, training: FinishedTraining[DataModule], critic: Critic, subset: Subset) -> list[Prediction]:
+    def predict(self, training: FinishedTraining[DataModule], critic: Critic, subset: Subset) -> list[Prediction]:
+        """A prediction for each row of a test subset."""
         rows = Batches([subset], self.encoder)
         scores = critic.calibration.scores(shared_odds(training, critic, rows, np.arange(len(rows))))
         return critic.calibration.predictions([example.id for example in subset.examples()], scores)
 
-    def _sidecar(self, training: FinishedTraining[DataModule], critic: Critic) -> Sidecar:
+    def sidecar(self, training: FinishedTraining[DataModule], critic: Critic) -> Sidecar:
+        """The critic's settings."""
         return Settings(
             max_length=self.encoder.max_length,
             order=self.encoder.order,
             calibration=critic.calibration,
             origin=dict(training.origin),
         ).to_sidecar()
+
+    def report(self, training: FinishedTraining[DataModule], critic: Critic, tests: TestResults) -> Reports:
+        """Writes the predictions, and compares them with the labels."""
+        return report_detector(training, tests, fitted_on=labelled(training.validation))
+
+
+def labelled(examples: Sequence[Example]) -> list[Example]:
+    """The examples that have a label."""
+    return [example for example in examples if example.label is not None]
 
 
 def shared_odds(

@@ -101,8 +101,7 @@ class DataModule(pl.LightningDataModule):
             raise UserError("no training examples", hint="check data.path and data.split")
         if not sum(len(subset) for subset in self.subsets["validation"]):
             raise UserError("no validation examples", hint="raise data.validation_fraction")
-        if fit := getattr(self.encoder, "fit", None):
-            fit(self.subsets["train"])
+        self.encoder.fit(self.subsets["train"])
 
     def _keep_weak_apart(self) -> None:
         weak = {name for (source, _), name in zip(self.sources, self.names, strict=True) if source.train_only}

@@ -23,7 +23,7 @@ class GeneratorModule(TrainingModule):
 
     Args:
         model: Of transformers.
-        objective: Makes a loss of what the model gives.
+        objective: Computes the loss from the model's output.
         num_steps: Optimiser steps of the whole training, for the schedule.
         dataset: Names the validation metrics: `validation/<dataset>/perplexity`.
         seed: Seeds dropout, and what the objective has to begin from.

@@ -1,8 +1,7 @@
-"""The generator's part of training: its encoder, its module, and the steps that measure the best checkpoint."""
+"""The generator's training task: its encoder, its module, and the test of the best checkpoint."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -43,8 +42,8 @@ class GeneratorTask:
     """Trains a generator: `model=t5`, `model=gpt2` and their kin.
 
     Args:
-        objective: What is learnt from.
-        control: What stands in front of everything; None for nothing.
+        objective: The training loss.
+        control: The control tokens in front of the input; None for none.
         optimizer: The block `optimizer` (`OptimizerOptions`).
         model: The block `model`, of which it takes what `GeneratorOptions` names.
         options: The same by name; these win.
@@ -97,17 +96,17 @@ class GeneratorTask:
 
     def finish(self, training: FinishedTraining[DataModule]) -> tuple[Reports, dict[str, Any]]:
         """Measures the best checkpoint's perplexity on the test sets, lets it answer a few turns, writes hf/."""
-        return finish_training(
-            training,
-            model_class=ARCHITECTURES[self.options.architecture].model_class,
-            tokenizer=self.tokenizer,
-            calibrate=lambda model: (model, {}),  # nothing is fitted on validation
-            predict=partial(self._measure, training),
-            sidecar=partial(self._sidecar, training),
-            report=partial(self._report, training),
-        )
+        return finish_training(training, self)
 
-    def _measure(self, training: FinishedTraining[DataModule], model: Any, subset: Subset) -> list[NDArray[np.float64]]:
+    @property
+    def model_class(self) -> Any:
+        return ARCHITECTURES[self.options.architecture].model_class
+
+    def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> tuple[Any, dict[str, Any]]:
+        """Fits nothing: the model itself predicts."""
+        return model, {}
+
+    def predict(self, training: FinishedTraining[DataModule], model: Any, subset: Subset) -> list[NDArray[np.float64]]:
         """`row_statistics` of a subset's rows, in their order; each process works on its share of the batches."""
         batches = Batches([subset], self.encoder)
         plan = plan_batches(batches.lengths(), None, training.data.eval_max_tokens, None) if len(subset) else []
@@ -119,7 +118,8 @@ class GeneratorTask:
         by_row = dict(zip(chain(*plan), chain(*measured), strict=True))
         return [by_row[row] for row in range(len(subset))]
 
-    def _sidecar(self, training: FinishedTraining[DataModule], model: Any) -> Sidecar:
+    def sidecar(self, training: FinishedTraining[DataModule], model: Any) -> Sidecar:
+        """The generator's settings."""
         return Settings(
             layout=self.turns.layout,
             architecture=self.options.architecture,
@@ -127,7 +127,7 @@ class GeneratorTask:
             origin=dict(training.origin),
         ).to_sidecar()
 
-    def _report(
+    def report(
         self,
         training: FinishedTraining[DataModule],
         model: Any,
@@ -148,7 +148,7 @@ class GeneratorTask:
         return reports
 
     def answers(self, model: Any, examples: Sequence[Example]) -> dict[str, str]:
-        """What the model answers, by greedy decoding with the wanted control tokens, by the examples' ids."""
+        """Answers examples by greedy decoding, with the control tokens of a faithful answer; by the examples' ids."""
         if not examples:
             return {}
         layout, tokenizer = self.turns.layout, self.tokenizer

@@ -78,7 +78,8 @@ def cross_calibrated(folds: Sequence[Fold], runs: Sequence[Path]) -> Predictions
     A run's own validation part holds a dozen hallucinated answers: too few to fit thresholds on. The other runs have
     tested all sources but this fold's, none of them on a source that it was trained on.
     """
-    from critic.tagger.fit_calibration import Answers, fit_calibration
+    from critic.tagger.answers import Answers
+    from critic.tagger.fit_calibration import fit_calibration
     from critic.tagger.predictor import Tagger
 
     taggers = [Tagger.load(str(run), device="cpu") for run in runs]

@@ -103,7 +103,7 @@ def test_paper_scale_is_the_papers_recipe() -> None:
 
 def test_generators_at_paper_scale_are_the_papers() -> None:
     t5, gpt2, dialogpt = (compose("train", f"model={name}", "scale=paper") for name in ("t5", "gpt2", "dialogpt"))
-    weights = [cfg.model.task.weights for cfg in (t5, gpt2, dialogpt)]
+    weights = [cfg.model.weights for cfg in (t5, gpt2, dialogpt)]
     assert weights == ["google-t5/t5-base", "openai-community/gpt2", "microsoft/DialoGPT-medium"]
     assert (t5.model.batch_size, t5.model.max_length, t5.optimizer.warmup) == (16, 512, 0.04)
     for cfg in (gpt2, dialogpt):

@@ -1,6 +1,6 @@
-"""Best of N: the model writes several answers, a detector chooses the one that it doubts least.
+"""Best of N: the model writes several answers, and a detector chooses the one with the lowest score.
 
-Unlike a threshold on one answer this always answers, and needs no training; the price is N times the writing. Answers
+Unlike a threshold on one answer this always answers, and needs no training; the price is N times the decoding. Answers
 that are the same text are judged once.
 """
 
@@ -15,7 +15,9 @@ from generation.generator import Advance, Candidate, Generator
 
 @dataclass(frozen=True, slots=True)
 class BestOf:
-    """Of `decoding.num_samples` answers the one with the lowest score; among equals the likelier. One alone is judged.
+    """Chooses the answer with the lowest score among `decoding.num_samples`; of equal ones the likelier.
+
+    A single answer is judged too.
 
     Args:
         control: Names of control tokens; None for those of a faithful answer.
@@ -44,8 +46,8 @@ class BestOf:
             for example, own in zip(examples, answers, strict=True)
             for number, candidate in enumerate(own)
         ]
-        spoken = [example for example in asked if example.response]  # nothing said is nothing to judge
-        said = {prediction.id: prediction for prediction in self.detector.predict_examples(spoken)}
+        judgeable = [example for example in asked if example.response]  # an empty answer has nothing to judge
+        said = {prediction.id: prediction for prediction in self.detector.predict_examples(judgeable)}
         return iter([said.get(example.id, Prediction(id=example.id)) for example in asked])
 
 
@@ -59,7 +61,7 @@ def _distinct(samples: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _doubt(candidate: Candidate, said: Prediction) -> tuple[float, float]:
-    """What is compared: an answer that says nothing comes last."""
+    """The sort key of an answer: its score, then its likelihood; an empty answer comes last."""
     if said.label is None:
         return 2.0, -candidate.logprob
     score = said.score if said.score is not None else float(said.label != FAITHFUL)

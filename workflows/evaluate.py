@@ -14,48 +14,24 @@ GROUPS = ("benchmark", "decoding", "scale")
 
 
 def main(cfg: Any) -> None:
-    """Generated responses, the transfer table of critics, or a detector's benchmark."""
+    """Dispatches to generated responses, the transfer table of critics, or a detector's benchmark."""
     from faithkit.files.run_folder import log_to, open_run
-    from workflows.detection_benchmark import run_benchmark
-    from workflows.transfer import run_transfer
 
     run, config = open_run(cfg, f"evaluate-{cfg.benchmark.name}")
     log_to(run.log)
+    # Each is imported where it is wanted: the others load much that it does not need.
     if config["benchmark"].get("task") == "responses":
-        score_responses(run, config)
+        from workflows.response_benchmark import run_response_benchmark
+
+        run_response_benchmark(run, config)
     elif config["benchmark"]["name"] == "transfer":
+        from workflows.transfer import run_transfer
+
         run_transfer(run, config)
     else:
+        from workflows.detection_benchmark import run_benchmark
+
         run_benchmark(run, config)
-
-
-def score_responses(run: Any, config: dict[str, Any]) -> None:
-    """Of each dataset the examples and a response to each; then the models of the metrics, and the metrics."""
-    from data_modules.build import datasets_of, read_benchmark
-    from faithkit.errors import UserError
-    from faithkit.evaluation.responses.paired_responses import PairedResponses
-    from faithkit.evaluation.responses.report import report_responses
-    from faithkit.files.jsonl import read_predictions
-    from faithkit.files.run_folder import environment
-    from workflows.metric_models import load_metric_models
-    from workflows.response_benchmark import benchmark_answerer
-
-    if config["html"]:
-        hint = "leave html out; a response stands beside its values in the run's scores/"
-        raise UserError("the page is for answers with marked spans, as of benchmark=ragtruth", hint=hint)
-    answer = benchmark_answerer(run, config)
-    sets, read = {}, {}
-    for name, block in datasets_of(config["benchmark"]).items():
-        files = {key: read_predictions(block[key]) if block[key] else None for key in ("predictions", "against")}
-        benchmark = read_benchmark(block, labelled=False)
-        given = files["predictions"] or answer(benchmark)
-        sets[name] = PairedResponses.of(benchmark.examples, given, files["against"], incomplete=block["incomplete"])
-        read[name] = benchmark.summary
-    meta = {"config": config, "data": read, "environment": environment()}
-    options = {key: config[key] for key in ("num_resamples", "num_examples")}
-    report_responses(
-        run, sets, load_metric_models(config), meta=meta, baselines=config["benchmark"]["baselines"], **options
-    )
 
 
 def run() -> None:

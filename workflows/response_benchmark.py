@@ -1,18 +1,48 @@
-"""Lets a generator answer benchmarks of responses, where no predictions file is given."""
+"""Benchmarks of generated responses: from a predictions file, or written by a generator first."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from data_modules.build import Benchmark
+from data_modules.build import Benchmark, datasets_of, read_benchmark
 from faithkit.errors import UserError
-from faithkit.files.jsonl import write_jsonl
+from faithkit.evaluation.responses.paired_responses import PairedResponses
+from faithkit.evaluation.responses.report import report_responses
+from faithkit.files.jsonl import read_predictions, write_jsonl
 from faithkit.files.model_folder import GENERATOR, find_folder, read_sidecar
-from faithkit.files.run_folder import RunFolder
+from faithkit.files.run_folder import RunFolder, environment
 from faithkit.inference.decoding import Decoding
 from faithkit.records import Prediction
 from generation.generator import Generator
+from workflows.metric_models import load_metric_models
+
+
+def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
+    """Reads the examples of each dataset and a response to each, and writes the metrics of these responses.
+
+    Examples and files are read, and missing responses written, before any metric loads its model.
+    """
+    if config["html"]:
+        hint = "leave html out; a response stands beside its values in the run's scores/"
+        raise UserError("the page is for answers with marked spans, as of benchmark=ragtruth", hint=hint)
+    answer = benchmark_answerer(run, config)
+    sets, summaries = {}, {}
+    for name, block in datasets_of(config["benchmark"]).items():
+        files = {key: read_predictions(block[key]) if block[key] else None for key in ("predictions", "against")}
+        benchmark = read_benchmark(block, labelled=False)
+        responses = files["predictions"] or answer(benchmark)
+        sets[name] = PairedResponses.of(benchmark.examples, responses, files["against"], incomplete=block["incomplete"])
+        summaries[name] = benchmark.summary
+    report_responses(
+        run,
+        sets,
+        load_metric_models(config),
+        meta={"config": config, "data": summaries, "environment": environment()},
+        baselines=config["benchmark"]["baselines"],
+        num_resamples=config["num_resamples"],
+        num_examples=config["num_examples"],
+    )
 
 
 def benchmark_answerer(run: RunFolder, config: Mapping[str, Any]) -> Callable[[Benchmark], dict[str, Prediction]]:

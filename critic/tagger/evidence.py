@@ -1,9 +1,11 @@
-"""What speaks for a hallucination beside a token's own log-odds: its sentence, and words that the context lacks.
+"""Features for calibrating a tagger: log-odds of a token and of its sentence, and words that the context lacks.
 
-A tagger that has seen a few hundred marked answers is unsure of single tokens, and annotators mark clauses and
-sentences: the mean over a token's sentence takes the noise out. And whether a word of the answer stands anywhere in the
-context or the question is plain to see, while an encoder has to learn it. How much each counts is fitted on validation
-(`critic.tagger.fit_calibration`).
+They add to a token's own log-odds two things that a tagger trained on a few hundred marked answers does not have:
+
+- The mean log-odds of its sentence. Single tokens are noisy, and annotators mark clauses and sentences.
+- Whether its word is missing from context and question. An encoder has to learn this; comparing words just shows it.
+
+A logistic regression on validation weighs them (`critic.tagger.fit_calibration`).
 """
 
 from collections.abc import Sequence
@@ -18,19 +20,19 @@ from faithkit.words import STOP_WORDS, UNICODE_WORD, unicode_words
 
 TOKEN_EVIDENCE = ("own log-odds", "mean of its sentence", "word not in context", "share of such words in its sentence")
 RESPONSE_EVIDENCE = ("worst token", "expected characters", "words not in context", "rate of such words")
-FEW_WORDS = 4  # the share of a sentence with fewer content words says less
+FEW_WORDS = 4  # the share of missing words is taken of at least this many, so that short sentences count less
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Of each token whether its word is missing, its sentence's share of such words, and which sentence it is in.
+    """Word features of each token [tokens each].
 
     Args:
         missing: 1 where the token's word is a content word that stands neither in the context nor in the question.
-        share: Of the content words of the token's sentence.
-        sentence: A number of its own for each sentence of each answer.
+        share: Share of such words among the content words of the token's sentence.
+        sentence: Number of the token's sentence, counted from 1 over all answers; 0 for a token between sentences.
     """
 
     missing: Floats
@@ -42,16 +44,17 @@ def words_of(start: Ints, end: Ints, owner: Ints, requests: Sequence[Request]) -
     """Compares the words of each answer with those of its context and question.
 
     Args:
-        start: First character of each token, in its answer; answers one behind the other.
-        owner: Which request a token belongs to.
+        start: First character of each token, in its answer; the tokens of all answers, one answer behind the other.
+        end: Behind its last character.
+        owner: Number of the request that each token belongs to, ascending.
     """
     missing, share, sentence = np.zeros(len(start)), np.zeros(len(start)), np.zeros(len(start), np.int64)
     bounds = np.searchsorted(owner, np.arange(len(requests) + 1))
-    count = 0  # of sentences; 0 stands for none: tokens between sentences, of which none is visible
+    count = 0  # sentences so far; tokens between sentences are invisible and keep 0
     for request, first, last in zip(requests, bounds[:-1], bounds[1:], strict=True):
         have = set(unicode_words(f"{request.knowledge}\n{request.question}"))
         low = request.response.lower()
-        same_length = len(low) == len(request.response)  # else (a few Turkish letters) places would be off by some
+        same_length = len(low) == len(request.response)  # not so for a few Turkish letters: places would shift
         begins = start[first:last]
         for begin, stop in sentence_places(request.response):
             found = UNICODE_WORD.finditer(low, begin, stop) if same_length else ()
@@ -67,7 +70,7 @@ def words_of(start: Ints, end: Ints, owner: Ints, requests: Sequence[Request]) -
 
 
 def token_evidence(odds: Floats, words: Words) -> Floats:
-    """TOKEN_EVIDENCE of each token [tokens, 4]."""
+    """The features TOKEN_EVIDENCE of each token [tokens, 4]."""
     count = np.maximum(np.bincount(words.sentence, minlength=1), 1)
     mean = (np.bincount(words.sentence, odds, minlength=1) / count)[words.sentence]
     mean = np.where(words.sentence > 0, mean, odds)
@@ -77,12 +80,12 @@ def token_evidence(odds: Floats, words: Words) -> Floats:
 def response_evidence(
     odds: Floats, probability: Floats, characters: Ints, owner: Ints, words: Words, num_responses: int
 ) -> Floats:
-    """RESPONSE_EVIDENCE of each response [N, 4].
+    """The features RESPONSE_EVIDENCE of each response [responses, 4].
 
     Args:
         odds: Log-odds of each token, not calibrated.
         probability: Calibrated, of each token.
-        characters: How many each token stands for; tokens that stand for none do not count.
+        characters: Characters of each token; tokens without any are left out.
         owner: The response of each token.
     """
     counted = characters > 0

@@ -1,4 +1,4 @@
-"""From the probabilities of tokens to spans of characters."""
+"""Turns probabilities of tokens into spans of characters."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ def find_spans(
     min_length: int = 1,
     owner: Ints | None = None,
 ) -> Found:
-    """Runs of tokens from the threshold on; neighbours are joined over whatever white space lies between them.
+    """Finds runs of tokens from the threshold on; neighbours are joined over the white space between them.
 
     Args:
         start: First character of each token, in order; equal to `end` where the token stands for none.

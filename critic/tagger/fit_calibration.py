@@ -1,4 +1,10 @@
-"""Fits on validation: calibration of tokens and responses, thresholds, smoothing of spans."""
+"""Fits a tagger's calibration on validation, in four steps:
+
+1. P(token is hallucinated): a logistic regression of gold tags on the tokens' evidence (`fit_tokens`).
+2. Spans: the threshold, merge gap and minimum length with the best F1 of characters (`fit_spans`).
+3. P(response is hallucinated): a logistic regression of gold labels on the responses' evidence (`fit_line`).
+4. The threshold on it, chosen for `threshold_aim` (`faithkit.evaluation.calibration.choose_threshold`).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from critic.tagger.evidence import Words, response_evidence, token_evidence
+from critic.tagger.answers import Answers
+from critic.tagger.evidence import token_evidence
 from critic.tagger.find_spans import Found
 from critic.tagger.span_calibration import SpanCalibration
 from data_modules.encoding.offsets import tags_of
@@ -22,68 +29,13 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """The tokens of several answers, one answer behind the other.
-
-    Args:
-        start: First character of each token, in its answer [tokens].
-        end: Behind its last character [tokens].
-        odds: Log-odds of hallucinated [tokens].
-        owner: Which answer a token belongs to, ascending [tokens].
-        words: The words of each token that the context lacks, and its sentence.
-    """
-
-    start: Ints
-    end: Ints
-    odds: Floats
-    owner: Ints
-    words: Words
-
-    @property
-    def characters(self) -> Ints:
-        """How many characters each token stands for; a tokenizer may drop some."""
-        return self.end - self.start
-
-    @classmethod
-    def join(cls, parts: Sequence["Answers"], sizes: Sequence[int]) -> "Answers":
-        """All parts as one.
-
-        Args:
-            sizes: How many answers each has, to number them on; sentences are numbered on in the same way.
-        """
-        before = np.append(0, np.cumsum(sizes))
-        sentences = np.append(0, np.cumsum([int(part.words.sentence.max(initial=0)) for part in parts]))
-        moved = [
-            np.where(p.words.sentence > 0, p.words.sentence + n, 0) for p, n in zip(parts, sentences, strict=False)
-        ]
-        return cls(
-            start=np.concatenate([part.start for part in parts]),
-            end=np.concatenate([part.end for part in parts]),
-            odds=np.concatenate([part.odds for part in parts]),
-            owner=np.concatenate([part.owner + n for part, n in zip(parts, before, strict=False)]),
-            words=Words(
-                np.concatenate([part.words.missing for part in parts]),
-                np.concatenate([part.words.share for part in parts]),
-                np.concatenate(moved),
-            ),
-        )
-
-    def responses(self, probability: Floats, num_responses: int) -> Floats:
-        """RESPONSE_EVIDENCE of each answer."""
-        return response_evidence(self.odds, probability, self.characters, self.owner, self.words, num_responses)
-
-
 def fit_calibration(
     answers: Answers, examples: Sequence[Example], aim: str, *, use_evidence: bool = True
 ) -> tuple[SpanCalibration, dict[str, Any]]:
-    """Fits everything on marked validation answers; also gives a report of the fit.
-
-    First the probabilities of tokens, then spans from these, then the probability of a response, then its threshold:
-    each step reads what the one before it has fitted.
+    """Fits the four steps on marked validation answers, each on the results of the one before; also gives a report.
 
     Args:
-        use_evidence: Reads tokens with their sentence and words (`critic.tagger.evidence`), not by themselves.
+        use_evidence: Calibrates tokens by all of `critic.tagger.evidence`, instead of their own log-odds alone.
         aim: Of the response threshold: f1, macro_f1 or precision>=p (`faithkit.evaluation.calibration`).
     """
     wrong = wrong_tokens(answers, examples)  # [tokens]
@@ -111,7 +63,7 @@ def fit_calibration(
 
 
 def wrong_tokens(answers: Answers, examples: Sequence[Example]) -> NDArray[np.int8]:
-    """Which tokens a gold span touches [tokens]."""
+    """Gold tags: 1 where a gold span touches the token [tokens]."""
     bounds = np.searchsorted(answers.owner, np.arange(len(examples) + 1))
     rows = [
         tags_of(example.spans or (), answers.start[first:last], answers.end[first:last], len(example.response)) > 0
@@ -121,7 +73,7 @@ def wrong_tokens(answers: Answers, examples: Sequence[Example]) -> NDArray[np.in
 
 
 def fit_tokens(answers: Answers, wrong: NDArray[np.int8], *, use_evidence: bool) -> tuple[SpanCalibration, str]:
-    """A calibration of tokens, by their own log-odds and by their evidence; and why it has none, if so."""
+    """Fits P(token is hallucinated); also says why nothing was fitted, if so."""
     visible = answers.characters > 0
     slope, bias, note = fit_line(answers.odds[visible, None], wrong[visible])
     calibration = SpanCalibration(slope=slope[0], bias=bias)
@@ -133,7 +85,7 @@ def fit_tokens(answers: Answers, wrong: NDArray[np.int8], *, use_evidence: bool)
 
 
 def fit_line(features: Floats, gold: NDArray[Any]) -> tuple[tuple[float, ...], float, str]:
-    """Logistic regression of the gold labels (Platt 1999); the identity on the first feature where it cannot be.
+    """Fits a logistic regression of gold labels (Platt 1999); where it cannot, keeps the log-odds as they are.
 
     Args:
         features: Evidence, the log-odds first [rows, features].
@@ -157,7 +109,10 @@ def fit_line(features: Floats, gold: NDArray[Any]) -> tuple[tuple[float, ...], f
 def fit_spans(
     calibration: SpanCalibration, answers: Answers, probability: Floats, examples: Sequence[Example]
 ) -> tuple[SpanCalibration, float]:
-    """The threshold and smoothing with the best F1 of characters, and that F1; of equal ones the plainest."""
+    """Chooses threshold, merge gap and minimum length by grid search for the best F1 of characters; also gives that F1.
+
+    Of equal ones the first wins: the smallest gap, then the smallest length, then the lowest threshold.
+    """
     gold = GoldCharacters.of(examples)
     if not gold.total:
         return calibration, 0.0
@@ -178,7 +133,7 @@ class GoldCharacters:
     Args:
         before: How many marked characters stand before each place [characters + 1]; the difference of two places is the
             number between them.
-        begins: Where each answer begins, and behind the last the end [answers + 1].
+        begins: First character of each answer, and the end of the last [answers + 1].
     """
 
     before: Ints
@@ -206,11 +161,13 @@ class GoldCharacters:
 
 
 def best_f1(odds: Floats, right: Ints, called: Ints, total: int) -> float:
-    """The best F1 over all thresholds, where each row adds `right` and `called` when it is called.
+    """The best F1 over all thresholds on the log-odds.
 
     Args:
-        odds: What the threshold is compared with [rows].
-        total: What a perfect call would add to `right` in all.
+        odds: Log-odds of each row; rows from the threshold on are predicted hallucinated [rows].
+        right: True positives that each row adds when it is predicted [rows].
+        called: Predicted positives that each row adds [rows].
+        total: Gold positives of all rows.
     """
     order = np.argsort(-odds, kind="stable")
     ends = np.flatnonzero(np.diff(odds[order], append=-np.inf))  # the last of equal odds: a threshold takes all of them

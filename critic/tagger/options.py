@@ -1,4 +1,4 @@
-"""The tagger's hyperparameters: what it takes of the block `model`."""
+"""The tagger's hyperparameters, from the block `model`."""
 
 from dataclasses import dataclass
 
@@ -13,17 +13,17 @@ class TaggerOptions:
     Args:
         weights: A folder, hub name or local name: an encoder, or a critic or tagger to go on from.
         max_length: Tokens of a window.
-        max_windows: Of a longer context, in training and validation; the test reads all.
+        max_windows: Windows of a longer context that training and validation read; the test reads all.
         typed: A class for each type of hallucination, instead of one for all.
         packed: Windows one behind the other without padding.
         positive_weight: Weight of hallucinated tokens in the loss, beside 1 of the others.
-        focal_gamma: Above 0, tokens that are surely right count less (`critic.tagger.loss`).
-        support_weight: Weight of the loss of `critic.overlap_supervision` beside the tags'; 0 does without it.
+        focal_gamma: Above 0, tokens that the model is sure and right of count less (`critic.tagger.loss`).
+        support_weight: Weight of the auxiliary loss of `critic.overlap_supervision`; 0 leaves it out.
         freeze_embeddings: Word embeddings stay as they are.
         dropout: Overrides the encoder's own; None keeps it.
         attention_dropout: The same for attention alone.
         gradient_checkpointing: Trades time for memory.
-        evidence: Tokens are read with their sentence and with the words that the context lacks.
+        evidence: Calibrates tokens by their sentence and missing words too (`critic.tagger.evidence`).
         threshold_aim: What the response threshold is chosen for on validation.
     """
 

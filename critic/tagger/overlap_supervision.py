@@ -1,11 +1,11 @@
-"""Targets of the support loss (`critic.overlap_supervision`) for batches of windows."""
+"""Targets of overlap supervision (`critic.overlap_supervision`) for batches of windows."""
 
 import torch
 from torch import Tensor
 
 
 def answer_overlap(vectors: Tensor, ids: Tensor, bounds: Tensor) -> Tensor:
-    """The support of each token of an answer by the context of its window, from 0 to 1, window by window.
+    """The overlap of each answer token with the context of its window, from 0 to 1, window by window.
 
     Args:
         vectors: Static word vectors of length 1 [vocabulary, hidden].

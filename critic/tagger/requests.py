@@ -1,4 +1,4 @@
-"""What a tagger is asked of a dialogue, and what it answers."""
+"""Requests to a tagger, and the results that it gives."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -35,7 +35,7 @@ class Tagged:
     Args:
         label: hallucinated or faithful.
         score: Calibrated P(the response is hallucinated).
-        spans: In the order of the text; none lies over another.
+        spans: In the order of the text, without overlaps.
     """
 
     label: str
@@ -55,7 +55,7 @@ class Tagged:
 def read_question(
     knowledge: Any, response: Any, history: Any, *, context: Any, answer: Any, question: Any
 ) -> tuple[bool, list[Request]]:
-    """The requests of one call, in today's words or in those of before: context, answer, question.
+    """Reads the arguments of one call, by their names of today or by their old ones: context, answer, question.
 
     A question is a history of one turn.
 

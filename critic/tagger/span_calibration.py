@@ -1,4 +1,4 @@
-"""Turns a tagger's log-odds into spans: calibration, thresholds and smoothing, fitted on validation, stored with it."""
+"""Turns a tagger's log-odds into probabilities, spans and labels; fitted on validation, stored beside the weights."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,17 +16,17 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanCalibration:
-    """From log-odds of tokens to spans, and to P(the response is hallucinated).
+    """The parameters of a tagger's calibration, and the steps that use them.
 
     Args:
-        slope: Of the line that turns a token's own log-odds into calibrated ones; `bias` is its other half.
-        token_weights: Of TOKEN_EVIDENCE (`critic.tagger.evidence`), and a bias, in log-odds; empty reads a token's own
-            log-odds alone, by slope and bias.
+        slope: Calibrated log-odds of a token are `slope * log-odds + bias` (Platt scaling).
+        token_weights: Weights of TOKEN_EVIDENCE (`critic.tagger.evidence`), then a bias, instead of slope and bias; empty
+            where those are used.
         char_threshold: Characters are called hallucinated from this calibrated probability on.
         merge_gap: Spans with at most so many characters between them become one.
         min_length: Spans of fewer characters are dropped.
-        response_weights: Of RESPONSE_EVIDENCE, and a bias, in log-odds.
-        response_threshold: A response is called hallucinated from here on.
+        response_weights: Weights of RESPONSE_EVIDENCE, then a bias; they give calibrated log-odds.
+        response_threshold: A response is called hallucinated from this probability on.
         aim: What the response threshold was chosen for.
     """
 

@@ -1,14 +1,14 @@
-"""The tagger's part of training: its encoder, its module, and what the best checkpoint predicts."""
+"""The tagger's training task: its encoder, its module, and the calibration and test of the best checkpoint."""
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from critic.tagger.fit_calibration import Answers, fit_calibration
+from critic.tagger.answers import Answers
+from critic.tagger.fit_calibration import fit_calibration
 from critic.tagger.module import TaggerModule
 from critic.tagger.options import TaggerOptions
 from critic.tagger.predictor import CHUNK, Tagger
@@ -23,7 +23,7 @@ from faithkit.evaluation.reports.run import Reports
 from faithkit.files.model_folder import Sidecar
 from faithkit.records import Example, Prediction
 from faithkit.training.options import OptimizerOptions, read_options
-from faithkit.training.task import FinishedTraining, finish_training, report_detector
+from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
 from faithkit.weights.resolve import resolve
 
 
@@ -56,24 +56,19 @@ class TaggerTask:
     def finish(self, training: FinishedTraining[DataModule]) -> tuple[Reports, dict[str, Any]]:
         """Calibrates the best checkpoint on validation, predicts the test sets, writes predictions and hf/.
 
-        Both read all windows of a long context, as every later use of the model does.
+        All windows of a long context are read, as every later use of the model does; training reads `max_windows`.
         """
+        return finish_training(training, self)
+
+    @property
+    def model_class(self) -> Any:
         from transformers import AutoModelForTokenClassification
 
-        validation = [example for subset in training.data.subsets["validation"] for example in subset.examples()]
-        return finish_training(
-            training,
-            model_class=AutoModelForTokenClassification,
-            tokenizer=self.tokenizer,
-            calibrate=partial(self._calibrate, training, validation),
-            predict=partial(self._predict, training),
-            sidecar=partial(self._sidecar, training),
-            report=lambda _, tests: report_detector(training, tests, fitted_on=validation),
-        )
+        return AutoModelForTokenClassification
 
-    def _calibrate(
-        self, training: FinishedTraining[DataModule], validation: list[Example], model: Any
-    ) -> tuple[Tagger, dict[str, Any]]:
+    def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> tuple[Tagger, dict[str, Any]]:
+        """Fits a calibration on the rows of validation that have marked spans."""
+        validation = training.validation
         tagger = Tagger(model, replace(self.encoder, max_windows=None), SpanCalibration())
         marked = [place for place, example in enumerate(validation) if example.spans is not None]
         rows, examples = Batches(training.data.subsets["validation"], self.encoder), [validation[i] for i in marked]
@@ -83,22 +78,28 @@ class TaggerTask:
         )
         return tagger, fit
 
-    def _predict(self, training: FinishedTraining[DataModule], tagger: Tagger, subset: Subset) -> list[Prediction]:
+    def predict(self, training: FinishedTraining[DataModule], tagger: Tagger, subset: Subset) -> list[Prediction]:
+        """A prediction for each row of a test subset."""
         rows, examples = Batches([subset], self.encoder), subset.examples()
 
-        def predict(mine: NDArray[np.int64]) -> list[Prediction]:
+        def tag(mine: NDArray[np.int64]) -> list[Prediction]:
             chunks = [mine[begin : begin + CHUNK] for begin in range(0, len(mine), CHUNK)]
             return [p for c in chunks for p in tagger.predict_columns([examples[i] for i in c], rows.columns(c))]
 
-        return training.divide_work(len(examples), predict)
+        return training.divide_work(len(examples), tag)
 
-    def _sidecar(self, training: FinishedTraining[DataModule], tagger: Tagger) -> Sidecar:
+    def sidecar(self, training: FinishedTraining[DataModule], tagger: Tagger) -> Sidecar:
+        """The tagger's settings."""
         return Settings(
             labels=tagger_labels(self.options.typed),
             max_length=self.encoder.max_length,
             calibration=tagger.calibration,
             origin=dict(training.origin),
         ).to_sidecar()
+
+    def report(self, training: FinishedTraining[DataModule], tagger: Tagger, tests: TestResults) -> Reports:
+        """Writes the predictions, and compares them with the labels."""
+        return report_detector(training, tests, fitted_on=training.validation)
 
 
 def shared_answers(
@@ -108,19 +109,19 @@ def shared_answers(
     wanted: NDArray[np.int64],
     examples: list[Example],
 ) -> Answers:
-    """The tokens of the wanted rows' answers with log-odds and evidence; each process works on a stretch of them.
+    """The tokens of the wanted rows' answers with log-odds and evidence; each process works on one shard of the rows.
 
     Args:
         examples: Those of the wanted rows.
     """
-    num_stretches = training.trainer.world_size
-    bounds = np.linspace(0, len(wanted), num_stretches + 1).astype(int)
+    num_shards = training.trainer.world_size
+    bounds = np.linspace(0, len(wanted), num_shards + 1).astype(int)
 
-    def read(stretches: NDArray[np.int64]) -> list[Answers]:
+    def read(shards: NDArray[np.int64]) -> list[Answers]:
         found = []
-        for own in (slice(bounds[number], bounds[number + 1]) for number in stretches):
+        for own in (slice(bounds[number], bounds[number + 1]) for number in shards):
             chunks = [wanted[own][begin : begin + CHUNK] for begin in range(0, len(wanted[own]), CHUNK)]
             found.append(tagger.answers(examples[own], [rows.columns(chunk) for chunk in chunks]))
         return found
 
-    return Answers.join(training.divide_work(num_stretches, read), np.diff(bounds).tolist())
+    return Answers.join(training.divide_work(num_shards, read), np.diff(bounds).tolist())

@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class CandidateEncoder:
+class CandidateEncoder(Encoder):
     """Adds the negatives of each row to what another encoder makes.
 
     Args:

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from data_modules.encoding.ragged import Ragged, steps_of
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize
 from faithkit.errors import UserError
 from faithkit.records import LABELS, Example
+
+if TYPE_CHECKING:  # it imports this file
+    from data_modules.splits import Subset
 
 ENCODING_VERSION = 3  # part of every cache key: raise it when the same records would encode differently
 NO_LABEL = -1
@@ -29,20 +32,35 @@ Columns = dict[str, NDArray[Any] | Ragged]
 
 
 class Encoder(Protocol):
-    """Turns records into columns of numbers, and some rows of them into a batch.
+    """Turns records into columns of numbers, and some rows of them into a batch; a base for all encoders."""
 
-    A method `fit(subsets)` is optional: it is shown the rows that train, encoded, before any batch is made.
-    """
+    def fingerprint(self) -> str:
+        """Names all that the columns depend on beside the records: part of their cache key."""
+        ...
 
-    def fingerprint(self) -> str: ...
+    def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
+        """The columns of some records.
 
-    def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns: ...
+        Args:
+            counts: Counts what is cut or lacks something; logged, and kept with the cache.
+        """
+        ...
 
-    def collate(self, columns: Columns) -> Mapping[str, NDArray[Any]]: ...
+    def fit(self, train: "Sequence[Subset]") -> None:
+        """Takes the encoded training rows, before any batch is made; an encoder that fits nothing inherits this.
+
+        Args:
+            train: The training rows of each dataset; none where they are streamed.
+        """
+        return
+
+    def collate(self, columns: Columns) -> Mapping[str, NDArray[Any]]:
+        """The arrays of a batch, from the columns of its rows."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairEncoder:
+class PairEncoder(Encoder):
     """(knowledge, response) as a sentence pair.
 
     The cache keeps both texts' tokens whole; they are cut to fit when a batch is made, so that training and every later
@@ -85,7 +103,7 @@ class PairEncoder:
         return f"pair texts:{ENCODING_VERSION}:{self.max_length}:{fingerprint_of(self.tokenizer)}"
 
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
-        """Columns of the examples: knowledge, response, length of the cut sequence, label, target (what is learnt)."""
+        """Columns of the examples: knowledge, response, length of the cut sequence, label, training target."""
         knowledge = tokenize(self.tokenizer, [example.knowledge for example in examples])
         response = tokenize(self.tokenizer, [example.response for example in examples])
         room = self.room(response.lengths)
@@ -210,7 +228,7 @@ class Windows:
 
 
 def target_of(example: Example) -> float:
-    """What training aims at: `meta["probability"]` of a weak label, else 0 or 1 by the label, NaN without one."""
+    """The training target: `meta["probability"]` of a weak label, else 0 or 1 by the label, NaN without one."""
     probability = example.meta.get("probability")
     if probability is None:
         return math.nan if example.label is None else float(LABELS.index(example.label))

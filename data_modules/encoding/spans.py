@@ -2,8 +2,8 @@
 
 The cache keeps the three texts' tokens whole. What does not fit into a sequence is cut into overlapping windows when a
 batch is made: windows over the context, each with the question before it, and, where an answer alone is long, windows
-over the answer too. A token of the answer then stands in several windows, and is as hallucinated as the window says
-that supports it best (`critic.tagger.forward`).
+over the answer too. A token of the answer that stands in several windows takes the logits of
+the window with the lowest log-odds of hallucinated (`critic.tagger.read_windows`).
 
 A batch lies flat: in `input_ids`, padded or packed, every window is a stretch of places counted over the whole batch.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_modules.encoding.offsets import tags_of, visible_extents
-from data_modules.encoding.pairs import ENCODING_VERSION, NO_LABEL, Columns
+from data_modules.encoding.pairs import ENCODING_VERSION, NO_LABEL, Columns, Encoder
 from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
 from faithkit.errors import UserError
@@ -28,7 +28,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpanEncoder:
+class SpanEncoder(Encoder):
     """Question and context as the first text of a pair, the answer as the second.
 
     Args:
@@ -129,7 +129,7 @@ class SpanEncoder:
         return batch
 
     def collate_windows(self, columns: Mapping[str, Any], windows: "Windows") -> dict[str, NDArray[Any]]:
-        """What a model reads.
+        """The model's inputs for some windows, and where their parts stand.
 
         `bounds` [windows, 4] has the places at which a window's context and answer begin and end; `token` says for each
         place of an answer, window by window, which answer token it is, counted over all rows of the columns.
@@ -209,7 +209,7 @@ class Windows:
 
 
 def question_text(example: Example) -> str:
-    """What the answer replies to: the turns of the history, the oldest first."""
+    """The turns of the history as one text, the oldest first: the question that the answer replies to."""
     return "\n".join(turn.text for turn in example.history)
 
 
@@ -229,7 +229,7 @@ def _cut(length: Ints, most: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _best_windows(columns: Mapping[str, Any], windows: Windows, context_count: Ints, most: int) -> Ints:
-    """Of the windows with the same part of an answer, those whose context shares most tokens with that part."""
+    """Chooses windows for training: for each part of an answer those whose context shares most tokens with it."""
     keep: list[int] = []
     begin = 0
     while begin < len(windows.row):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.pairs import ENCODING_VERSION, Columns
+from data_modules.encoding.pairs import ENCODING_VERSION, Columns, Encoder
 from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
 from data_modules.encoding.tokens import Tokenizer, fingerprint_of, tokenize
 from data_modules.encoding.turn_layout import (
@@ -35,7 +35,7 @@ LONGER = "response longer than max_response_length"
 
 
 @dataclass(frozen=True)
-class TurnEncoder:
+class TurnEncoder(Encoder):
     """Encodes knowledge, history and response as `data_modules.encoding.turn_layout` lays them out.
 
     History is cut to fit, never knowledge or response.

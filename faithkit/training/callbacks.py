@@ -1,4 +1,4 @@
-"""Callbacks of every training run: checkpoints that survive any end, and the check for a loss that is no number."""
+"""Callbacks of every training run: checkpoints that survive any end, a check for a loss that is not finite, a bar."""
 
 import signal
 import time
@@ -18,14 +18,14 @@ from faithkit.errors import UserError
 class LastCheckpoint(Checkpoint):
     """Keeps `last.ckpt` fresh, and turns Ctrl-C and SIGTERM into a checkpoint and an orderly end.
 
-    It is written after a training step, where the state is whole, at most `every_seconds` apart, and after each
+    It is written after a training step, where the state is complete, at most `every_seconds` apart, and after each
     validation; always under another name first, so that a kill at any moment leaves a whole file. A second signal ends
     the process at once: the file of before is still there.
 
     Args:
         path: The file.
         every_seconds: Time between two checkpoints.
-        run_path: What to resume, as the user is told.
+        run_path: The run's folder, which the message at the end tells the user to resume.
     """
 
     def __init__(self, path: Path, every_seconds: float, run_path: Path):
@@ -81,7 +81,7 @@ class LastCheckpoint(Checkpoint):
 
     @staticmethod
     def _agree(trainer: pl.Trainer, wanted: int) -> int:
-        """The most that any process wants: clocks and signals differ between them, and all must decide alike."""
+        """The largest value of any process: clocks and signals differ between them, and all must decide alike."""
         if trainer.world_size == 1:
             return wanted
         decision = torch.tensor(wanted, device=trainer.strategy.root_device)
@@ -89,6 +89,8 @@ class LastCheckpoint(Checkpoint):
         return int(decision)
 
     def _save(self, trainer: pl.Trainer) -> None:
+        # `faithkit.files.atomic` opens a file in one process. Lightning wants a path, the same one in every process,
+        # because sharded strategies gather their weights while they save. A fixed name leaves no litter after kills.
         temporary = self.path.with_suffix(".writing")
         trainer.save_checkpoint(temporary)
         if trainer.is_global_zero:

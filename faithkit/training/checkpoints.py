@@ -1,4 +1,4 @@
-"""The best checkpoint of a training: read as tensors, never executed."""
+"""Loads the best checkpoint of a training: as tensors alone, so that nothing in the file is executed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +10,9 @@ from faithkit.files.run_folder import RunFolder
 
 
 def load_best(module: Any, run: RunFolder, kind: Any) -> Any:
-    """The model with the best checkpoint's weights; nothing in the file is executed.
+    """Loads the best checkpoint's weights into the module's model, and returns that model.
 
-    It is the module's own, or, where training has sharded that one, a whole one of its own.
+    Where training has sharded the module's model, the weights go into a new, unsharded one.
 
     Args:
         kind: The Auto class of the model.
@@ -35,5 +35,5 @@ def load_best(module: Any, run: RunFolder, kind: Any) -> Any:
 
 
 def model_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a training module's checkpoint the model's own weights: what helped in training stays behind."""
+    """Selects the model's weights from a training module's checkpoint, without those of auxiliary heads."""
     return {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}

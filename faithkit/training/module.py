@@ -48,16 +48,16 @@ class TrainingModule(pl.LightningModule):
         return self.global_rank
 
     def gather(self, values: Tensor, *, with_gradients: bool = False) -> Tensor:
-        """The same from every process, in the order of their ranks [processes, ...]; all must have equal shapes.
+        """Gathers a tensor from every process, in the order of their ranks [processes, ...]; shapes must be equal.
 
         Args:
-            with_gradients: What the others make of this process's values trains them too.
+            with_gradients: Gradients flow back through the gathered values to the process that each comes from.
         """
         gathered = self.trainer.strategy.all_gather(values, sync_grads=with_gradients)
         return gathered.view(self.world_size, *values.shape)
 
     def total(self, count: Tensor) -> Tensor:
-        """The count over all processes, at least 1."""
+        """Sums a count over all processes; at least 1."""
         summed = self.trainer.strategy.reduce(count, reduce_op="sum")
         assert isinstance(summed, Tensor)
         return summed.clamp(min=1)
@@ -70,7 +70,7 @@ class TrainingModule(pl.LightningModule):
             torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
     def log_validation(self, metric: RowMetric, main: str) -> None:
-        """Logs the figures of a validation, the main one on the progress bar, and begins the next one."""
+        """Logs the metrics of a validation, the main one on the progress bar too, and resets them for the next."""
         for name, value in metric.compute().items():
             self.log(f"validation/{self.hparams['dataset']}/{name}", value, prog_bar=name == main)
         metric.reset()

@@ -1,4 +1,4 @@
-"""Validation metrics of all processes' rows, each counted once: torchmetrics gathers, our own functions compute."""
+"""Validation metrics over the rows of all processes: torchmetrics gathers the rows, our own functions compute."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -46,7 +46,7 @@ class RowMetric(Metric):
 
     def compute(self) -> dict[str, float]:
         """The figures of the rows of all processes."""
-        # A list before processes are joined, one tensor behind that.
+        # torchmetrics gives lists in one process, and tensors once it has gathered from several.
         numbers, values = (torch.cat(s) if isinstance(s, list) else s for s in (self.numbers, self.values))
         ascending, first = np.unique(numbers.cpu().numpy(), return_index=True)
         return dict(self.figures(ascending, values.cpu().double().numpy()[first]))

@@ -1,7 +1,8 @@
-"""What train.py asks of a task, and the way from a finished training to its reports, which all tasks share."""
+"""The protocol of a task, and the steps from a finished training to its reports, which all tasks share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -20,11 +21,12 @@ Data = TypeVar("Data")  # the DataModule, which the ground does not know
 Predictor = TypeVar("Predictor")
 Row = TypeVar("Row")
 Result = TypeVar("Result")
+TestResults = Mapping[str, tuple[list[Example], list[Prediction]]]  # of each test set its examples and predictions
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedTraining(Generic[Data]):
-    """A training that has ended: what a task finishes.
+    """A training that has ended, as `Task.finish` gets it.
 
     Args:
         origin: Where the model comes from: configuration and data, as its sidecar and metrics.json say.
@@ -39,6 +41,12 @@ class FinishedTraining(Generic[Data]):
     origin: Mapping[str, Any]
     num_resamples: int
     num_examples: int
+
+    @cached_property
+    def validation(self) -> list[Example]:
+        """The examples of all validation sets; the tasks' rows have the same order."""
+        data: Any = self.data
+        return [example for subset in data.subsets["validation"] for example in subset.examples()]
 
     def divide_work(self, count: int, work: Callable[[NDArray[np.int64]], Sequence[Result]]) -> list[Result]:
         """The results of items 0 to `count`, in order; each process works on its share of them.
@@ -69,7 +77,7 @@ class Task(Protocol):
         ...
 
     def finish(self, training: FinishedTraining[Any]) -> tuple[Reports, dict[str, Any]]:
-        """Tests the best checkpoint and writes predictions and hf/; see `finish_training`.
+        """Tests the best checkpoint and writes predictions and hf/: `finish_training` with the task's own steps.
 
         Returns:
             For each test set its reports, from the first process alone; and what was fitted on validation.
@@ -77,38 +85,64 @@ class Task(Protocol):
         ...
 
 
-def finish_training(
-    training: FinishedTraining[Any],
-    *,
-    model_class: Any,
-    tokenizer: Any,
-    calibrate: Callable[[Any], tuple[Predictor, dict[str, Any]]],
-    predict: Callable[[Predictor, Any], list[Row]],
-    sidecar: Callable[[Predictor], Sidecar],
-    report: Callable[[Predictor, dict[str, tuple[list[Example], list[Row]]]], Reports],
-) -> tuple[Reports, dict[str, Any]]:
-    """Takes the best checkpoint through validation and test: the same steps in every task.
+class FinishingSteps(Protocol[Data, Predictor, Row]):
+    """The steps of `finish_training` in which tasks differ; a task that has them passes itself.
 
-    Args:
-        model_class: Its Auto class.
-        calibrate: Makes of the best model what predicts, and says what it fitted on validation.
-        predict: A result for each row of a test subset, in order; all processes call it.
-        sidecar: What stands beside the weights in hf/.
-        report: The reports of each test set, from its examples and results.
+    A predictor is what the calibrated model predicts with, and a row is its result for one example.
     """
-    best = load_best(training.module, training.run, model_class)
+
+    @property
+    def model_class(self) -> Any:
+        """The Auto class of the model."""
+        ...
+
+    @property
+    def tokenizer(self) -> Any:
+        """Stands beside the weights in hf/."""
+        ...
+
+    def calibrate(self, training: FinishedTraining[Data], model: Any) -> tuple[Predictor, dict[str, Any]]:
+        """Makes a predictor of the best model; also gives a report of what was fitted on validation."""
+        ...
+
+    def predict(self, training: FinishedTraining[Data], predictor: Predictor, subset: Any) -> list[Row]:
+        """Gives a result for each row of a test subset, in order; all processes call it."""
+        ...
+
+    def sidecar(self, training: FinishedTraining[Data], predictor: Predictor) -> Sidecar:
+        """The settings that stand beside the weights in hf/."""
+        ...
+
+    def report(
+        self,
+        training: FinishedTraining[Data],
+        predictor: Predictor,
+        tests: Mapping[str, tuple[list[Example], list[Row]]],
+    ) -> Reports:
+        """The reports of each test set, from its examples and results."""
+        ...
+
+
+def finish_training(
+    training: FinishedTraining[Data], steps: FinishingSteps[Data, Predictor, Row]
+) -> tuple[Reports, dict[str, Any]]:
+    """Takes the best checkpoint through validation and test, and writes hf/: the same sequence in every task."""
+    data: Any = training.data
+    best = load_best(training.module, training.run, steps.model_class)
     best = best.to(training.trainer.strategy.root_device).eval()
-    predictor, fit = calibrate(best)
-    tests = {subset.name: (subset.examples(), predict(predictor, subset)) for subset in training.data.subsets["test"]}
+    predictor, fit = steps.calibrate(training, best)
+    tests = {
+        subset.name: (subset.examples(), steps.predict(training, predictor, subset)) for subset in data.subsets["test"]
+    }
     if not training.trainer.is_global_zero:
         return {}, fit
-    write_folder(training.run.hf, best, tokenizer, sidecar(predictor))
-    return report(predictor, tests), fit
+    write_folder(training.run.hf, best, steps.tokenizer, steps.sidecar(training, predictor))
+    return steps.report(training, predictor, tests), fit
 
 
 def report_detector(
     training: FinishedTraining[Any],
-    tests: Mapping[str, tuple[Sequence[Example], Sequence[Prediction]]],
+    tests: TestResults,
     *,
     fitted_on: Sequence[Example],
 ) -> Reports:

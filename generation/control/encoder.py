@@ -26,7 +26,7 @@ PREFIX = "feature: "  # of the columns
 log = logging.getLogger("faithkit")
 
 
-class ControlEncoder:
+class ControlEncoder(Encoder):
     """Adds the control tokens of each response to what another encoder makes.
 
     Args:

@@ -1,4 +1,4 @@
-"""What is fitted on validation: thresholds that no other beats, calibration that calibrates; and what cannot be."""
+"""Fitting on validation: thresholds that no other beats, calibrated probabilities, and data that cannot be fitted."""
 
 import re
 from dataclasses import replace
@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from critic.tagger.answers import Answers
 from critic.tagger.evidence import response_evidence, token_evidence, words_of
-from critic.tagger.fit_calibration import Answers, best_f1, fit_calibration, fit_line, fit_spans, wrong_tokens
+from critic.tagger.fit_calibration import best_f1, fit_calibration, fit_line, fit_spans, wrong_tokens
 from critic.tagger.requests import Request, request_of
 from critic.tagger.span_calibration import SpanCalibration, sigmoid
 from faithkit.evaluation.calibration import calibration_error

@@ -88,7 +88,7 @@ def test_weights_that_are_cut_short_are_refused(tagger_folder: Path, tmp_path: P
 
 
 def test_loading_leaves_the_folders_own_attention_alone(tagger_folder: Path) -> None:
-    """What is saved again loads in plain transformers: the packed attention is ours, not the weights'."""
+    """A model that is saved again loads in plain transformers: the packed attention is ours, not the weights'."""
     from transformers import AutoModelForTokenClassification
 
     model = AutoModelForTokenClassification.from_pretrained(tagger_folder)

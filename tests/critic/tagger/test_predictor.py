@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critic import Tagger
-from critic.tagger.predictor import calibration_requests, keep_best
+from critic.calibration_texts import calibration_requests
+from critic.tagger.read_windows import keep_best
 from critic.tagger.requests import Request, Tagged
 from faithkit.errors import UserError
 from faithkit.records import Turn
@@ -269,6 +270,29 @@ def test_the_best_window_of_each_token_is_kept_over_all_batches() -> None:
     for one in range(30):
         assert least[one] == min(odds[token == one].min(initial=np.inf) for token, odds in batches)
     assert np.array_equal(best[:, 1], least.astype(np.float32))
+
+
+def test_of_windows_with_equal_odds_the_last_of_a_batch_and_the_first_batch_win() -> None:
+    best, lowest = np.full((3, 2), np.nan, np.float32), np.full(3, np.inf)
+    token = np.array([2, 0, 0, 2, 0, 1])
+    odds = np.array([1.0, 2.0, 0.5, 1.0, 0.5, np.nan])
+    places = np.arange(6, dtype=np.float32)
+    for batch in (0, 1):
+        keep_best(best, lowest, token, odds, np.stack([places, np.full(6, batch, np.float32)], 1))
+    assert best[[0, 2]].tolist() == [[4, 0], [3, 0]] and lowest[[0, 2]].tolist() == [0.5, 1.0]
+    assert np.isnan(best[1]).all() and lowest[1] == np.inf, "odds that are no number choose nothing"
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([-1.0, 0.0, 0.5, 2.0])), max_size=30))
+def test_the_best_window_is_that_of_a_walk_from_the_highest_odds_to_the_lowest(places: list[tuple[int, float]]) -> None:
+    token, odds = np.array([t for t, _ in places], np.int64), np.array([o for _, o in places])
+    logits = np.arange(2 * len(places), dtype=np.float32).reshape(-1, 2)
+    best, lowest, walked = np.full((5, 2), np.nan, np.float32), np.full(5, np.inf), np.full((5, 2), np.nan, np.float32)
+    keep_best(best, lowest, token, odds, logits)
+    for place in np.argsort(-odds, kind="stable"):
+        walked[token[place]] = logits[place]
+    np.testing.assert_array_equal(best, walked)
 
 
 def test_a_dialogue_is_tagged_turn_by_turn(tagger: Tagger) -> None:

@@ -1,0 +1,84 @@
+"""The tokens of several answers with their log-odds and evidence: what a tagger's calibration is fitted on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from critic.requests import Request
+from critic.tagger.evidence import Words, response_evidence, words_of
+from data_modules.encoding.ragged import Ragged
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The tokens of several answers, one answer behind the other.
+
+    Args:
+        start: First character of each token, in its answer [tokens].
+        end: Behind its last character [tokens].
+        odds: Log-odds of hallucinated [tokens].
+        owner: Which answer a token belongs to, ascending [tokens].
+        words: The words of each token that the context lacks, and its sentence.
+    """
+
+    start: Ints
+    end: Ints
+    odds: Floats
+    owner: Ints
+    words: Words
+
+    @classmethod
+    def of(cls, requests: Sequence[Request], odds: Floats, start: Ragged, end: Ragged) -> "Answers":
+        """The answers of some requests, whose tokens have these log-odds and extents.
+
+        Args:
+            start: First character of each token, a row for each request.
+            end: Behind its last character.
+        """
+        owner = np.repeat(np.arange(len(requests)), start.lengths)
+        starts, ends = start.values.astype(np.int64), end.values.astype(np.int64)
+        return cls(starts, ends, odds, owner, words_of(starts, ends, owner, requests))
+
+    @classmethod
+    def empty(cls) -> "Answers":
+        """No answers at all."""
+        none = np.zeros(0, np.int64)
+        return cls(none, none, np.zeros(0), none, words_of(none, none, none, []))
+
+    @property
+    def characters(self) -> Ints:
+        """How many characters each token stands for; a tokenizer may drop some."""
+        return self.end - self.start
+
+    @classmethod
+    def join(cls, parts: Sequence["Answers"], sizes: Sequence[int]) -> "Answers":
+        """All parts as one.
+
+        Args:
+            sizes: How many answers each has, to number them on; sentences are numbered on in the same way.
+        """
+        before = np.append(0, np.cumsum(sizes))
+        sentences = np.append(0, np.cumsum([int(part.words.sentence.max(initial=0)) for part in parts]))
+        moved = [
+            np.where(p.words.sentence > 0, p.words.sentence + n, 0) for p, n in zip(parts, sentences, strict=False)
+        ]
+        return cls(
+            start=np.concatenate([part.start for part in parts]),
+            end=np.concatenate([part.end for part in parts]),
+            odds=np.concatenate([part.odds for part in parts]),
+            owner=np.concatenate([part.owner + n for part, n in zip(parts, before, strict=False)]),
+            words=Words(
+                np.concatenate([part.words.missing for part in parts]),
+                np.concatenate([part.words.share for part in parts]),
+                np.concatenate(moved),
+            ),
+        )
+
+    def responses(self, probability: Floats, num_responses: int) -> Floats:
+        """RESPONSE_EVIDENCE of each answer."""
+        return response_evidence(self.odds, probability, self.characters, self.owner, self.words, num_responses)
