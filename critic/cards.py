@@ -1,4 +1,4 @@
-"""What the model card of a detector says of it, and the texts that its export is tried on."""
+"""The model card of a detector, and the texts that its export is tried on."""
 
 from dataclasses import dataclass
 from typing import Any

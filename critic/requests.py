@@ -38,7 +38,7 @@ def request_of(example: Example) -> Request:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the caller calls the arguments, so that errors speak the same words."""
+    """The caller's names of the arguments, so that errors speak the same words."""
 
     knowledge: str = "knowledge"
     history: str = "history"

@@ -1,4 +1,4 @@
-"""What a sequence critic needs beside its weights."""
+"""The settings that a sequence critic needs beside its weights."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from faithkit.records import LABELS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What must be known to use the weights as they were trained.
+    """The settings under which the weights were trained, and must be used.
 
     Args:
         max_length: Tokens of a sequence.

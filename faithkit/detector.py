@@ -1,4 +1,4 @@
-"""What every detector of hallucination is to the rest of the program: a critic, a tagger, a language model as judge."""
+"""The interface of every detector of hallucination: a critic, a tagger, a language model as judge."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol

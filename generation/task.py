@@ -148,7 +148,7 @@ class GeneratorTask:
         return reports
 
     def answers(self, model: Any, examples: Sequence[Example]) -> dict[str, str]:
-        """What the model answers, by greedy decoding with the wanted control tokens, by the examples' ids."""
+        """Gives the model's greedy answers under the wanted control tokens, by the examples' ids."""
         if not examples:
             return {}
         layout, tokenizer = self.turns.layout, self.tokenizer

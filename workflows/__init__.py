@@ -1,1 +1,1 @@
-"""What joins tasks: the commands, benchmarks, and the loading of whatever model a configuration names."""
+"""Joins tasks: the commands, benchmarks, and the loading of whatever model a configuration names."""

@@ -15,7 +15,7 @@ from generation.generator import Advance, Candidate, Generator
 
 @dataclass(frozen=True, slots=True)
 class BestOf:
-    """Of `decoding.num_samples` answers the one with the lowest score; among equals the likelier. One alone is judged.
+    """Takes the lowest-scored of `decoding.num_samples` answers; among equals the likelier. One alone is judged.
 
     Args:
         control: Names of control tokens; None for those of a faithful answer.
@@ -59,7 +59,7 @@ def _distinct(samples: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _doubt(candidate: Candidate, said: Prediction) -> tuple[float, float]:
-    """What is compared: an answer that says nothing comes last."""
+    """Gives the key that answers are ordered by: one that says nothing comes last."""
     if said.label is None:
         return 2.0, -candidate.logprob
     score = said.score if said.score is not None else float(said.label != FAITHFUL)

@@ -30,7 +30,7 @@ def main(cfg: Any) -> None:
 
 
 def score_responses(run: Any, config: dict[str, Any]) -> None:
-    """Of each dataset the examples and a response to each; then the models of the metrics, and the metrics."""
+    """Reads each dataset's examples, gets a response to each, then loads the models of the metrics and measures."""
     from data_modules.build import datasets_of, read_benchmark
     from faithkit.errors import UserError
     from faithkit.evaluation.responses.paired_responses import PairedResponses

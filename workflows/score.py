@@ -16,7 +16,6 @@ from faithkit.cli import run_script
 
 if TYPE_CHECKING:
     from faithkit.detector import Detector
-
     from faithkit.records import Example, Prediction
 
 GROUPS = ()

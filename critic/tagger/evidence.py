@@ -1,4 +1,4 @@
-"""What speaks for a hallucination beside a token's own log-odds: its sentence, and words that the context lacks.
+"""Evidence for a hallucination beside a token's own log-odds: its sentence, and words that the context lacks.
 
 A tagger that has seen a few hundred marked answers is unsure of single tokens, and annotators mark clauses and
 sentences: the mean over a token's sentence takes the noise out. And whether a word of the answer stands anywhere in the
@@ -25,7 +25,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Of each token whether its word is missing, its sentence's share of such words, and which sentence it is in.
+    """Tells for each token if its word is missing, its sentence's share of such words, and which sentence it is in.
 
     Args:
         missing: 1 where the token's word is a content word that stands neither in the context nor in the question.

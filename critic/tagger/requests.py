@@ -1,4 +1,4 @@
-"""What a tagger is asked of a dialogue, and what it answers."""
+"""The requests of a tagger's calls, and its results."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field

@@ -1,4 +1,4 @@
-"""What a tagger needs beside its weights."""
+"""The settings that a tagger needs beside its weights."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -11,7 +11,7 @@ from faithkit.span_types import TYPES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What must be known to use the weights as they were trained.
+    """The settings under which the weights were trained, and must be used.
 
     Args:
         labels: Of the classes: outside, then hallucinated or its types.

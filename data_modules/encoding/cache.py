@@ -87,7 +87,7 @@ def group_hash(group: str) -> int:
 
 
 def content_hash(source: Source, split: str) -> str:
-    """What the records of a split depend on: the bytes of its files and the settings of its layout."""
+    """Hashes all that the records of a split depend on: the bytes of its files and the settings of its layout."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(json.dumps([source.name, split, dict(source.layout())], sort_keys=True, default=str).encode())
     for path in source.files().get(split, ()):

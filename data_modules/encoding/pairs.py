@@ -210,7 +210,7 @@ class Windows:
 
 
 def target_of(example: Example) -> float:
-    """What training aims at: `meta["probability"]` of a weak label, else 0 or 1 by the label, NaN without one."""
+    """The target of training: `meta["probability"]` of a weak label, else 0 or 1 by the label, NaN without one."""
     probability = example.meta.get("probability")
     if probability is None:
         return math.nan if example.label is None else float(LABELS.index(example.label))

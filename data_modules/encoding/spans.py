@@ -129,7 +129,7 @@ class SpanEncoder:
         return batch
 
     def collate_windows(self, columns: Mapping[str, Any], windows: "Windows") -> dict[str, NDArray[Any]]:
-        """What a model reads.
+        """Batches windows as a model reads them.
 
         `bounds` [windows, 4] has the places at which a window's context and answer begin and end; `token` says for each
         place of an answer, window by window, which answer token it is, counted over all rows of the columns.
@@ -209,7 +209,7 @@ class Windows:
 
 
 def question_text(example: Example) -> str:
-    """What the answer replies to: the turns of the history, the oldest first."""
+    """The text that the answer replies to: the turns of the history, the oldest first."""
     return "\n".join(turn.text for turn in example.history)
 
 
@@ -229,7 +229,7 @@ def _cut(length: Ints, most: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _best_windows(columns: Mapping[str, Any], windows: Windows, context_count: Ints, most: int) -> Ints:
-    """Of the windows with the same part of an answer, those whose context shares most tokens with that part."""
+    """Chooses among windows with the same part of an answer those whose context shares most tokens with it."""
     keep: list[int] = []
     begin = 0
     while begin < len(windows.row):

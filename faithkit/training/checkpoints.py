@@ -35,5 +35,5 @@ def load_best(module: Any, run: RunFolder, kind: Any) -> Any:
 
 
 def model_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a training module's checkpoint the model's own weights: what helped in training stays behind."""
+    """The model's own weights from a training module's checkpoint: what helped in training stays behind."""
     return {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}

@@ -1,4 +1,4 @@
-"""What train.py asks of a task, and the way from a finished training to its reports, which all tasks share."""
+"""The interface that train.py asks of a task, and the way from a finished training to its reports, shared by all."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
