@@ -75,7 +75,7 @@ def find_dataset(name: str | None, target: str | None = None) -> type[Source]:
 def _checked(place: str, load: Callable[[], object]) -> type[Source]:
     try:
         found = load()
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:  # TypeError: not even a text
         hint = "install its package, and name the class as package.module.Class"
         raise UserError(f"cannot import the dataset {place!r}: {error}", hint=hint) from error
     if not (isinstance(found, type) and issubclass(found, Source)):

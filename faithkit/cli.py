@@ -1,4 +1,4 @@
-"""What every script shares: a quick `--help`, Hydra, and errors that a user can act on.
+"""The start of every script: a quick `--help`, Hydra, and errors that a user can act on.
 
 Nothing heavy is imported here: `--help` must answer before torch could load.
 """
@@ -108,7 +108,7 @@ def _wrap(head: str, words: list[str], width: int = 100) -> str:
 
 
 def explain(error: BaseException) -> str | None:
-    """What to tell the user, in at most five lines; None where the mistake is not the user's."""
+    """Explains an error to the user in at most five lines; None where the mistake is not the user's."""
     cause = error.__cause__
     if type(error).__module__.startswith("hydra") and isinstance(cause, UserError):
         error = cause  # raised by what Hydra was building

@@ -18,7 +18,7 @@ from faithkit.packing import Packing, attend, packed_attention
 
 @dataclass(frozen=True)
 class Stretch:
-    """Of each packed window the places that a layer works on, as `begin` and `end` in the row [windows]."""
+    """The places of each packed window that a layer works on, as `begin` and `end` in the row [windows]."""
 
     begin: Tensor
     end: Tensor
@@ -32,7 +32,7 @@ class Stretch:
 
 
 def reads_answers(model: Any) -> bool:
-    """Whether `answer_logits` can take its place: on a GPU the kernels want whole sequences."""
+    """Tells if `answer_logits` can take its place: on a GPU the kernels want whole sequences."""
     return type(model).__name__ == "ModernBertForTokenClassification" and model.device.type == "cpu"
 
 
@@ -55,7 +55,7 @@ def answer_logits(model: Any, batch: Mapping[str, Tensor]) -> Tensor:
 
 
 def needed(layers: Sequence[Any], batch: Mapping[str, Tensor]) -> list[Stretch]:
-    """What each layer is given, and at the end what is wanted of the last; the same object where nothing is cut."""
+    """The places that each layer reads, and at the end those wanted of the last; one object where nothing is cut."""
     stop = batch["window_lengths"].cumsum(0)
     start = stop - batch["window_lengths"]
     whole = Stretch(start, stop)

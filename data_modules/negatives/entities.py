@@ -28,7 +28,7 @@ def spacy_model(weights: str) -> str:
     try:
         spacy = version("spacy")
     except PackageNotFoundError as error:
-        hint = "pip install 'faithkit[spacy]', or leave entity_swap out of the kinds"
+        hint = "pip install spacy (a plain install of faithkit brings it), or leave entity_swap out of the kinds"
         raise UserError("entity swaps need spaCy, which is not installed", hint=hint) from error
     folder = Path(resolve(weights))
     if not (folder / "meta.json").is_file():
