@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 
 from critic.tagger.forward import answer_places, exact_log_odds, run_model
-from critic.tagger.modernbert import answer_logits, reads_answers
 from data_modules.encoding.spans import SpanEncoder
 from faithkit.training.batching import plan_batches
 
@@ -34,20 +33,17 @@ def token_logits(
     windows = encoder.windows(columns)
     for rows in plan_batches(windows.lengths.astype(np.int32), None, batch_tokens, None):
         batch = encoder.collate_windows(columns, windows.take(np.sort(rows)))
-        logits = _run(model, encoder, batch)
+        logits = _run(model, batch)
         keep_best(best, lowest_odds, batch["token"], exact_log_odds(logits), logits)
     return best
 
 
 @torch.inference_mode()
-def _run(model: Any, encoder: SpanEncoder, batch: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+def _run(model: Any, batch: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
     """Runs the model over a batch of windows; logits of the response tokens, window by window [places, classes]."""
     device = next(model.parameters()).device
     inputs = {name: torch.from_numpy(array).to(device) for name, array in batch.items()}
-    if encoder.packed and reads_answers(model):
-        logits = answer_logits(model, inputs)
-    else:
-        logits = run_model(model, inputs).logits.flatten(0, 1)[answer_places(inputs)]
+    logits = run_model(model, inputs).logits.flatten(0, 1)[answer_places(inputs)]
     return logits.float().cpu().numpy()
 
 
