@@ -20,8 +20,8 @@ class SpanCalibration:
 
     Args:
         slope: Calibrated log-odds of a token are `slope * log-odds + bias` (Platt scaling).
-        token_weights: Weights of TOKEN_EVIDENCE (`critic.tagger.evidence`), then a bias, instead of slope and bias; empty
-            where those are used.
+        token_weights: Weights of TOKEN_EVIDENCE (`critic.tagger.evidence`), then a bias; they replace slope and bias.
+            Empty where slope and bias are used.
         char_threshold: Characters are called hallucinated from this calibrated probability on.
         merge_gap: Spans with at most so many characters between them become one.
         min_length: Spans of fewer characters are dropped.
