@@ -200,7 +200,7 @@ class Critic:
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def column_odds(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
-        """The same of texts that are tokens already: columns of `PairEncoder`."""
+        """Log-odds of hallucinated of each pair, from its cached tokens: columns of `PairEncoder`."""
         logits, owner = window_logits(self.model, self.encoder, columns, self.batch_tokens)
         best = np.full(len(columns["response"]), np.inf)
         np.minimum.at(best, owner, log_odds(logits))

@@ -99,6 +99,6 @@ class NliModel:
         logits, owner = window_logits(self.model, self.encoder, columns, self.batch_tokens)
         windows = np.zeros((len(logits), 3))
         windows[:, self.columns] = torch.from_numpy(logits).double().softmax(-1).numpy()
-        order = np.lexsort((windows[:, ENTAILMENT], owner))  # of each pair the best window comes last
+        order = np.lexsort((windows[:, ENTAILMENT], owner))  # a pair's most entailing window comes last
         last = np.append(np.flatnonzero(np.diff(owner[order])), len(order) - 1)
         return windows[order[last]]

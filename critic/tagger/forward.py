@@ -31,12 +31,12 @@ def first_position(model: Any) -> int:
 
 
 def answer_places(batch: Mapping[str, Tensor]) -> Tensor:
-    """The places of all answers, window by window, as `token` counts them."""
+    """The places of all answer tokens in the flat batch, window by window, in the order of `token`."""
     return places_between(*batch["bounds"].unbind(1)[2:])
 
 
 def places_between(begin: Tensor, end: Tensor) -> Tensor:
-    """The places of several stretches, one behind the other."""
+    """Concatenates the ranges `begin` to `end` of each window."""
     size = end - begin
     starts = torch.repeat_interleave(begin - (size.cumsum(0) - size), size)
     return starts + torch.arange(len(starts), device=begin.device)
@@ -48,13 +48,13 @@ def log_odds(logits: Tensor) -> Tensor:
 
 
 def exact_log_odds(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The same in fp64, in which calibrations are fitted and thresholds stored."""
+    """Log-odds of hallucinated in fp64, in which calibrations are fitted and thresholds stored."""
     values = logits.astype(np.float64)
     return np.logaddexp.reduce(values[:, 1:], axis=1) - values[:, 0]
 
 
 def best_windows(odds: Tensor, token: Tensor, num_tokens: int) -> Tensor:
-    """For each token the place of the window that supports it best: of equal ones the first.
+    """Finds each token's place with the lowest log-odds of hallucinated: of equal ones the first.
 
     Args:
         odds: Log-odds of hallucinated at each place.
