@@ -125,6 +125,7 @@ def test_it_trains_and_is_a_benchmark(lamps: Path, tiny_bert: Path, tmp_path: Pa
         ({"_target_": "no_such_package.Lamps"}, "cannot import the dataset 'no_such_package.Lamps'"),
         ({"_target_": "lamp_data.Gone"}, "cannot import the dataset 'lamp_data.Gone'"),
         ({"_target_": "not a name"}, "cannot import the dataset 'not a name'"),
+        ({"_target_": 3}, "cannot import the dataset 3"),
         ({"_target_": "lamp_data.Lamps", "dataset": "desk_lamps"}, "both dataset 'desk_lamps' and _target_"),
         ({"_target_": "lamp_data.Lamps", "colour": "red"}, "its options are path, shade"),
     ],
