@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time a name is import
     from generation.generator import Generator
 
 __all__ = ["Critic", "Generator", "Tagger"]
-# The one place where the ground names what stands on it: see DESIGN in docs, "imports run one way".
+# The one place where the ground names what stands on it; imports run one way everywhere else.
 _PUBLIC = {
     "Critic": "critic.scorer",
     "Generator": "generation.generator",
@@ -30,4 +30,4 @@ def __getattr__(name: str) -> Any:  # torch loads only when a class is really us
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

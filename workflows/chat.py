@@ -96,18 +96,20 @@ def _show(answer: Prediction, console: Console) -> None:
 
 def main(cfg: Any) -> None:
     """Loads the generator and the detector, then talks."""
-    from hydra.utils import instantiate
     from omegaconf import OmegaConf
 
     from faithkit.inference.decoding import Decoding
     from generation.generator import Generator
     from workflows.answer_strategy import build_answerer, check_strategy
+    from workflows.detectors import load_detector
 
     config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     decoding = Decoding(**config["decoding"])
     check_strategy(decoding, config["detector"])
     generator = Generator.load(config["checkpoint"], precision=config["precision"], max_length=config["max_length"])
-    detector = instantiate(config["judge"]) if config["detector"] else None
+    detector = None
+    if config["detector"]:
+        detector = load_detector(config["detector"], precision="32-true", batch_tokens=None)
     answerer = build_answerer(generator, decoding, config["control_tokens"], detector=detector)
     if sys.stdin.isatty():
         import readline  # noqa: F401 - importing it gives input() line editing and a history

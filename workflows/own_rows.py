@@ -20,7 +20,7 @@ from faithkit.errors import UserError
 from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means
 from faithkit.evaluation.tables import format_metric, harmless, new_table
 from faithkit.files.atomic import write_text
-from faithkit.files.jsonl import write_jsonl
+from faithkit.files.jsonl import write_json, write_jsonl
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Turn
 
 ADDED = ("label", "probability", "spans")
@@ -140,6 +140,8 @@ def write_scored(path: Path, rows: OwnRows, predictions: Sequence[Prediction]) -
     ]
     if path.suffix in DELIMITERS:
         _write_table(path, scored, DELIMITERS[path.suffix])
+    elif path.suffix == ".json":
+        write_json(path, scored)
     else:
         write_jsonl(path, scored)
 
