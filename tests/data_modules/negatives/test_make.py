@@ -136,7 +136,7 @@ def test_missing_spacy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         raise entities.PackageNotFoundError(name)
 
     monkeypatch.setattr(entities, "version", absent)
-    with pytest.raises(UserError, match=r"spaCy, which is not installed\n  hint: pip install 'faithkit\[spacy\]'"):
+    with pytest.raises(UserError, match=r"spaCy, which is not installed\n  hint: pip install spacy"):
         cached_negatives(corpus())
 
 
