@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 WORKERS ?= auto
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo test test-all check bench bench-gpu clean
+.PHONY: help demo test test-all fuzz check bench bench-gpu clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -28,6 +28,9 @@ test: $(VENV)/.installed-dev ## the fast tests, without a network
 
 test-all: $(VENV)/.installed-dev ## also the slow ones and those that fetch real weights
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup -m 'not gpu'
+
+fuzz: $(VENV)/.installed-dev ## 20,000 damaged inputs: a table of what was tried, survived and failed
+	$(PY) -m tests.faults
 
 check: $(VENV)/.installed-dev ## ruff and mypy
 	$(PY) -m ruff check .

@@ -1,0 +1,17 @@
+"""A few hundred mutations of every kind of input, the same ones each time; `make fuzz` makes 20,000."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.campaign import Campaign, campaigns, run_campaign
+
+TRIES = 500
+ALL = list(campaigns())
+
+
+@pytest.mark.parametrize("campaign", ALL, ids=lambda campaign: campaign.name)
+def test_damage_is_refused_or_harmless(campaign: Campaign, tmp_path: Path) -> None:
+    tries = max(5, round(TRIES * campaign.share / sum(one.share for one in ALL)))
+    outcome = run_campaign(campaign, tmp_path, seed=0, numbers=range(tries))
+    assert not outcome.failures, "\n".join(outcome.failures[:3])
