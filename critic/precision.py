@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from faithkit.arguments import read_choice
 from faithkit.errors import UserError
 from faithkit.hardware import computes_in_bf16, to_bf16
 
@@ -47,8 +48,7 @@ def apply_precision(model: Any, precision: str, device: str, calibrate: Callable
 
 def check_precision(precision: str) -> None:
     """Raises a UserError for an unknown precision."""
-    if precision not in PRECISIONS:
-        raise UserError(f"precision is {precision!r}", hint=f"use one of {', '.join(PRECISIONS)}")
+    read_choice("precision", precision, PRECISIONS)
 
 
 class Int8Linear(nn.Module):

@@ -1,12 +1,13 @@
 """Requests to a detector: a response with its knowledge and the history before it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from data_modules.encoding.spans import question_text
-from faithkit.errors import UserError, shorten
+from faithkit.arguments import wrong
 from faithkit.records import Example, Turn
+from faithkit.text_arguments import TEXT_HINT, check_lengths, is_list, read_passages, read_text, read_turns
 
 TURN_BREAK = "\n"  # between turns, as in `question_text`
 
@@ -55,19 +56,17 @@ def read_requests(
         UserError: Lists of different lengths, something that is no text, or an empty text.
     """
     if isinstance(response, str):
-        return True, [read_request(knowledge, response, history, 0, join, names)]
+        return True, [read_request(knowledge, response, history, None, join, names)]
+    if not is_list(response):
+        raise wrong(names.response, "a text or a list of texts", response, TEXT_HINT)
     columns = {names.knowledge: knowledge, names.response: response}
     columns |= {} if history is None else {names.history: history}
-    if any(isinstance(column, str | Mapping) or not isinstance(column, Iterable) for column in columns.values()):
-        shown = ", ".join(f"{name} is {type(column).__name__}" for name, column in columns.items())
-        raise UserError(
-            f"{name_list(list(columns))} must all be texts, or all be lists: one for each response; {shown}"
-        )
+    for name, column in columns.items():
+        if not is_list(column):
+            hint = f"give {name} as a list too: one for each response"
+            raise wrong(name, f"a list, since {names.response} is one", column, hint)
     rows = {name: list(column) for name, column in columns.items()}
-    if len({len(column) for column in rows.values()}) > 1:
-        raise UserError(
-            name_list([f"{len(column)} {name}" for name, column in rows.items()]) + ": one for each response"
-        )
+    check_lengths(rows)
     histories = rows.get(names.history, [None] * len(rows[names.response]))
     every = zip(rows[names.knowledge], rows[names.response], histories, strict=True)
     return False, [read_request(*row, place, join, names) for place, row in enumerate(every)]
@@ -86,49 +85,11 @@ def number_passages(passages: Sequence[str]) -> str:
 
 
 def read_request(
-    knowledge: Any, response: Any, history: Any, place: int, join: Join, names: Names = DEFAULT_NAMES
+    knowledge: Any, response: Any, history: Any, number: int | None, join: Join, names: Names = DEFAULT_NAMES
 ) -> Request:
-    """One request, checked; errors name the item."""
-    passages = [knowledge] if isinstance(knowledge, str) or not isinstance(knowledge, Iterable) else list(knowledge)
-    _check_text(names.knowledge, passages or "", place, passages)
-    _check_text(names.response, response, place, [response])
-    turns = [] if history is None else [history] if isinstance(history, str) else history
-    if not isinstance(turns, Sequence):
-        raise UserError(f"{names.history} must be text or turns, got {shorten(history)}", place=f"item {place}")
-    said = [_turn_text(turn, place, names.history) for turn in turns]
-    return Request(join(passages), TURN_BREAK.join(said), response)
-
-
-def read_threshold(threshold: Any) -> float | None:
-    """A threshold of one call; None for the stored one."""
-    if threshold is None:
-        return None
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
-        raise UserError(f"threshold is {shorten(threshold)}", hint="use a probability from 0 to 1")
-    return float(threshold)
-
-
-def _check_text(name: str, given: Any, place: int, texts: Sequence[Any]) -> None:
-    wrong = [text for text in texts if not isinstance(text, str) or not text.strip()]
-    if wrong or not texts:
-        shown = shorten(wrong[0] if wrong else given)
-        raise UserError(f"{name} must be text that is not empty, got {shown}", place=f"item {place}")
-
-
-def _turn_text(turn: Any, place: int, name: str) -> str:
-    text = turn
-    if isinstance(turn, Turn):
-        text = turn.text
-    elif isinstance(turn, Mapping):
-        text = turn.get("text", turn.get("content"))
-    elif isinstance(turn, tuple) and len(turn) == 2:
-        text = turn[1]
-    if not isinstance(text, str):
-        problem = f"{name} must be text, or turns that are texts or (speaker, text), got {shorten(turn)}"
-        raise UserError(problem, place=f"item {place}")
-    return text
-
-
-def name_list(parts: Sequence[str]) -> str:
-    """Joins names as a sentence does: "a, b and c"."""
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    """One request, checked; errors name the item by its number in a list."""
+    place = None if number is None else f"item {number}"
+    passages = read_passages(names.knowledge, knowledge, place)
+    turns = [] if history is None else [(None, history)] if isinstance(history, str) else history
+    question = TURN_BREAK.join(text for _, text in read_turns(names.history, turns, place))
+    return Request(join(passages), question, read_text(names.response, response, place))

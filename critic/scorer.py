@@ -6,6 +6,7 @@ length is read through overlapping windows, and a response takes the lowest log-
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -15,21 +16,22 @@ from tqdm.auto import tqdm
 
 from critic.calibration_texts import calibration_pairs
 from critic.load_checkpoint import LoadedCheckpoint, load_checkpoint
-from critic.precision import apply_precision
+from critic.precision import apply_precision, check_precision
 from critic.requests import (
     History,
     Knowledge,
     Request,
     join_passages,
     read_requests,
-    read_threshold,
 )
 from critic.score_calibration import ScoreCalibration, log_odds
 from critic.settings import Settings, foreign_settings
 from critic.stream import stream_results
 from data_modules.encoding.pairs import PairEncoder
+from faithkit import arguments
 from faithkit.files.model_folder import CRITIC
 from faithkit.records import Example, Prediction
+from faithkit.text_arguments import read_examples
 from faithkit.training.batching import plan_batches
 
 CHUNK = 2048  # pairs tokenised and ordered at a time
@@ -85,11 +87,13 @@ class Critic:
     ):
         self.model, self.encoder, self.calibration = model, encoder, calibration
         self.name = name or type(model).__name__
-        self.batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if self.device.type == "cpu" else GPU_BATCH_TOKENS)
+        own_tokens = arguments.read_count("batch_tokens", batch_tokens)
+        self.batch_tokens = own_tokens or (CPU_BATCH_TOKENS if self.device.type == "cpu" else GPU_BATCH_TOKENS)
 
     @classmethod
+    @arguments.explain_keywords
     def load(
-        cls, path: str, *, device: str | None = None, precision: str = "32-true", batch_tokens: int | None = None
+        cls, path: str | Path, *, device: str | None = None, precision: str = "32-true", batch_tokens: int | None = None
     ) -> "Critic":
         """Loads a critic from a run, an hf/ folder or a hub name; without our sidecar its labels must be ours.
 
@@ -100,6 +104,9 @@ class Critic:
         Raises:
             UserError: There is none, or it is of another kind.
         """
+        path, device = arguments.read_path(path), arguments.read_device(device)
+        check_precision(precision)
+        batch_tokens = arguments.read_count("batch_tokens", batch_tokens)
         loaded = load_checkpoint(path, "AutoModelForSequenceClassification", CRITIC, Settings.from_sidecar, device)
         critic = cls.of(loaded, path, batch_tokens=batch_tokens)
         critic.model = apply_precision(
@@ -130,6 +137,7 @@ class Critic:
         *,
         threshold: float | None = None,
     ) -> list[Score]: ...
+    @arguments.explain_keywords
     def score(
         self, knowledge: Any, response: Any, history: Any = None, *, threshold: float | None = None
     ) -> Score | list[Score]:
@@ -149,9 +157,10 @@ class Critic:
             UserError: Lists of different lengths, something that is no text, or an empty text.
         """
         single, requests = read_requests(knowledge, response, history, join_passages)
-        scores = self._scores(requests, read_threshold(threshold))
+        scores = self._scores(requests, arguments.read_probability("threshold", threshold))
         return scores[0] if single else scores
 
+    @arguments.explain_keywords
     def stream(
         self,
         knowledge: Iterable[Knowledge],
@@ -168,7 +177,7 @@ class Critic:
         Args:
             progress: Shows a bar.
         """
-        wanted = read_threshold(threshold)
+        wanted = arguments.read_probability("threshold", threshold)
         yield from stream_results(
             lambda requests: self._scores(requests, wanted),
             knowledge,
@@ -184,9 +193,11 @@ class Critic:
         probabilities = self.probabilities([r.knowledge for r in requests], [r.response for r in requests])
         return [Score(self.calibration.label(float(p), threshold), float(p)) for p in probabilities]
 
+    @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Predictions of the examples, in their order."""
-        for begin in tqdm(range(0, len(examples), CHUNK), "scoring", disable=not progress, unit="chunk"):
+        examples, quiet = read_examples(examples), not arguments.read_flag("progress", progress)
+        for begin in tqdm(range(0, len(examples), CHUNK), "scoring", disable=quiet, unit="chunk"):
             chunk = examples[begin : begin + CHUNK]
             scores = self.probabilities([e.knowledge for e in chunk], [e.response for e in chunk])
             yield from self.calibration.predictions([e.id for e in chunk], scores)

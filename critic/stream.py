@@ -6,8 +6,10 @@ from typing import Any, TypeVar
 
 from tqdm.auto import tqdm
 
-from critic.requests import Join, Request, name_list, read_request
-from faithkit.errors import UserError, shorten
+from critic.requests import Join, Request, read_request
+from faithkit.arguments import read_flag
+from faithkit.errors import UserError
+from faithkit.text_arguments import name_list, read_iterable
 
 Result = TypeVar("Result")
 _END = object()
@@ -32,27 +34,23 @@ def stream_results(
         description: Stands in front of the bar.
         progress: Shows the bar.
     """
-    requests = _read_one_by_one(knowledge, response, history, join)
+    given = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
+    requests = _read_one_by_one({name: read_iterable(name, column) for name, column in given.items()}, join)
     total = len(response) if isinstance(response, Sized) else None
-    with tqdm(total=total, desc=description, disable=not progress, unit="response") as bar:
+    with tqdm(total=total, desc=description, disable=not read_flag("progress", progress), unit="response") as bar:
         while chunk := list(islice(requests, chunk_size)):
             yield from judge(chunk)
             bar.update(len(chunk))
 
 
-def _read_one_by_one(
-    knowledge: Iterable[Any], response: Iterable[Any], history: Iterable[Any] | None, join: Join
-) -> Iterator[Request]:
-    """The requests of long or endless lists, read one by one.
+def _read_one_by_one(columns: Mapping[str, Iterator[Any]], join: Join) -> Iterator[Request]:
+    """The requests of long or endless columns: knowledge, response and perhaps history.
 
     Raises:
         UserError: One of them ends before the others, or an item is wrong.
     """
-    columns = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
-    for name, column in columns.items():
-        if isinstance(column, str | Mapping) or not isinstance(column, Iterable):
-            raise UserError(f"{name} must be a list or another iterable, got {shorten(column)}")
     for place, row in enumerate(zip_longest(*columns.values(), fillvalue=_END)):
         if ended := [name for name, item in zip(columns, row, strict=True) if item is _END]:
-            raise UserError(f"{name_list(ended)} ended before the others", place=f"item {place}")
-        yield read_request(row[0], row[1], row[2] if history is not None else None, place, join)
+            hint = "give as many of each as there are responses"
+            raise UserError(f"{name_list(ended)} ended before the others", place=f"item {place}", hint=hint)
+        yield read_request(row[0], row[1], row[2] if "history" in columns else None, place, join)

@@ -2,17 +2,36 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from data_modules.reading.fields import alternate
-from faithkit.errors import UserError, shorten
+from data_modules.reading.fields import WIZARD, alternate
+from faithkit.arguments import wrong
 from faithkit.records import Example, Turn
+from faithkit.text_arguments import ASSISTANTS, TURNS_HINT, check_lengths, is_list, read_passages, read_text, read_turns
 
 Knowledge = str | list[str] | tuple[str, ...]
-History = list[str] | list[Turn] | list[str | Turn] | tuple[str | Turn, ...]
+History = list[str] | list[Turn] | list[str | Turn] | list[dict[str, str]] | tuple[str | Turn, ...]
+ROW_HINT = 'give {"knowledge": "...", "history": ["..."]}, or Example records'
 
 
-def as_example(knowledge: Any, history: Any, place: str = "") -> Example:
+def as_examples(knowledge: Any, history: Any) -> tuple[bool, list[Example]]:
+    """Makes the examples of one call, and tells whether it is a single turn: a history whose turns are no lists."""
+    if not is_list(history):
+        raise wrong("history", "a list of turns", history, TURNS_HINT)
+    turns = list(history)
+    if not (turns and all(is_list(own) for own in turns)):
+        return True, [as_example(knowledge, turns)]
+    if not is_list(knowledge):
+        hint = "give knowledge as a list too: a text or a list of passages for each history"
+        raise wrong("knowledge", "a list, since history is a list of histories", knowledge, hint)
+    columns = {"knowledge": list(knowledge), "history": turns}
+    check_lengths(columns)
+    every = zip(columns["knowledge"], columns["history"], strict=True)
+    return False, [as_example(*row, f"item {number}") for number, row in enumerate(every)]
+
+
+def as_example(knowledge: Any, history: Any, place: str | None = None) -> Example:
     """Makes the example of one turn, whose id depends on its texts alone.
 
     Sampling draws from a random stream that is named by the id, so the same turn gets the same answer whatever is
@@ -26,7 +45,7 @@ def as_example(knowledge: Any, history: Any, place: str = "") -> Example:
     Raises:
         UserError: Something is no text, or nothing was said.
     """
-    text, turns = _join_passages(knowledge, place), _as_turns(history, place)
+    text, turns = " ".join(read_passages("knowledge", knowledge, place)), _as_turns(history, place)
     digest = hashlib.blake2b(digest_size=16)
     for part in (text, *(word for turn in turns for word in (turn.speaker, turn.text))):
         data = part.encode("utf-8", "surrogatepass")
@@ -44,36 +63,23 @@ def row_as_example(row: Any, number: int) -> tuple[str, Example]:
     """
     if isinstance(row, Example):
         return row.id, row
+    place = f"row {number}"
     if not isinstance(row, Mapping) or "knowledge" not in row or "history" not in row:
-        hint = 'give {"knowledge": "...", "history": ["..."]}, or Example records'
-        raise UserError(f"a row must have knowledge and history, got {shorten(row)}", place=f"row {number}", hint=hint)
-    return str(row.get("id", number)), as_example(row["knowledge"], row["history"], f"row {number}")
+        raise wrong("rows", "mappings that have knowledge and history", row, ROW_HINT, place)
+    id_ = row.get("id", number)
+    if isinstance(id_, bool) or not isinstance(id_, str | int) or id_ == "":
+        raise wrong("id", "text or a whole number", id_, "leave id out: rows are then numbered", place)
+    return str(id_), as_example(row["knowledge"], row["history"], place)
 
 
-def is_many(history: Any) -> bool:
-    """Tells a list of histories, one for each of many turns, from the history of one turn."""
-    if isinstance(history, str) or not isinstance(history, Sequence):
-        return False
-    return len(history) > 0 and all(isinstance(own, list | tuple) for own in history)
-
-
-def _join_passages(knowledge: Any, place: str) -> str:
-    passages = knowledge if isinstance(knowledge, list | tuple) and knowledge else [knowledge]
-    for passage in passages:
-        if not isinstance(passage, str) or not passage.strip():
-            problem = f"knowledge must be text that is not empty, got {shorten(passage)}"
-            raise UserError(problem, place=place or None, hint="give a text, or a list of passages")
-    return " ".join(passages)
-
-
-def _as_turns(history: Any, place: str) -> tuple[Turn, ...]:
-    if isinstance(history, str) or not isinstance(history, Sequence) or not history:
-        problem = f"history must be a list of turns, got {shorten(history)}"
-        raise UserError(problem, place=place or None, hint="give at least the last turn")
-    texts = [turn.text if isinstance(turn, Turn) else turn for turn in history]
-    for number, text in enumerate(texts):
-        if not isinstance(text, str) or not text.strip():
-            problem = f"a turn must be text that is not empty, got {shorten(text)}"
-            raise UserError(problem, place=f"{place}{', ' if place else ''}turn {number} of the history")
-    speakers = alternate(texts)
-    return tuple(turn if isinstance(turn, Turn) else other for turn, other in zip(history, speakers, strict=True))
+def _as_turns(history: Any, place: str | None) -> tuple[Turn, ...]:
+    if isinstance(history, Sequence) and not len(history):
+        raise wrong("history", "a list of turns", history, "give at least the last turn: history=[...]", place)
+    said = read_turns("history", history, place)
+    texts = []
+    for number, (_, text) in enumerate(said):
+        texts.append(read_text("history", text, f"{place}{', ' if place else ''}turn {number} of the history"))
+    return tuple(
+        turn if speaker is None else replace(turn, speaker=WIZARD if speaker.lower() in ASSISTANTS else speaker)
+        for (speaker, _), turn in zip(said, alternate(texts), strict=True)
+    )

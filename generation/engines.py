@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from data_modules.encoding.turn_layout import CAUSAL
+from faithkit import arguments
 from faithkit.errors import UserError
 from faithkit.inference.decoding import BEAM, GREEDY, Engine
-from generation.load_checkpoint import LoadedCheckpoint, load_model, resolve_precision
+from generation.load_checkpoint import PRECISIONS, LoadedCheckpoint, load_model, resolve_precision
 
 AUTO, TRANSFORMERS, VLLM = "auto", "transformers", "vllm"
 
@@ -36,11 +37,15 @@ class EngineOptions:
     device: str | None = None
     memory_fraction: float | None = None
 
+    def __post_init__(self) -> None:
+        arguments.read_choice("precision", self.precision, PRECISIONS)
+        arguments.read_count("batch_size", self.batch_size)
+        arguments.read_probability("memory_fraction", self.memory_fraction)
+
 
 def check_engine(engine: str) -> None:
     """Refuses engines that do not exist."""
-    if engine not in (AUTO, *ENGINES):
-        raise UserError(f"engine is {engine!r}", hint=f"use one of {', '.join((AUTO, *ENGINES))}")
+    arguments.read_choice("engine", engine, (AUTO, *ENGINES))
 
 
 def choose_engine(

@@ -4,23 +4,27 @@ from faithkit import Generator
 Generator.load("runs/...").reply(knowledge="...", history=["Have you heard of ...?"])
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any, overload
 
 from tqdm.auto import tqdm
 
 from data_modules.encoding.turns import TurnEncoder
-from faithkit.errors import UserError
+from faithkit import arguments
 from faithkit.inference.decoding import Decoding, Engine
 from faithkit.records import Example, Prediction
-from generation.arguments import History, Knowledge, as_example, is_many, row_as_example
+from faithkit.text_arguments import read_examples, read_iterable, read_names
+from generation.arguments import History, Knowledge, as_examples, row_as_example
 from generation.engines import AUTO, ENGINES, TRANSFORMERS, EngineOptions, check_engine, choose_engine
 from generation.load_checkpoint import load_checkpoint
 from generation.prompts import build_prompts
 from generation.settings import Settings
 
+AT_A_TIME = 1024  # turns that a stream reads before the first of them is answered
+DECODING_HINT = 'from faithkit.inference.decoding import Decoding; decoding=Decoding(strategy="nucleus")'
 Advance = Callable[[int], object]  # called with the number of examples that were just answered
 Row = Example | Mapping[str, Any]
 
@@ -78,9 +82,10 @@ class Generator:
         return f"Generator({self.name!r}, {', '.join(parts)})"
 
     @classmethod
+    @arguments.explain_keywords
     def load(
         cls,
-        path: str,
+        path: str | Path,
         *,
         engine: str = TRANSFORMERS,
         precision: str = "32-true",
@@ -104,12 +109,13 @@ class Generator:
             UserError: The path holds no generator, or the engine cannot run it.
         """
         check_engine(engine)
-        loaded = load_checkpoint(path, max_length)
-        if engine == AUTO:
-            engine = choose_engine(lambda: loaded, device=device).name
+        path, device = arguments.read_path(path), arguments.read_device(device)
         options = EngineOptions(
             precision=precision, batch_size=batch_size, device=device, memory_fraction=memory_fraction
         )
+        loaded = load_checkpoint(path, arguments.read_count("max_length", max_length))
+        if engine == AUTO:
+            engine = choose_engine(lambda: loaded, device=device).name
         built, longest = ENGINES[engine](loaded, path, options)
         return cls(built, loaded.encoder, loaded.settings, longest=longest, name=path)
 
@@ -131,6 +137,7 @@ class Generator:
         decoding: Decoding | None = None,
         control: Sequence[str] | None = None,
     ) -> list[str]: ...
+    @arguments.explain_keywords
     def reply(
         self, knowledge: Any, history: Any, *, decoding: Decoding | None = None, control: Sequence[str] | None = None
     ) -> str | list[str]:
@@ -148,18 +155,12 @@ class Generator:
         Raises:
             UserError: Nothing was said, something is no text, or the lists differ in length.
         """
-        if not is_many(history):
-            example = as_example(knowledge, history)
-            return self._texts([example], decoding, control)[example.id]
-        if isinstance(knowledge, str) or len(knowledge) != len(history):
-            count = "one text" if isinstance(knowledge, str) else f"{len(knowledge)} entries"
-            problem = f"{len(history)} histories, but knowledge has {count}"
-            raise UserError(problem, hint="give a text or a list of passages for each history")
-        pairs = enumerate(zip(knowledge, history, strict=True))
-        examples = [as_example(own, said, f"item {number}") for number, (own, said) in pairs]
+        single, examples = as_examples(knowledge, history)
         texts = self._texts(examples, decoding, control)
-        return [texts[example.id] for example in examples]
+        answers = [texts[example.id] for example in examples]
+        return answers[0] if single else answers
 
+    @arguments.explain_keywords
     def stream(
         self,
         rows: Iterable[Row],
@@ -167,7 +168,7 @@ class Generator:
         decoding: Decoding | None = None,
         control: Sequence[str] | None = None,
         progress: bool = False,
-        at_a_time: int = 1024,
+        at_a_time: int = AT_A_TIME,
     ) -> Iterator[Prediction]:
         """Answers any number of turns in their order, holding only a part of them in memory.
 
@@ -180,14 +181,18 @@ class Generator:
             progress: Shows a bar.
             at_a_time: Turns that are read before the first of them is answered.
         """
-        numbered = enumerate(rows)
-        total = len(rows) if isinstance(rows, Sequence) else None
-        with tqdm(total=total, desc="answering", disable=not progress, unit="turn") as bar:
-            while part := [row_as_example(row, number) for number, row in islice(numbered, max(1, at_a_time))]:
+        numbered, at_a_time = (
+            enumerate(read_iterable("rows", rows)),
+            arguments.read_count("at_a_time", at_a_time) or AT_A_TIME,
+        )
+        total, quiet = len(rows) if isinstance(rows, Sized) else None, not arguments.read_flag("progress", progress)
+        with tqdm(total=total, desc="answering", disable=quiet, unit="turn") as bar:
+            while part := [row_as_example(row, number) for number, row in islice(numbered, at_a_time)]:
                 texts = self._texts([example for _, example in part], decoding, control, bar.update)
                 for id_, example in part:
                     yield Prediction(id=id_, text=texts[example.id])
 
+    @arguments.explain_keywords
     def predict_examples(
         self,
         examples: Sequence[Example],
@@ -205,11 +210,13 @@ class Generator:
             progress: Shows a bar.
             advance: Is told of progress, for a bar of the caller's own.
         """
-        with tqdm(total=len(examples), desc="answering", disable=not progress, unit="turn") as bar:
+        examples, quiet = read_examples(examples), not arguments.read_flag("progress", progress)
+        with tqdm(total=len(examples), desc="answering", disable=quiet, unit="turn") as bar:
             answered = self.candidates(examples, decoding=decoding, control=control, advance=advance or bar.update)
         for example, (first, *_) in zip(examples, answered, strict=True):
             yield Prediction(id=example.id, text=first.text)
 
+    @arguments.explain_keywords
     def candidates(
         self,
         examples: Sequence[Example],
@@ -219,6 +226,8 @@ class Generator:
         advance: Advance | None = None,
     ) -> list[list[Candidate]]:
         """Writes all samples that `decoding` asks for of each example; gives them in the examples' order."""
+        examples, control = read_examples(examples), read_names("control", control)
+        decoding = arguments.read_instance("decoding", decoding, Decoding, DECODING_HINT)
         decoding = decoding or Decoding(max_new_tokens=self.encoder.layout.max_response_length)
         prompts = build_prompts(self.encoder, examples, control=control, decoding=decoding, longest=self.longest)
         place = {example.id: number for number, example in enumerate(examples)}

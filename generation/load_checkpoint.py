@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_layout import TurnLayout, add_markers
 from data_modules.encoding.turns import TurnEncoder
+from faithkit.arguments import read_choice
 from faithkit.errors import UserError
 from faithkit.files.model_folder import GENERATOR, find_folder, read_settings
 from faithkit.hardware import to_bf16, wants_bf16
@@ -78,8 +79,7 @@ def load_model(loaded: LoadedCheckpoint, *, device: str | None, precision: str) 
 
 def resolve_precision(precision: str, device: str) -> str:
     """Turns `auto` into 32-true or bf16 by the device, and refuses unknown precisions."""
-    if precision not in PRECISIONS:
-        raise UserError(f"precision is {precision!r}", hint=f"use one of {', '.join(PRECISIONS)}")
+    read_choice("precision", precision, PRECISIONS)
     return "bf16" if wants_bf16(precision, device) else "32-true"
 
 

@@ -1,6 +1,7 @@
 """The public class `Tagger`: texts to tokens, to logits (`read_windows`), to labels and spans (`mark_responses`)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -10,8 +11,8 @@ from tqdm.auto import tqdm
 
 from critic.calibration_texts import calibration_requests
 from critic.load_checkpoint import load_checkpoint
-from critic.precision import apply_precision
-from critic.requests import History, Knowledge, Request, number_passages, read_threshold, request_of
+from critic.precision import apply_precision, check_precision
+from critic.requests import History, Knowledge, Request, number_passages, request_of
 from critic.stream import stream_results
 from critic.tagger.answers import Answers
 from critic.tagger.forward import exact_log_odds
@@ -22,9 +23,11 @@ from critic.tagger.settings import Settings, foreign_settings
 from critic.tagger.span_calibration import SpanCalibration
 from data_modules.encoding.ragged import Ragged, stack_rows
 from data_modules.encoding.spans import SpanEncoder
+from faithkit import arguments
 from faithkit.files.model_folder import TAGGER
 from faithkit.packing import use_packed_attention
 from faithkit.records import Example, Prediction, Span
+from faithkit.text_arguments import read_examples
 
 CHUNK = 1024  # responses tokenised and ordered at a time
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 4096, 32_768
@@ -60,11 +63,13 @@ class Tagger:
     ):
         self.model, self.encoder, self.calibration = model, encoder, calibration
         self.name = name or type(model).__name__
-        self.batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if self.device.type == "cpu" else GPU_BATCH_TOKENS)
+        own_tokens = arguments.read_count("batch_tokens", batch_tokens)
+        self.batch_tokens = own_tokens or (CPU_BATCH_TOKENS if self.device.type == "cpu" else GPU_BATCH_TOKENS)
 
     @classmethod
+    @arguments.explain_keywords
     def load(
-        cls, path: str, *, device: str | None = None, precision: str = "32-true", batch_tokens: int | None = None
+        cls, path: str | Path, *, device: str | None = None, precision: str = "32-true", batch_tokens: int | None = None
     ) -> "Tagger":
         """Loads a tagger from a run, an hf/ folder or a hub name.
 
@@ -75,6 +80,9 @@ class Tagger:
         Raises:
             UserError: There is none, or it is of another kind.
         """
+        path, device = arguments.read_path(path), arguments.read_device(device)
+        check_precision(precision)
+        batch_tokens = arguments.read_count("batch_tokens", batch_tokens)
         loaded = load_checkpoint(path, "AutoModelForTokenClassification", TAGGER, Settings.from_sidecar, device)
         settings = loaded.settings or foreign_settings(loaded.model.config, path)
         packed = use_packed_attention(loaded.model)
@@ -113,6 +121,7 @@ class Tagger:
         answer: list[str] | None = None,
         question: list[str] | None = None,
     ) -> list[Tagged]: ...
+    @arguments.explain_keywords
     def predict(
         self,
         knowledge: Any = None,
@@ -147,6 +156,7 @@ class Tagger:
         tagged = self.tag(requests, threshold=threshold)
         return tagged[0] if single else tagged
 
+    @arguments.explain_keywords
     def stream(
         self,
         knowledge: Iterable[Knowledge],
@@ -174,6 +184,7 @@ class Tagger:
             progress=progress,
         )
 
+    @arguments.explain_keywords
     def predict_dialogue(self, context: Knowledge, turns: Sequence[tuple[str, str]]) -> list[Tagged | None]:
         """Tags every turn of the assistant, each with the turns before it; None for the turns of others.
 
@@ -181,15 +192,17 @@ class Tagger:
             context: The knowledge of the dialogue.
             turns: (speaker, text), for example ("user", "Who wrote it?"); the assistant's are tagged.
         """
-        places, requests = dialogue_requests(context, turns)
-        result: list[Tagged | None] = [None] * len(turns)
+        count, places, requests = dialogue_requests(context, turns)
+        result: list[Tagged | None] = [None] * count
         for place, tagged in zip(places, self.tag(requests), strict=True):
             result[place] = tagged
         return result
 
+    @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Predictions of the examples, in their order."""
-        for begin in tqdm(range(0, len(examples), CHUNK), "tagging", disable=not progress, unit="chunk"):
+        examples, quiet = read_examples(examples), not arguments.read_flag("progress", progress)
+        for begin in tqdm(range(0, len(examples), CHUNK), "tagging", disable=quiet, unit="chunk"):
             chunk = examples[begin : begin + CHUNK]
             yield from self.predict_columns(chunk, self._encode([request_of(example) for example in chunk]))
 
@@ -202,7 +215,7 @@ class Tagger:
 
     def tag(self, requests: Sequence[Request], *, threshold: float | None = None) -> list[Tagged]:
         """Label, score and spans of each response."""
-        wanted = read_threshold(threshold)
+        wanted = arguments.read_probability("threshold", threshold)
         chunks = [requests[begin : begin + CHUNK] for begin in range(0, len(requests), CHUNK)]
         return [tagged for chunk in chunks for tagged in self._tag_columns(chunk, self._encode(chunk), wanted)]
 

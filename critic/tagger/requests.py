@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from critic.requests import Knowledge, Names, Request, number_passages, read_requests, request_of
+from critic.requests import Knowledge, Names, Request, number_passages, read_request, read_requests, request_of
 from faithkit.errors import UserError
+from faithkit.text_arguments import ASSISTANTS, read_passages, read_turns
 
 __all__ = ["Request", "Tagged", "TaggedSpan", "dialogue_requests", "read_question", "request_of"]
-ASSISTANTS = ("assistant", "bot", "model", "system response", "wizard")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ def read_question(
         ("history, or a question alone", history, question),
     ):
         if now is not None and before is not None:
-            raise UserError(f"two values for one argument: give {name}")
+            raise UserError(f"two values for one argument: give {name}", hint="leave the old name out")
     names = Names(
         knowledge="knowledge" if context is None else "context",
         history="history" if question is None else "question",
@@ -80,14 +80,14 @@ def read_question(
     return read_requests(knowledge, response, history, number_passages, names)
 
 
-def dialogue_requests(knowledge: Knowledge, turns: Sequence[tuple[str, str]]) -> tuple[list[int], list[Request]]:
-    """A request for each turn of the assistant, with the turns before it as its history, and those turns' places."""
-    places = [place for place, (speaker, _) in enumerate(turns) if speaker.lower() in ASSISTANTS]
+def dialogue_requests(knowledge: Knowledge, turns: Sequence[tuple[str, str]]) -> tuple[int, list[int], list[Request]]:
+    """The number of turns, the places of the assistant's, and for each of these a request with the turns before it."""
+    passages, said = read_passages("context", knowledge), read_turns("turns", turns)
+    places = [place for place, (speaker, _) in enumerate(said) if (speaker or "").lower() in ASSISTANTS]
     if not places:
-        speakers = ", ".join(sorted({speaker for speaker, _ in turns})) or "none"
-        raise UserError(f"no turn is the assistant's; speakers: {speakers}", hint='call the speaker "assistant"')
-    before = [turns[:place] for place in places]
-    _, requests = read_requests(
-        [knowledge] * len(places), [turns[place][1] for place in places], before, number_passages
-    )
-    return places, requests
+        speakers = ", ".join(sorted({speaker or "unnamed" for speaker, _ in said})) or "none"
+        problem = f"turns has none of the assistant's; speakers: {speakers}"
+        raise UserError(problem, hint='call the speaker "assistant"')
+    names = Names(knowledge="context", history="turns", response="turns")
+    requests = [read_request(passages, said[at][1], said[:at], at, number_passages, names) for at in places]
+    return len(said), places, requests

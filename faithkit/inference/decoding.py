@@ -1,5 +1,6 @@
 """The interface of engines: prompts, the settings of decoding, completions."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,6 +12,7 @@ from faithkit.errors import UserError, shorten
 
 GREEDY, BEAM, NUCLEUS = "greedy", "beam", "nucleus"
 STRATEGIES = (GREEDY, BEAM, NUCLEUS)
+LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +47,13 @@ class Decoding:
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise UserError(f"{name} is {shorten(value)}", hint=f"use a whole number of {least} or more")
-        if not 0 < self.top_p <= 1:
-            raise UserError(f"top_p is {self.top_p}", hint="use a number above 0 and not above 1")
-        for name in ("temperature", "repetition_penalty"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise UserError(f"{name} is {getattr(self, name)}", hint="use a number above 0")
+        if type(self.seed) is not int:
+            raise UserError(f"seed is {shorten(self.seed)}", hint="use a whole number")
+        for name, most in (("top_p", 1.0), ("temperature", LARGEST), ("repetition_penalty", LARGEST)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
+                range_ = "above 0 and not above 1" if most == 1 else "above 0"
+                raise UserError(f"{name} is {shorten(value)}", hint=f"use a number {range_}")
         if self.min_new_tokens > self.max_new_tokens:
             problem = f"min_new_tokens is {self.min_new_tokens}, max_new_tokens {self.max_new_tokens}"
             raise UserError(problem, hint="lower min_new_tokens")

@@ -78,10 +78,10 @@ def test_a_response_is_as_hallucinated_as_its_best_window_leaves_it(critic: Crit
         ("", "text", "knowledge"),
         ("text", "  \n", "response"),
         (["a", "b"], ["a"], "2 knowledge and 1 response"),
-        ("a", None, "all be texts, or all be lists"),
+        ("a", None, "response must be a text or a list of texts, got None"),
         (["a", ""], "b", "knowledge must be text"),
         ([], "b", "knowledge must be text"),
-        ("a", ["a"], "all be texts, or all be lists"),
+        ("a", ["a"], "knowledge must be a list, since response is one"),
         (["a", None], ["a", "b"], "item 1"),
     ],
 )
@@ -105,7 +105,7 @@ def test_a_threshold_of_one_call_decides_the_label_alone(critic: Critic) -> None
     assert {s.label for s in low} == {"hallucinated"} and {s.label for s in high} == {"faithful"}
     assert [s.probability for s in low] == [s.probability for s in stored] == [s.probability for s in high]
     for wrong in (2, True):
-        with pytest.raises(UserError, match=f"threshold is {wrong}"):
+        with pytest.raises(UserError, match=f"threshold must be a probability from 0 to 1, got {wrong}"):
             critic.score("a", "b", threshold=wrong)
 
 

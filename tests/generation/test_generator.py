@@ -91,7 +91,7 @@ def test_a_stream_reads_only_a_part_ahead_and_answers_in_order(tiny_llama: Path)
     assert json.loads(json.dumps(found[0].to_dict()))["text"] == found[0].text
     own = list(generator.stream(examples(), decoding=NUCLEUS, at_a_time=5))
     assert own == list(generator.predict_examples(examples(), decoding=NUCLEUS))
-    with pytest.raises(UserError, match=r"(?s)must have knowledge and history.*at: row 0"):
+    with pytest.raises(UserError, match=r"(?s)rows must be mappings that have knowledge and history.*at: row 0"):
         list(generator.stream([{"knowledge": "The river."}]))
 
 
@@ -141,8 +141,8 @@ def test_an_example_without_history_is_answered_from_its_knowledge(tiny_llama: P
         ("river " * 900, ["Hello"], "alone take .* tokens"),
         ([], ["Hello"], "knowledge must be text"),
         (["The river.", ""], ["Hello"], "knowledge must be text"),
-        (["The river."], [["Hello"], ["Hi"]], "2 histories, but knowledge has 1 entries"),
-        ("The river.", [["Hello"], ["Hi"]], "2 histories, but knowledge has one text"),
+        (["The river."], [["Hello"], ["Hi"]], "1 knowledge and 2 history"),
+        ("The river.", [["Hello"], ["Hi"]], "knowledge must be a list, since history is a list of histories"),
         (["The river.", "The king."], [["Hello"], ["Hi", " "]], "item 1, turn 1 of the history"),
         (["The river.", " "], [["Hello"], ["Hi"]], r"(?s)knowledge must be text.*at: item 1"),
     ],

@@ -20,9 +20,9 @@ def test_a_dialogue_is_tagged_turn_by_turn(tagger: Tagger) -> None:
 @pytest.mark.parametrize(
     ("turns", "words"),
     [
-        ([], "no turn is the assistant's"),
+        ([], "turns has none of the assistant's"),
         ([("user", "hello"), ("me", "hi")], "speakers: me, user"),
-        ([("assistant", " ")], "response must be text"),
+        ([("assistant", " ")], "turns must be text"),
     ],
 )
 def test_a_dialogue_that_cannot_be_tagged_is_explained(
