@@ -90,6 +90,7 @@ def read_request(
     """One request, checked; errors name the item by its number in a list."""
     place = None if number is None else f"item {number}"
     passages = read_passages(names.knowledge, knowledge, place)
-    turns = [] if history is None else [(None, history)] if isinstance(history, str) else history
-    question = TURN_BREAK.join(text for _, text in read_turns(names.history, turns, place))
+    question = "" if history is None else history
+    if not isinstance(question, str):
+        question = TURN_BREAK.join(text for _, text in read_turns(names.history, question, place))
     return Request(join(passages), question, read_text(names.response, response, place))

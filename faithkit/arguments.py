@@ -122,10 +122,3 @@ def read_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise wrong(name, "True or False", value, f"use {name}=True")
     return value
-
-
-def read_instance(name: str, value: Any, kind: type[Result], hint: str) -> Result | None:
-    """Reads an object of a class; None stays None."""
-    if value is not None and not isinstance(value, kind):
-        raise wrong(name, f"a {kind.__name__}", value, hint)
-    return value

@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 
 from data_modules.encoding.turns import TurnEncoder
 from faithkit import arguments
-from faithkit.inference.decoding import Decoding, Engine
+from faithkit.inference.decoding import Decoding, Engine, read_decoding
 from faithkit.records import Example, Prediction
 from faithkit.text_arguments import read_examples, read_iterable, read_names
 from generation.arguments import History, Knowledge, as_examples, row_as_example
@@ -24,7 +24,6 @@ from generation.prompts import build_prompts
 from generation.settings import Settings
 
 AT_A_TIME = 1024  # turns that a stream reads before the first of them is answered
-DECODING_HINT = 'from faithkit.inference.decoding import Decoding; decoding=Decoding(strategy="nucleus")'
 Advance = Callable[[int], object]  # called with the number of examples that were just answered
 Row = Example | Mapping[str, Any]
 
@@ -227,8 +226,7 @@ class Generator:
     ) -> list[list[Candidate]]:
         """Writes all samples that `decoding` asks for of each example; gives them in the examples' order."""
         examples, control = read_examples(examples), read_names("control", control)
-        decoding = arguments.read_instance("decoding", decoding, Decoding, DECODING_HINT)
-        decoding = decoding or Decoding(max_new_tokens=self.encoder.layout.max_response_length)
+        decoding = read_decoding(decoding) or Decoding(max_new_tokens=self.encoder.layout.max_response_length)
         prompts = build_prompts(self.encoder, examples, control=control, decoding=decoding, longest=self.longest)
         place = {example.id: number for number, example in enumerate(examples)}
         found: list[dict[int, Candidate]] = [{} for _ in examples]

@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from faithkit.arguments import wrong
 from faithkit.errors import UserError, shorten
 
 GREEDY, BEAM, NUCLEUS = "greedy", "beam", "nucleus"
@@ -66,6 +67,14 @@ class Decoding:
         if self.strategy == BEAM and self.num_samples > self.num_beams:
             problem = f"{self.num_samples} samples of {self.num_beams} beams"
             raise UserError(problem, hint="raise num_beams, or use nucleus")
+
+
+def read_decoding(decoding: Any) -> Decoding | None:
+    """Reads the settings that a caller passes; None stays None."""
+    if decoding is None or isinstance(decoding, Decoding):
+        return decoding
+    hint = 'from faithkit.inference.decoding import Decoding; decoding=Decoding(strategy="nucleus")'
+    raise wrong("decoding", "a Decoding", decoding, hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,45 @@
+"""Public methods explain their keywords, and still show their signatures."""
+
+import inspect
+
+import pytest
+
+from critic import Critic
+from faithkit.arguments import explain_keywords
+from faithkit.errors import UserError
+
+
+@explain_keywords
+def paint(wall: str, *, colour: str = "red") -> str:
+    """Paints."""
+    return f"{wall} {colour}"
+
+
+def test_a_right_call_is_passed_on() -> None:
+    assert paint("north", colour="blue") == "north blue"
+    assert list(inspect.signature(Critic.score).parameters) == ["self", "knowledge", "response", "history", "threshold"]
+    assert paint.__doc__ == "Paints."
+
+
+@pytest.mark.parametrize(
+    ("args", "keywords", "problem", "hint"),
+    [
+        ((), {}, "paint: missing a required argument: 'wall'", "it takes wall, colour"),
+        (("a", "b"), {}, "paint: too many positional arguments", "it takes wall, colour"),
+        (("a",), {"color": "b"}, "paint: there is no argument 'color'", "did you mean colour? it takes wall, colour"),
+        (("a",), {"wall": "b"}, "paint: multiple values for argument 'wall'", "it takes wall, colour"),
+    ],
+)
+def test_a_wrong_call_is_explained(args: tuple[str, ...], keywords: dict[str, str], problem: str, hint: str) -> None:
+    with pytest.raises(UserError) as refused:
+        paint(*args, **keywords)  # type: ignore[arg-type]
+    assert (refused.value.problem, refused.value.hint) == (problem, hint)
+
+
+def test_an_error_of_the_method_itself_is_not_taken_for_a_wrong_call() -> None:
+    @explain_keywords
+    def broken() -> int:
+        return len(5)  # type: ignore[arg-type]
+
+    with pytest.raises(TypeError, match="has no len"):
+        broken()
