@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 
-from faithkit.files.atomic import atomic_folder, disk_errors
+from faithkit.files.atomic import atomic_folder, clear_leftovers, disk_errors
 
 CHECKED_BYTES = 4 << 30
 CHECKSUMS = ".checksums.json"
@@ -51,6 +51,9 @@ def cache_entry(folder: Path, build: Callable[[Path], None], read: Callable[[Pat
         except Damaged as damage:
             if folder.exists():
                 log.warning("%s: %s; it is made again", folder, damage)
+        if folder.is_file():
+            folder.unlink()
+        clear_leftovers(folder.parent)  # of any entry: the one whose builder was killed may never be asked for again
         with atomic_folder(folder, replace=True) as unfinished:
             build(unfinished)
             listed = {"entry": folder.name, "files": _checksums(unfinished)}
