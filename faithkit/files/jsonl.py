@@ -151,6 +151,8 @@ def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
 
 def read_numbered_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Does what `read_jsonl` does, with the number of each row's line, from 1."""
+    if Path(path).exists() and not Path(path).is_file():  # a pipe may never give anything, and a device never end
+        raise UserError("cannot be read: it is no plain file", place=str(path), hint="name a readable file")
     try:
         for line, text, value in parse_lines(path):
             if not isinstance(value, dict):

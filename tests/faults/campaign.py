@@ -12,7 +12,6 @@ from pathlib import Path
 
 from faithkit.errors import UserError
 
-
 CPU_SECONDS, WALL_SECONDS = 5.0, 60.0  # of a try; the second one for what waits, since the machine may be busy
 FIRST_SECONDS = 60.0  # of the first try, which imports and makes what all need
 

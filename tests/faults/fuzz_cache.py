@@ -7,7 +7,7 @@ import shutil
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -121,10 +121,8 @@ def read_all(path: Path) -> None:
             every = np.arange(len(column))
             _ = column.take(every) if isinstance(column, Ragged) else column[every].sum()
         for record in rows.records:
-            try:
+            with suppress(UnicodeDecodeError):
                 record.as_py()
-            except UnicodeDecodeError:
-                pass
     except (ValueError, OSError):
         pass
     except BaseException:
