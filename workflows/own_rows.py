@@ -93,7 +93,8 @@ def _example(
         raise BadRow(f"there is no column {by!r} to count by; the row has {', '.join(row.values)}")
     knowledge_column, response_column = columns["knowledge"] or "knowledge", columns["response"] or "response"
     passages = row.values.get(knowledge_column)
-    knowledge = join(row.texts(knowledge_column)) if isinstance(passages, list) else row.text(knowledge_column)
+    joined = join(row.texts(knowledge_column)) if isinstance(passages, list) else passages
+    knowledge = check_text(joined, knowledge_column, have=row.values)
     name = _named(row, columns["id"]) or row.default_id
     group = _named(row, columns["group"]) or name
     return Example(

@@ -68,8 +68,8 @@ class ReadingSets:
         for kind in LEADS:
             if kind in section:
                 lead = section[kind]
-                if self.leads is not None and isinstance(lead, int):
-                    lead = self.leads[kind].get(lead)
+                if self.leads is not None:
+                    lead = self.leads[kind].get(lead) if isinstance(lead, int) else None
                 if not isinstance(lead, str):
                     raise BadRow(f"section {name} of the reading set has no text but {shorten(lead)}", hint=BUILD)
                 yield check_text(lead, kind, empty_ok=True)
