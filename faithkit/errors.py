@@ -22,5 +22,8 @@ class UserError(ValueError):
 
 def shorten(value: object, limit: int = 80) -> str:
     """Shortens a value so that an error message may quote it: one line, never long."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except RecursionError:  # lists in lists, nearly as deep as JSON may be read
+        text = f"a deeply nested {type(value).__name__}"
     return text if len(text) <= limit else f"{text[: limit - 3]}..."

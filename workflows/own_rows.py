@@ -15,11 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from data_modules.reading.fields import alternate
-from data_modules.reading.rows import BadRow, ReadReport, Row, read_rows
-from faithkit.errors import UserError
+from data_modules.reading.rows import BadRow, ReadReport, Row, check_text, read_rows
+from faithkit.errors import UserError, shorten
 from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means
 from faithkit.evaluation.tables import format_metric, harmless, new_table
-from faithkit.files.atomic import write_text
+from faithkit.files.atomic import dumps, write_text
 from faithkit.files.jsonl import write_json, write_jsonl
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Turn
 
@@ -67,13 +67,17 @@ def read_own_rows(
     for row in islice(read_rows(Path(path), report), num_rows):
         example = None
         try:
+            dumps(row.values)
+        except (ValueError, RecursionError) as error:  # NaN: the row could not be written back
+            report.reject(row.file, row.line, BadRow(f"the row cannot be written as JSON: {error}"), row.values)
+            continue
+        try:
             example = _example(row, columns, join, by)
             if example.id in seen:
                 raise BadRow(f"id {example.id!r} was already given by {seen[example.id]}")
             seen[example.id] = row.place
-        except ValueError as error:  # BadRow, or a record that refused to be built
-            bad = error if isinstance(error, BadRow) else BadRow(str(error))
-            report.reject(row.file, row.line, bad, row.values)
+        except ValueError as error:
+            report.reject(row.file, row.line, BadRow.of(error), row.values)
             example = None
         values.append(row.values)
         by_row.append(example)
@@ -89,7 +93,8 @@ def _example(
         raise BadRow(f"there is no column {by!r} to count by; the row has {', '.join(row.values)}")
     knowledge_column, response_column = columns["knowledge"] or "knowledge", columns["response"] or "response"
     passages = row.values.get(knowledge_column)
-    knowledge = join(row.texts(knowledge_column)) if isinstance(passages, list) else row.text(knowledge_column)
+    joined = join(row.texts(knowledge_column)) if isinstance(passages, list) else passages
+    knowledge = check_text(joined, knowledge_column, have=row.values)
     name = _named(row, columns["id"]) or row.default_id
     group = _named(row, columns["group"]) or name
     return Example(
@@ -109,7 +114,9 @@ def _named(row: Row, column: str | None) -> str:
         return ""
     if row.values.get(column) in (None, ""):
         raise BadRow(f"column {column!r} is missing or empty")
-    return str(row.values[column])
+    if isinstance(row.values[column], list | dict):
+        raise BadRow(f"column {column!r} must hold texts or numbers, got {shorten(row.values[column])}")
+    return check_text(str(row.values[column]), column)
 
 
 def _history(row: Row, column: str | None) -> tuple[Turn, ...]:
@@ -171,7 +178,8 @@ def _write_table(path: Path, rows: Sequence[Mapping[str, Any]], delimiter: str) 
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text.encode(errors="backslashreplace").decode()  # half a surrogate pair of a JSON file
 
 
 def share_table(rows: OwnRows, predictions: Sequence[Prediction], *, by: str | None, num_resamples: int) -> Table:

@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 from faithkit.cli import Interrupted
 from faithkit.errors import UserError, shorten
 from faithkit.evaluation.tables import fields_table, harmless
-from faithkit.files.jsonl import JsonlAppender, read_jsonl, write_jsonl
+from faithkit.files.jsonl import JsonlAppender, parse_prediction, read_numbered_jsonl, write_jsonl
 from faithkit.records import Example, Prediction
 from workflows.answer_strategy import Answerer
 
@@ -59,11 +59,11 @@ def _written(path: Path, examples: Sequence[Example], at_a_time: int) -> list[Pr
         return []
     with JsonlAppender(path):
         pass  # opening it drops an incomplete last line
-    rows = list(read_jsonl(path))
+    rows, answers = _read_rows(path)
     if len(rows) < len(examples) and len(rows) % at_a_time:
         rows = rows[: len(rows) // at_a_time * at_a_time]
         write_jsonl(path, rows)
-    answers = [Prediction.from_dict(row) for row in rows]
+    answers = answers[: len(rows)]
     if len(answers) > len(examples):
         raise UserError(f"{len(answers)} answers to {len(examples)} examples", place=str(path), hint=_HINT)
     for number, (answer, example) in enumerate(zip(answers, examples, strict=False), start=1):
@@ -71,6 +71,19 @@ def _written(path: Path, examples: Sequence[Example], at_a_time: int) -> list[Pr
             problem = f"answers {shorten(answer.id)} where the data now have {shorten(example.id)}"
             raise UserError(problem, place=f"{path}, line {number}", hint=_HINT)
     return answers
+
+
+def _read_rows(path: Path) -> tuple[list[dict[str, Any]], list[Prediction]]:
+    rows: list[dict[str, Any]] = []
+    answers: list[Prediction] = []
+    try:
+        for number, row in read_numbered_jsonl(path):
+            answers.append(parse_prediction(row, f"{path}, line {number}"))
+            rows.append(row)
+    except UserError as error:
+        hint = "delete this line and all behind it: they are answered again"
+        raise UserError(error.problem, place=error.place, hint=hint) from error
+    return rows, answers
 
 
 _HINT = "the data have changed since: begin again in another run_dir"

@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from data_modules.datasets.turn_rows import EMPTY, OPENS, find_turns, is_turn, read_file, turn_example
 from data_modules.datasets.turn_rows import FIELDS as TURN_FIELDS
 from data_modules.reading.dataset import Records, Source
 from data_modules.reading.fields import SEEKER, WIZARD
 from data_modules.reading.files import File
-from data_modules.reading.rows import BadRow, ReadReport, Row, read_rows
-from faithkit.errors import UserError, shorten
+from data_modules.reading.rows import BadRow, ReadReport, Row, check_text, read_rows
+from faithkit.errors import shorten
 from faithkit.records import Example, Turn
 
 ADDRESS = "https://github.com/festvox/datasets-CMU_DoG"
@@ -56,6 +56,8 @@ class CmuDog(Source):
 
     def read_split(self, split: str, report: ReadReport) -> Records:
         """The records of a split, file by file."""
+        for path, line, error, values in self._wiki_data[1]:
+            report.reject(path, line, error, values)
         for file in self.files()[split]:
             assert isinstance(file, Path)
             if file.parent.name != DOCUMENTS:
@@ -77,7 +79,9 @@ class CmuDog(Source):
         for place, turn in enumerate(turns):
             if turn.section not in document:
                 raise BadRow(f"message {turn.position}: the document has no section {turn.section}")
-            if turn.user not in saw:
+            if not document[turn.section].strip():
+                report.count("dropped: the section shown is empty")
+            elif turn.user not in saw:
                 report.count("dropped: has not seen the document")
             elif not place:
                 report.count(OPENS)
@@ -98,42 +102,66 @@ class CmuDog(Source):
                 )
 
     def _document(self, row: Row) -> Mapping[str, str]:
-        index = row.values["wikiDocumentIdx"]
-        if not isinstance(index, int) or index not in self._documents:
+        index, documents = row.values["wikiDocumentIdx"], self._wiki_data[0]
+        if not isinstance(index, int) or index not in documents:
             problem = f"field 'wikiDocumentIdx' is {shorten(index)}: {DOCUMENTS} has no such document"
             raise BadRow(problem, hint=f"put the official {DOCUMENTS} beside Conversations")
-        return self._documents[index]
+        return documents[index]
 
     @cached_property
-    def _documents(self) -> Mapping[int, Mapping[str, str]]:
+    def _wiki_data(self) -> tuple[dict[int, Mapping[str, str]], list[tuple[str, int, BadRow, object]]]:
+        """The documents by their numbers, and the bad ones with their places."""
         files = dict.fromkeys(file for files in self.files().values() for file in files)
-        return dict(_read_document(f) for f in files if isinstance(f, Path) and f.parent.name == DOCUMENTS)
+        documents: dict[int, Mapping[str, str]] = {}
+        bad: list[tuple[str, int, BadRow, object]] = []
+        for file in files:
+            if isinstance(file, Path) and file.parent.name == DOCUMENTS:
+                row = next(read_rows(file, ReadReport()))
+                try:
+                    number, document = _document_of(row)
+                    documents[number] = document
+                except BadRow as error:
+                    bad.append((row.file, row.line, error, row.values))
+        return documents, bad
 
 
 def _documents_beside(conversation: Path) -> list[Path]:
-    return sorted((conversation.parents[2] / DOCUMENTS).glob("*.json")) if _is_raw(conversation) else []
+    if not _is_raw(conversation):
+        return []
+    return sorted(file for file in (conversation.parents[2] / DOCUMENTS).glob("*.json") if file.is_file())
 
 
 def _is_raw(file: Path) -> bool:
     return len(file.parents) > 2 and file.parents[1].name == Path(RAW["train"][0]).parts[0]
 
 
-def _read_document(file: Path) -> tuple[int, Mapping[str, str]]:
-    """Reads a document: its number and the texts of its sections."""
-    row = next(read_rows(file, ReadReport()))
+def _document_of(row: Row) -> tuple[int, Mapping[str, str]]:
+    """A document's number and the texts of its sections."""
     index = row.values.get("wikiDocumentIdx")
-    if not isinstance(index, int):
-        problem = f"field 'wikiDocumentIdx' must be a number, got {shorten(index)}"
-        raise UserError(problem, place=str(file), hint="fetch the file again")
-    return index, {name: section_text(value) for name, value in row.values.items() if name.isdigit()}
+    if not isinstance(index, int) or isinstance(index, bool):
+        raise BadRow(f"field 'wikiDocumentIdx' must be a number, got {shorten(index)}", hint="fetch the file again")
+    sections = {name: value for name, value in row.values.items() if name.isdecimal()}
+    try:
+        return index, {name: section_text(value) for name, value in sections.items()}
+    except BadRow as error:
+        error.hint = "fetch the file again"
+        raise
 
 
-def section_text(section: str | Mapping[str, Any]) -> str:
+def section_text(section: object) -> str:
     """Writes a section as one text; the first one is a table: its fields stand as `name: value`, sorted by name."""
-    if isinstance(section, str):
-        return section
-    fields = {name: "; ".join(value) if isinstance(value, list) else value for name, value in section.items()}
-    return " ".join(f"{name}: {fields[name]}" for name in sorted(fields))
+    if not isinstance(section, Mapping):
+        return check_text(section, "section", empty_ok=True)
+    return " ".join(f"{check_text(name, 'name')}: {_cell(name, section[name])}" for name in sorted(section))
+
+
+def _cell(name: str, value: object) -> str:
+    """A field of the table: a text, a number, or a list of texts."""
+    if isinstance(value, list):
+        return "; ".join(check_text(item, f"{name}[{place}]", empty_ok=True) for place, item in enumerate(value))
+    if isinstance(value, int | float) and not isinstance(value, bool):  # a year, a rating
+        return str(value)
+    return check_text(value, name, empty_ok=True)
 
 
 def _spoken_turns(row: Row, report: ReadReport) -> list[SpokenTurn]:

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from data_modules.datasets.span_checks import identifier
 from data_modules.reading.dataset import Source
 from data_modules.reading.fields import SEEKER, WIZARD
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
-from faithkit.errors import UserError
+from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
 
 ADDRESS = "http://parl.ai/downloads/decode/decode_v0.1.zip"
@@ -66,20 +67,29 @@ class Decode(Source):
             return
         if not response:
             raise BadRow("the last turn is empty")
-        indices = row.values.get("aggregated_contradiction_indices") or []
+        record = row.text("record_id")
         yield Example(
-            id=row.text("record_id"),
+            id=record,
             source=self.name,
             split=split,
             # "<conversation>#truncated#4": cuts of one conversation belong together.
-            group=str(row.values.get("conversation_id") or row.text("record_id")).split("#")[0],
+            group=(identifier(row, "conversation_id") if row.values.get("conversation_id") else record).split("#")[0],
             knowledge=" ".join(said),
             history=tuple(Turn(speaker=WIZARD if who == agent else SEEKER, text=text) for who, text in earlier),
             response=response,
             label=label,
             tags=(TAGS[label],),
-            meta={"contradicted": [index for index in indices if index != len(turns) - 1]},
+            meta={"contradicted": [index for index in _contradicted(row) if index != len(turns) - 1]},
         )
+
+
+def _contradicted(row: Row) -> list[int]:
+    name = "aggregated_contradiction_indices"
+    indices = row.items(name) if row.values.get(name) is not None else []
+    for index in indices:
+        if not isinstance(index, int) or isinstance(index, bool):
+            raise BadRow(f"field {name!r} must hold whole numbers, got {shorten(index)}")
+    return indices
 
 
 def _turn(row: Row, index: int, values: object) -> tuple[str, str]:
@@ -87,6 +97,6 @@ def _turn(row: Row, index: int, values: object) -> tuple[str, str]:
         turn = row.inside(values)
         if turn.values.get("agent_id") is None:
             raise BadRow("field 'agent_id' is missing")
-        return str(turn.values["agent_id"]), turn.text("text", empty_ok=True).strip()
+        return identifier(turn, "agent_id"), turn.text("text", empty_ok=True).strip()
     except BadRow as error:
         raise error.within(f"turn {index}") from error

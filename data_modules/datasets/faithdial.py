@@ -13,7 +13,7 @@ from data_modules.reading.dataset import Source
 from data_modules.reading.fields import alternate
 from data_modules.reading.files import HUB, File, find_files
 from data_modules.reading.hub import HubSplit
-from data_modules.reading.rows import BadRow, ReadReport, Row
+from data_modules.reading.rows import BadRow, ReadReport, Row, check_text
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
 
@@ -77,9 +77,10 @@ def wizard_turns(row: Row, report: ReadReport) -> Iterator[WizardTurn]:
     index = row.values.get("dialog_idx", row.number)  # FaithDial's README lets data of one's own leave it out
     if not isinstance(index, int | str) or isinstance(index, bool) or index == "":
         raise BadRow(f"field 'dialog_idx' must be a number, got {shorten(index)}")
+    dialogue = check_text(str(index), "dialog_idx")
     for position, values in enumerate(row.items("utterances")):
         try:
-            turn = _turn(row.inside(values), str(index), position)
+            turn = _turn(row.inside(values), dialogue, position)
         except BadRow as error:
             report.reject(row.file, row.line, error.within(f"utterance {position}"), values)
         else:

@@ -109,8 +109,8 @@ class RagTruth(Source):
             try:
                 if self._split_of(row) == split and (example := self._example(row, response_id, sources, report)):
                     yield example, None  # `rows_with_ids` saw to it that ids are unique
-            except BadRow as error:
-                report.reject(row.file, row.line, error, row.values)
+            except ValueError as error:
+                report.reject(row.file, row.line, BadRow.of(error), row.values)
 
     def _check_models(self, rows: Sequence[tuple[Row, str]], file: Path) -> None:
         have = {str(row.values["model"]) for row, _ in rows}

@@ -16,7 +16,7 @@ from data_modules.datasets.turn_rows import FIELDS as TURN_FIELDS
 from data_modules.reading.dataset import Records, Source
 from data_modules.reading.fields import SEEKER, WIZARD
 from data_modules.reading.files import File
-from data_modules.reading.rows import BadRow, ReadReport, Row
+from data_modules.reading.rows import BadRow, ReadReport, Row, check_text
 from faithkit.errors import UserError
 from faithkit.records import Example, Turn
 
@@ -76,13 +76,17 @@ class TopicalChat(Source):
         for conversation, values in row.values.items():
             try:
                 yield from list(self._conversation(row.inside(values), conversation, sets, split, report))
-            except BadRow as error:
-                report.reject(row.file, row.line, error.within(f"conversation {conversation}"), values)
+            except UserError:
+                raise
+            except ValueError as error:
+                bad = BadRow.of(error).within(f"conversation {conversation[:80]}")
+                report.reject(row.file, row.line, bad, values)
 
     def _conversation(
         self, row: Row, conversation: str, sets: ReadingSets, split: str, report: ReadReport
     ) -> Iterator[Example]:
         said: list[tuple[str, str]] = []
+        check_text(conversation, "the conversation's id")
         for position, values in enumerate(row.items("content")):
             try:
                 turn = row.inside(values)

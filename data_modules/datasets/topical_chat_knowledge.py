@@ -14,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data_modules.reading.rows import BadRow
-from faithkit.errors import UserError
+from data_modules.reading.rows import BadRow, check_text
+from faithkit.errors import UserError, shorten
 from faithkit.sentences import sentence_places
 from faithkit.words import unicode_words
 
@@ -58,20 +58,35 @@ class ReadingSets:
         return list(dict.fromkeys((name, text[b:e]) for name, text in found for b, e in sentence_places(text)))
 
     def _texts(self, conversation: str, agent: str, name: str) -> Iterator[str]:
-        reading = self.sets[conversation]
+        reading = self._part(self.sets, conversation, "the reading sets")
         if name.startswith("AS"):
-            if text := (reading.get("article") or {}).get(name):
-                yield text
+            article = self._part(reading, "article", "the reading set")
+            if article.get(name) is not None:
+                yield check_text(article[name], f"article {name}", empty_ok=True)
             return
-        section = reading[agent].get(name) or {}
+        section = self._part(self._part(reading, agent, "the reading set"), name, f"the reading set of {agent}")
         for kind in LEADS:
             if kind in section:
-                lead = section[kind] if self.leads is None else self.leads[kind].get(section[kind])
+                lead = section[kind]
+                if self.leads is not None:
+                    lead = self.leads[kind].get(lead) if isinstance(lead, int) else None
                 if not isinstance(lead, str):
-                    raise BadRow(f"section {name} of the reading set has no text but {lead!r}", hint=BUILD)
-                yield lead
+                    raise BadRow(f"section {name} of the reading set has no text but {shorten(lead)}", hint=BUILD)
+                yield check_text(lead, kind, empty_ok=True)
         if self.leads is None:
-            yield from (fact for fact in section.get("fun_facts", ()) if fact)  # empty: deleted before the build
+            facts = section.get("fun_facts") or []
+            if not isinstance(facts, list):
+                raise BadRow(f"'fun_facts' of section {name} must be a list, got {shorten(facts)}", hint=BUILD)
+            # Empty: deleted before the build.
+            yield from (check_text(fact, "fun_facts") for fact in facts if fact)
+
+    @staticmethod
+    def _part(values: Mapping[str, Any], name: str, of: str) -> Mapping[str, Any]:
+        """The object under a name; an empty one where there is none."""
+        part = values.get(name) or {}
+        if not isinstance(part, Mapping):
+            raise BadRow(f"{shorten(name)} of {of} must be a JSON object, got {shorten(part)}", hint=BUILD)
+        return part
 
 
 def best_sentence(response: str, sentences: Sequence[tuple[str, str]]) -> BestSentence | None:
@@ -109,11 +124,22 @@ def _read(files: tuple[tuple[Path, int], ...]) -> ReadingSets:
     sets, *wiki = (_read_json(file) for file, _ in files)
     if not wiki:
         return ReadingSets(sets, None)
-    return ReadingSets(sets, {kind: {number: text for text, number in wiki[0][kind].items()} for kind in LEADS})
+    return ReadingSets(sets, {kind: _texts_by_number(wiki[0].get(kind), files[1][0]) for kind in LEADS})
+
+
+def _texts_by_number(numbers: object, file: Path) -> dict[int, str]:
+    if not isinstance(numbers, dict) or not all(isinstance(number, int) for number in numbers.values()):
+        problem = f"must have {' and '.join(LEADS)}, each with texts and their numbers"
+        raise UserError(problem, place=str(file), hint=f"fetch {WIKI} again")
+    return {number: text for text, number in numbers.items()}
 
 
 def _read_json(file: Path) -> dict[str, Any]:
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"broken JSON: {error}", place=str(file), hint="fetch the file again") from error
+        values = json.loads(file.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 1)
+        raise UserError(f"broken JSON: {error}", place=f"{file}, line {line}", hint="fetch the file again") from error
+    if not isinstance(values, dict):
+        raise UserError(f"must be a JSON object, got {shorten(values)}", place=str(file), hint="fetch the file again")
+    return values

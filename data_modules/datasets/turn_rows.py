@@ -6,7 +6,7 @@ In this layout turns of several corpora are passed on, cut out of the official c
 from pathlib import Path
 
 from data_modules.reading.dataset import Records, Source
-from data_modules.reading.fields import alternate
+from data_modules.reading.fields import alternate, other_fields
 from data_modules.reading.files import Patterns, find_files
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from faithkit.records import Example
@@ -44,7 +44,7 @@ def turn_example(row: Row, source: str, split: str) -> Example:
         history=alternate(row.texts("history")),
         response=row.text("response"),
         reference=row.text("response"),
-        meta={name: value for name, value in row.values.items() if name not in FIELDS},
+        meta=other_fields(row.values, FIELDS),
     )
 
 

@@ -1,7 +1,8 @@
 """Encodings on disk, made once: an Arrow file keyed by the content of the files, the layout and the tokenizer.
 
 A folder `encodings/<key>/` holds `rows.arrow` (the columns of the encoder and every record as JSON, read through a
-memory map) and `meta.json` (what was kept, dropped, cut and rejected). It appears whole or not at all.
+memory map) and `meta.json` (what was kept, dropped, cut and rejected). It appears whole or not at all, and is made
+again where it is damaged (`faithkit.files.cache_entry`).
 """
 
 import hashlib
@@ -9,7 +10,6 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from data_modules.encoding.arrow_file import Chunk, read_rows, write_rows
 from data_modules.encoding.pairs import Columns, Encoder
-from data_modules.encoding.ragged import Ragged
 from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.rows import ReadReport
-from faithkit.files.atomic import atomic_folder
+from faithkit.files.cache_entry import Damaged, cache_entry
 from faithkit.files.home import cache_dir
 from faithkit.records import Example
 from faithkit.words import VERSION as WORDS_VERSION
@@ -62,23 +62,22 @@ def load_encoded(
 ) -> EncodedSplit:
     """The split from the cache, encoded first if it is not there yet."""
     key = _key(source, split, encoder, on_bad_row, num_rows)
-    folder = cache_dir("encodings") / key
-    if not (folder / "meta.json").exists():
+
+    def build(folder: Path) -> None:
+        log.info("encoding %s/%s (kept for later launches)", source.name, split)
         _build(folder, source, split, encoder, ReadReport(on_bad_row), num_rows)
-    meta = json.loads((folder / "meta.json").read_text())
-    table = pa.ipc.open_file(pa.memory_map(str(folder / "rows.arrow"))).read_all()
-    columns = {name: _to_numpy(table[name]) for name in table.column_names if name not in ("record", "group")}
-    groups = _to_numpy(table["group"])
-    return EncodedSplit(
-        source.name,
-        split,
-        columns,
-        groups,
-        table["record"],
-        Counter(meta["counts"]),
-        meta["rejects"],
-        meta["fingerprint"],
-    )
+
+    return cache_entry(cache_dir("encodings") / key, build, lambda folder: _open(folder, source.name, split))
+
+
+def _open(folder: Path, name: str, split: str) -> EncodedSplit:
+    try:
+        meta = json.loads((folder / "meta.json").read_text())
+        rows = read_rows(folder / "rows.arrow")
+        counts, rejects, fingerprint = Counter(meta["counts"]), meta["rejects"], meta["fingerprint"]
+    except (OSError, ValueError, KeyError) as error:  # of a file that is too large for a checksum
+        raise Damaged(str(error)) from error
+    return EncodedSplit(name, split, rows.columns, rows.groups, rows.records, counts, rejects, fingerprint)
 
 
 def group_hash(group: str) -> int:
@@ -107,42 +106,17 @@ def _key(source: Source, split: str, encoder: Encoder, on_bad_row: str, num_rows
 def _build(
     folder: Path, source: Source, split: str, encoder: Encoder, report: ReadReport, num_rows: int | None
 ) -> None:
-    log.info("encoding %s/%s (kept for later launches)", source.name, split)
-    # Another process may be faster: its folder holds the same content, because the key names the content.
-    with suppress(FileExistsError), atomic_folder(folder) as unfinished:
-        examples = read_examples(source, split, report, num_rows)
-        cut: Counter[str] = Counter()
-        digest = hashlib.blake2b(digest_size=16)
-        writer = None
-        with pa.OSFile(str(unfinished / "rows.arrow"), "wb") as sink:
-            while chunk := list(islice(examples, CHUNK)):
-                records = [json.dumps(example.to_dict()) for example in chunk]
-                digest.update("\n".join(records).encode())
-                batch = _to_arrow(encoder.encode(chunk, cut), [group_hash(e.group) for e in chunk], records)
-                writer = writer or pa.ipc.new_file(sink, batch.schema)
-                writer.write_batch(batch)
-            assert writer is not None, "read_examples raises when nothing is left"
-            writer.close()
-        counts = dict(report.counts) | {name: count for name, count in cut.items() if count}
-        meta = {"counts": counts, "rejects": report.rejects, "fingerprint": digest.hexdigest()}
-        (unfinished / "meta.json").write_text(json.dumps(meta))
+    examples = read_examples(source, split, report, num_rows)
+    cut: Counter[str] = Counter()
+    digest = hashlib.blake2b(digest_size=16)
 
+    def chunks() -> Iterator[Chunk]:
+        while chunk := list(islice(examples, CHUNK)):
+            records = [json.dumps(example.to_dict()) for example in chunk]
+            digest.update("\n".join(records).encode())
+            yield Chunk(encoder.encode(chunk, cut), [group_hash(example.group) for example in chunk], records)
 
-def _to_arrow(columns: Columns, groups: list[int], records: list[str]) -> pa.RecordBatch:
-    arrays = {name: _arrow_array(column) for name, column in columns.items()}
-    arrays |= {"group": pa.array(groups, pa.uint64()), "record": pa.array(records, pa.large_string())}
-    return pa.RecordBatch.from_pydict(arrays)
-
-
-def _arrow_array(column: NDArray[Any] | Ragged) -> pa.Array:
-    if isinstance(column, Ragged):
-        return pa.LargeListArray.from_arrays(pa.array(column.offsets), pa.array(column.values))
-    return pa.array(column)
-
-
-def _to_numpy(column: pa.ChunkedArray) -> Any:
-    if not pa.types.is_large_list(column.type):
-        return column.combine_chunks().to_numpy() if column.num_chunks > 1 else column.chunk(0).to_numpy()
-    rows = column.combine_chunks() if column.num_chunks > 1 else column.chunk(0)
-    rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
-    return Ragged(rows.values.to_numpy(), rows.offsets.to_numpy())
+    write_rows(folder / "rows.arrow", chunks())
+    counts = dict(report.counts) | {name: count for name, count in cut.items() if count}
+    meta = {"counts": counts, "rejects": report.rejects, "fingerprint": digest.hexdigest()}
+    (folder / "meta.json").write_text(json.dumps(meta))

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from pathlib import Path
 from typing import NamedTuple
 
 from data_modules.negatives.entities import Finder, find_entities, spacy_model
@@ -15,7 +16,7 @@ from data_modules.negatives.other import other_responses
 from data_modules.negatives.verbatim import verbatim_knowledge
 from data_modules.reading.exclude import text_key
 from faithkit.errors import UserError
-from faithkit.files.atomic import write_text
+from faithkit.files.cache_entry import cache_entry
 from faithkit.files.home import cache_dir
 from faithkit.records import Example
 from faithkit.words import VERSION as WORDS_VERSION
@@ -24,6 +25,7 @@ VERSION = 1  # raised when the same records give other negatives
 ORIGINAL, ENTITY_SWAP, VERBATIM, OTHER = "original", "entity_swap", "verbatim", "other"
 KINDS = (ORIGINAL, ENTITY_SWAP, VERBATIM, OTHER)
 WEIGHTS = "spacy-sm"
+NEGATIVES = "negatives.json"  # the file of a cache entry
 
 log = logging.getLogger("faithkit")
 
@@ -127,12 +129,17 @@ def cached_negatives(
         weights: A spaCy model, for entity swaps.
     """
     settings = describe(kinds, num, seed, weights)
-    file = cache_dir("negatives") / f"{_key(examples, settings)}.json"
-    if not file.exists():
+
+    def build(folder: Path) -> None:
         log.info("making negatives for %s examples (kept for later launches)", f"{len(examples):,}")
         made = make_negatives(examples, kinds=kinds, num=num, seed=seed, find=find_entities(weights))
-        write_text(file, json.dumps([made.texts, made.kinds, made.counts]))
-    texts, used, counts = json.loads(file.read_text(encoding="utf-8"))
+        (folder / NEGATIVES).write_text(json.dumps([made.texts, made.kinds, made.counts]), encoding="utf-8")
+
+    return cache_entry(cache_dir("negatives") / _key(examples, settings), build, _read)
+
+
+def _read(folder: Path) -> Negatives:
+    texts, used, counts = json.loads((folder / NEGATIVES).read_text(encoding="utf-8"))
     return Negatives([tuple(row) for row in texts], [tuple(row) for row in used], Counter(counts))
 
 

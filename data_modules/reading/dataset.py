@@ -80,12 +80,10 @@ class Source(ABC):
         """The records of one row; none of a bad row, which the report rejects."""
         try:
             return list(self.examples(row, split, report))
-        except BadRow as error:
-            report.reject(row.file, row.line, error, row.values)
         except UserError:
             raise
-        except ValueError as error:  # a record that refused to be built: Example checks itself
-            report.reject(row.file, row.line, BadRow(str(error)), row.values)
+        except ValueError as error:
+            report.reject(row.file, row.line, BadRow.of(error), row.values)
         return []
 
     def read_split(self, split: str, report: ReadReport) -> Records:

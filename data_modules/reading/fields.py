@@ -1,18 +1,28 @@
 """Fields of a record that several datasets fill in the same way."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import NoneType
+from typing import Any
 
 from faithkit.records import Turn
 
 SEEKER, WIZARD = "seeker", "wizard"  # who asks and who answers, in every dialogue dataset
 WHOLE_KNOWLEDGE = "whole_knowledge"  # in `meta`: the knowledge before it was cut
+PROBABILITY = "probability"  # in `meta`: a weak label
+RESERVED = (WHOLE_KNOWLEDGE, PROBABILITY)  # what our own code puts into `meta`, and no row
 
 
 def alternate(texts: Sequence[str]) -> tuple[Turn, ...]:
     """A history in which two speakers take turns and the seeker spoke last."""
     speakers = (SEEKER, WIZARD)
     return tuple(Turn(speaker=speakers[(len(texts) - 1 - i) % 2], text=text) for i, text in enumerate(texts))
+
+
+def other_fields(values: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """What else a row says, for `meta`: its texts, numbers and truth values, but nothing that means something here."""
+    kept = (str, int, float, bool, NoneType)
+    return {n: v for n, v in values.items() if n not in known and n not in RESERVED and isinstance(v, kept)}
 
 
 def text_group(text: str) -> str:

@@ -23,6 +23,11 @@ class BadRow(ValueError):
         super().__init__(problem)
         self.hint = hint
 
+    @classmethod
+    def of(cls, error: ValueError) -> "BadRow":
+        """The error as a bad row: a record that refused to be built raises a plain `ValueError`."""
+        return error if isinstance(error, cls) else cls(str(error))
+
     def within(self, part: str) -> "BadRow":
         """The same problem with the part of the row that has it before it, for example `utterance 3`."""
         return BadRow(f"{part}: {self}", hint=self.hint)
@@ -77,14 +82,14 @@ class Row:
 
     def texts(self, name: str) -> list[str]:
         """The list of texts under `name`; they may be empty."""
-        return [_text(value, f"{name}[{index}]", True, {}) for index, value in enumerate(self.items(name))]
+        return [check_text(value, f"{name}[{index}]", empty_ok=True) for index, value in enumerate(self.items(name))]
 
     def text(self, name: str, *, empty_ok: bool = False) -> str:
         """The text under `name`; it must be there, be text and, unless `empty_ok`, hold a visible character."""
         value = self.values.get(name)
         if value is None and empty_ok:
             return ""
-        return _text(value, name, empty_ok, self.values)
+        return check_text(value, name, empty_ok=empty_ok, have=self.values)
 
     def choice(self, name: str, choices: Mapping[str, Any]) -> Any:
         """The value that `choices` gives for the text under `name` (spaces around it and case do not matter)."""
@@ -99,7 +104,13 @@ def _names(values: Mapping[str, Any]) -> str:
     return " ".join(", ".join(values).split())[:160] or "nothing"  # a file that is no table may "name" its whole text
 
 
-def _text(value: object, name: str, empty_ok: bool, have: Mapping[str, Any]) -> str:
+def check_text(value: object, name: str, *, empty_ok: bool = False, have: Mapping[str, Any] | None = None) -> str:
+    """Gives a value that must be text.
+
+    Args:
+        name: What it is called in the error.
+        have: The row, whose fields are told where there is no text.
+    """
     if not isinstance(value, str):
         row_has = f" (the row has: {_names(have)})" if have else ""
         raise BadRow(f"field {name!r} must be text, got {shorten(value)}{row_has}")
@@ -150,6 +161,9 @@ def read_rows(path: Path, report: ReadReport) -> Iterator[Row]:
     if path.suffix not in READERS:
         raise UserError(f"cannot read files of kind {path.suffix!r}", place=str(path), hint="use " + ", ".join(READERS))
     number = -1
+    if path.exists() and not path.is_file():
+        hint = "write it into a file first" if not path.is_dir() else "name a file in it"
+        raise UserError("cannot read: it is no plain file", place=str(path), hint=hint)
     try:
         for number, (line, values) in enumerate(READERS[path.suffix](path)):
             if isinstance(values, Broken):

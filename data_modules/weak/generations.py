@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from data_modules.reading.rows import ReadReport
+from data_modules.reading.rows import ReadReport, check_text
 from faithkit.errors import UserError
 from faithkit.records import Example
 
@@ -48,8 +48,12 @@ def read_generations(folder: Path, turns: Sequence[Example], report: ReadReport)
 def _replies(file: Path) -> dict[str, list[str]]:
     """Reads the first reply to each turn, by the dialogue's number."""
     try:
-        content: Any = json.loads(file.read_text(encoding="utf-8"))["generation"]
-        return {str(number): [turn[0] for turn in dialogue["dialogue"]] for number, dialogue in enumerate(content)}
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+        content: Any = json.loads(file.read_text(encoding="utf-8-sig"))["generation"]
+        found = {str(number): [turn[0] for turn in dialogue["dialogue"]] for number, dialogue in enumerate(content)}
+        for number, replies in found.items():
+            for reply in replies:
+                check_text(reply, f"reply in dialogue {number}", empty_ok=True)
+        return found
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, IndexError) as error:
         hint = 'give {"generation": [{"dialogue": [[reply, ...], ...]}]}, or move the file away'
         raise UserError(f"not a file of generations: {error!r}", place=str(file), hint=hint) from error

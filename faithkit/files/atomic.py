@@ -118,7 +118,7 @@ def _create(target: Path, open_new: Callable[[Path], int]) -> tuple[Path, int]:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{target.name[:40]}."
-    _clear_leftovers(target.parent, prefix)
+    clear_leftovers(target.parent, prefix)
     while True:
         temporary = target.with_name(f"{prefix}{secrets.token_hex(4)}.tmp")
         handle = open_new(temporary)
@@ -129,7 +129,8 @@ def _create(target: Path, open_new: Callable[[Path], int]) -> tuple[Path, int]:
         os.close(handle)  # another process took it for a leftover before it was locked
 
 
-def _clear_leftovers(folder: Path, prefix: str) -> None:
+def clear_leftovers(folder: Path, prefix: str = ".") -> None:
+    """Deletes what killed processes left half written in the folder; what a living one writes is locked, and stays."""
     with os.scandir(folder) as entries:
         found = [Path(e.path) for e in entries if e.name.startswith(prefix) and e.name.endswith(_UNFINISHED)]
     for leftover in found:

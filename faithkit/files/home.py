@@ -6,6 +6,8 @@
 import os
 from pathlib import Path
 
+from faithkit.files.atomic import disk_errors
+
 
 def cache_dir(*parts: str) -> Path:
     """Gives a folder of the cache, made where it is missing.
@@ -17,5 +19,6 @@ def cache_dir(*parts: str) -> Path:
     """
     root = os.environ.get("FAITHKIT_HOME") or Path.home() / ".cache" / "faithkit"
     folder = Path(root).expanduser().joinpath(*parts)
-    folder.mkdir(parents=True, exist_ok=True)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     return folder

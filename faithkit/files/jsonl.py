@@ -20,6 +20,7 @@ __all__ = [
     "JsonlAppender",
     "disk_errors",
     "parse_lines",
+    "parse_prediction",
     "read_jsonl",
     "read_numbered_jsonl",
     "read_predictions",
@@ -151,6 +152,8 @@ def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
 
 def read_numbered_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Does what `read_jsonl` does, with the number of each row's line, from 1."""
+    if Path(path).exists() and not Path(path).is_file():  # a pipe may never give anything, and a device never end
+        raise UserError("cannot be read: it is no plain file", place=str(path), hint="name a readable file")
     try:
         for line, text, value in parse_lines(path):
             if not isinstance(value, dict):
@@ -193,14 +196,7 @@ def read_predictions(path: str | Path) -> dict[str, Prediction]:
     lines: dict[str, int] = {}
     for line, row in read_numbered_jsonl(path):
         place = f"{path}, line {line}"
-        try:
-            _check_types(row)
-            prediction = Prediction.from_dict(row)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            hint = (
-                'each line: {"id", "label": hallucinated|faithful|unparsed|null, "score": 0..1|null, "spans", "text"}'
-            )
-            raise UserError(f"bad prediction: {error}", place=place, hint=hint) from error
+        prediction = parse_prediction(row, place)
         if prediction.id in found:
             problem = f"id {shorten(prediction.id)} was already given on line {lines[prediction.id]}"
             raise UserError(problem, place=place, hint="keep one prediction an id")
@@ -210,21 +206,39 @@ def read_predictions(path: str | Path) -> dict[str, Prediction]:
     return found
 
 
+def parse_prediction(row: Mapping[str, Any], place: str) -> Prediction:
+    """Makes a prediction of a row that anyone may have written.
+
+    Raises:
+        UserError: A bad or missing value; `place` is named.
+    """
+    try:
+        _check_types(row)
+        return Prediction.from_dict(row)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        hint = 'each line: {"id", "label": hallucinated|faithful|unparsed|null, "score": 0..1|null, "spans", "text"}'
+        raise UserError(f"bad prediction: {error}", place=place, hint=hint) from error
+
+
 def _check_types(row: Mapping[str, Any]) -> None:
     """Checks the types that `Prediction` takes on trust, because our own code builds it."""
     needed = ("id",) if isinstance(row.get("text"), str) else ("id", "label")  # a response that nobody judged
     missing = [key for key in needed if row.get(key) is None]
     if missing:
         raise ValueError(f"no {' and no '.join(repr(key) for key in missing)} (the row has: {shorten(list(row))})")
-    if not isinstance(row["id"], str):
-        raise ValueError(f"id must be text, got {shorten(row['id'])}")
+    _check_text("id", row["id"])
     if isinstance(row.get("score"), bool):
         raise ValueError(f"score must be a number, got {row['score']}")
-    if not isinstance(row.get("text") or "", str):
-        raise ValueError(f"text must be text, got {shorten(row['text'])}")
+    _check_text("text", row.get("text") or "")
     for span in row.get("spans") or ():
         if not isinstance(span, dict) or any(type(span.get(key)) is not int for key in ("start", "end")):
             raise ValueError(f"a span needs whole numbers start and end, got {shorten(span)}")
+        _check_text("a span's label", span.get("label"))
         score = span.get("score")
         if score is not None and not (type(score) in (int, float) and 0 <= score <= 1):
             raise ValueError(f"a span's score must lie in 0..1, got {shorten(score)}")
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be text, got {shorten(value)}")

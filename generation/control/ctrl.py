@@ -11,7 +11,7 @@ from data_modules.encoding.turn_layout import CONTROL_TOKENS
 from faithkit.entailment import Entailment
 from faithkit.errors import UserError
 from faithkit.records import Example
-from generation.control.entailment import entailment_levels, kept_levels, model_digest, write_levels
+from generation.control.entailment import entailment_levels, kept_levels, model_digest
 from generation.control.features import ENTAILMENT, OVERLAP, VOICE, lexical_overlap, objective_voice
 
 VERSION = 1  # raise it when a feature is measured differently
@@ -95,11 +95,11 @@ class Ctrl:
         return self._kept(examples) if keep else entailment_levels(examples, self._loaded())
 
     def _kept(self, examples: Sequence[Example]) -> np.ndarray:
-        path = kept_levels(examples, self.digest)
-        if not path.exists():
+        def ask() -> np.ndarray:
             log.info("asking %s about %s responses (kept for later launches)", self.entailment, f"{len(examples):,}")
-            write_levels(path, entailment_levels(examples, self._loaded()))
-        return np.load(path)
+            return entailment_levels(examples, self._loaded())
+
+        return kept_levels(examples, self.digest, ask)
 
     def _loaded(self) -> Entailment:
         if self._model is None:

@@ -1,7 +1,7 @@
 """The entailment feature: levels by a critic or an NLI model, computed once for each pair and kept in the cache."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from faithkit import entailment
 from faithkit.entailment import Entailment
-from faithkit.files.atomic import atomic_file
+from faithkit.files.cache_entry import cache_entry
 from faithkit.files.home import cache_dir
 from faithkit.files.model_folder import find_folder
 from faithkit.records import Example
@@ -18,6 +18,7 @@ from faithkit.weights.resolve import resolve
 # The level (0 is unwanted, 2 wanted) of each class of an entailment model.
 LEVELS = np.zeros(3, np.int8)
 LEVELS[[entailment.CONTRADICTION, entailment.NEUTRAL, entailment.ENTAILMENT]] = 0, 1, 2
+LEVELS_FILE = "levels.npy"
 SAYS_NOTHING = LEVELS[entailment.NEUTRAL]
 
 
@@ -32,20 +33,22 @@ def entailment_levels(examples: Sequence[Example], model: Entailment) -> NDArray
     return np.array([found[pair] for pair in pairs], np.int8)
 
 
-def kept_levels(examples: Sequence[Example], digest: str) -> Path:
-    """Names the cache file of these pairs' levels by this model, by the content of both."""
+def kept_levels(examples: Sequence[Example], digest: str, ask: Callable[[], NDArray[np.int8]]) -> NDArray[np.int8]:
+    """Reads the levels of these pairs by this model from the cache, keyed by the content of both.
+
+    Args:
+        ask: Gives the levels, where the cache does not have them.
+    """
     key = hashlib.blake2b(digest.encode(), digest_size=16)
     for example in examples:
         for text in (example.knowledge, example.response):
             data = text.encode(errors="surrogatepass")
             key.update(len(data).to_bytes(8, "little") + data)
-    return cache_dir("entailment") / f"{key.hexdigest()}.npy"
 
+    def build(folder: Path) -> None:
+        np.save(folder / LEVELS_FILE, ask())
 
-def write_levels(path: Path, found: NDArray[np.int8]) -> None:
-    """Writes the levels whole or not at all."""
-    with atomic_file(path) as file:
-        np.save(file, found)
+    return cache_entry(cache_dir("entailment") / key.hexdigest(), build, lambda folder: np.load(folder / LEVELS_FILE))
 
 
 def model_digest(checkpoint: str) -> str:

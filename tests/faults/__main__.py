@@ -4,6 +4,7 @@ python -m tests.faults --only "sidecar" --seed 0 --number 17    repeats one try 
 """
 
 import argparse
+import logging
 import sys
 import tempfile
 import time
@@ -20,6 +21,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="campaigns whose name contains this")
     parser.add_argument("--number", type=int, help="a single try")
     options = parser.parse_args()
+    logging.getLogger("faithkit").addHandler(logging.NullHandler())  # what is said of damage would fill the screen
     chosen = [campaign for campaign in campaigns() if options.only in campaign.name]
     shares = sum(campaign.share for campaign in chosen)
     results: list[tuple[Campaign, Outcome, float]] = []

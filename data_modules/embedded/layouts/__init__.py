@@ -6,6 +6,7 @@ from pathlib import Path
 from data_modules.embedded.corpus import VERSION
 from data_modules.embedded.layouts.audit import write_audit
 from data_modules.embedded.layouts.begin import write_begin, write_begin_2021
+from data_modules.embedded.layouts.common import SPLITS, sizes
 from data_modules.embedded.layouts.contradiction import write_decode, write_dnli
 from data_modules.embedded.layouts.faithdial import write_faithdial, write_wow
 from data_modules.embedded.layouts.grounded import write_cmu_dog, write_topical_chat
@@ -13,6 +14,7 @@ from data_modules.embedded.layouts.nli import write_conjnli, write_mnli, write_s
 from data_modules.embedded.layouts.spans import write_ragtruth, write_spans, write_xsum_tokens
 from data_modules.embedded.layouts.wow import write_wow_parlai
 from faithkit.errors import UserError
+from faithkit.files.cache_entry import cache_entry
 from faithkit.files.home import cache_dir
 
 # Layout to writer(folder, num_rows, seed), which returns the folder. A dataset names its layout in `embedded_layout`.
@@ -38,17 +40,18 @@ EMBEDDED_ROWS = {"train": 3000, "validation": 400, "test": 1000}  # examples of 
 
 
 def written_layout(layout: str, num_rows: Mapping[str, int] | None = None) -> str:
-    """The folder of the embedded corpus in a layout, written if it is not there yet.
+    """The folder of the embedded corpus in a layout, written if it is not there yet, or damaged.
 
     Raises:
         UserError: There is no such layout.
     """
     if layout not in WRITERS:
         raise UserError(f"the embedded corpus has no layout {layout!r}", hint=f"use one of {', '.join(WRITERS)}")
-    rows = num_rows or EMBEDDED_ROWS
-    folder = cache_dir("embedded", f"{layout}-{VERSION}-{'-'.join(map(str, rows.values()))}")
-    done = folder / ".complete"
-    if not done.exists():
+    rows = sizes(num_rows or EMBEDDED_ROWS)
+    # A split that is not asked for counts 0, so that no two requests share a folder.
+    name = "-".join(str(rows.get(split, 0)) for split in SPLITS)
+
+    def build(folder: Path) -> None:
         WRITERS[layout](folder, rows, seed=0)
-        done.touch()
-    return str(folder)
+
+    return cache_entry(cache_dir("embedded") / f"{layout}-{VERSION}-{name}", build, str)
