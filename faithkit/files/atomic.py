@@ -56,14 +56,15 @@ def _explained(number: int | None, path: str | Path) -> UserError:
 
 
 @contextmanager
-def _full_disk_errors(path: Path) -> Iterator[None]:
-    """Tells a full disk as a `UserError` where others write, whose libraries have kinds of errors of their own."""
+def _filling_errors(path: Path, folder: Path) -> Iterator[None]:
+    """Tells what the system refuses to those who fill `folder`, whose libraries have kinds of errors of their own."""
     try:
         yield
     except Exception as error:
         found = _RUST_ERROR.search(str(error))  # as safetensors and tokenizers say it
         number = error.errno if isinstance(error, OSError) else int(found[1]) if found else None
-        if number in _FULL:
+        is_ours = isinstance(error, OSError) and str(error.filename or "").startswith(str(folder))
+        if is_ours or number in (*_FULL, errno.EIO):  # what they read from elsewhere may fail for its own reasons
             raise _explained(number, path) from error
         raise
 
@@ -111,7 +112,7 @@ def atomic_folder(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
         temporary, handle = _create(target, _open_new_folder)
     old = temporary.with_suffix(".old")
     try:
-        with _full_disk_errors(target):
+        with _filling_errors(target, temporary):
             yield temporary
         with disk_errors(path):
             for folder, _, names in os.walk(temporary):

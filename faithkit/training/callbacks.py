@@ -8,7 +8,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Checkpoint, TQDMProgressBar
+from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
 
 from faithkit.cli import Interrupted
@@ -102,6 +102,42 @@ class LastCheckpoint(Checkpoint):
         trainer.save_checkpoint(self.run.last)
         self._is_whole = True
         self._saved_at = time.monotonic()
+
+
+class BestCheckpoint(ModelCheckpoint):
+    """Keeps `best.ckpt`: the weights of the validation with the best score.
+
+    A resumed training knows that score also where the run's folder has moved, and takes no path from a checkpoint.
+
+    Args:
+        path: The file.
+        monitor: The metric.
+        mode: `max` or `min`.
+    """
+
+    def __init__(self, path: Path, *, monitor: str, mode: str):
+        super().__init__(
+            dirpath=path.parent,
+            filename=path.stem,
+            monitor=monitor,
+            mode=mode,
+            save_top_k=1,
+            save_weights_only=True,
+            enable_version_counter=False,
+        )
+        self.path = path
+
+    @property
+    def state_key(self) -> str:
+        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__)  # as in older runs
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        score = state_dict.get("best_model_score")
+        if score is None:
+            return
+        own = str(Path(self.dirpath or "") / self.path.name)
+        names = {"best_model_path": own, "kth_best_model_path": own, "best_k_models": {own: score}}
+        super().load_state_dict({**state_dict, **names, "dirpath": self.dirpath, "last_model_path": ""})
 
 
 class FiniteLoss(pl.Callback):

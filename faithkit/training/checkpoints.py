@@ -1,12 +1,13 @@
 """Finds the checkpoint that a training goes on from, and loads the best one; both only if they are whole."""
 
+import errno
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from faithkit.errors import UserError
+from faithkit.files.atomic import disk_errors
 from faithkit.files.run_folder import RunFolder
 from faithkit.training.checkpoint_io import check_file, damaged, read_checkpoint
 
@@ -20,6 +21,7 @@ PARTS: dict[str, Any] = {
     "optimizer_states": list,
     "lr_schedulers": list,
 }
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 
 
 class ResumePoint(NamedTuple):
@@ -38,31 +40,41 @@ def find_resume_point(run: RunFolder) -> ResumePoint | None:
     """Finds the newest whole checkpoint: last.ckpt, else the one before it; None at the beginning.
 
     Raises:
-        UserError: There are checkpoints and none is whole, or best.ckpt is not.
+        UserError: There are checkpoints and none is whole, or best.ckpt is not, or is missing.
     """
     error: UserError | None = None
     for path in (run.last, run.previous):
         try:
-            step = _step(path)
+            checkpoint = _read_last(path)
         except UserError as found:
             error = error or found
         except FileNotFoundError:
             continue
         else:
-            with suppress(FileNotFoundError):
-                check_file(run.best)  # now, and not after hours of training
+            _check_best(run, checkpoint)  # now, and not after hours of training
+            step = checkpoint["global_step"]
             return ResumePoint(path, step, None if path == run.last else error.problem if error else "it is missing")
     if error:
         raise error
     return None
 
 
-def _step(path: Path) -> int:
+def _check_best(run: RunFolder, checkpoint: Mapping[str, Any]) -> None:
+    """Checks best.ckpt, which may be missing only as long as there was no validation."""
+    try:
+        check_file(run.best)
+    except FileNotFoundError:
+        states = [state for key, state in checkpoint["callbacks"].items() if str(key).startswith("ModelCheckpoint")]
+        if any(isinstance(state, dict) and state.get("best_model_path") for state in states):
+            raise damaged(run.best, "it is missing") from None
+
+
+def _read_last(path: Path) -> Mapping[str, Any]:
     checkpoint = read_checkpoint(path, map_location="meta", mmap=True)
     wrong = [name for name, kind in PARTS.items() if not isinstance(checkpoint.get(name), kind)]
     if wrong:
         raise damaged(path, f"no {', '.join(wrong)} in it")
-    return checkpoint["global_step"]
+    return checkpoint
 
 
 def check_fits(path: Path, module: Any) -> None:
@@ -99,16 +111,21 @@ def _compare(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -
         raise UserError(problem, place=str(path), hint=hint)
 
 
-def keep_previous(run_last: Path, previous: Path) -> None:
+def keep_previous(last: Path, previous: Path) -> None:
     """Gives last.ckpt a second name, which it keeps when the next one takes its place.
 
     Both names are of one file until then, so that no more of the disk is needed than before. Where a file system knows
     no second names, no previous checkpoint is kept.
     """
-    if run_last.exists():
+    if not last.exists():
+        return
+    with disk_errors(previous):
         previous.unlink(missing_ok=True)
-        with suppress(OSError):
-            os.link(run_last, previous)
+        try:
+            os.link(last, previous)
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
 
 
 def best_weights(run: RunFolder) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
+from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor
 from pytorch_lightning.loggers import Logger
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.hardware import best_precision
-from faithkit.training.callbacks import FiniteLoss, LastCheckpoint, ProgressBar
+from faithkit.training.callbacks import BestCheckpoint, FiniteLoss, LastCheckpoint, ProgressBar
 from faithkit.training.checkpoint_io import DurableCheckpoints
 from faithkit.training.checkpoints import find_resume_point
 
@@ -83,15 +83,7 @@ def _callbacks(run: RunFolder, options: Mapping[str, Any], logged: bool) -> list
         callbacks.append(LearningRateMonitor(logging_interval="step"))
     if options["progress_bar"]:
         callbacks.append(ProgressBar())
-    best = ModelCheckpoint(
-        dirpath=run.checkpoints,
-        filename="best",
-        monitor=monitor,
-        mode=mode,
-        save_top_k=1,
-        save_weights_only=True,
-        enable_version_counter=False,
-    )
+    best = BestCheckpoint(run.best, monitor=monitor, mode=mode)
     # After `best`, because the last checkpoint stores the state of `best` too.
     return [*callbacks, best, LastCheckpoint(run, options["save_every_seconds"])]
 
