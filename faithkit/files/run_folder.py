@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.errors import UserError
-from faithkit.files.atomic import make_folder, write_text
+from faithkit.files.atomic import disk_errors, make_folder, write_text
 
 RUN_DIR_VARIABLE = "FAITHKIT_RUN_DIR"  # tells the other processes of a run which folder the first one chose
 # Names in the configurations of older runs, and those of today.
@@ -147,13 +147,22 @@ def _new_name(kind: str) -> Path:
     return path
 
 
+class _LogFile(logging.FileHandler):
+    """A log file that a full disk leaves short in silence: what writes the results will say it, once and plainly."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+
 def log_to(path: Path, *, append: bool = True) -> None:
     """Sends our messages to the run's log file and, plainly, to the terminal."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     for handler in list(log.handlers):
         log.removeHandler(handler)
         handler.close()
-    file = logging.FileHandler(path, mode="a" if append else "w", encoding="utf-8", errors="backslashreplace")
+    with disk_errors(path):
+        file = _LogFile(path, mode="a" if append else "w", encoding="utf-8", errors="backslashreplace")
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     terminal = logging.StreamHandler(sys.stderr)
     terminal.setFormatter(logging.Formatter("%(message)s"))
