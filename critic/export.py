@@ -8,7 +8,7 @@ import torch
 from critic.cards import LIMITS, PAIRS, card_of
 from faithkit.files.model_folder import TAGGER, Sidecar, whole_weights
 from faithkit.files.run_folder import RunFolder, read_json
-from faithkit.training.checkpoints import model_state
+from faithkit.training.checkpoints import best_weights, load_weights, model_state
 from faithkit.weights.export import Report, export_folder, model_card
 
 
@@ -45,8 +45,7 @@ def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float
         reloaded = auto.from_pretrained(folder).eval()
     reference = auto.from_config(transformers.AutoConfig.from_pretrained(folder)).eval()
     if run.best.exists():
-        state = torch.load(run.best, map_location="cpu", weights_only=True)["state_dict"]
-        reference.load_state_dict(model_state(state))
+        load_weights(reference, model_state(best_weights(run)), run.best)
     else:
         reference.load_state_dict(reloaded.state_dict())
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)

@@ -13,7 +13,7 @@ from data_modules.encoding.turns import TurnEncoder
 from faithkit.files.model_folder import Sidecar, whole_weights
 from faithkit.files.run_folder import RunFolder, read_json
 from faithkit.records import Example, Turn
-from faithkit.training.checkpoints import model_state
+from faithkit.training.checkpoints import best_weights, load_weights, model_state
 from faithkit.weights.export import Report, export_folder, model_card
 from faithkit.weights.from_pretrained import quietly
 from generation.control_names import control_tokens
@@ -118,8 +118,7 @@ def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float
         reloaded: Any = ARCHITECTURES[settings.architecture].model_class.from_pretrained(folder).eval()
     reference = copy.deepcopy(reloaded)  # not built from the config: T5's claims tied embeddings where they are not
     if run.best.exists():
-        state = torch.load(run.best, map_location="cpu", weights_only=True)["state_dict"]
-        reference.load_state_dict(model_state(state))
+        load_weights(reference, model_state(best_weights(run)), run.best)
     encoder = TurnEncoder(load_tokenizer(str(folder)), settings.layout, packed=False)
     columns = encoder.encode(EXAMPLES, Counter())
     if settings.layout.control:

@@ -45,6 +45,7 @@ def write_answers(
             portion = answerer.answer(examples[begin : begin + at_a_time], bar.update)
             for answer in portion:
                 file.append(answer.to_dict())
+            file.sync()
             answers += portion
     return answers
 

@@ -1,7 +1,7 @@
 """Complete-or-nothing writing: a file or a folder is built beside its place and takes it with one rename.
 
-A reader sees the old content or the new, never half of either, also after a kill or a power cut. Trouble with the disk
-is told as a `UserError` with a hint.
+A reader sees the old content or the new, never half of either, also after a kill or a power cut: what is built is on
+the disk itself before it takes its place. Trouble with the disk is told as a `UserError` with a hint.
 """
 
 import errno
@@ -20,27 +20,52 @@ from faithkit.errors import UserError
 
 # Lone surrogates have no UTF-8; the others end a line for some readers (str.splitlines, JavaScript) though not for us.
 _NEEDS_ESCAPES = re.compile("[\x85\u2028\u2029\ud800-\udfff]")
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_WRONG_NAME = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+_WRONG_NAME = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
+_BROKEN = (errno.EIO, errno.EINTR, errno.ENOENT, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.EMFILE, errno.ENFILE)
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)  # of file systems that need none or have none
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
 _UNFINISHED = (".tmp", ".old")
+_RUST_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 @contextmanager
 def disk_errors(path: str | Path) -> Iterator[None]:
-    """Tells a full, missing or forbidden disk under `path` as a `UserError` with a hint."""
+    """Tells whatever the system refuses while `path` is written as a `UserError` with a hint."""
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
-            hint = "free some space, or set run_dir (for the cache: FAITHKIT_HOME) to another disk"
-            raise UserError("no space left on the disk", place=str(path), hint=hint) from error
-        if isinstance(error, PermissionError) or error.errno == errno.EROFS:
-            hint = "set run_dir (for the cache: FAITHKIT_HOME) to another place"
-            raise UserError("not allowed to write here", place=str(path), hint=hint) from error
-        if error.errno in _WRONG_NAME:
-            problem = f"cannot be written: {os.strerror(error.errno).lower()}"
-            raise UserError(problem, place=str(path), hint="choose another path") from error
+        if error.errno in (*_FULL, *_FORBIDDEN, *_WRONG_NAME, *_BROKEN):
+            raise _explained(error.errno, path) from error
+        raise
+
+
+def _explained(number: int | None, path: str | Path) -> UserError:
+    reason = os.strerror(number or errno.EIO).lower()
+    problem, hint = f"cannot be written: {reason}", "check the disk; what was there before is untouched"
+    if number in _FULL:
+        problem = f"no space left on the disk ({reason})"
+        hint = "free some space, or set run_dir (for the cache: FAITHKIT_HOME) to another disk"
+    elif number in _FORBIDDEN:
+        problem = f"not allowed to write here ({reason})"
+        hint = "set run_dir (for the cache: FAITHKIT_HOME) to another place"
+    elif number in _WRONG_NAME:
+        hint = "choose another path"
+    return UserError(problem, place=str(path), hint=hint)
+
+
+@contextmanager
+def _filling_errors(path: Path, folder: Path) -> Iterator[None]:
+    """Tells what the system refuses to those who fill `folder`, whose libraries have kinds of errors of their own."""
+    try:
+        yield
+    except Exception as error:
+        found = _RUST_ERROR.search(str(error))  # as safetensors and tokenizers say it
+        number = error.errno if isinstance(error, OSError) else int(found[1]) if found else None
+        is_ours = isinstance(error, OSError) and str(error.filename or "").startswith(str(folder))
+        if is_ours or number in (*_FULL, errno.EIO):  # what they read from elsewhere may fail for its own reasons
+            raise _explained(number, path) from error
         raise
 
 
@@ -85,30 +110,49 @@ def atomic_folder(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
     target = Path(os.path.realpath(path))  # a link to a folder is followed
     with disk_errors(path):
         temporary, handle = _create(target, _open_new_folder)
+    old = temporary.with_suffix(".old")
     try:
-        yield temporary
+        with _filling_errors(target, temporary):
+            yield temporary
         with disk_errors(path):
             for folder, _, names in os.walk(temporary):
                 for entry in (*(Path(folder) / name for name in names), Path(folder)):
                     _sync(entry)
         if replace and target.exists():  # a folder cannot replace one that has files in it
-            target.rename(temporary.with_suffix(".old"))
+            with disk_errors(path):
+                target.rename(old)
         try:
             temporary.rename(target)
         except OSError as error:
+            if old.exists():
+                old.rename(target)
             if error.errno in _OCCUPIED:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
-            raise
-        _sync(target.parent)
+            raise _explained(error.errno, path) from error
+        with disk_errors(path):
+            _sync(target.parent)
     finally:
         os.close(handle)
-        for leftover in (temporary, temporary.with_suffix(".old")):
+        for leftover in (temporary, old) if target.exists() else (temporary,):
             shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _open_new_folder(path: Path) -> int:
     path.mkdir()
-    return os.open(path, os.O_RDONLY)
+    try:
+        return os.open(path, os.O_RDONLY)
+    except OSError:
+        path.rmdir()
+        raise
+
+
+def make_folder(path: str | Path) -> None:
+    """Makes a folder and those around it so that they outlive a power cut."""
+    path = Path(path)
+    with disk_errors(path):
+        for folder in reversed([folder for folder in (path, *path.parents) if not folder.exists()]):
+            folder.mkdir(exist_ok=True)  # another process may be faster
+            _sync(folder.parent)
 
 
 def _create(target: Path, open_new: Callable[[Path], int]) -> tuple[Path, int]:
@@ -116,7 +160,7 @@ def _create(target: Path, open_new: Callable[[Path], int]) -> tuple[Path, int]:
 
     The lock tells a living writer's temporary from a leftover: it ends with its process, on whichever machine.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     prefix = f".{target.name[:40]}."
     clear_leftovers(target.parent, prefix)
     while True:
@@ -146,10 +190,18 @@ def clear_leftovers(folder: Path, prefix: str = ".") -> None:
                 os.close(handle)
 
 
+def sync_entry(path: Path) -> None:
+    """Waits until the name of a new file is on the disk: that of its content does not include it."""
+    _sync(path.parent)
+
+
 def _sync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if not (path.is_dir() and error.errno in _NO_FOLDER_SYNC):
+            raise
     finally:
         os.close(handle)
 

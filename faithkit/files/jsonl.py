@@ -8,12 +8,13 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from faithkit.errors import UserError, shorten
-from faithkit.files.atomic import atomic_file, disk_errors, dumps, write_json
+from faithkit.files.atomic import atomic_file, disk_errors, dumps, make_folder, sync_entry, write_json
 from faithkit.records import Prediction
 
 __all__ = [
@@ -49,22 +50,25 @@ def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
 class JsonlAppender:
     """Adds rows to a JSON lines file, one whole line at a time; for one process, which holds a lock on the file.
 
-    A last line without its line break is what an interrupted run left half written: opening drops it, and
-    `dropped_bytes` says how much that was. A row that could not be written whole (a full disk) leaves nothing behind.
+    A last line without its line break is what an interrupted run left half written, and zero bytes are what a power cut
+    may leave in place of rows: opening drops them and what follows, and `dropped_bytes` says how much that was. A row
+    that could not be written whole (a full disk) leaves nothing behind.
     """
 
     def __init__(self, path: str | Path):
         self.path, self.dropped_bytes = Path(path), 0
         with disk_errors(path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent)
             self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             self._lock()
-            end = os.lseek(self._handle, 0, os.SEEK_END)
-            self._size = _last_line_break(self._handle, end)
-            self.dropped_bytes = end - self._size
-            if self.dropped_bytes:
-                os.ftruncate(self._handle, self._size)
+            with disk_errors(path):
+                end = os.lseek(self._handle, 0, os.SEEK_END)
+                self._size = _last_line_break(self._handle, _first_zero(self._handle, end))
+                self.dropped_bytes = end - self._size
+                if self.dropped_bytes:
+                    os.ftruncate(self._handle, self._size)
+                sync_entry(self.path)
         except BaseException:
             os.close(self._handle)
             raise
@@ -81,11 +85,14 @@ class JsonlAppender:
         data = memoryview(f"{dumps(row)}\n".encode())
         with disk_errors(self.path):
             try:
+                if os.fstat(self._handle).st_size != self._size:  # a row that failed could not be taken back at once
+                    os.ftruncate(self._handle, self._size)
                 written = 0
                 while written < len(data):
                     written += os.write(self._handle, data[written:])
             except BaseException:
-                os.ftruncate(self._handle, self._size)
+                with suppress(OSError):
+                    os.ftruncate(self._handle, self._size)
                 raise
         self._size += len(data)
 
@@ -108,6 +115,15 @@ class JsonlAppender:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def _first_zero(handle: int, end: int, block: int = 1 << 20) -> int:
+    """Finds the first zero byte, which no row has; `end` where there is none."""
+    for start in range(0, end, block):
+        found = os.pread(handle, block, start).find(b"\0")
+        if found >= 0:
+            return start + found
+    return end
 
 
 def _last_line_break(handle: int, end: int, block: int = 1 << 16) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.errors import UserError
-from faithkit.files.atomic import write_text
+from faithkit.files.atomic import disk_errors, make_folder, write_text
 
 RUN_DIR_VARIABLE = "FAITHKIT_RUN_DIR"  # tells the other processes of a run which folder the first one chose
 # Names in the configurations of older runs, and those of today.
@@ -50,6 +50,10 @@ class RunFolder:
     @property
     def last(self) -> Path:
         return self.checkpoints / "last.ckpt"
+
+    @property
+    def previous(self) -> Path:
+        return self.checkpoints / "previous.ckpt"  # the last.ckpt of before
 
     @property
     def hf(self) -> Path:
@@ -97,7 +101,7 @@ def open_run(cfg: Any, kind: str) -> tuple["RunFolder", dict[str, Any]]:
             hint = f"go on with resume={run.path}, or choose another run_dir"
             raise UserError("this folder already holds a run", place=str(run.path), hint=hint)
         text = OmegaConf.to_yaml(cfg, resolve=True)  # a value that is not set stops the run before it has a folder
-        run.checkpoints.mkdir(parents=True, exist_ok=True)
+        make_folder(run.checkpoints)
         write_text(run.config, text)
     os.environ[RUN_DIR_VARIABLE] = str(run.path.resolve())
     config = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
@@ -143,13 +147,22 @@ def _new_name(kind: str) -> Path:
     return path
 
 
+class _LogFile(logging.FileHandler):
+    """A log file that a full disk leaves short in silence: what writes the results will say it, once and plainly."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+
 def log_to(path: Path, *, append: bool = True) -> None:
     """Sends our messages to the run's log file and, plainly, to the terminal."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     for handler in list(log.handlers):
         log.removeHandler(handler)
         handler.close()
-    file = logging.FileHandler(path, mode="a" if append else "w", encoding="utf-8", errors="backslashreplace")
+    with disk_errors(path):
+        file = _LogFile(path, mode="a" if append else "w", encoding="utf-8", errors="backslashreplace")
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     terminal = logging.StreamHandler(sys.stderr)
     terminal.setFormatter(logging.Formatter("%(message)s"))

@@ -8,32 +8,39 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Checkpoint, TQDMProgressBar
+from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
 
 from faithkit.cli import Interrupted
 from faithkit.errors import UserError
+from faithkit.files.run_folder import RunFolder
+from faithkit.training.checkpoints import check_fits, keep_previous
 
 
 class LastCheckpoint(Checkpoint):
     """Keeps `last.ckpt` fresh, and turns Ctrl-C and SIGTERM into a checkpoint and an orderly end.
 
     It is written after a training step, where the state is complete, at most `every_seconds` apart, and after each
-    validation; always under another name first, so that a kill at any moment leaves a whole file. A second signal ends
-    the process at once: the file of before is still there.
+    validation. A kill at any moment leaves it whole (`DurableCheckpoints`), and the one before it stays beside it. A
+    second signal ends the process at once: the file of before is still there.
 
     Args:
-        path: The file.
+        run: Its folder has the file.
         every_seconds: Time between two checkpoints.
-        run_path: The run's folder, which the message at the end tells the user to resume.
     """
 
-    def __init__(self, path: Path, every_seconds: float, run_path: Path):
-        self.path, self.every_seconds, self.run_path = path, every_seconds, run_path
+    def __init__(self, run: RunFolder, every_seconds: float):
+        self.run, self.every_seconds = run, every_seconds
+        self._is_whole = False  # last.ckpt: this process wrote it or has resumed from it
         self._saved_at = time.monotonic()
         self._signal: int | None = None
         self._stop = False
         self._old: dict[int, Any] = {}
+
+    def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
+        if trainer.ckpt_path is not None:
+            check_fits(Path(trainer.ckpt_path), module)
+            self._is_whole = Path(trainer.ckpt_path) == self.run.last
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self._saved_at = time.monotonic()
@@ -77,7 +84,7 @@ class LastCheckpoint(Checkpoint):
             self._stop = self._agree(trainer, int(self._signal is not None)) == 1
 
     def _how_to_go_on(self) -> str:
-        return f"go on with resume={self.run_path}"
+        return f"go on with resume={self.run.whole}"
 
     @staticmethod
     def _agree(trainer: pl.Trainer, wanted: int) -> int:
@@ -89,13 +96,48 @@ class LastCheckpoint(Checkpoint):
         return int(decision)
 
     def _save(self, trainer: pl.Trainer) -> None:
-        # `faithkit.files.atomic` opens a file in one process. Lightning wants a path, the same one in every process,
-        # because sharded strategies gather their weights while they save. A fixed name leaves no litter after kills.
-        temporary = self.path.with_suffix(".writing")
-        trainer.save_checkpoint(temporary)
-        if trainer.is_global_zero:
-            temporary.replace(self.path)
+        # A damaged last.ckpt, which the training did not resume from, must not take the place of the one that it did.
+        if self._is_whole and trainer.is_global_zero:
+            keep_previous(self.run.last, self.run.previous)
+        trainer.save_checkpoint(self.run.last)
+        self._is_whole = True
         self._saved_at = time.monotonic()
+
+
+class BestCheckpoint(ModelCheckpoint):
+    """Keeps `best.ckpt`: the weights of the validation with the best score.
+
+    A resumed training knows that score also where the run's folder has moved, and takes no path from a checkpoint.
+
+    Args:
+        path: The file.
+        monitor: The metric.
+        mode: `max` or `min`.
+    """
+
+    def __init__(self, path: Path, *, monitor: str, mode: str):
+        super().__init__(
+            dirpath=path.parent,
+            filename=path.stem,
+            monitor=monitor,
+            mode=mode,
+            save_top_k=1,
+            save_weights_only=True,
+            enable_version_counter=False,
+        )
+        self.path = path
+
+    @property
+    def state_key(self) -> str:
+        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__)  # as in older runs
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        score = state_dict.get("best_model_score")
+        if score is None:
+            return
+        own = str(Path(self.dirpath or "") / self.path.name)
+        names = {"best_model_path": own, "kth_best_model_path": own, "best_k_models": {own: score}}
+        super().load_state_dict({**state_dict, **names, "dirpath": self.dirpath, "last_model_path": ""})
 
 
 class FiniteLoss(pl.Callback):

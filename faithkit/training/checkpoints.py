@@ -1,12 +1,141 @@
-"""Loads the best checkpoint of a training: as tensors alone, so that nothing in the file is executed."""
+"""Finds the checkpoint that a training goes on from, and loads the best one; both only if they are whole."""
 
+import errno
+import os
 from collections.abc import Mapping
-from typing import Any
-
-import torch
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from faithkit.errors import UserError
+from faithkit.files.atomic import disk_errors
 from faithkit.files.run_folder import RunFolder
+from faithkit.training.checkpoint_io import check_file, damaged, read_checkpoint
+
+# What Lightning restores a training from, and its kinds.
+PARTS: dict[str, Any] = {
+    "epoch": int,
+    "global_step": int,
+    "pytorch-lightning_version": str,
+    "loops": dict,
+    "callbacks": dict,
+    "optimizer_states": list,
+    "lr_schedulers": list,
+}
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
+
+
+class ResumePoint(NamedTuple):
+    """A whole checkpoint of a training, and the step that it was written at.
+
+    Args:
+        problem: Why it is not last.ckpt, where it is not.
+    """
+
+    path: Path
+    step: int
+    problem: str | None = None
+
+
+def find_resume_point(run: RunFolder) -> ResumePoint | None:
+    """Finds the newest whole checkpoint: last.ckpt, else the one before it; None at the beginning.
+
+    Raises:
+        UserError: There are checkpoints and none is whole, or best.ckpt is not, or is missing.
+    """
+    error: UserError | None = None
+    for path in (run.last, run.previous):
+        try:
+            checkpoint = _read_last(path)
+        except UserError as found:
+            error = error or found
+        except FileNotFoundError:
+            continue
+        else:
+            _check_best(run, checkpoint)  # now, and not after hours of training
+            step = checkpoint["global_step"]
+            return ResumePoint(path, step, None if path == run.last else error.problem if error else "it is missing")
+    if error:
+        raise error
+    return None
+
+
+def _check_best(run: RunFolder, checkpoint: Mapping[str, Any]) -> None:
+    """Checks best.ckpt, which may be missing only as long as there was no validation."""
+    try:
+        check_file(run.best)
+    except FileNotFoundError:
+        states = [state for key, state in checkpoint["callbacks"].items() if str(key).startswith("ModelCheckpoint")]
+        if any(isinstance(state, dict) and state.get("best_model_path") for state in states):
+            raise damaged(run.best, "it is missing") from None
+
+
+def _read_last(path: Path) -> Mapping[str, Any]:
+    checkpoint = read_checkpoint(path, map_location="meta", mmap=True)
+    wrong = [name for name, kind in PARTS.items() if not isinstance(checkpoint.get(name), kind)]
+    if wrong:
+        raise damaged(path, f"no {', '.join(wrong)} in it")
+    return checkpoint
+
+
+def check_fits(path: Path, module: Any) -> None:
+    """Compares the names and shapes of a checkpoint's weights with those of the module that they are meant for.
+
+    Raises:
+        UserError: They differ.
+    """
+    stored = read_checkpoint(path, map_location="meta", mmap=True)["state_dict"]
+    _compare(stored, module.state_dict(), path)
+
+
+def load_weights(model: Any, state: Mapping[str, Any], path: Path) -> None:
+    """Loads weights that a checkpoint holds into the model that they are meant for.
+
+    Raises:
+        UserError: They are another model's.
+    """
+    _compare(state, model.state_dict(), path)
+    model.load_state_dict(state)
+
+
+def _compare(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
+    wrong = [
+        name
+        for name in sorted(stored.keys() | wanted.keys(), key=str)
+        if getattr(stored.get(name), "shape", None) != getattr(wanted.get(name), "shape", None)
+    ]
+    if wrong:
+        problem = (
+            f"not the weights of this model: {len(wrong)} tensors are missing or of other shapes ({wrong[0]}, ...)"
+        )
+        hint = f"resume with the configuration that it was trained with, or delete {path.parent} and train again"
+        raise UserError(problem, place=str(path), hint=hint)
+
+
+def keep_previous(last: Path, previous: Path) -> None:
+    """Gives last.ckpt a second name, which it keeps when the next one takes its place.
+
+    Both names are of one file until then, so that no more of the disk is needed than before. Where a file system knows
+    no second names, no previous checkpoint is kept.
+    """
+    if not last.exists():
+        return
+    with disk_errors(previous):
+        previous.unlink(missing_ok=True)
+        try:
+            os.link(last, previous)
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+
+
+def best_weights(run: RunFolder) -> dict[str, Any]:
+    """Reads the training module's weights from the best checkpoint.
+
+    Raises:
+        UserError: It is damaged.
+        FileNotFoundError: There is none.
+    """
+    return dict(read_checkpoint(run.best)["state_dict"])
 
 
 def load_best(module: Any, run: RunFolder, kind: Any) -> Any:
@@ -20,17 +149,15 @@ def load_best(module: Any, run: RunFolder, kind: Any) -> Any:
     from torch.distributed.tensor import DTensor
 
     try:
-        state = torch.load(run.best, map_location="cpu", weights_only=True)["state_dict"]
+        state = best_weights(run)
     except FileNotFoundError as error:
         hint = "raise model.num_epochs: no validation was reached"
         raise UserError("no best checkpoint was written", place=str(run.best), hint=hint) from error
-    except (RuntimeError, EOFError, KeyError, ValueError) as error:
-        raise UserError(f"the checkpoint is cut short: {error}", place=str(run.best), hint="train again") from error
     if not any(isinstance(parameter, DTensor) for parameter in module.parameters()):
-        module.load_state_dict(state)
+        load_weights(module, state, run.best)
         return module.model
     whole = kind.from_config(module.model.config)
-    whole.load_state_dict(model_state(state))
+    load_weights(whole, model_state(state), run.best)
     return whole
 
 

@@ -4,11 +4,11 @@ import csv
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 from pytorch_lightning.loggers import Logger
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder, environment
+from faithkit.training.checkpoints import find_resume_point
 
 
 def build_loggers(options: Mapping[str, Any], run: RunFolder, config: Mapping[str, Any]) -> list[Logger]:
@@ -39,9 +39,8 @@ def _csv(run: RunFolder, settings: Mapping[str, Any]) -> Logger:
 
 
 def _last_step(run: RunFolder) -> int:
-    if not run.last.exists():
-        return 0
-    return int(torch.load(run.last, map_location="meta", weights_only=True, mmap=True)["global_step"])
+    point = find_resume_point(run)
+    return 0 if point is None else point.step
 
 
 def _tensorboard(run: RunFolder, settings: Mapping[str, Any]) -> Logger:

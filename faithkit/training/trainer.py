@@ -1,7 +1,6 @@
 """Builds the Lightning Trainer of a configuration, and what must be set before it."""
 
 import logging
-import pickle
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,13 +8,15 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
+from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor
 from pytorch_lightning.loggers import Logger
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.hardware import best_precision
-from faithkit.training.callbacks import FiniteLoss, LastCheckpoint, ProgressBar
+from faithkit.training.callbacks import BestCheckpoint, FiniteLoss, LastCheckpoint, ProgressBar
+from faithkit.training.checkpoint_io import DurableCheckpoints
+from faithkit.training.checkpoints import find_resume_point
 
 log = logging.getLogger("faithkit")
 
@@ -68,6 +69,7 @@ def build_trainer(
         enable_progress_bar=callbacks["progress_bar"],
         callbacks=_callbacks(run, callbacks, bool(loggers)),
         logger=list(loggers) or False,
+        plugins=[DurableCheckpoints()],
         default_root_dir=run.path,
     )
 
@@ -81,35 +83,24 @@ def _callbacks(run: RunFolder, options: Mapping[str, Any], logged: bool) -> list
         callbacks.append(LearningRateMonitor(logging_interval="step"))
     if options["progress_bar"]:
         callbacks.append(ProgressBar())
-    best = ModelCheckpoint(
-        dirpath=run.checkpoints,
-        filename="best",
-        monitor=monitor,
-        mode=mode,
-        save_top_k=1,
-        save_weights_only=True,
-        enable_version_counter=False,
-    )
+    best = BestCheckpoint(run.best, monitor=monitor, mode=mode)
     # After `best`, because the last checkpoint stores the state of `best` too.
-    return [*callbacks, best, LastCheckpoint(run.last, options["save_every_seconds"], run.whole)]
+    return [*callbacks, best, LastCheckpoint(run, options["save_every_seconds"])]
 
 
 def check_checkpoint(run: RunFolder) -> Path | None:
-    """Finds the checkpoint to resume from; None at the beginning.
+    """Finds the checkpoint to resume from, and says at which step; None at the beginning.
 
     Raises:
-        UserError: The file is cut short.
+        UserError: There are checkpoints and none is whole, or best.ckpt is not.
     """
-    if not run.last.exists():
+    point = find_resume_point(run)
+    if point is None:
         return None
-    try:
-        step = torch.load(run.last, map_location="meta", weights_only=True, mmap=True)["global_step"]
-    except (RuntimeError, EOFError, ValueError, KeyError, OSError, pickle.UnpicklingError) as error:
-        problem = f"the checkpoint is cut short or damaged: {str(error).splitlines()[0][:200]}"
-        hint = "delete it to start this run again from its beginning"
-        raise UserError(problem, place=str(run.last), hint=hint) from error
-    log.info("going on at step %d", step)
-    return run.last
+    if point.problem:
+        log.warning("%s: %s; going on from the one before it, %s", run.last, point.problem, point.path.name)
+    log.info("going on at step %d", point.step)
+    return point.path
 
 
 def _strategy(hardware: Mapping[str, Any]) -> Any:

@@ -145,12 +145,20 @@ def test_a_kill_at_any_moment_is_survived(whole: Path, options: list[str], tmp_p
     assert reported == json.loads((whole / "metrics.json").read_text())["metrics"]
 
 
-def test_a_checkpoint_cut_short_is_refused_with_its_hint(whole: Path, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(whole: Path, tmp_path: Path) -> None:
     import shutil
 
     shutil.copytree(whole, tmp_path / "run")
     last = tmp_path / "run" / "checkpoints" / "last.ckpt"
     last.write_bytes(last.read_bytes()[:5000])
+    done = run("train.py", f"resume={tmp_path / 'run'}")
+    assert done.returncode == 0, done.stderr
+    assert "last.ckpt: the checkpoint is cut short or damaged" in done.stderr and "previous.ckpt" in done.stderr
+    assert_same_weights(tmp_path / "run", whole)
+    reported = json.loads((tmp_path / "run" / "metrics.json").read_text())["metrics"]
+    assert reported == json.loads((whole / "metrics.json").read_text())["metrics"]
+    for name in ("last.ckpt", "previous.ckpt"):
+        last.with_name(name).write_bytes(b"")
     done = run("train.py", f"resume={tmp_path / 'run'}")
     assert done.returncode == 2 and "cut short" in done.stderr and "hint" in done.stderr
 

@@ -1,0 +1,148 @@
+"""Checkpoint files: whole or refused, never executed, with no copy elsewhere."""
+
+import logging
+import os
+import pickle
+import random
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from faithkit.errors import UserError
+from faithkit.files.run_folder import RunFolder
+from faithkit.training.checkpoint_io import LINE_LENGTH, read_checkpoint, write_checkpoint
+from faithkit.training.checkpoints import best_weights, check_fits, find_resume_point, keep_previous
+from faithkit.training.trainer import check_checkpoint
+from tests.faults.fuzz_checkpoints import PLAIN, same, whole, with_checksum, without_checksum
+
+
+class Bomb:
+    """Makes a file wherever it is unpickled."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("make", [with_checksum, without_checksum])
+@pytest.mark.parametrize("each", [1, pytest.param(8, marks=pytest.mark.slow)])
+def test_a_flipped_bit_anywhere_is_noticed_or_harmless(each: int, make: Callable[[], bytes], tmp_path: Path) -> None:
+    data, rng, refused = make(), random.Random(0), 0
+    for place in range(0, len(data), 1 if each > 1 else 11):
+        for bit in rng.sample(range(8), each):
+            (tmp_path / "file").write_bytes(data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :])
+            try:
+                assert same(read_checkpoint(tmp_path / "file"), whole()), (place, bit)
+            except UserError:
+                refused += 1
+    assert refused
+
+
+@pytest.mark.parametrize("length", [0, 1, 100, 1000, -1, -LINE_LENGTH, -LINE_LENGTH - 1])
+def test_a_file_cut_short_is_refused_with_place_and_hint(length: int, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(with_checksum()[:length])
+    with pytest.raises(UserError, match="cut short or damaged") as caught:
+        read_checkpoint(tmp_path / "file")
+    assert caught.value.place == str(tmp_path / "file") and caught.value.hint
+
+
+def test_nothing_in_a_file_is_executed(tmp_path: Path) -> None:
+    bomb = Bomb(tmp_path / "executed")
+    write_checkpoint(tmp_path / "ours", {**whole(), "more": bomb})
+    torch.save({**whole(), "more": bomb}, tmp_path / "torch")
+    torch.save({**whole(), "more": bomb}, tmp_path / "legacy", _use_new_zipfile_serialization=False)
+    (tmp_path / "pickle").write_bytes(pickle.dumps(bomb))
+    for name in ("ours", "torch", "legacy", "pickle"):
+        with pytest.raises(UserError):
+            read_checkpoint(tmp_path / name)
+    assert not bomb.path.exists()
+
+
+def test_other_programs_read_the_file(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "file", whole())
+    assert same(torch.load(tmp_path / "file", weights_only=True), whole())
+    assert same(torch.load(tmp_path / "file", weights_only=True, mmap=True), whole())
+    with zipfile.ZipFile(tmp_path / "file") as archive:
+        assert archive.testzip() is None
+
+
+def test_a_file_from_before_checksums_is_read_with_a_note(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_bytes(without_checksum())
+    with caplog.at_level(logging.INFO, "faithkit"):
+        logging.getLogger("faithkit").propagate = True
+        assert same(read_checkpoint(tmp_path / "file"), whole())
+    assert len(caplog.records) == 1 and "cannot be checked as a whole" in caplog.text
+
+
+@pytest.mark.parametrize("missing", [*PLAIN, "state_dict"])
+def test_missing_parts_are_named(missing: str, tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    write_checkpoint(run.last, {name: value for name, value in whole().items() if name != missing})
+    with pytest.raises(UserError, match="no weights" if missing == "state_dict" else missing):
+        check_checkpoint(run)
+
+
+def save(run: RunFolder, step: int) -> None:
+    keep_previous(run.last, run.previous)
+    write_checkpoint(run.last, {**whole(), "global_step": step})
+
+
+def test_a_damaged_last_checkpoint_gives_way_to_the_one_before_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = RunFolder(tmp_path)
+    assert check_checkpoint(run) is None
+    for step in (1, 2, 3):
+        save(run, step)
+    assert find_resume_point(run) == (run.last, 3, None)
+    run.last.write_bytes(run.last.read_bytes()[:300])
+    with caplog.at_level(logging.INFO, "faithkit"):
+        logging.getLogger("faithkit").propagate = True
+        assert check_checkpoint(run) == run.previous
+    assert "last.ckpt: the checkpoint is cut short or damaged" in caplog.text and "step 2" in caplog.text
+    run.last.unlink()
+    assert find_resume_point(run) == (run.previous, 2, "it is missing")
+    run.previous.write_bytes(b"")
+    with pytest.raises(UserError, match="damaged"):
+        check_checkpoint(run)
+
+
+def test_a_damaged_best_checkpoint_stops_a_resume_at_once(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    save(run, 1)
+    run.best.write_bytes(b"")
+    for use in (check_checkpoint, best_weights):
+        with pytest.raises(UserError, match="damaged") as caught:
+            use(run)
+        assert caught.value.place == str(run.best) and caught.value.hint
+
+
+def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "file", {**PLAIN, "state_dict": {"weight": torch.ones(3, 2), "bias": torch.ones(3)}})
+    check_fits(tmp_path / "file", torch.nn.Linear(2, 3))
+    for other in (torch.nn.Linear(3, 3), torch.nn.Linear(2, 3, bias=False), torch.nn.BatchNorm1d(3)):
+        with pytest.raises(UserError, match="not the weights of this model"):
+            check_fits(tmp_path / "file", other)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "full"), KeyboardInterrupt()])
+def test_an_end_within_the_writing_leaves_the_old_file(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_checkpoint(tmp_path / "file", whole())
+    before = (tmp_path / "file").read_bytes()
+
+    class Digest:
+        def update(self, data: Any) -> None:
+            raise error
+
+    monkeypatch.setattr("faithkit.training.checkpoint_io.hashlib.sha256", Digest)
+    with pytest.raises(UserError if isinstance(error, OSError) else KeyboardInterrupt):
+        write_checkpoint(tmp_path / "file", {**whole(), "global_step": 8})
+    assert (tmp_path / "file").read_bytes() == before and list(tmp_path.iterdir()) == [tmp_path / "file"]

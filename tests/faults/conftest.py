@@ -1,0 +1,57 @@
+"""A process whose children run the scripts, and what tiny runs of them leave when nothing disturbs them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.kills import Command, Undisturbed, Warm, undisturbed
+
+TRAIN = (
+    "data.num_train=24",
+    "data.num_validation=16",
+    "data.num_test=16",
+    "model.max_length=64",
+    "model.batch_size=8",
+    "model.num_epochs=1",
+    "model.validations_per_epoch=1",
+    "callbacks.save_every_seconds=0",
+    "callbacks.log_every_num_steps=1",
+    "callbacks.num_resamples=5",
+    "callbacks.num_examples=0",
+    "callbacks.progress_bar=false",
+    "optimizer.lr=1e-3",
+    "trainer=cpu",
+    "trainer.precision=32-true",
+)
+EVALUATE = ("benchmark=embedded", "benchmark.options.num_test=24", "num_resamples=5", "num_examples=0")
+GENERATE = (
+    "num_rows=12",
+    "save_every_num_rows=4",
+    "decoding.max_new_tokens=3",
+    "num_examples=0",
+    "engine=transformers",
+)
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Warm]:
+    process = Warm()
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="session")
+def commands(
+    warm: Warm, tiny_bert: Path, tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Undisturbed]:
+    """The undisturbed runs; the evaluation scores the model that the training leaves."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    train = undisturbed(warm, Command("train", (f"model.weights={tiny_bert}", *TRAIN)), folder / "train")
+    evaluate = Command("evaluate", (f"checkpoint={folder / 'train' / 'run'}", *EVALUATE))
+    generate = Command("generate", (f"checkpoint={tiny_llama}", *GENERATE))
+    return {
+        "train": train,
+        "evaluate": undisturbed(warm, evaluate, folder / "evaluate"),
+        "generate": undisturbed(warm, generate, folder / "generate"),
+    }
