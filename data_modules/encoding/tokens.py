@@ -11,7 +11,6 @@ not depend on its neighbours. With them the same is done for words, which repeat
 
 import hashlib
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from data_modules.encoding.ragged import Ragged, offsets_of
+from faithkit.weights.load import load_tokenizer as load_tokenizer  # beside the functions that use it
 
 # transformers.PreTrainedTokenizerFast; not imported, so that scripts start without waiting for transformers.
 Tokenizer = Any
@@ -153,11 +153,3 @@ def fingerprint_of(tokenizer: Tokenizer) -> str:
     state.pop("truncation", None)
     state.pop("padding", None)
     return hashlib.blake2b(json.dumps(state, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-def load_tokenizer(folder_or_name: str) -> Tokenizer:
-    """Loads the fast tokenizer of a folder or hub name; never runs code from there."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(folder_or_name, trust_remote_code=False)
