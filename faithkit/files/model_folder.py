@@ -45,7 +45,7 @@ class Sidecar:
     origin: dict[str, Any]
 
     def __post_init__(self) -> None:
-        check_text("kind", self.kind, (CRITIC, TAGGER, GENERATOR))
+        check_text("kind", self.kind)
         check_texts("labels", self.labels)
         for name in ("layout", "thresholds", "origin"):
             check_mapping(name, getattr(self, name))

@@ -12,6 +12,7 @@ import pytest
 from critic import Critic, Tagger
 from critic.tagger.span_calibration import SpanCalibration
 from faithkit.errors import UserError
+from faithkit.packing import NAME as PACKED
 from faithkit.packing import use_packed_attention
 from faithkit.span_types import TYPES, UNTYPED
 from tests.critic.tagger.test_predictor import ANSWER, CONTEXT
@@ -94,4 +95,4 @@ def test_loading_leaves_the_folders_own_attention_alone(tagger_folder: Path) -> 
 
     model = AutoModelForTokenClassification.from_pretrained(tagger_folder)
     use_packed_attention(model)
-    assert "faithkit" not in model.config.to_json_string()
+    assert PACKED not in model.config.to_json_string()
