@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from data_modules.encoding.ragged import Ragged, offsets_of
+from faithkit.errors import UserError
 from faithkit.weights.load import load_tokenizer as load_tokenizer  # beside the functions that use it
 
 # transformers.PreTrainedTokenizerFast; not imported, so that scripts start without waiting for transformers.
@@ -47,6 +48,9 @@ class PairTemplate:
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "PairTemplate":
         """Finds the template by encoding a pair of texts of one token each."""
+        if tokenizer.pad_token_id is None:
+            hint = "use a model whose tokenizer has one, or set it in tokenizer_config.json"
+            raise UserError("the tokenizer has no padding token", place=tokenizer.name_or_path, hint=hint)
         first, second = _two_single_token_texts(tokenizer)
         (first_id,) = tokenizer(first, add_special_tokens=False)["input_ids"]
         (second_id,) = tokenizer(second, add_special_tokens=False)["input_ids"]

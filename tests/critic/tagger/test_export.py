@@ -14,9 +14,9 @@ from critic.export import export
 from critic.tagger.requests import Request
 from critic.tagger.settings import tagger_labels
 from faithkit.errors import UserError
+from tests.model_folders import make_older
 
 CONTEXT, ANSWER = "the river is long and the city is old", "the king plays music in the city"
-from tests.model_folders import make_older
 
 
 @pytest.fixture(scope="module")
