@@ -8,7 +8,7 @@ from critic.weights import longest_sequence
 from data_modules.encoding.tokens import PairTemplate, load_tokenizer
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import SIDECAR, Sidecar, find_folder, mend_hint, read_settings
-from faithkit.weights.load import check_vocabulary, load_model, read_config
+from faithkit.weights.load import check_vocabulary, load_config, load_model
 from faithkit.weights.quick_import import import_transformers
 from faithkit.weights.resolve import hub_folder, is_hub_name, loading
 
@@ -52,11 +52,12 @@ def load_checkpoint(
     folder = hub_folder(path) if is_hub_name(path) else find_folder(path)
     settings = read_settings(folder, kind, build) if folder else None
     with loading(str(folder or path)) as source:
+        config = load_config(transformers.AutoConfig, source)
         if settings is None:
-            _check_architecture(source, auto, kind)
+            _check_architecture(config, source, auto, kind)
         tokenizer = load_tokenizer(source)
         PairTemplate.of(tokenizer)  # fails for a tokenizer that makes no pairs
-        model = load_model(getattr(transformers, auto), source)
+        model = load_model(getattr(transformers, auto), source, config=config)
         check_vocabulary(model, tokenizer, source)
     if folder and settings:
         _check_settings(model, settings, folder)
@@ -64,10 +65,10 @@ def load_checkpoint(
     return LoadedCheckpoint(model.eval().to(device), tokenizer, device, settings)
 
 
-def _check_architecture(source: str, auto: str, kind: str) -> None:
+def _check_architecture(config: Any, source: str, auto: str, kind: str) -> None:
     """Refuses weights of someone else's without the head that is asked for."""
     wanted = auto.removeprefix("AutoModel")
-    names = read_config(source).get("architectures") or [wanted]
+    names = config.architectures or [wanted]
     if not any(name.endswith(wanted) for name in names):
         what = {"ForTokenClassification": "token", "ForSequenceClassification": "sequence"}[wanted]
         problem = f"no {what} classifier: these are the weights of {', '.join(names)}"

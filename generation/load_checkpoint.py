@@ -48,8 +48,8 @@ def load_checkpoint(path: str, max_length: int | None = None) -> LoadedCheckpoin
     folder = hub_folder(path) if is_hub_name(path) else find_folder(path)
     settings = read_settings(folder, GENERATOR, Settings.from_sidecar) if folder else None
     with loading(str(folder or path)) as source:
-        tokenizer = load_tokenizer(source)
         settings = settings or foreign_settings(source)
+        tokenizer = load_tokenizer(source)
     new_tokens = add_markers(tokenizer, settings.layout)
     layout = settings.layout if max_length is None else replace(settings.layout, max_length=max_length)
     return LoadedCheckpoint(source, TurnEncoder(tokenizer, layout, limit="max_length"), settings, new_tokens)

@@ -118,7 +118,7 @@ def starts_with(model: Any, tokenizer: Any, decoder_prefix: Sequence[int]) -> No
 
 def model_names(folder: str) -> list[str]:
     """Reads the class names of the model from a folder's config, or else its type."""
-    stored = read_config(folder)
+    stored = read_config(folder, own_types=("doha",))
     return stored.get("architectures") or [stored["model_type"]]
 
 

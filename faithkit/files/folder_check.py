@@ -16,6 +16,9 @@ TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 READ = re.compile(r".*\.(safetensors|bin|pt|pth|h5|msgpack|gguf|json|jinja|model|spm|py)|vocab\.txt|merges\.txt")
 # What is read as JSON; tokenizer.json is left to its own parser, which is strict, and fast on megabytes.
 SMALL_JSON = (CONFIG, "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+# Counts in config.json from which transformers builds lists, and more than any model has of them.
+COUNTS = re.compile(r".*(layer|label|expert|group).*")
+MAX_COUNT = 2000
 
 log = logging.getLogger("faithkit")
 _told: set[Path] = set()  # folders without hashes of which it was said
@@ -36,11 +39,25 @@ def check_folder(folder: Path) -> None:
     for name in SMALL_JSON:
         if (folder / name).exists() and not isinstance(read_strict_json(folder / name, hint=hint), dict):
             raise UserError("no mapping of names to values", place=str(folder / name), hint=hint)
+    if (folder / CONFIG).exists():
+        check_config(read_strict_json(folder / CONFIG, hint=hint), str(folder), hint=hint)
     if stored is not None and folder not in _told:
         _told.add(folder)
         log.warning(
             "%s: written before %s held hashes, so its files cannot be checked; an export has them", folder, SIDECAR
         )
+
+
+def check_config(stored: Mapping[str, Any], place: str, *, hint: str) -> None:
+    """Refuses a config.json with numbers of layers or labels that would take all memory, or no list of classes."""
+    for key, value in stored.items():
+        if isinstance(value, Mapping):
+            check_config(value, place, hint=hint)
+        elif COUNTS.fullmatch(key) and isinstance(value, (int, float)) and not abs(value) <= MAX_COUNT:
+            raise UserError(f"config.json is damaged: {key} is {shorten(value)}", place=place, hint=hint)
+    names = stored.get("architectures") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise UserError(f"config.json is damaged: architectures is {shorten(names)}", place=place, hint=hint)
 
 
 def _check_present(folder: Path, stored: Mapping[str, Any] | None, hint: str) -> None:

@@ -12,26 +12,41 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.errors import UserError, shorten
+from faithkit.files.folder_check import check_config
 from faithkit.weights.from_pretrained import quietly
 
 MEND = "copy or download the folder again, or name another model"
 # Tensors that files have and models do not: buffers of older versions, and the pooler of classes that have none.
 LEFT_OUT = re.compile(r"(^|\.)(position_ids|masked_bias|inv_freq|pooler\..*)$")
-# Counts in config.json from which transformers builds lists, with more than any model has of them.
-COUNTS = re.compile(r"(.*layer.*|.*labels.*|.*experts.*|.*groups.*)")
-MAX_COUNT = 2000
 SPARE = 50_000_000  # numbers that a model may have beyond those in its files: a head, a pooler, positions
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 log = logging.getLogger("faithkit")
 
 
-def read_config(source: str) -> dict[str, Any]:
-    """Reads `config.json` of a folder or a hub name as plain values, and checks what it asks for."""
-    from transformers import PreTrainedConfig
+def read_config(source: str, *, own_types: Collection[str] = ()) -> dict[str, Any]:
+    """Reads `config.json` of a folder or a hub name as plain values, and checks what it asks for.
+
+    Args:
+        own_types: Types of model that are ours, not transformers'.
+
+    Raises:
+        UserError: It is of an unknown type, needs code of its own, or is damaged.
+    """
+    from transformers import CONFIG_MAPPING, PreTrainedConfig
 
     stored, _ = PreTrainedConfig.get_config_dict(source)
-    check_config(stored, source)
+    check_config(stored, source, hint=MEND)
+    name = stored.get("model_type")
+    is_known = isinstance(name, str) and (name in CONFIG_MAPPING or name in own_types)
+    if "auto_map" in stored and not is_known:
+        problem = f"this model wants to run code of its own (auto_map), and its type {shorten(name)} is not built in"
+        raise UserError(problem, place=source, hint="faithkit runs no code of a model: use one that transformers has")
+    if not is_known:
+        problem = f"config.json names no model that transformers knows: model_type is {shorten(name)}"
+        raise UserError(problem, place=source, hint=MEND)
+    if "auto_map" in stored:
+        log.warning("%s: the code that its auto_map names is not run: %s is built in", source, name)
     return stored
 
 
@@ -39,32 +54,6 @@ def load_config(config_class: Any, source: str) -> Any:
     """Reads a model's configuration, after checking what it asks for."""
     read_config(source)
     return config_class.from_pretrained(source, trust_remote_code=False)
-
-
-def check_config(stored: Mapping[str, Any], source: str) -> None:
-    """Refuses a config of an unknown type, one that needs code of its own, and one whose counts have no end.
-
-    Raises:
-        UserError: It names what is wrong.
-    """
-    from transformers import CONFIG_MAPPING
-
-    name = stored.get("model_type")
-    is_known = isinstance(name, str) and name in CONFIG_MAPPING
-    if "auto_map" in stored and not is_known:
-        problem = f"this model wants to run code of its own (auto_map), and its type {shorten(name)} is not built in"
-        raise UserError(problem, place=source, hint="faithkit runs no code of a model: use one that transformers has")
-    if "auto_map" in stored:
-        log.warning("%s: the code that its auto_map names is not used: transformers has %s itself", source, name)
-    if not is_known:
-        problem = f"config.json names no model that transformers knows: model_type is {shorten(name)}"
-        raise UserError(problem, place=source, hint=MEND)
-    for key, value in stored.items():
-        if COUNTS.fullmatch(key) and isinstance(value, (int, float)) and not 0 <= value <= MAX_COUNT:
-            raise UserError(f"config.json is damaged: {key} is {shorten(value)}", place=source, hint=MEND)
-    names = stored.get("architectures") or []
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise UserError(f"config.json is damaged: architectures is {shorten(names)}", place=source, hint=MEND)
 
 
 def load_model(model_class: Any, source: str, *, config: Any = None, head_may_be_new: bool = False) -> Any:

@@ -135,7 +135,7 @@ def explain(name_or_path: str, error: BaseException) -> UserError:
     said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     told = said if isinstance(error, OSError) else f"{type(error).__name__}: {said}"
     hint = "its files are damaged or unknown to this version of transformers: copy or download them again"
-    return UserError(f"{shorten(name_or_path)} cannot be loaded: {told[:200]}", hint=hint)
+    return UserError(f"the model cannot be loaded: {told[:200]}", place=name_or_path, hint=hint)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -1,5 +1,6 @@
 """Folders of a tiny critic, tagger and generator, written once a process, and how each of them is used."""
 
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from faithkit.files.model_folder import CRITIC, GENERATOR, TAGGER
 from tests.model_folders import make_foreign, make_older
 
 SEALED, OLDER, FOREIGN = "ours", "ours, without hashes", "someone else's"
-MAKERS: dict[str, Callable[[Path], Path]] = {SEALED: lambda folder: folder, OLDER: make_older, FOREIGN: make_foreign}
+MAKERS = {OLDER: make_older, FOREIGN: make_foreign}
 KNOWLEDGE, RESPONSE = "the river is long and the city is old", "the king lives in the city"
 
 
@@ -102,8 +103,10 @@ MODELS = {
 def whole_folder(kind: str, maker: str) -> Path:
     """An undamaged folder; copy it before changing it."""
     folder = Path(tempfile.mkdtemp(prefix="faithkit-whole-")) / kind
-    MODELS[kind].write(folder)
-    return MAKERS[maker](folder)
+    if maker == SEALED:
+        MODELS[kind].write(folder)
+        return folder
+    return MAKERS[maker](Path(shutil.copytree(whole_folder(kind, SEALED), folder)))
 
 
 @cache
