@@ -6,10 +6,12 @@ from typing import Any
 import torch
 
 from critic.cards import LIMITS, PAIRS, card_of
-from faithkit.files.model_folder import TAGGER, Sidecar, whole_weights
+from faithkit.files.model_folder import TAGGER, Sidecar
 from faithkit.files.run_folder import RunFolder, read_json
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
 from faithkit.weights.export import Report, export_folder, model_card
+from faithkit.weights.load import load_model, load_tokenizer
+from faithkit.weights.resolve import loading
 
 
 def export(checkpoint: str, output_dir: str) -> Report:
@@ -41,14 +43,14 @@ def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float
     auto: Any = (
         transformers.AutoModelForTokenClassification if is_tagger else transformers.AutoModelForSequenceClassification
     )
-    with whole_weights(str(folder)):
-        reloaded = auto.from_pretrained(folder).eval()
-    reference = auto.from_config(transformers.AutoConfig.from_pretrained(folder)).eval()
+    with loading(str(folder)) as source:
+        reloaded = load_model(auto, source).eval()
+        tokenizer = load_tokenizer(source)
+    reference = auto.from_config(reloaded.config).eval()
     if run.best.exists():
         load_weights(reference, model_state(best_weights(run)), run.best)
     else:
         reference.load_state_dict(reloaded.state_dict())
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     texts = [list(side) for side in zip(*PAIRS, strict=True)]
     inputs = tokenizer(*texts, padding=True, truncation=True, return_tensors="pt")
     with torch.inference_mode():

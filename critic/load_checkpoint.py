@@ -2,14 +2,27 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from data_modules.encoding.tokens import load_tokenizer
-from faithkit.files.model_folder import Sidecar, find_folder, read_settings, whole_weights
+from critic.weights import longest_sequence
+from data_modules.encoding.tokens import PairTemplate, load_tokenizer
+from faithkit.errors import UserError, shorten
+from faithkit.files.model_folder import SIDECAR, Sidecar, find_folder, mend_hint, read_settings
+from faithkit.weights.load import check_vocabulary, load_config, load_model
 from faithkit.weights.quick_import import import_transformers
-from faithkit.weights.resolve import HUB_NAME, loading
+from faithkit.weights.resolve import hub_folder, is_hub_name, loading
 
-Settings = TypeVar("Settings")
+
+class DetectorSettings(Protocol):
+    """The settings that a model must agree with."""
+
+    @property
+    def max_length(self) -> int: ...
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+
+
+Settings = TypeVar("Settings", bound=DetectorSettings)
 
 
 class LoadedCheckpoint(NamedTuple, Generic[Settings]):
@@ -36,12 +49,39 @@ def load_checkpoint(
     import torch
     import transformers
 
-    folder = find_folder(path) if Path(path).expanduser().exists() or not HUB_NAME.fullmatch(path) else None
+    folder = hub_folder(path) if is_hub_name(path) else find_folder(path)
     settings = read_settings(folder, kind, build) if folder else None
-    with loading(str(folder or path)) as source, whole_weights(source):
-        model = getattr(transformers, auto).from_pretrained(
-            source, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
-        )
+    with loading(str(folder or path)) as source:
+        config = load_config(transformers.AutoConfig, source)
+        if settings is None:
+            _check_architecture(config, source, auto, kind)
         tokenizer = load_tokenizer(source)
+        PairTemplate.of(tokenizer)  # fails for a tokenizer that makes no pairs
+        model = load_model(getattr(transformers, auto), source, config=config)
+        check_vocabulary(model, tokenizer, source)
+    if folder and settings:
+        _check_settings(model, settings, folder)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     return LoadedCheckpoint(model.eval().to(device), tokenizer, device, settings)
+
+
+def _check_architecture(config: Any, source: str, auto: str, kind: str) -> None:
+    """Refuses weights of someone else's without the head that is asked for."""
+    wanted = auto.removeprefix("AutoModel")
+    names = config.architectures or [wanted]
+    if not any(name.endswith(wanted) for name in names):
+        what = {"ForTokenClassification": "token", "ForSequenceClassification": "sequence"}[wanted]
+        problem = f"no {what} classifier: these are the weights of {', '.join(names)}"
+        raise UserError(problem, place=source, hint=f"give a {kind} of ours, or train one from these weights")
+
+
+def _check_settings(model: Any, settings: DetectorSettings, folder: Path) -> None:
+    """Refuses a sidecar that says other labels or more places than the weights have."""
+    labels, longest = tuple(model.config.id2label.values()), longest_sequence(model)
+    problem = ""
+    if labels != settings.labels:
+        problem = f"labels are {shorten(settings.labels)}, and config.json's are {shorten(labels)}"
+    if longest is not None and settings.max_length > longest:
+        problem = f"layout.max_length is {settings.max_length}, but this encoder reads {longest} tokens at most"
+    if problem:
+        raise UserError(f"broken sidecar: {problem}", place=str(folder / SIDECAR), hint=mend_hint(folder))

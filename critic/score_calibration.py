@@ -7,8 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from faithkit.checks import check_number, check_text
 from faithkit.evaluation.calibration import apply_temperature, calibration_error, choose_threshold, fit_temperature
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Prediction
+
+MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 1e3  # far beyond what a fit gives
+NONE_CALLED = float(np.nextafter(1, 2))  # the threshold of a fit that calls nothing, not even a probability of 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +28,11 @@ class ScoreCalibration:
     temperature: float = 1.0
     threshold: float = 0.5
     aim: str = "none: nothing was fitted"
+
+    def __post_init__(self) -> None:
+        check_number("temperature", self.temperature, MIN_TEMPERATURE, MAX_TEMPERATURE)
+        check_number("threshold", self.threshold, 0, NONE_CALLED)
+        check_text("aim", self.aim)
 
     @classmethod
     def fit(cls, odds: NDArray[Any], labels: NDArray[Any], aim: str) -> tuple["ScoreCalibration", dict[str, Any]]:

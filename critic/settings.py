@@ -1,12 +1,19 @@
 """Settings of a critic that are stored beside its weights."""
 
+import logging
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from critic.score_calibration import ScoreCalibration
-from faithkit.errors import UserError
-from faithkit.files.model_folder import CRITIC, Sidecar
+from data_modules.encoding.pairs import ORDERS
+from faithkit.checks import check_mapping, check_names, check_number, check_text
+from faithkit.errors import UserError, shorten
+from faithkit.files.model_folder import CRITIC, SIDECAR, Sidecar
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS
+
+MAX_LENGTH = 1_000_000  # tokens; more than any encoder reads
+
+log = logging.getLogger("faithkit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +31,16 @@ class Settings:
     calibration: ScoreCalibration
     origin: dict[str, Any]
 
+    def __post_init__(self) -> None:
+        check_number("layout.max_length", self.max_length, 1, MAX_LENGTH, whole=True)
+        check_text("layout.order", self.order, ORDERS)
+        check_mapping("origin", self.origin)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the classes, always the same."""
+        return LABELS
+
     def to_sidecar(self) -> Sidecar:
         return Sidecar(
             kind=CRITIC,
@@ -35,8 +52,11 @@ class Settings:
 
     @classmethod
     def from_sidecar(cls, sidecar: Sidecar) -> "Settings":
+        if tuple(sidecar.labels) != LABELS:
+            raise UserError(f"labels are {shorten(sidecar.labels)}, and a critic's are {', '.join(LABELS)}")
+        check_names("thresholds", sidecar.thresholds, ScoreCalibration)
         return cls(
-            max_length=int(sidecar.layout["max_length"]),
+            max_length=sidecar.layout["max_length"],
             order=sidecar.layout["order"],
             calibration=ScoreCalibration(**sidecar.thresholds),
             origin=sidecar.origin,
@@ -50,5 +70,6 @@ def foreign_settings(config: Any, folder: str) -> Settings:
         have = ", ".join(labels)
         hint = f"give a critic of ours: labels {FAITHFUL} and {HALLUCINATED}"
         raise UserError(f"a checkpoint of another kind: its labels are {have}", place=folder, hint=hint)
+    log.warning("%s: without %s, so its probabilities are uncalibrated and its threshold is 0.5", folder, SIDECAR)
     longest = min(512, getattr(config, "max_position_embeddings", 512) - 2)
     return Settings(max_length=longest, order="knowledge_response", calibration=ScoreCalibration(), origin={})

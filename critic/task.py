@@ -21,7 +21,7 @@ from faithkit.files.model_folder import Sidecar
 from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
-from faithkit.weights.resolve import resolve
+from faithkit.weights.resolve import loading
 
 
 class CriticTask:
@@ -36,7 +36,8 @@ class CriticTask:
     def __init__(self, *, optimizer: Mapping[str, Any], model: Mapping[str, Any] | None = None, **options: Any):
         self.options = read_options(CriticOptions, model, options)
         self.optimizer = OptimizerOptions(**optimizer)
-        self.tokenizer = load_tokenizer(resolve(self.options.weights))
+        with loading(self.options.weights) as source:
+            self.tokenizer = load_tokenizer(source)
         self.encoder = PairEncoder(
             tokenizer=self.tokenizer, max_length=self.options.max_length, order=self.options.order
         )

@@ -8,6 +8,7 @@ import torch
 from faithkit.errors import UserError
 from faithkit.records import LABELS
 from faithkit.weights.from_pretrained import override, quietly
+from faithkit.weights.load import check_size, load_config, load_model, tell_new
 from faithkit.weights.resolve import loading
 
 # What architectures call their dropout: BERT and RoBERTa, ModernBERT.
@@ -51,7 +52,7 @@ def _load(
     from transformers import AutoConfig, AutoModel
 
     with quietly(), loading(weights) as folder, torch.random.fork_rng(devices=[]):
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        config = load_config(AutoConfig, folder)
         architecture = (config.architectures or [""])[0]
         _check_labels(config, weights, kind.__name__.removeprefix("AutoModel"), labels)
         config.num_labels = len(labels)
@@ -59,27 +60,34 @@ def _load(
         config.label2id = {label: index for index, label in enumerate(labels)}
         override(config, (*DROPOUTS, *ATTENTION_DROPOUTS), dropout)
         override(config, ATTENTION_DROPOUTS, attention_dropout)
+        check_size(kind, config, folder)
         torch.manual_seed(seed)
-        options = {"dtype": torch.float32, "trust_remote_code": False, "use_safetensors": True}
         head = kind.__name__.removeprefix("AutoModel")
         if "For" not in architecture or architecture.endswith(head):
-            return kind.from_pretrained(folder, config=config, **options)
+            return load_model(kind, folder, config=config, head_may_be_new="For" not in architecture)
         # The head of another task may have the same name and shape: it is no beginning for this one.
         model = kind.from_config(config).float()
-        encoder = AutoModel.from_pretrained(folder, **options)
+        encoder = load_model(AutoModel, folder, head_may_be_new=True)
         missing = model.base_model.load_state_dict(encoder.state_dict(), strict=False).missing_keys
         assert not missing, f"an encoder without {missing}"
+        inside = {f"{model.base_model_prefix}.{name}" for name in encoder.state_dict()}
+        tell_new(model.state_dict().keys() - inside, folder)
         return model
 
 
-def check_length(model: Any, max_length: int, weights: str) -> None:
-    """Refuses sequences longer than the encoder has learnt places for; those that count no places take any length."""
+def longest_sequence(model: Any) -> int | None:
+    """Counts the tokens that the encoder has learnt places for; None for those that count no places."""
     places = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
     if not isinstance(places, torch.nn.Embedding):
-        return
+        return None
     # RoBERTa counts from behind its padding id.
-    longest = places.num_embeddings - (0 if places.padding_idx is None else places.padding_idx + 1)
-    if max_length > longest:
+    return places.num_embeddings - (0 if places.padding_idx is None else places.padding_idx + 1)
+
+
+def check_length(model: Any, max_length: int, weights: str) -> None:
+    """Refuses sequences longer than the encoder has learnt places for."""
+    longest = longest_sequence(model)
+    if longest is not None and max_length > longest:
         problem = f"model.max_length is {max_length}, but this encoder reads {longest} tokens at most"
         raise UserError(problem, place=weights, hint=f"set model.max_length={longest} or less")
 

@@ -10,12 +10,13 @@ import torch
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_layout import KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, bos_of
 from data_modules.encoding.turns import TurnEncoder
-from faithkit.files.model_folder import Sidecar, whole_weights
+from faithkit.files.model_folder import Sidecar
 from faithkit.files.run_folder import RunFolder, read_json
 from faithkit.records import Example, Turn
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
 from faithkit.weights.export import Report, export_folder, model_card
-from faithkit.weights.from_pretrained import quietly
+from faithkit.weights.load import load_model
+from faithkit.weights.resolve import loading
 from generation.control_names import control_tokens
 from generation.forward import run_model
 from generation.settings import Settings
@@ -114,8 +115,8 @@ def _card(sidecar: Sidecar, run: RunFolder) -> str:
 def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float]:
     """Gives the number of logits compared and their largest difference."""
     settings = Settings.from_sidecar(sidecar)
-    with quietly(), whole_weights(str(folder)):
-        reloaded: Any = ARCHITECTURES[settings.architecture].model_class.from_pretrained(folder).eval()
+    with loading(str(folder)) as source:
+        reloaded: Any = load_model(ARCHITECTURES[settings.architecture].model_class, source).eval()
     reference = copy.deepcopy(reloaded)  # not built from the config: T5's claims tied embeddings where they are not
     if run.best.exists():
         load_weights(reference, model_state(best_weights(run)), run.best)

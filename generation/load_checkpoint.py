@@ -1,7 +1,6 @@
 """Opens a trained generator from a run, an hf/ folder or a hub name."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from data_modules.encoding.tokens import load_tokenizer
@@ -11,8 +10,9 @@ from faithkit.arguments import read_choice
 from faithkit.errors import UserError
 from faithkit.files.model_folder import GENERATOR, find_folder, read_settings
 from faithkit.hardware import to_bf16, wants_bf16
+from faithkit.weights.load import load_config
 from faithkit.weights.quick_import import import_transformers
-from faithkit.weights.resolve import HUB_NAME, loading
+from faithkit.weights.resolve import hub_folder, is_hub_name, loading
 from generation.settings import Settings
 from generation.weights import ARCHITECTURES, families_of, load_generator, model_names
 
@@ -46,12 +46,11 @@ def load_checkpoint(path: str, max_length: int | None = None) -> LoadedCheckpoin
         max_length: Tokens that it reads, in place of those that it was trained with.
     """
     import_transformers()
-    is_hub_name = not Path(path).expanduser().exists() and HUB_NAME.fullmatch(path)
-    folder = None if is_hub_name else find_folder(path)
+    folder = hub_folder(path) if is_hub_name(path) else find_folder(path)
     settings = read_settings(folder, GENERATOR, Settings.from_sidecar) if folder else None
     with loading(str(folder or path)) as source:
-        tokenizer = load_tokenizer(source)
         settings = settings or foreign_settings(source)
+        tokenizer = load_tokenizer(source)
     new_tokens = add_markers(tokenizer, settings.layout)
     layout = settings.layout if max_length is None else replace(settings.layout, max_length=max_length)
     return LoadedCheckpoint(source, TurnEncoder(tokenizer, layout, limit="max_length"), settings, new_tokens)
@@ -94,7 +93,7 @@ def foreign_settings(source: str) -> Settings:
     if not fitting:
         hint = "give a run of a generator, or a language model"
         raise UserError(f"{', '.join(names)} writes no text", place=source, hint=hint)
-    config = ARCHITECTURES[fitting[0]].config_class.from_pretrained(source, trust_remote_code=False)
+    config = load_config(ARCHITECTURES[fitting[0]].config_class, source)
     layout = TurnLayout(
         kind=ARCHITECTURES[fitting[0]].kind,
         max_length=min(MAX_LENGTH, getattr(config, "max_position_embeddings", None) or MAX_LENGTH),

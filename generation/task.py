@@ -27,7 +27,7 @@ from faithkit.records import Example
 from faithkit.training.batching import plan_batches
 from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import FinishedTraining, finish_training
-from faithkit.weights.resolve import resolve
+from faithkit.weights.resolve import loading
 from generation.control.ctrl import Ctrl
 from generation.control.encoder import ControlEncoder
 from generation.control_names import control_tokens
@@ -67,7 +67,8 @@ class GeneratorTask:
             max_history=self.options.max_history,
             control=control.groups if control else (),
         )
-        self.tokenizer = load_tokenizer(resolve(self.options.weights))
+        with loading(self.options.weights) as source:
+            self.tokenizer = load_tokenizer(source)
         self.new_tokens = add_markers(self.tokenizer, layout)
         self.turns = TurnEncoder(self.tokenizer, layout, packed=self.options.packed)
         encoder = objective.encoder(self.turns, self.turns)

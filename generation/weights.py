@@ -9,8 +9,8 @@ import torch
 
 from data_modules.encoding.turn_layout import CAUSAL, KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, TurnLayout
 from faithkit.errors import UserError
-from faithkit.files.model_folder import whole_weights
-from faithkit.weights.from_pretrained import override, quietly
+from faithkit.weights.from_pretrained import override
+from faithkit.weights.load import check_vocabulary, load_config, load_model, read_config
 from faithkit.weights.resolve import loading
 
 # The config keys of dropout in T5, GPT-2 and BART.
@@ -80,15 +80,15 @@ def load_generator(
         UserError: The weights cannot be found, or are of another family.
     """
     family = ARCHITECTURES[architecture]
-    with quietly(), loading(weights) as folder, whole_weights(weights):
+    with loading(weights) as folder:
+        config_class = family.config_class  # loads the module of a family of ours, which makes its type known
         _check_family(folder, weights, architecture)
-        config = family.config_class.from_pretrained(folder, trust_remote_code=False)
+        config = load_config(config_class, folder)
         _name_markers(config, tokenizer)
         override(config, (*DROPOUTS, *ATTENTION_DROPOUTS), dropout)
         override(config, ATTENTION_DROPOUTS, attention_dropout)
-        model = family.model_class.from_pretrained(
-            folder, config=config, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
-        )
+        model = load_model(family.model_class, folder, config=config)
+        check_vocabulary(model, tokenizer, folder, new=new_tokens)
         _add_tokens(model, len(tokenizer), new_tokens)
     return model
 
@@ -118,10 +118,8 @@ def starts_with(model: Any, tokenizer: Any, decoder_prefix: Sequence[int]) -> No
 
 def model_names(folder: str) -> list[str]:
     """Reads the class names of the model from a folder's config, or else its type."""
-    from transformers import PreTrainedConfig
-
-    stored, _ = PreTrainedConfig.get_config_dict(folder)
-    return stored.get("architectures") or [stored.get("model_type") or "a model without a type"]
+    stored = read_config(folder, own_types=("doha",))
+    return stored.get("architectures") or [stored["model_type"]]
 
 
 def families_of(names: Sequence[str]) -> list[str]:

@@ -1,13 +1,19 @@
 """Settings of a tagger that are stored beside its weights."""
 
-from dataclasses import asdict, dataclass, fields
+import logging
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from critic.tagger.span_calibration import SpanCalibration
-from faithkit.errors import UserError
-from faithkit.files.model_folder import TAGGER, Sidecar
+from faithkit.checks import check_mapping, check_names, check_number, check_texts
+from faithkit.errors import UserError, shorten
+from faithkit.files.model_folder import SIDECAR, TAGGER, Sidecar
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.span_types import TYPES
+
+MAX_LENGTH = 1_000_000  # tokens; more than any encoder reads
+
+log = logging.getLogger("faithkit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +32,11 @@ class Settings:
     calibration: SpanCalibration
     origin: dict[str, Any]
 
+    def __post_init__(self) -> None:
+        check_texts("labels", self.labels)
+        check_number("layout.max_length", self.max_length, 1, MAX_LENGTH, whole=True)
+        check_mapping("origin", self.origin)
+
     def to_sidecar(self) -> Sidecar:
         return Sidecar(
             kind=TAGGER,
@@ -37,12 +48,12 @@ class Settings:
 
     @classmethod
     def from_sidecar(cls, sidecar: Sidecar) -> "Settings":
-        wrong = {field.name for field in fields(SpanCalibration)} ^ sidecar.thresholds.keys()
-        if wrong:
-            raise ValueError(f"thresholds lacks or should not have {', '.join(sorted(wrong))}")
+        if tuple(sidecar.labels) not in (tagger_labels(True), tagger_labels(False)):
+            raise UserError(f"labels are {shorten(sidecar.labels)}, which no tagger of ours has")
+        check_names("thresholds", sidecar.thresholds, SpanCalibration)
         return cls(
             labels=tuple(sidecar.labels),
-            max_length=int(sidecar.layout["max_length"]),
+            max_length=sidecar.layout["max_length"],
             calibration=SpanCalibration(**sidecar.thresholds),
             origin=sidecar.origin,
         )
@@ -55,14 +66,11 @@ def tagger_labels(typed: bool) -> tuple[str, ...]:
 
 def foreign_settings(config: Any, path: str) -> Settings:
     """Reads a tagger without our sidecar by its number of labels, outside first."""
-    architecture = (config.architectures or ["ForTokenClassification"])[0]
-    if not architecture.endswith("ForTokenClassification"):
-        hint = "give a tagger of ours, or train one from these weights"
-        raise UserError(f"no token classifier: these are the weights of {architecture}", place=path, hint=hint)
     if config.num_labels not in (2, len(tagger_labels(True))):
         have = ", ".join(map(str, config.id2label.values()))
         hint = "give a tagger of ours, or one whose first label is outside and whose second is hallucinated"
         raise UserError(f"a checkpoint of another kind: its labels are {have}", place=path, hint=hint)
+    log.warning("%s: without %s, so its probabilities are uncalibrated and its thresholds are 0.5", path, SIDECAR)
     longest = min(4096, getattr(config, "max_position_embeddings", 512) - 2)
     return Settings(
         labels=tuple(config.id2label.values()), max_length=longest, calibration=SpanCalibration(), origin={}

@@ -6,10 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from critic.score_calibration import NONE_CALLED
 from critic.tagger.evidence import RESPONSE_EVIDENCE, TOKEN_EVIDENCE, Words, token_evidence
 from critic.tagger.find_spans import Found, find_spans
+from faithkit.checks import check_number, check_numbers, check_text
+from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED
 
+MAX_WEIGHT, MAX_CHARACTERS = 1e6, 100_000  # far beyond what a fit gives
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -45,10 +49,18 @@ class SpanCalibration:
             ("token_weights", TOKEN_EVIDENCE, True),
             ("response_weights", RESPONSE_EVIDENCE, False),
         ):
-            object.__setattr__(self, name, tuple(float(weight) for weight in getattr(self, name)))
-            size = len(getattr(self, name))
-            if size != len(evidence) + 1 and not (may_be_empty and size == 0):
-                raise ValueError(f"{name} has {size} numbers, wanted {len(evidence) + 1}")
+            weights = getattr(self, name)
+            check_numbers(name, weights, -MAX_WEIGHT, MAX_WEIGHT)
+            object.__setattr__(self, name, tuple(float(weight) for weight in weights))
+            if len(weights) != len(evidence) + 1 and not (may_be_empty and not weights):
+                raise UserError(f"{name} has {len(weights)} numbers, wanted {len(evidence) + 1}")
+        for name in ("slope", "bias"):
+            check_number(name, getattr(self, name), -MAX_WEIGHT, MAX_WEIGHT)
+        check_number("char_threshold", self.char_threshold, 0, 1)
+        check_number("response_threshold", self.response_threshold, 0, NONE_CALLED)
+        check_number("merge_gap", self.merge_gap, 0, MAX_CHARACTERS, whole=True)
+        check_number("min_length", self.min_length, 1, MAX_CHARACTERS, whole=True)
+        check_text("aim", self.aim)
 
     def probabilities(self, odds: Floats, words: Words | None = None) -> Floats:
         """Calibrated P(hallucinated) of tokens."""

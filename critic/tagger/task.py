@@ -24,7 +24,7 @@ from faithkit.files.model_folder import Sidecar
 from faithkit.records import Example, Prediction
 from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
-from faithkit.weights.resolve import resolve
+from faithkit.weights.resolve import loading
 
 
 class TaggerTask:
@@ -39,7 +39,8 @@ class TaggerTask:
     def __init__(self, *, optimizer: Mapping[str, Any], model: Mapping[str, Any] | None = None, **options: Any):
         self.options = read_options(TaggerOptions, model, options)
         self.optimizer = OptimizerOptions(**optimizer)
-        self.tokenizer = load_tokenizer(resolve(self.options.weights))
+        with loading(self.options.weights) as source:
+            self.tokenizer = load_tokenizer(source)
         self.encoder = SpanEncoder(
             tokenizer=self.tokenizer,
             max_length=self.options.max_length,

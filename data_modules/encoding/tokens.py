@@ -11,7 +11,6 @@ not depend on its neighbours. With them the same is done for words, which repeat
 
 import hashlib
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,8 @@ from typing import Any
 import numpy as np
 
 from data_modules.encoding.ragged import Ragged, offsets_of
+from faithkit.errors import UserError
+from faithkit.weights.load import load_tokenizer as load_tokenizer  # beside the functions that use it
 
 # transformers.PreTrainedTokenizerFast; not imported, so that scripts start without waiting for transformers.
 Tokenizer = Any
@@ -47,6 +48,9 @@ class PairTemplate:
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "PairTemplate":
         """Finds the template by encoding a pair of texts of one token each."""
+        if tokenizer.pad_token_id is None:
+            hint = "use a model whose tokenizer has one, or set it in tokenizer_config.json"
+            raise UserError("the tokenizer has no padding token", place=tokenizer.name_or_path, hint=hint)
         first, second = _two_single_token_texts(tokenizer)
         (first_id,) = tokenizer(first, add_special_tokens=False)["input_ids"]
         (second_id,) = tokenizer(second, add_special_tokens=False)["input_ids"]
@@ -153,11 +157,3 @@ def fingerprint_of(tokenizer: Tokenizer) -> str:
     state.pop("truncation", None)
     state.pop("padding", None)
     return hashlib.blake2b(json.dumps(state, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-def load_tokenizer(folder_or_name: str) -> Tokenizer:
-    """Loads the fast tokenizer of a folder or hub name; never runs code from there."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(folder_or_name, trust_remote_code=False)

@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_modules.encoding.ragged import offsets_of
-from faithkit.errors import UserError
+from faithkit.checks import check_number
+from faithkit.errors import UserError, shorten
 
+MAX_LENGTH = 10_000_000  # tokens and turns; more than any model reads
 SEQ2SEQ, CAUSAL = "seq2seq", "causal"
 DIALOGUE, KNOWLEDGE, SEEKER, WIZARD = "<|dialogue|>", "<|knowledge|>", "<|seeker|>", "<|wizard|>"
 # Each marker with the word whose embedding it starts from. DIALOGUE is the bos of tokenizers that have none.
@@ -48,17 +50,15 @@ class TurnLayout:
     control: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check_number("model.max_response_length", self.max_response_length, 2, MAX_LENGTH, whole=True)
+        least = 16 + (self.max_response_length if self.kind == CAUSAL else 0)
+        check_number("model.max_length", self.max_length, least, MAX_LENGTH, whole=True)
+        if self.max_history is not None:
+            check_number("model.max_history", self.max_history, 0, MAX_LENGTH, whole=True)
         if self.kind not in (SEQ2SEQ, CAUSAL):
             raise UserError(f"a generator of kind {self.kind!r}", hint=f"use {SEQ2SEQ} or {CAUSAL}")
-        if self.max_response_length < 2:
-            raise UserError(f"model.max_response_length is {self.max_response_length}", hint="use at least 2")
-        least = 16 + (self.max_response_length if self.kind == CAUSAL else 0)
-        if self.max_length < least:
-            raise UserError(f"model.max_length is {self.max_length}", hint=f"use at least {least}")
-        if self.max_history is not None and self.max_history < 0:
-            raise UserError(f"model.max_history is {self.max_history}", hint="use 0 or more, or null for all that fit")
         if list(self.control) != [name for name in CONTROL_TOKENS if name in self.control]:
-            problem = f"control groups {', '.join(self.control)}"
+            problem = f"control groups {shorten(self.control)}"
             raise UserError(problem, hint=f"use some of {', '.join(CONTROL_TOKENS)}, in this order")
 
 

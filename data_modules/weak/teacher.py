@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.weak.features import NUM_WORD_FEATURES, text_vectors, vector_features, word_features
 from faithkit.records import LABELS, Example
+from faithkit.weights.load import load_model
 from faithkit.weights.resolve import loading
 
 CHUNK = 1000  # pairs whose vectors are in memory at a time
@@ -38,7 +39,7 @@ class Teacher:
         from transformers import AutoModel
 
         with loading(weights) as source:
-            self.model = AutoModel.from_pretrained(source, trust_remote_code=False, use_safetensors=True).eval()
+            self.model = load_model(AutoModel, source, head_may_be_new=True).eval()
             self.tokenizer = load_tokenizer(source)
         self.linear = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
         self.forest = ExtraTreesClassifier(600, min_samples_leaf=3, random_state=seed)

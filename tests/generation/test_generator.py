@@ -16,6 +16,7 @@ from generation import Generator
 from generation.control_names import control_tokens
 from tests.generation.docstrings import run_examples
 from tests.generation.folders import CONTROL, examples, write_generator
+from tests.model_folders import make_foreign
 
 NUCLEUS = Decoding(strategy="nucleus", top_p=0.95, max_new_tokens=10)
 
@@ -195,8 +196,7 @@ def test_control_tokens_by_name() -> None:
 
 
 def test_a_model_of_anothers_making_is_read_by_the_documented_layout(tmp_path: Path) -> None:
-    folder = write_generator(tmp_path / "plain", CAUSAL)
-    (folder / "faithkit.json").unlink()
+    folder = make_foreign(write_generator(tmp_path / "plain", CAUSAL))
     generator = Generator.load(str(folder))
     assert generator.encoder.layout.max_length == 512 and generator.encoder.layout.max_history is None
     assert isinstance(generator.reply("The river.", ["Hello"]), str)

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from faithkit.hardware import to_bf16, wants_bf16
-from faithkit.weights.from_pretrained import quietly
+from faithkit.weights.load import check_vocabulary, load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 
 
@@ -28,10 +28,10 @@ def load_pretrained(auto: str, weights: str, *, device: str | None = None, preci
 
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
 
-    with quietly(), loading(weights) as source:
-        options: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False, "use_safetensors": True}
-        model = getattr(transformers, auto).from_pretrained(source, **options)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    with loading(weights) as source:
+        tokenizer = load_tokenizer(source)
+        model = load_model(getattr(transformers, auto), source, head_may_be_new=auto == "AutoModel")
+        check_vocabulary(model, tokenizer, source)
     model = to_bf16(model) if wants_bf16(precision, place) else model
     return Pretrained(model.eval().to(place), tokenizer, torch.device(place))
 

@@ -7,6 +7,7 @@ import pytest
 
 from critic import Tagger
 from critic.tagger.span_calibration import SpanCalibration
+from tests.model_folders import make_foreign
 
 READING = SpanCalibration(
     slope=0.9,
@@ -29,7 +30,7 @@ def write_tagger(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> W
         from critic.tagger.settings import Settings, tagger_labels
         from critic.weights import load_token_classifier
         from data_modules.encoding.tokens import load_tokenizer
-        from faithkit.files.model_folder import SIDECAR, write_folder
+        from faithkit.files.model_folder import write_folder
 
         folder, labels = tmp_path_factory.mktemp("tagger"), labels or tagger_labels(typed)
         settings = Settings(labels=labels, max_length=96, calibration=READING, origin={})
@@ -37,7 +38,7 @@ def write_tagger(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> W
         model.classifier.weight.data *= 20
         write_folder(folder, model, load_tokenizer(str(tiny_bert)), settings.to_sidecar())
         if not sidecar:
-            (folder / SIDECAR).unlink()
+            make_foreign(folder)
         return folder
 
     return write

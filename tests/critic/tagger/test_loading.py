@@ -12,9 +12,11 @@ import pytest
 from critic import Critic, Tagger
 from critic.tagger.span_calibration import SpanCalibration
 from faithkit.errors import UserError
+from faithkit.packing import NAME as PACKED
 from faithkit.packing import use_packed_attention
 from faithkit.span_types import TYPES, UNTYPED
 from tests.critic.tagger.test_predictor import ANSWER, CONTEXT
+from tests.model_folders import make_foreign, make_older
 from workflows.detectors import kind_of, load_detector
 
 Write = Callable[..., Path]
@@ -44,7 +46,7 @@ def test_each_kind_refuses_the_others_folder(tagger_folder: Path, trained: Path,
     ],
 )
 def test_a_broken_sidecar_is_explained(tagger_folder: Path, tmp_path: Path, key: str, value: dict[str, Any]) -> None:
-    shutil.copytree(tagger_folder, tmp_path / "broken")
+    make_older(shutil.copytree(tagger_folder, tmp_path / "broken"))
     file = tmp_path / "broken" / "faithkit.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
     with pytest.raises(UserError, match=r"broken sidecar(.|\n)*faithkit.json"):
@@ -70,7 +72,7 @@ def test_weights_that_are_no_tagger_are_refused(
     with pytest.raises(UserError, match="no token classifier"):
         Tagger.load(str(tiny_bert))
     shutil.copytree(trained / "hf", tmp_path / "critic")
-    (tmp_path / "critic" / "faithkit.json").unlink()
+    make_foreign(tmp_path / "critic")
     with pytest.raises(UserError, match="no token classifier"):
         Tagger.load(str(tmp_path / "critic"))
     with pytest.raises(UserError, match="its labels are O, B-PER, I-PER"):
@@ -80,10 +82,10 @@ def test_weights_that_are_no_tagger_are_refused(
 
 
 def test_weights_that_are_cut_short_are_refused(tagger_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(tagger_folder, tmp_path / "broken")
+    make_older(shutil.copytree(tagger_folder, tmp_path / "broken"))
     weights = tmp_path / "broken" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="cannot be loaded: SafetensorError"):
         Tagger.load(str(tmp_path / "broken"))
 
 
@@ -93,4 +95,4 @@ def test_loading_leaves_the_folders_own_attention_alone(tagger_folder: Path) -> 
 
     model = AutoModelForTokenClassification.from_pretrained(tagger_folder)
     use_packed_attention(model)
-    assert "faithkit" not in model.config.to_json_string()
+    assert PACKED not in model.config.to_json_string()

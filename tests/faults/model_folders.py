@@ -1,0 +1,115 @@
+"""Folders of a tiny critic, tagger and generator, written once a process, and how each of them is used."""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from faithkit.files.model_folder import CRITIC, GENERATOR, TAGGER
+from tests.model_folders import make_foreign, make_older
+
+SEALED, OLDER, FOREIGN = "ours", "ours, without hashes", "someone else's"
+MAKERS = {OLDER: make_older, FOREIGN: make_foreign}
+KNOWLEDGE, RESPONSE = "the river is long and the city is old", "the king lives in the city"
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A kind of model: `write` makes its folder, and `use` loads it and gives what it says."""
+
+    write: Callable[[Path], Any]
+    use: Callable[[Path], Any]
+
+
+def write_critic(folder: Path) -> None:
+    """A critic of random weights."""
+    from critic.score_calibration import ScoreCalibration
+    from critic.settings import Settings
+    from critic.weights import load_classifier
+
+    settings = Settings(
+        max_length=64,
+        order="knowledge_response",
+        calibration=ScoreCalibration(temperature=1.3, threshold=0.4, aim="f1"),
+        origin={"config": {}, "data": {}},
+    )
+    _write(folder, load_classifier, settings)
+
+
+def write_tagger(folder: Path) -> None:
+    """A tagger of random weights."""
+    from critic.tagger.settings import Settings, tagger_labels
+    from critic.tagger.span_calibration import SpanCalibration
+    from critic.weights import load_token_classifier
+
+    settings = Settings(
+        labels=tagger_labels(True), max_length=96, calibration=SpanCalibration(bias=-0.5, aim="f1"), origin={}
+    )
+    _write(folder, lambda weights: load_token_classifier(weights, settings.labels), settings)
+
+
+def _write(folder: Path, load: Callable[[str], Any], settings: Any) -> None:
+    from data_modules.encoding.tokens import load_tokenizer
+    from faithkit.files.model_folder import write_folder
+    from tests.tiny import write_bert
+
+    bert = write_bert(folder.with_name(f"{folder.name}-bert"), num_layers=1)
+    model = load(str(bert))
+    model.classifier.weight.data *= 20
+    write_folder(folder, model, load_tokenizer(str(bert)), settings.to_sidecar())
+
+
+def write_generator(folder: Path) -> None:
+    """A generator of random weights."""
+    from tests.generation.folders import write_generator
+
+    write_generator(folder, "causal")
+
+
+def use_critic(folder: Path) -> Any:
+    """The score of a response."""
+    from critic import Critic
+
+    return Critic.load(str(folder)).score(KNOWLEDGE, RESPONSE)
+
+
+def use_tagger(folder: Path) -> Any:
+    """What a tagger marks."""
+    from critic import Tagger
+
+    return Tagger.load(str(folder)).predict(KNOWLEDGE, RESPONSE)
+
+
+def use_generator(folder: Path) -> Any:
+    """What a generator answers."""
+    from faithkit import Generator
+    from faithkit.inference.decoding import Decoding
+
+    decoding = Decoding(max_new_tokens=4)
+    return Generator.load(str(folder)).reply(KNOWLEDGE, ["who lives in the city"], decoding=decoding)
+
+
+MODELS = {
+    CRITIC: Model(write_critic, use_critic),
+    TAGGER: Model(write_tagger, use_tagger),
+    GENERATOR: Model(write_generator, use_generator),
+}
+
+
+@cache
+def whole_folder(kind: str, maker: str) -> Path:
+    """An undamaged folder; copy it before changing it."""
+    folder = Path(tempfile.mkdtemp(prefix="faithkit-whole-")) / kind
+    if maker == SEALED:
+        MODELS[kind].write(folder)
+        return folder
+    return MAKERS[maker](Path(shutil.copytree(whole_folder(kind, SEALED), folder)))
+
+
+@cache
+def wanted(kind: str, maker: str) -> Any:
+    """What the undamaged model says."""
+    return MODELS[kind].use(whole_folder(kind, maker))
