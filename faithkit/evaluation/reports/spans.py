@@ -8,7 +8,15 @@ from faithkit.evaluation.published import TASKS, V1, Published, comparable, publ
 from faithkit.evaluation.reports.report import Report, Row, sample_row
 from faithkit.evaluation.span_metrics import NOTHING_FOUND, score_spans, span_metrics
 from faithkit.evaluation.span_outcomes import join_spans
-from faithkit.evaluation.span_tables import LEVELS, bracketed, choose_marked, level_table, marked_table, parts_table, types_table
+from faithkit.evaluation.span_tables import (
+    LEVELS,
+    bracketed,
+    choose_marked,
+    level_table,
+    marked_table,
+    parts_table,
+    types_table,
+)
 from faithkit.records import Example, Prediction
 
 WHOLE, EMPTY, MISMATCH = "all characters", "no spans", "words not in context"

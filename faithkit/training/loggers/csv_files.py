@@ -32,6 +32,7 @@ class CsvLogger(Logger):
         super().__init__()
         self.folder, self.file = folder, folder / "metrics.csv"
         self._columns: list[str] = []
+        self._params: dict[str, Any] = {}
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             found = self.file.read_bytes() if self.file.exists() else None
@@ -59,7 +60,8 @@ class CsvLogger(Logger):
         return str(self.folder)
 
     def log_hyperparams(self, params: Any, *_: Any, **__: Any) -> None:
-        write_text(self.folder / "hparams.yaml", yaml.safe_dump(dict(params), allow_unicode=True))
+        self._params |= params  # Lightning adds the module's own
+        write_text(self.folder / "hparams.yaml", yaml.safe_dump(self._params, allow_unicode=True))
 
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         numbers = {name: value.item() if hasattr(value, "item") else value for name, value in metrics.items()}
@@ -105,7 +107,7 @@ def _row(columns: Sequence[str], line: str) -> dict[str, str] | None:
     try:
         for value in row.values():
             float(value)
-        return row if 0 <= int(row[STEP]) else None
+        return row if int(row[STEP]) >= 0 else None
     except (ValueError, KeyError):
         return None
 

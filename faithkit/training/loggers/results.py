@@ -41,7 +41,10 @@ class Finished:
 class RunLogger(Protocol):
     """One place that a training logs to."""
 
-    lightning: Logger  # what Lightning writes to while it trains
+    @property
+    def lightning(self) -> Logger:
+        """What Lightning writes to while it trains."""
+        ...
 
     def log_results(self, finished: Finished) -> None:
         """Adds test metrics, a sample of predictions and the model, as far as this place can hold them."""

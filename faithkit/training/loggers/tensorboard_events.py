@@ -20,8 +20,8 @@ class TensorBoardEvents:
     def __init__(self, folder: Path, first_step: int = 0, **settings: Any):
         from pytorch_lightning.loggers import TensorBoardLogger
 
-        purge = {"purge_step": first_step} if first_step else {}
-        self.lightning = TensorBoardLogger(folder.parent, name="", version=folder.name, **purge, **settings)
+        more = {**settings, "purge_step": first_step} if first_step else settings
+        self.lightning = TensorBoardLogger(folder.parent, name="", version=folder.name, **more)
 
     def log_results(self, finished: Finished) -> None:
         self.lightning.log_metrics(finished.numbers(), finished.step)

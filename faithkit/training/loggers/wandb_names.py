@@ -1,7 +1,7 @@
 """The names that a training has at W&B: stable, so that runs can be found and compared by them.
 
-The id and the name are made once and kept in the run's folder. The group is the sweep, or the training in stages; the job
-type is train, stage1-... or stage2; the tags are model=..., data=..., scale=..., objective=... and control=...
+The id and the name are made once and kept in the run's folder. The group is the sweep, or the training in stages; the
+job type is train, stage1-... or stage2; the tags are model=..., data=..., scale=..., objective=... and control=...
 """
 
 import json

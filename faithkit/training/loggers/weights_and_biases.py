@@ -37,6 +37,7 @@ class WandbRun:
 
     Args:
         job: The job type.
+        project: Where the run stands at W&B.
         group: None takes the sweep, or the training in stages, that the run belongs to.
         tags: More tags.
         artifact: Whether hf/ becomes an artifact; None does so where it is small.
@@ -49,6 +50,7 @@ class WandbRun:
         config: Mapping[str, Any],
         job: str,
         *,
+        project: str = "faithkit",
         group: str | None = None,
         tags: Sequence[str] = (),
         offline: bool = False,
@@ -64,6 +66,7 @@ class WandbRun:
             self.run = wandb.init(
                 **{"name": names.name, **init},
                 id=names.id,
+                project=project,
                 group=group or names.group,
                 job_type=job,
                 tags=list(dict.fromkeys([*tags_of(config), *tags])),
@@ -85,8 +88,8 @@ class WandbRun:
 
         for name, rows in finished.samples.items():
             if rows:
-                columns = list(rows[0])
-                table = wandb.Table(columns=columns, data=[[row.get(column) for column in columns] for row in rows])
+                columns: list[str | int] = list(rows[0])
+                table = wandb.Table(columns=columns, data=[list(row.values()) for row in rows])
                 self.run.log({f"test/{name}/predictions": table, "trainer/global_step": finished.step})
         self.run.summary.update(finished.numbers())
         self.run.config.update({"data_summary": finished.data}, allow_val_change=True)

@@ -1,7 +1,8 @@
-"""Reads the file of an offline W&B run: LevelDB's log of protocol-buffer records, which wandb itself reads in Go alone."""
+"""Reads the file of an offline W&B run: records in LevelDB's log format. wandb itself reads it in Go alone."""
 
 import json
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,10 +32,18 @@ class OfflineRun:
 
 def offline_runs(folder: Path) -> list[OfflineRun]:
     """All offline runs below a folder, in the order in which they began."""
-    return [read_run(path) for path in sorted(folder.rglob("offline-run-*/*.wandb"))]
+    return [_wait_for_end(path) for path in sorted(folder.rglob("offline-run-*/*.wandb"))]
 
 
-def read_run(path: Path) -> OfflineRun:
+def _wait_for_end(path: Path) -> OfflineRun:
+    """Reads a run when W&B's own process has written its last record, which takes a moment after `finish`."""
+    end = time.monotonic() + 10
+    while (run := _read(path)).exit_code is None and time.monotonic() < end:
+        time.sleep(0.02)
+    return run
+
+
+def _read(path: Path) -> OfflineRun:
     run = OfflineRun(path)
     for record in _records(path):
         kind = record.WhichOneof("record_type")
@@ -66,12 +75,14 @@ def _records(path: Path) -> Iterator[Any]:
     from wandb.proto.wandb_internal_pb2 import Record
 
     data, place, pieces = path.read_bytes(), HEADER, []  # W&B's own header is as long as a piece's
-    assert data[:4] == b":W&B"
+    assert data[:4] in (b":W&B", b"")
     while place + HEADER <= len(data):
         if BLOCK - place % BLOCK < HEADER:  # the rest of a block is padding
             place += BLOCK - place % BLOCK
             continue
         _, length, kind = struct.unpack("<IHB", data[place : place + HEADER])
+        if place + HEADER + length > len(data):
+            return  # not written to its end yet
         pieces.append(data[place + HEADER : place + HEADER + length])
         place += HEADER + length
         if kind in (WHOLE, LAST):
