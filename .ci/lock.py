@@ -1,6 +1,6 @@
 """Writes the lock files from pyproject.toml: `make lock`. With `--upgrade` to the newest releases that it allows.
 
-requirements.lock holds everything that a CPU needs, requirements-cuda.lock what PyPI's torch needs besides on Linux, and
+requirements.lock holds everything that a CPU needs, requirements-cuda.lock what PyPI's torch needs besides on Linux,
 requirements-dev.lock what the tests add. All have hashes, and none says where a package comes from.
 """
 
@@ -47,7 +47,9 @@ def compile_lock(*options: str) -> Blocks:
         plain = ["--universal", "--python-version", "3.11", "--generate-hashes", "--no-emit-index-url"]
         command = [sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", *plain, "--no-header"]
         upgrade = [option for option in sys.argv[1:] if option == "--upgrade"]
-        subprocess.run([*command, "--no-annotate", "--quiet", *options, *upgrade, "-o", str(lock)], cwd=ROOT, check=True)
+        subprocess.run(
+            [*command, "--no-annotate", "--quiet", *options, *upgrade, "-o", str(lock)], cwd=ROOT, check=True
+        )
         return read_blocks(lock.read_text())
 
 
