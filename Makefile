@@ -2,10 +2,13 @@
 PYTHON ?= python3.11
 VENV := .venv
 PY := $(VENV)/bin/python
+TOOLS := build/tools
+LOCKS ?= requirements.lock
+PIP_QUIETLY := -m pip install --quiet --progress-bar off --disable-pip-version-check
 WORKERS ?= auto
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo test test-all fuzz check bench bench-gpu clean
+.PHONY: help demo test test-all fuzz check bench bench-gpu lock install-locked licences sbom clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -13,11 +16,11 @@ help: ## this list
 $(VENV)/.installed: pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) is not here; set PYTHON=... to Python 3.11 or newer" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --progress-bar off --disable-pip-version-check -e .
+	$(PY) $(PIP_QUIETLY) -e .
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PY) -m pip install --quiet --progress-bar off --disable-pip-version-check -e '.[dev]'
+	$(PY) $(PIP_QUIETLY) -e '.[dev]'
 	@touch $@
 
 demo: $(VENV)/.installed ## train the local critic on the embedded corpus: minutes on a CPU
@@ -38,7 +41,7 @@ check: $(VENV)/.installed-dev ## ruff and mypy
 	$(PY) -m mypy
 
 $(VENV)/.installed-bench: $(VENV)/.installed
-	$(PY) -m pip install --quiet --progress-bar off --disable-pip-version-check -e '.[bench]'
+	$(PY) $(PIP_QUIETLY) -e '.[bench]'
 	@touch $@
 
 bench: $(VENV)/.installed-bench ## the speed figures of speed/RESULTS.md: about 15 minutes on one core
@@ -46,6 +49,28 @@ bench: $(VENV)/.installed-bench ## the speed figures of speed/RESULTS.md: about 
 
 bench-gpu: $(VENV)/.installed ## RoBERTa-large training on a CUDA GPU
 	$(PY) -m speed.gpu_train
+
+$(TOOLS)/.installed:
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python $(PIP_QUIETLY) 'pip>=24' uv cyclonedx-bom pip-licenses
+	@touch $@
+
+lock: $(TOOLS)/.installed ## the lock files from pyproject.toml; UPGRADE=--upgrade takes the newest releases
+	$(TOOLS)/bin/python .ci/lock.py $(UPGRADE)
+
+install-locked: ## .venv from requirements.lock, every package checked by its hash; on a GPU LOCKS='requirements.lock requirements-cuda.lock'
+	$(PYTHON) -m venv $(VENV)
+	$(PY) $(PIP_QUIETLY) --require-hashes $(addprefix -r ,$(LOCKS))
+	$(PY) $(PIP_QUIETLY) --no-deps -e .
+	@touch $(VENV)/.installed
+
+licences: $(VENV)/.installed $(TOOLS)/.installed ## build/licences.md: each installed package with its licence
+	@$(TOOLS)/bin/pip-licenses --python=$(PY) --from=mixed --format=markdown --output-file=build/licences.md
+	@! grep -w UNKNOWN build/licences.md || echo "the packages above name no licence: look them up"
+
+sbom: $(VENV)/.installed $(TOOLS)/.installed ## build/sbom.json: the same as a software bill of materials (CycloneDX)
+	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application --output-reproducible \
+		--of JSON --output-file build/sbom.json $(VENV)
 
 clean: ## removes the environment; runs and caches stay
 	rm -rf $(VENV)

@@ -8,9 +8,12 @@ import errno
 import functools
 import os
 import re
+import secrets
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,6 +23,7 @@ _HERE = Path(__file__).resolve().parent
 # An installed package carries the configurations; in a checkout they stand beside it.
 CONFIGS = _HERE / "configs" if (_HERE / "configs").is_dir() else _HERE.parent / "configs"
 DONE, FAILED, USER_ERROR, INTERRUPTED = 0, 1, 2, 130
+COMMAND_VARIABLE = "FAITHKIT_COMMAND"  # tells the jobs of one sweep, in whichever process, that they belong together
 
 HELP_END = """
 Any value of the configuration can be set: key=value, for a list key=[a,b]; `--cfg job` prints the whole of it.
@@ -50,10 +54,13 @@ def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: 
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # the error itself, instead of Hydra's own way of ending
     import hydra
 
+    command = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{secrets.token_hex(4)}"
+
     @functools.wraps(main)
     def explained(cfg: Any) -> None:
         try:
-            main(cfg)
+            with _own_environment({COMMAND_VARIABLE: command}):
+                main(cfg)
         except Exception as error:  # ended here: Hydra would print lines of its own before handing it on
             _end(error, debug)
 
@@ -64,6 +71,19 @@ def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: 
         sys.exit(INTERRUPTED)
     except Exception as error:
         _end(error, debug)
+
+
+@contextmanager
+def _own_environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Sets variables for one job, and takes back all that it sets: a sweep runs the next one in the same process."""
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
 
 
 def _end(error: Exception, debug: bool) -> NoReturn:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from faithkit.cli import run_script
 
 if TYPE_CHECKING:  # what trains is imported when it is needed: `--help` must not wait for it
-    from faithkit.files.run_folder import RunFolder
+    from faithkit.training.stages import Stage
     from faithkit.training.task import Task
 
 GROUPS = ("model", "objective", "control", "data", "scale", "trainer", "logger", "experiment")
@@ -25,8 +25,8 @@ def main(cfg: Any) -> None:
 
     run, config = open_run(cfg, f"{cfg.model.name}-{cfg.data.name}")
     check_parts(config)
-    for stage, settings in stages(run, config):
-        train(stage, settings)
+    for stage in stages(run, config):
+        train(stage)
 
 
 def build_task(config: dict[str, Any]) -> "Task":
@@ -37,43 +37,49 @@ def build_task(config: dict[str, Any]) -> "Task":
     return instantiate(config["model"]["task"], model=model, _convert_="all")
 
 
-def train(run: "RunFolder", config: dict[str, Any]) -> None:
+def train(stage: "Stage") -> None:
     """Data, fit, test, report: the whole sequence."""
     from data_modules.build import build_data
-    from faithkit.evaluation.reports.run import write_reports
+    from faithkit.evaluation.reports.run import samples_of, write_reports
     from faithkit.files.jsonl import write_jsonl
     from faithkit.files.run_folder import environment, log_to
-    from faithkit.training.loggers import build_loggers
+    from faithkit.training.loggers.build import check_loggers, open_loggers
+    from faithkit.training.loggers.results import Finished
     from faithkit.training.task import FinishedTraining
     from faithkit.training.trainer import build_trainer, check_checkpoint, seed_and_threads
 
+    run, config = stage.run, stage.config
     model, callbacks, seed = config["model"], config["callbacks"], config["seed"]
     log_to(run.log)
+    check_loggers(config["logger"])
     checkpoint = check_checkpoint(run)
     seed_and_threads(seed=seed, num_threads=config["trainer"]["num_threads"])
     task = build_task(config)
     data = build_data(config["data"], task.encoder, num_epochs=model["num_epochs"], seed=seed)
     data.setup()
-    trainer = build_trainer(
-        run,
-        build_loggers(config["logger"], run, config),
-        hardware=config["trainer"],
-        callbacks=callbacks,
-        accumulate_grad_batches=model["accumulate_grad_batches"],
-        gradient_clip_val=model["gradient_clip_val"],
-        validation_interval=data.validation_interval(model["validations_per_epoch"]),
-    )
-    num_steps = -(-data.num_batches // model["accumulate_grad_batches"])
-    module = task.module(num_steps=num_steps, dataset=config["data"]["name"], seed=seed)
-    trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
-    origin = {"config": config, "data": data.summary()}
-    sizes = {name: callbacks[name] for name in ("num_resamples", "num_examples")}
-    finished = FinishedTraining(trainer=trainer, module=module, data=data, run=run, origin=origin, **sizes)
-    reports, fit = task.finish(finished)
-    if trainer.is_global_zero:
-        write_jsonl(run.path / "rejects.jsonl", data.rejects)
-        write_reports(run, reports, meta={**origin, "calibration": fit, "environment": environment()})
-    trainer.strategy.barrier()  # the next stage of every process reads what the first one wrote
+    with open_loggers(config["logger"], run, config, job=stage.job, checkpoint=checkpoint) as loggers:
+        trainer = build_trainer(
+            run,
+            loggers.lightning,
+            hardware=config["trainer"],
+            callbacks=callbacks,
+            accumulate_grad_batches=model["accumulate_grad_batches"],
+            gradient_clip_val=model["gradient_clip_val"],
+            validation_interval=data.validation_interval(model["validations_per_epoch"]),
+        )
+        num_steps = -(-data.num_batches // model["accumulate_grad_batches"])
+        module = task.module(num_steps=num_steps, dataset=config["data"]["name"], seed=seed)
+        trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+        origin = {"config": config, "data": data.summary()}
+        sizes = {name: callbacks[name] for name in ("num_resamples", "num_examples")}
+        finished = FinishedTraining(trainer=trainer, module=module, data=data, run=run, origin=origin, **sizes)
+        reports, fit = task.finish(finished)
+        if trainer.is_global_zero:
+            write_jsonl(run.path / "rejects.jsonl", data.rejects)
+            metrics = write_reports(run, reports, meta={**origin, "calibration": fit, "environment": environment()})
+            step, samples = trainer.global_step, samples_of(reports)
+            loggers.log_results(Finished(run=run, step=step, metrics=metrics, samples=samples, data=origin["data"]))
+        trainer.strategy.barrier()  # the next stage of every process reads what the first one wrote
 
 
 def run() -> None:

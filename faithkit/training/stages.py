@@ -1,15 +1,28 @@
 """Training in stages within one run: each stage starts from the best weights of the one before."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_json
 from faithkit.files.run_folder import RunFolder
 
+TRAIN, STAGE = "train", "stage"  # jobs: a training in one, and the beginning of a stage's job
+LAST_STAGE = f"{STAGE}2"
 
-def stages(run: RunFolder, config: Mapping[str, Any]) -> Iterator[tuple[RunFolder, dict[str, Any]]]:
-    """Gives the unfinished stages of a run, each with its folder and its configuration.
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A training within a run: its folder, its configuration, and the name of its job."""
+
+    run: RunFolder
+    config: dict[str, Any]
+    job: str = TRAIN
+
+
+def stages(run: RunFolder, config: Mapping[str, Any]) -> Iterator[Stage]:
+    """Gives the unfinished stages of a run.
 
     Where the data block has `first`, its values replace the block's own in a first stage, which gets a folder within
     the run's. The second stage starts from the first one's best weights, with a fresh schedule.
@@ -17,17 +30,18 @@ def stages(run: RunFolder, config: Mapping[str, Any]) -> Iterator[tuple[RunFolde
     data = dict(config["data"])
     first = data.pop("first", None)
     if first is None:
-        yield run, dict(config)
+        yield Stage(run, dict(config))
         return
     values = dict(first)
-    stage = run.stage(f"stage1-{values.pop('stage')}")
+    job = f"{STAGE}1-{values.pop('stage')}"
+    stage = run.stage(job)
     if not stage.metrics.exists():
         own = {**config, "data": {**data, **values}}
         stage.checkpoints.mkdir(parents=True, exist_ok=True)
         write_json(stage.config, own)  # JSON is YAML
-        yield stage, own
+        yield Stage(stage, own, job)
     model = {**config["model"], "task": {**config["model"]["task"], "weights": str(stage.hf)}}
-    yield run, {**config, "data": data, "model": model}
+    yield Stage(run, {**config, "data": data, "model": model}, LAST_STAGE)
 
 
 def check_parts(config: Mapping[str, Any]) -> None:
@@ -38,6 +52,10 @@ def check_parts(config: Mapping[str, Any]) -> None:
     """
     for group in ("objective", "control"):
         if config.get(group) and group not in config["model"]["task"]:
-            name = config[group]["_target_"].split(".")[-2]
-            problem = f"{group}={name} does not go with model={config['model']['name']}"
+            problem = f"{group}={part_name(config[group])} does not go with model={config['model']['name']}"
             raise UserError(problem, hint=f"leave {group} out, or choose a generator: model=t5, gpt2, ...")
+
+
+def part_name(block: Mapping[str, Any]) -> str:
+    """Gives the name of an objective or of control tokens, such as `infonce`: that of the file of its class."""
+    return str(block["_target_"]).split(".")[-2]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from faithkit.evaluation.baselines import overlap_predictions
 from faithkit.evaluation.classification import classification_metrics
-from faithkit.evaluation.reports.report import Report
+from faithkit.evaluation.reports.report import Report, sample_row
 from faithkit.evaluation.tables import choose_examples, metrics_table, predictions_table
 from faithkit.records import Example, Prediction
 
@@ -32,8 +32,9 @@ def label_report(
         "word overlap": baseline,
     }
     tables = [metrics_table(columns, title=title)]
+    chosen = choose_examples(examples, predictions, num_examples) if num_examples else []
     if num_examples:
-        chosen = choose_examples(examples, predictions, num_examples)
         tables.append(predictions_table(chosen, predictions, title="predictions to judge"))
     metrics = scored.metrics | {OVERLAP + n: m for n, m in baseline.items()}
-    return Report(metrics=metrics, tables=tuple(tables), notes=scored.notes)
+    samples = [sample_row(e, gold=e.label, label=p.label, score=p.score) for e in chosen for p in [predictions[e.id]]]
+    return Report(metrics=metrics, tables=tuple(tables), notes=scored.notes, samples=tuple(samples))

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from faithkit.evaluation.language_model import language_model_metrics
-from faithkit.evaluation.reports.report import Report
+from faithkit.evaluation.reports.report import Report, sample_row
 from faithkit.evaluation.tables import fields_table, harmless, metrics_table
 from faithkit.records import Example
 
@@ -40,4 +40,5 @@ def perplexity_report(
             shown.add_row("response", Text(harmless(example.response, 400)))
             shown.add_row("answer", Text(harmless(answers[example.id], 400)), end_section=True)
         tables.append(shown)
-    return Report(metrics=scored.metrics, tables=tuple(tables), notes=scored.notes)
+    samples = tuple(sample_row(e, answer=answers[e.id]) for e in examples if e.id in answers)
+    return Report(metrics=scored.metrics, tables=tuple(tables), notes=scored.notes, samples=samples)

@@ -1,16 +1,40 @@
-"""The report of one test set: numbers to keep, tables to show, and notes on both."""
+"""The report of one test set: numbers to keep, tables to show, notes on both, and a sample of predictions."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rich.table import Table
 
 from faithkit.evaluation.intervals import Metric
+from faithkit.evaluation.tables import harmless
+from faithkit.records import Example
+
+Row = Mapping[str, Any]
+MAX_CHARACTERS = 2000  # of a text in a sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Metrics by name without split and dataset; the tables and notes are printed in their order."""
+    """Metrics by name without split and dataset; the tables and notes are printed in their order.
+
+    Args:
+        samples: The examples that the last table shows, as plain rows of equal columns, for loggers.
+    """
 
     metrics: dict[str, Metric]
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
+    samples: tuple[Row, ...] = ()
+
+
+def sample_row(example: Example, **said: Any) -> Row:
+    """Writes an example and what was said of it as plain texts and numbers, each text one harmless line."""
+    row = {
+        "id": example.id,
+        "knowledge": example.knowledge,
+        "last_turn": example.history[-1].text if example.history else "",
+        "response": example.response,
+        **said,
+    }
+    return {name: harmless(v, MAX_CHARACTERS) if isinstance(v, str) else v for name, v in row.items()}

@@ -5,7 +5,7 @@ from typing import Any
 
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.reports.labels import label_report
-from faithkit.evaluation.reports.report import Report
+from faithkit.evaluation.reports.report import Report, Row
 from faithkit.evaluation.reports.spans import has_spans, span_report
 from faithkit.evaluation.results import full_names, write_results
 from faithkit.evaluation.tables import show
@@ -89,6 +89,11 @@ def write_reports(run: RunFolder, found: Reports, *, meta: Mapping[str, Any], sp
     write_results(run.metrics, metrics, meta)
     print(run.path)
     return metrics
+
+
+def samples_of(found: Reports) -> dict[str, tuple[Row, ...]]:
+    """Gives the sample of predictions of each test set: that of the report which is shown."""
+    return {name: reports[-1].samples or reports[0].samples for name, reports in found.items() if reports}
 
 
 def _embedded(meta: Mapping[str, Any]) -> bool:

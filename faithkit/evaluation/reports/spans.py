@@ -5,10 +5,18 @@ from collections.abc import Mapping, Sequence
 from faithkit.evaluation.baselines import empty_predictions, mismatch_predictions, whole_predictions
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published import TASKS, V1, Published, comparable, published
-from faithkit.evaluation.reports.report import Report
+from faithkit.evaluation.reports.report import Report, Row, sample_row
 from faithkit.evaluation.span_metrics import NOTHING_FOUND, score_spans, span_metrics
 from faithkit.evaluation.span_outcomes import join_spans
-from faithkit.evaluation.span_tables import LEVELS, choose_marked, level_table, marked_table, parts_table, types_table
+from faithkit.evaluation.span_tables import (
+    LEVELS,
+    bracketed,
+    choose_marked,
+    level_table,
+    marked_table,
+    parts_table,
+    types_table,
+)
 from faithkit.records import Example, Prediction
 
 WHOLE, EMPTY, MISMATCH = "all characters", "no spans", "words not in context"
@@ -62,13 +70,20 @@ def span_report(
         tables.append(types_table(two, title=f"{title}, character recall by type, percent"))
     if outcomes.models.any():
         tables.append(parts_table("model/", two, title=f"{title} by generator model, percent"))
+    chosen = choose_marked(examples, outcomes, num_examples) if num_examples else []
     if num_examples:
-        chosen = choose_marked(examples, outcomes, num_examples)
         tables.append(marked_table(chosen, predictions, title="predictions to judge, spans in [[ ]]"))
     metrics = dict(scored.metrics)
     for name in baselines:
         metrics |= prefixed(PREFIXES[name], systems[name])
-    return Report(metrics=metrics, tables=tuple(tables), notes=scored.notes)
+    samples = tuple(_sample(example, predictions[example.id]) for example in chosen)
+    return Report(metrics=metrics, tables=tuple(tables), notes=scored.notes, samples=samples)
+
+
+def _sample(example: Example, prediction: Prediction) -> Row:
+    marks = {"gold_spans": example.spans or (), "spans": prediction.spans}
+    shown = {name: bracketed(example.response, spans) for name, spans in marks.items()}
+    return sample_row(example, gold=example.label, label=prediction.label, score=prediction.score, **shown)
 
 
 def prefixed(prefix: str, metrics: Mapping[str, Metric]) -> dict[str, Metric]:

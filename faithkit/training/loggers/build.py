@@ -1,0 +1,111 @@
+"""Opens the loggers of a training, and closes them however it ends."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from pytorch_lightning.loggers import Logger
+from pytorch_lightning.loggers.logger import DummyLogger
+
+from faithkit.cli import DONE, FAILED, INTERRUPTED, USER_ERROR, Interrupted, explain
+from faithkit.errors import UserError
+from faithkit.files.run_folder import RunFolder, environment, process_rank
+from faithkit.training.loggers.csv_files import CsvFiles
+from faithkit.training.loggers.results import Finished, RunLogger
+from faithkit.training.loggers.tensorboard_events import TensorBoardEvents
+from faithkit.training.loggers.weights_and_biases import WandbRun, check_account
+
+CSV, TENSORBOARD, WANDB = "csv", "tensorboard", "wandb"
+Builder = Callable[..., RunLogger]
+
+
+def check_loggers(options: Mapping[str, Any]) -> None:
+    """Refuses loggers that cannot begin, before anything is read or trained.
+
+    Raises:
+        UserError: An unknown name, a missing package, or no account at W&B.
+    """
+    for name, settings in options.items():
+        if name not in BUILDERS:
+            known = ", ".join(BUILDERS)
+            raise UserError(f"unknown logger {name!r}", hint=f"use {known}, or several: logger=[csv,wandb]")
+        if name == TENSORBOARD and find_spec("tensorboard") is None:
+            raise UserError("logger=tensorboard needs the package tensorboard", hint="pip install '.[tensorboard]'")
+        if name == WANDB and process_rank() == 0:
+            check_account(offline=bool((settings or {}).get("offline")))
+
+
+class Loggers:
+    """The loggers of one training.
+
+    Args:
+        lightning: What the Trainer gets.
+        places: Empty in all processes but the first.
+    """
+
+    def __init__(self, lightning: Sequence[Logger], places: Sequence[RunLogger]):
+        self.lightning, self._places = list(lightning), places
+
+    def log_results(self, finished: Finished) -> None:
+        """Adds the end of a training to every place, as far as it can hold it."""
+        for place in self._places:
+            place.log_results(finished)
+
+
+@contextmanager
+def open_loggers(
+    options: Mapping[str, Any],
+    run: RunFolder,
+    config: Mapping[str, Any],
+    *,
+    job: str = "train",
+    checkpoint: Path | None = None,
+) -> Iterator[Loggers]:
+    """Opens the loggers of the `logger` block: csv, tensorboard, wandb, or several; each is closed at the end.
+
+    What is logged as hyperparameters is the run's configuration and its versions: nothing of the environment's
+    variables.
+
+    Args:
+        job: train, or the stage of a training in stages.
+        checkpoint: Where a resumed training goes on.
+    """
+    if process_rank() > 0:
+        yield Loggers([DummyLogger() for _ in options], [])
+        return
+    first_step = _step_of(checkpoint)
+    places: list[RunLogger] = []
+    with ExitStack() as ends:
+        for name, settings in options.items():
+            place = BUILDERS[name](run, config, job, first_step, settings or {})
+            ends.push(lambda _, error, __, place=place: place.close(_exit_code(error)))
+            place.lightning.log_hyperparams({**config, "environment": environment()})
+            places.append(place)
+        yield Loggers([place.lightning for place in places], places)
+
+
+def _step_of(checkpoint: Path | None) -> int:
+    if checkpoint is None:
+        return 0
+    return int(torch.load(checkpoint, map_location="meta", weights_only=True, mmap=True)["global_step"])
+
+
+def _exit_code(error: BaseException | None) -> int:
+    """Gives the code that the process will end with."""
+    if error is None:
+        return DONE
+    if isinstance(error, KeyboardInterrupt | Interrupted):
+        return INTERRUPTED
+    return FAILED if explain(error) is None else USER_ERROR
+
+
+BUILDERS: dict[str, Builder] = {
+    CSV: lambda run, config, job, first_step, settings: CsvFiles(run.path / CSV, first_step, **settings),
+    TENSORBOARD: lambda run, config, job, first_step, settings: TensorBoardEvents(
+        run.path / TENSORBOARD, first_step, **settings
+    ),
+    WANDB: lambda run, config, job, first_step, settings: WandbRun(run, config, job, **settings),
+}

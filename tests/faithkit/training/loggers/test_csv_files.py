@@ -1,0 +1,125 @@
+"""metrics.csv: a line is in the file at once, and no kill, resume or damage loses what can be read."""
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+
+from faithkit.evaluation.intervals import Metric
+from faithkit.files.run_folder import RunFolder
+from faithkit.training.loggers.csv_files import CsvFiles, CsvLogger
+from faithkit.training.loggers.results import Finished
+
+
+def rows_of(file: Path) -> list[dict[str, str]]:
+    with file.open(newline="") as opened:
+        return list(csv.DictReader(opened))
+
+
+def killed(folder: Path) -> Path:
+    """The file of a training that was killed: whatever was logged is in it, without any further call."""
+    logger = CsvLogger(folder)
+    logger.log_metrics({"train/loss": torch.tensor(0.5), "epoch": 0}, 9)
+    logger.log_metrics({"train/loss": 0.25}, 19)
+    logger.log_metrics({"validation/x/f1": 0.75}, 24)
+    logger.log_metrics({"train/loss": 0.125}, 29)
+    return folder / "metrics.csv"
+
+
+def test_a_line_is_in_the_file_as_soon_as_it_is_logged(tmp_path: Path) -> None:
+    rows = rows_of(killed(tmp_path))
+    assert [(row["step"], row["train/loss"], row["validation/x/f1"], row["epoch"]) for row in rows] == [
+        ("9", "0.5", "", "0"),
+        ("19", "0.25", "", ""),
+        ("24", "", "0.75", ""),
+        ("29", "0.125", "", ""),
+    ]
+
+
+def test_a_killed_resume_leaves_the_curve_up_to_the_checkpoint(tmp_path: Path) -> None:
+    file = killed(tmp_path)
+    CsvLogger(tmp_path, first_step=25)  # killed before it has logged anything
+    assert [row["step"] for row in rows_of(file)] == ["9", "19", "24"]
+    for _ in range(2):  # killed again before the next checkpoint
+        resumed = CsvLogger(tmp_path, first_step=25)
+        resumed.log_metrics({"train/loss": 1.0, "new": 2}, 29)
+    assert [row["step"] for row in rows_of(file)] == ["9", "19", "24", "29"]
+    assert rows_of(file)[-1] == {
+        "step": "29",
+        "train/loss": "1.0",
+        "new": "2",
+        "validation/x/f1": "",
+        "epoch": "",
+    }
+
+
+def test_a_resume_from_the_beginning_keeps_the_file_until_there_is_another(tmp_path: Path) -> None:
+    before = killed(tmp_path).read_text()
+    resumed = CsvLogger(tmp_path)
+    assert (tmp_path / "metrics.csv").read_text() == before
+    resumed.log_metrics({"train/loss": 2.0}, 9)
+    assert rows_of(tmp_path / "metrics.csv") == [{"step": "9", "train/loss": "2.0"}]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("29,0.125,\r\n", "29,0.1"),  # a cut last line
+        ("29,0.125,\r\n", "29,0.125,\r\nNaN steps,1,\r\n"),
+        ("29,0.125,\r\n", "29,0.125,\r\n-3,0.1,\r\n"),
+        ("29,0.125,\r\n", "29,0.125,\r\n30,0.1\r\n31,1,2,3,4,5\r\n\r\n"),
+        ("29,0.125,\r\n", "29,0.125,\r\n" + "\0" * 5000),  # a power cut
+        ("29,0.125,\r\n", '29,0.125,\r\n"30,0.1,\r\n'),  # an open quote
+        ("29,0.125,\r\n", "29,0.125,\r\n30," + "9" * 200_000 + "x,\r\n"),
+        ("29,0.125,\r\n", "29,0.125,\r\n30,\udcff,\r\n"),
+    ],
+)
+def test_damaged_lines_are_left_out_and_said(
+    old: str, new: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("faithkit.training.loggers.csv_files.log.propagate", True)
+    file = tmp_path / "metrics.csv"
+    logger = CsvLogger(tmp_path)
+    for step, loss in ((9, 0.5), (19, 0.25), (29, 0.125)):
+        logger.log_metrics({"epoch": 1, "train/loss": loss}, step)
+    text = "step,train/loss,x\r\n9,0.5,\r\n19,0.25,\r\n29,0.125,\r\n"
+    assert old in text
+    file.write_bytes(text.replace(old, new).encode("utf-8", "surrogateescape"))
+    resumed = CsvLogger(tmp_path, first_step=1000)
+    assert "damaged lines are left out" in caplog.text
+    resumed.log_metrics({"train/loss": 3.0}, 1009)
+    found = [(row["step"], row["train/loss"]) for row in rows_of(file)]
+    assert found[:2] == [("9", "0.5"), ("19", "0.25")] and found[-1] == ("1009", "3.0")
+    assert len(found) == (3 if new == "29,0.1" else 4)
+
+
+@pytest.mark.parametrize("content", [b"\0" * 300, b"st", b"a,b\r\n1,2\r\n", b"step,step\r\n1,2\r\n", b"\xff\xfe\n"])
+def test_a_file_without_a_readable_head_is_set_aside(content: bytes, tmp_path: Path) -> None:
+    for count in (1, 2):
+        (tmp_path / "metrics.csv").write_bytes(content)
+        CsvLogger(tmp_path, first_step=10).log_metrics({"loss": 1.0}, 19)
+        assert (tmp_path / f"metrics-damaged-{count}.csv").read_bytes() == content
+        assert rows_of(tmp_path / "metrics.csv") == [{"step": "19", "loss": "1.0"}]
+
+
+def test_an_empty_file_and_a_deleted_one_begin_anew(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_bytes(b"")
+    logger = CsvLogger(tmp_path, first_step=10)
+    logger.log_metrics({"loss": 1.0}, 19)
+    (tmp_path / "metrics.csv").unlink()
+    logger.log_metrics({"loss": 0.5}, 29)
+    assert rows_of(tmp_path / "metrics.csv") == [{"step": "29", "loss": "0.5"}]
+
+
+def test_the_end_writes_metrics_with_intervals_and_a_sample(tmp_path: Path) -> None:
+    metrics = {"test/a/f1": Metric(value=0.5, low=0.25, high=0.75, n=60), "test/a/loss": Metric(value=1.5)}
+    samples = {"a": [{"id": "1", "response": "says, “yes”"}], "b": [{"id": "2", "answer": "no"}]}
+    CsvFiles(tmp_path).log_results(Finished(run=RunFolder(tmp_path), step=9, metrics=metrics, samples=samples))
+    first, second = rows_of(tmp_path / "test_metrics.csv")
+    assert first == {"metric": "test/a/f1", "value": "0.5", "low": "0.25", "high": "0.75", "n": "60"}
+    assert second == {"metric": "test/a/loss", "value": "1.5", "low": "", "high": "", "n": ""}
+    assert rows_of(tmp_path / "test_predictions.csv") == [
+        {"dataset": "a", "id": "1", "response": "says, “yes”", "answer": ""},
+        {"dataset": "b", "id": "2", "response": "", "answer": "no"},
+    ]

@@ -1,0 +1,191 @@
+"""Weights & Biases, really run offline: what its files hold is read back."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faithkit.cli import Interrupted
+from faithkit.errors import UserError
+from faithkit.evaluation.intervals import Metric
+from faithkit.files.run_folder import RunFolder
+from faithkit.training.loggers import weights_and_biases
+from faithkit.training.loggers.build import check_loggers, open_loggers
+from faithkit.training.loggers.results import Finished
+from faithkit.training.stages import stages
+from tests.faithkit.training.loggers.wandb_files import OfflineRun, offline_runs
+
+CONFIG: dict[str, Any] = {
+    "model": {"name": "t5", "weights": "flan", "task": {"weights": "flan"}},
+    "data": {"name": "wow_then_faithdial", "first": {"stage": "wow", "name": "wow"}},
+    "scale": {"name": "local"},
+    "objective": {"_target_": "generation.objectives.infonce.InfoNCE", "num": 4},
+    "control": None,
+    "seed": 1,
+}
+PLAIN = {**CONFIG, "data": {"name": "wow"}}
+TEXT = "<script>alert(1)</script> | **no** markup"
+
+
+def finished(run: RunFolder) -> Finished:
+    run.hf.mkdir(parents=True, exist_ok=True)
+    (run.hf / "config.json").write_text("{}")
+    (run.hf / "model.safetensors").write_bytes(bytes(1000))
+    return Finished(
+        run=run,
+        step=20,
+        metrics={"test/wow/f1": Metric(value=0.5, low=0.25, high=0.75, n=9)},
+        samples={"wow": [{"id": "1", "response": TEXT, "score": 0.5}]},
+        data={"fingerprints": {"wow/train": "abc"}},
+    )
+
+
+def log_run(folder: Path, step: int = 9, config: Any = PLAIN, **settings: Any) -> OfflineRun:
+    """One training's logging, from its beginning to its end; gives what W&B has of it."""
+    run = RunFolder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open_loggers({"wandb": {"offline": True, **settings}}, run, config) as loggers:
+        loggers.lightning[0].log_metrics({"train/loss": 1.5}, step)
+        loggers.log_results(finished(run))
+    return offline_runs(folder)[-1]
+
+
+def test_a_training_is_one_finished_run_with_results_table_and_model(tmp_path: Path) -> None:
+    found = log_run(tmp_path / "run", tags=["mine"], project="elsewhere")
+    assert (found.names.project, found.names.display_name, found.names.job_type) == ("elsewhere", "run", "train")
+    assert list(found.names.tags) == ["model=t5", "data=wow", "scale=local", "objective=infonce", "mine"]
+    assert not found.names.run_group and found.exit_code == 0
+    assert found.history[0]["train/loss"] == 1.5 and found.history[0]["trainer/global_step"] == 9
+    assert {name: found.summary[f"test/wow/f1{name}"] for name in ("", "/low", "/high")} == {
+        "": 0.5,
+        "/low": 0.25,
+        "/high": 0.75,
+    }
+    assert found.table("test/wow/predictions") == {"columns": ["id", "response", "score"], "data": [["1", TEXT, 0.5]]}
+    assert found.config["seed"] == 1 and found.config["environment"]["torch"]
+    assert found.config["data_summary"]["fingerprints"] == {"wow/train": "abc"}
+    (model,) = (artifact for artifact in found.artifacts if artifact.type == "model")
+    assert model.name == f"t5-{found.names.run_id}"
+    assert {Path(file.local_path) for file in model.manifest.contents} == {
+        tmp_path / "run" / "hf" / name for name in ("config.json", "model.safetensors")
+    }
+    metadata = json.loads(model.metadata)
+    assert (
+        metadata["data"]["fingerprints"] == {"wow/train": "abc"} and metadata["metrics"]["test/wow/f1"]["low"] == 0.25
+    )
+
+
+def test_ids_are_unique_and_a_resumed_or_moved_run_keeps_its_own(tmp_path: Path) -> None:
+    first, second = log_run(tmp_path / "a" / "run"), log_run(tmp_path / "b" / "run")
+    assert first.names.run_id != second.names.run_id and first.names.display_name == second.names.display_name
+    (tmp_path / "a" / "run").rename(tmp_path / "moved")
+    log_run(tmp_path / "moved", step=29)
+    parts = offline_runs(tmp_path / "moved")
+    assert [part.names.run_id for part in parts] == [first.names.run_id] * 2, "two folders, which sync into one run"
+    assert [part.names.display_name for part in parts] == ["run"] * 2
+    assert parts[1].history[0]["trainer/global_step"] == 29
+
+
+def test_a_run_from_before_there_were_ids_goes_on_under_its_name(tmp_path: Path) -> None:
+    (tmp_path / "old" / "wandb").mkdir(parents=True)
+    assert log_run(tmp_path / "old").names.run_id == "old"
+
+
+def test_two_stages_are_two_runs_of_one_group(tmp_path: Path) -> None:
+    whole = RunFolder(tmp_path / "run")
+    whole.checkpoints.mkdir(parents=True)
+    for stage in stages(whole, CONFIG):
+        with open_loggers({"wandb": {"offline": True}}, stage.run, stage.config, job=stage.job) as loggers:
+            loggers.log_results(finished(stage.run))
+    first, second = sorted(offline_runs(tmp_path), key=lambda found: found.names.job_type)
+    assert [found.names.job_type for found in (first, second)] == ["stage1-wow", "stage2"]
+    assert [found.names.display_name for found in (first, second)] == ["run/stage1-wow", "run/stage2"]
+    assert first.names.run_group == second.names.run_group == f"run-{second.names.run_id}"
+    assert first.names.run_id != second.names.run_id and first.exit_code == second.exit_code == 0
+    metadata = json.loads(next(artifact.metadata for artifact in second.artifacts if artifact.type == "model"))
+    assert metadata["weights_run"] == first.names.run_id, "the model that the second stage began with"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(Interrupted("now"), 130), (KeyboardInterrupt(), 130), (UserError("a mistake"), 2), (RuntimeError("a bug"), 1)],
+)
+def test_an_error_or_an_interruption_finishes_the_run_with_the_exit_code(
+    error: BaseException, code: int, tmp_path: Path
+) -> None:
+    tmp_path = tmp_path / "run"
+    tmp_path.mkdir()
+    with (
+        pytest.raises(type(error)),
+        open_loggers({"wandb": {"offline": True}}, RunFolder(tmp_path), PLAIN) as loggers,
+    ):
+        loggers.lightning[0].log_metrics({"train/loss": 1.5}, 9)
+        raise error
+    (found,) = offline_runs(tmp_path)
+    assert found.exit_code == code and found.history
+
+
+def test_nothing_of_the_environment_reaches_a_logger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = {"WANDB_API_KEY": "5ecret" * 7, "HF_TOKEN": "hf_token5ecret", "MY_PASSWORD": "passw0rd-5ecret"}
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    run = RunFolder(tmp_path)
+    with open_loggers({"csv": {}, "tensorboard": {}, "wandb": {"offline": True}}, run, PLAIN) as loggers:
+        loggers.log_results(finished(run))
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.suffix == ".wandb" for path in files) and len(files) > 8
+    assert not [path for path in files for value in secrets.values() if value.encode() in path.read_bytes()]
+
+
+def test_the_artifact_is_left_out_where_it_is_switched_off_or_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def types(found: OfflineRun) -> set[str]:
+        return {artifact.type for artifact in found.artifacts}
+
+    assert types(log_run(tmp_path / "off", artifact=False)) == {"run_table"}
+    monkeypatch.setattr(weights_and_biases, "UPLOAD_LIMIT", 1000)
+    monkeypatch.setattr(weights_and_biases.log, "propagate", True)
+    with caplog.at_level("INFO"):
+        assert types(log_run(tmp_path / "large")) == {"run_table"}
+    assert "logger.wandb.artifact=true sends it" in caplog.text
+    assert types(log_run(tmp_path / "wanted", artifact=True)) == {"run_table", "model"}
+
+
+def test_another_run_in_the_same_process_stays_as_it_is(tmp_path: Path) -> None:
+    import wandb
+
+    with wandb.init(mode="offline", project="notebook", dir=tmp_path / "theirs") as theirs:
+        ours = log_run(tmp_path / "ours")
+        assert wandb.run is theirs and ours.names.run_id != theirs.id
+        theirs.log({"mine": 1})
+    (found,) = offline_runs(tmp_path / "theirs")
+    assert [set(row) & {"mine", "train/loss"} for row in found.history] == [{"mine"}] and found.exit_code == 0
+
+
+def test_without_an_account_it_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import wandb
+
+    for name in [name for name in os.environ if name.startswith("WANDB_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    wandb.teardown()  # what it knows of accounts is read once a process
+    try:
+        with pytest.raises(UserError, match=r"needs an account(.|\n)*logger.wandb.offline=true"):
+            check_loggers({"wandb": {"project": "faithkit"}})
+        check_loggers({"wandb": {"offline": True}})
+    finally:
+        wandb.teardown()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"id": 5, "name": "a"}', '{"id": "a", "b": 1}', "\0\0"])
+def test_damaged_names_are_refused_with_a_way_out(content: str, tmp_path: Path) -> None:
+    (tmp_path / "wandb.json").write_text(content)
+    with (
+        pytest.raises(UserError, match=r"wandb.json(.|\n)*delete wandb.json"),
+        open_loggers({"wandb": {"offline": True}}, RunFolder(tmp_path), PLAIN),
+    ):
+        pass
