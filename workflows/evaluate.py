@@ -36,7 +36,7 @@ def main(cfg: Any) -> None:
 
 def run() -> None:
     """The command line."""
-    run_script(main, "evaluate", __doc__ or "", GROUPS)
+    run_script(main, "evaluate", __doc__ or "", GROUPS, "workflows.settings.scripts:EvaluateSettings")
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def as_override(arguments: Sequence[str]) -> list[str]:
 def run() -> None:
     """The command line."""
     sys.argv[1:] = as_override(sys.argv[1:])
-    run_script(main, "score", __doc__ or "", GROUPS)
+    run_script(main, "score", __doc__ or "", GROUPS, "workflows.settings.scripts:ScoreSettings")
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def train(run: "RunFolder", config: dict[str, Any]) -> None:
 
 def run() -> None:
     """The command line."""
-    run_script(main, "train", __doc__ or "", GROUPS)
+    run_script(main, "train", __doc__ or "", GROUPS, "workflows.settings.scripts:TrainSettings")
 
 
 if __name__ == "__main__":

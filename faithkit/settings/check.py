@@ -1,6 +1,7 @@
 """Checks a configuration, or the fields of options, against their kinds: every problem at once, in words of ours."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, get_type_hints
@@ -20,6 +21,7 @@ TYPE_HINTS = {
     "float_type": "use a number",
     "finite_number": "use a number that is finite",
     "list_type": "use a list: [a,b]",
+    "parts_type": "use a list of {dataset: NAME, path: PATH}, or such blocks by name",
     "dict_type": "use a block of keys: {key: value}",
     "model_type": "use a block of keys: {key: value}",
     "model_attributes_type": "use a block of keys: {key: value}",
@@ -32,6 +34,10 @@ class ScriptSettings(Block):
 
     def surroundings(self) -> Iterator[UserError]:
         """Yields what is missing outside of the command line: files, packages, hardware, accounts."""
+        yield from ()
+
+    def notes(self, given: Set[str]) -> Iterator[str]:
+        """Yields a line for each of the given keys that has no effect beside the others."""
         yield from ()
 
 
@@ -61,7 +67,8 @@ def refuse(problems: Iterable[UserError]) -> None:
 
 def join_problems(problems: list[UserError]) -> UserError:
     """Makes one error of several: one alone keeps its lines, of more each has one."""
-    unique = list({str(problem): problem for problem in problems}.values())
+    # A value that is wrong once may stand in several blocks by interpolation: it is told by its first key.
+    unique = list({re.sub(r"^[\w.]+\.(?=\w+ is )", "", str(p)): p for p in reversed(problems)}.values())[::-1]
     if len(unique) == 1:
         return unique[0]
     lines = [_in_one_line(problem) for problem in unique]
@@ -139,7 +146,8 @@ def check_fields(options: Any, prefix: str = "") -> None:
         prefix: The block of the configuration that stands before a key in errors.
     """
     values = {field.name: getattr(options, field.name) for field in fields(options)}
+    kind: Any = type(options)
     try:
-        options_model(type(options)).model_validate(values)
+        options_model(kind).model_validate(values)
     except ValidationError as error:
         raise join_problems(list(problems_of(error, values, prefix))) from None

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
@@ -45,17 +45,13 @@ class Hint:
 class OneOf:
     """Takes one of some names; a near miss is told what it may have meant."""
 
-    choices: Iterable[Any]
-    names: list[Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "names", list(self.choices))
+    choices: tuple[Any, ...]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def chosen(value: Any) -> Any:
-            if any(type(value) is type(name) and value == name for name in self.names):
+            if any(type(value) is type(name) and value == name for name in self.choices):
                 return value
-            raise PydanticCustomError(EXPLAINED, "wrong", {"hint": choice_hint(value, self.names)})
+            raise PydanticCustomError(EXPLAINED, "wrong", {"hint": choice_hint(value, self.choices)})
 
         return core_schema.no_info_plain_validator_function(chosen)
 
