@@ -32,9 +32,7 @@ class Interrupted(BaseException):
     """Training stopped at a signal, with its checkpoint written."""
 
 
-def run_script(
-    main: Callable[[Any], None], config_name: str, doc: str, groups: tuple[str, ...], settings: str
-) -> None:
+def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: tuple[str, ...], settings: str) -> None:
     """Runs a script's `main` on its composed configuration, and ends the process with the documented exit code.
 
     Args:

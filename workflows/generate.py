@@ -30,10 +30,11 @@ def main(cfg: Any) -> None:
     from workflows.detectors import load_detector
     from workflows.engine_choice import settle_engine
     from workflows.entailment import load_entailment
+    from workflows.settings.scripts import GenerateSettings
     from workflows.write_answers import answers_table, write_answers
 
     chosen = settle_engine(cfg)
-    run, config = open_run(cfg, "generate")
+    run, config = open_run(cfg, "generate", schema=GenerateSettings)
     log_to(run.log)
     log.info(chosen)
     decoding, resample, detector, features = Decoding(**config["decoding"]), config["resample"], None, None

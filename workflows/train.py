@@ -22,8 +22,9 @@ def main(cfg: Any) -> None:
     """One training, or several behind each other."""
     from faithkit.files.run_folder import open_run
     from faithkit.training.stages import check_parts, stages
+    from workflows.settings.scripts import TrainSettings
 
-    run, config = open_run(cfg, f"{cfg.model.name}-{cfg.data.name}")
+    run, config = open_run(cfg, f"{cfg.model.name}-{cfg.data.name}", schema=TrainSettings)
     check_parts(config)
     for stage, settings in stages(run, config):
         train(stage, settings)

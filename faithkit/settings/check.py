@@ -51,12 +51,16 @@ def check_settings(config: Mapping[str, Any], schema: type[BaseModel]) -> None:
     Raises:
         UserError: With every problem, as many as an error has lines for.
     """
+    refuse(find_problems(config, schema))
+
+
+def find_problems(config: Mapping[str, Any], schema: type[BaseModel]) -> list[UserError]:
+    """Finds every wrong value; where there is none, what the values need outside of themselves and do not find."""
     try:
         settings = schema.model_validate(dict(config))
     except ValidationError as error:
-        raise join_problems(list(problems_of(error, config))) from None
-    if isinstance(settings, ScriptSettings):
-        refuse(settings.surroundings())
+        return list(problems_of(error, config))
+    return list(settings.surroundings()) if isinstance(settings, ScriptSettings) else []
 
 
 def refuse(problems: Iterable[UserError]) -> None:

@@ -1,4 +1,4 @@
-"""Checks a command line in the order in which it is cheap: arguments, choices, every job of a sweep, then the values."""
+"""Checks a command line, the cheapest first: arguments, choices, every job of a sweep, then the values."""
 
 import argparse
 import difflib
@@ -8,9 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faithkit.errors import UserError, shorten
+
+if TYPE_CHECKING:
+    from faithkit.settings.overrides import Overrides
 
 MOST_JOBS = 100  # of a sweep whose values are tried before the first job runs: about ten seconds
 # Which script made a run, by a key of its configuration that no other script has.
@@ -45,7 +48,7 @@ class CommandLine:
         options, texts = self._options()
         overrides = Overrides(self.configs, texts, closed=options.config_dir is None and options.config_path is None)
         if overrides.problems:
-            refuse([*overrides.problems, *overrides.unknown_keys(self.config_name)])
+            refuse(self._every_problem(overrides))
         yield from overrides.twice()
         if options.multirun and options.cfg is None:
             self._check_sweep(overrides.parsed)
@@ -63,11 +66,10 @@ class CommandLine:
             return
         missing = sorted(OmegaConf.missing_keys(cfg))
         try:
-            config = OmegaConf.to_container(cfg, resolve=True)
+            config: Any = OmegaConf.to_container(cfg, resolve=True)
         except InterpolationToMissingValueError:
             refuse(UserError(f"{key} is not set", hint=f"give {key}=VALUE") for key in missing)
             raise
-        assert isinstance(config, dict)
         schema: Any = resolve_name(self.settings)
         check_settings(_without(config, missing), schema)
         given = Overrides(self.configs, self._options()[1], closed=False).given()
@@ -81,8 +83,27 @@ class CommandLine:
         if type(error).__module__.split(".")[0] not in ("hydra", "omegaconf"):
             return error
         overrides = Overrides(self.configs, self._options()[1], closed=False)
-        problems = [*overrides.problems, *overrides.unknown_keys(self.config_name)]
+        problems = self._every_problem(overrides)
         return join_problems(problems) if problems else error
+
+    def _every_problem(self, overrides: "Overrides") -> list[UserError]:
+        """The overrides that are wrong, and the values that the others come to."""
+        from hydra.errors import HydraException
+        from omegaconf import OmegaConf
+        from omegaconf.errors import OmegaConfBaseException
+
+        from faithkit.settings.check import find_problems
+
+        problems = [*overrides.problems, *overrides.unknown_keys(self.config_name)]
+        try:
+            cfg = overrides.compose_readable(self.config_name)
+            missing = OmegaConf.missing_keys(cfg)
+            config: Any = OmegaConf.to_container(cfg, resolve=True)
+        except (HydraException, OmegaConfBaseException):
+            return problems  # they say enough
+        if missing or not problems:
+            return problems
+        return [*problems, *find_problems(config, resolve_name(self.settings))]
 
     def _options(self) -> tuple[argparse.Namespace, list[str]]:
         """Hydra's options, and the overrides.

@@ -28,6 +28,7 @@ class Overrides:
     closed: bool = True
     parsed: list[Any] = field(default_factory=list)
     problems: list[UserError] = field(default_factory=list)
+    unknown: set[str] = field(default_factory=set)  # keys and groups whose overrides cannot be used
 
     def __post_init__(self) -> None:
         from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -42,8 +43,9 @@ class Overrides:
                     self.problems.append(_unreadable(text))
                 continue
             self.parsed.append(override)
-            if self.closed and self._is_group(override):
-                self.problems += self._unknown_choices(override)
+            if self.closed and self._is_group(override) and (wrong := list(self._unknown_choices(override))):
+                self.problems += wrong
+                self.unknown.add(override.key_or_group)
 
     def _is_group(self, override: Any) -> bool:
         name = override.key_or_group
@@ -55,7 +57,9 @@ class Overrides:
         for value in _values(override):
             if isinstance(value, dict):
                 continue  # values of the block, not a choice
-            if not isinstance(value, str) or not (self.configs / group / f"{value}.yaml").is_file():
+            if value is None:
+                yield UserError(f"{group}=null chooses nothing", hint=f"leave {group} out, or write '~{group}'")
+            elif not isinstance(value, str) or not (self.configs / group / f"{value}.yaml").is_file():
                 yield UserError(f"{group} has no choice {shorten(value)}", hint=choice_hint(value, known))
         chosen = override.value() if not override.is_sweep_override() and not override.is_delete() else None
         if isinstance(chosen, list) and len({str(value) for value in chosen}) < len(chosen):
@@ -77,21 +81,29 @@ class Overrides:
         from hydra.errors import HydraException
         from omegaconf import OmegaConf
 
-        bad = {problem.problem.split(" ")[0] for problem in self.problems}
-        groups = [o for o in self.parsed if self._is_group(o) and o.key_or_group not in bad and not o.is_delete()]
+        groups = [override for override in self._usable() if self._is_group(override)]
         try:
-            cfg, choices = compose_with_choices(self.configs, config_name, [o.input_line for o in _single(groups)])
+            cfg, choices = compose_with_choices(self.configs, config_name, _lines(groups))
         except HydraException:  # a group that this script does not have
             cfg, choices = compose_with_choices(self.configs, config_name, [])
         known = list(_keys(OmegaConf.to_container(cfg)))
-        for override in self.parsed:
+        for override in self._usable():
             key = override.key_or_group
-            if override.is_add() or override.is_force_add() or key.startswith("hydra") or key in bad:
+            if override.is_add() or override.is_force_add() or key.startswith("hydra"):
                 continue
-            if key in known or key in choices:
-                continue
-            hint = _whole_parent(cfg, key) or _guess(key, [*known, *choices])
-            yield UserError(f"{shorten(key, 60)[1:-1]}: there is no such key", hint=hint)
+            if key not in known and key not in choices:
+                self.unknown.add(key)
+                hint = _whole_parent(cfg, key) or _guess(key, [*known, *choices])
+                yield UserError(f"{shorten(key, 60)[1:-1]}: there is no such key", hint=hint)
+
+    def compose_readable(self, config_name: str) -> Any:
+        """Composes the configuration of those overrides that are not wrong by themselves."""
+        return compose_with_choices(self.configs, config_name, _lines(self._usable()))[0]
+
+    def _usable(self) -> list[Any]:
+        """The overrides that can be read, of keys that are not known to be wrong; of a key given twice the last."""
+        last = {override.key_or_group: override for override in self.parsed}
+        return [override for key, override in last.items() if key not in self.unknown]
 
 
 def choices_of(configs: Path, group: str) -> list[str]:
@@ -112,9 +124,9 @@ def compose_with_choices(configs: Path, config_name: str, overrides: Sequence[st
     return cfg, groups
 
 
-def _single(overrides: Iterable[Any]) -> list[Any]:
-    """Leaves out sweeps, of which no one configuration can be composed; the last one of a key counts."""
-    return list({o.key_or_group: o for o in overrides if not o.is_sweep_override()}.values())
+def _lines(overrides: Iterable[Any]) -> list[str]:
+    """The overrides as text, without sweeps: no one configuration can be composed of these."""
+    return [override.input_line for override in overrides if not override.is_sweep_override()]
 
 
 def _values(override: Any) -> list[Any]:
@@ -142,15 +154,13 @@ def _whole_parent(cfg: Any, key: str) -> str | None:
     from omegaconf import OmegaConf
 
     parts = key.split(".")
-    for end in range(len(parts) - 1, 0, -1):
+    for end in range(1, len(parts)):
         parent = ".".join(parts[:end])
         value = OmegaConf.select(cfg, parent, default=0)
         if OmegaConf.is_list(value):
             return f"{parent} is a list, which is given whole: '{parent}=[...]'"
         if value is None:
             return f"{parent} is null; give it whole: '{parent}={{{parts[end]}: VALUE}}'"
-        if value != 0:
-            return None
     return None
 
 
@@ -170,6 +180,8 @@ def _unreadable(text: str) -> UserError:
     if not text.strip():
         return UserError("an argument is empty", hint="write key=value, or leave it out")
     if "=" not in text and not text.startswith("~"):
-        return UserError(f"{shown} has no value", hint=f"write {re.sub(r'[^A-Za-z0-9_.]', '', text)[:40] or 'key'}=VALUE")
+        return UserError(
+            f"{shown} has no value", hint=f"write {re.sub(r'[^A-Za-z0-9_.]', '', text)[:40] or 'key'}=VALUE"
+        )
     hint = "write key=value; a value with commas, brackets or quotes is quoted: 'key=\"a, b\"'"
     return UserError(f"{shown} cannot be read", hint=hint)

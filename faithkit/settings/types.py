@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, Validat
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 EXPLAINED = "explained"  # the type of errors that bring their hint
-STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
+# Built when it is first used: a script needs a few of all models.
+STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class Block(BaseModel):

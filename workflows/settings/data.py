@@ -138,7 +138,7 @@ class Data(OpenBlock):
     # Sizes of the embedded corpus, which stand beside its part for the command line's sake.
     num_train: Count = 1
     num_validation: Count = 1
-    num_test: NonNegativeInt = 0
+    num_test: Count = 1
     corpus_seed: Seed = 0
 
     @model_validator(mode="after")

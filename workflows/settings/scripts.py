@@ -1,6 +1,6 @@
 """The keys of each script: what `check_settings` is given."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
@@ -20,6 +20,7 @@ from faithkit.settings.types import (
     Tokens,
     choice_hint,
 )
+from workflows.settings import no_effect
 from workflows.settings import surroundings as around
 from workflows.settings.benchmarks import AnyBenchmark, Detection, Responses, Transfer
 from workflows.settings.blocks import (
@@ -105,6 +106,11 @@ class TrainSettings(Run):
             yield from around.weights_problems("control.entailment", self.control.entailment)
         yield from around.part_problems(blocks_of(self.data.parts), self.data.split)
 
+    def notes(self, given: Set[str]) -> Iterator[str]:
+        yield from no_effect.of_data(given, self.data)
+        if self.optimizer.schedule == "constant":  # type: ignore[attr-defined]
+            yield from no_effect.without_effect(given, ["optimizer.floor"], "with optimizer.schedule=constant")
+
 
 class EvaluateSettings(Run):
     """evaluate.py."""
@@ -152,6 +158,17 @@ class EvaluateSettings(Run):
         for key, one in around.benchmark_sets(block):
             yield from around.dataset_problems(key, one)
 
+    def notes(self, given: Set[str]) -> Iterator[str]:
+        named = f"with benchmark={self.benchmark.name}"
+        if not isinstance(self.benchmark, Responses):
+            yield from no_effect.without_effect(given, [*no_effect.GENERATORS_ALONE, "against", "num_examples"], named)
+        if isinstance(self.benchmark, Transfer):
+            yield from no_effect.without_effect(given, ["predictions", "checkpoint", "html"], named)
+        elif self.predictions is not None:
+            yield from no_effect.without_effect(given, ["checkpoint"], "beside predictions")
+            if isinstance(self.benchmark, Responses):
+                yield from no_effect.without_effect(given, no_effect.GENERATORS_ALONE, "beside predictions")
+
 
 class GenerateSettings(Run):
     """generate.py."""
@@ -186,6 +203,12 @@ class GenerateSettings(Run):
         if self.engine == "vllm":
             yield from around.package_problems("engine=vllm", "vllm", "vllm")
         yield from around.part_problems(blocks_of(self.data.parts), self.data.split)
+
+    def notes(self, given: Set[str]) -> Iterator[str]:
+        trains = [f"data.{key}" for key in no_effect.TRAINING_ALONE]
+        yield from no_effect.without_effect(given, trains, "in generate: nothing is trained")
+        if self.resample is None:
+            yield from no_effect.without_effect(given, ["entailment"], "without resample")
 
 
 class ChatSettings(Common):
