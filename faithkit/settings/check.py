@@ -119,7 +119,7 @@ def _shown(part: int | str) -> str:
 
 def _unknown(key: str, name: str, siblings: Any) -> UserError:
     others = [str(other) for other in siblings if other != name] if isinstance(siblings, Mapping) else []
-    guess = nearest(name, others)
+    guess = [key.removesuffix(name) + other for other in nearest(name, others, 2)]
     hint = f"did you mean {' or '.join(guess)}?" if guess else "leave it out; --cfg job prints every key"
     return UserError(f"{key}: there is no such key", hint=hint)
 

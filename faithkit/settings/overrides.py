@@ -42,6 +42,9 @@ class Overrides:
                 if "ConfigLoader" not in str(error):  # glob(...), which is read with the configurations at hand
                     self.problems.append(_unreadable(text))
                 continue
+            if not override.key_or_group:
+                self.problems.append(_unreadable(text))
+                continue
             self.parsed.append(override)
             if self.closed and self._is_group(override) and (wrong := list(self._unknown_choices(override))):
                 self.problems += wrong
@@ -79,14 +82,13 @@ class Overrides:
     def unknown_keys(self, config_name: str) -> Iterator[UserError]:
         """Yields a problem for each key that this script's configuration, with these choices, does not have."""
         from hydra.errors import HydraException
-        from omegaconf import OmegaConf
 
         groups = [override for override in self._usable() if self._is_group(override)]
         try:
             cfg, choices = compose_with_choices(self.configs, config_name, _lines(groups))
         except HydraException:  # a group that this script does not have
             cfg, choices = compose_with_choices(self.configs, config_name, [])
-        known = list(_keys(OmegaConf.to_container(cfg)))
+        known = all_keys(cfg)
         for override in self._usable():
             key = override.key_or_group
             if override.is_add() or override.is_force_add() or key.startswith("hydra"):
@@ -141,12 +143,19 @@ def _values(override: Any) -> list[Any]:
     return list(value) if isinstance(value, list) else [value]
 
 
-def _keys(block: Any, prefix: str = "") -> Iterator[str]:
+def all_keys(cfg: Any) -> list[str]:
+    """All keys of a composed configuration, dotted; what stands in lists has none."""
+    from omegaconf import OmegaConf
+
+    return list(_keys_in(OmegaConf.to_container(cfg)))
+
+
+def _keys_in(block: Any, prefix: str = "") -> Iterator[str]:
     if not isinstance(block, dict):
         return
     for name, value in block.items():
         yield f"{prefix}{name}"
-        yield from _keys(value, f"{prefix}{name}.")
+        yield from _keys_in(value, f"{prefix}{name}.")
 
 
 def _whole_parent(cfg: Any, key: str) -> str | None:

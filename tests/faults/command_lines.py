@@ -1,6 +1,7 @@
 """Command lines that are wrong, and what each must say; and some that are right.
 
-`{critic}`, `{tagger}`, `{generator}`, `{unfinished}` are runs; `{file}` and `{table}` files, `{folder}` an empty folder.
+`{critic}`, `{tagger}`, `{generator}` and `{unfinished}` are runs; `{file}` and `{table}` are files, `{folder}` is an
+empty folder.
 """
 
 from collections.abc import Iterator
@@ -62,7 +63,7 @@ VALUES: dict[tuple[str, ...], dict[str, str]] = {
         "optimizer.layer_decay": "0 1.5",
         "optimizer.head_lr": "-1 0 a",
         "callbacks.mode": "biggest null",
-        "callbacks.monitor": "5 null foo validation/other/f1",
+        "callbacks.monitor": "5 null validation/other/f1",
         "callbacks.patience": "-1 1.5 long",
         "callbacks.save_every_seconds": "-1 a nan",
         "callbacks.log_every_num_steps": "0 -1",
@@ -256,7 +257,7 @@ LINES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("train", ("data.parts=[{dataset: begin, path: embedded, weight: -1}]",), ("weight is -1",)),
     ("train", ("data.parts=[{dataset: begin, path: embedded, only: train_set}]",), ("only is 'train_set'",)),
     ("train", ("data.parts=[{dataset: begin, path: embedded, odd: 1}]",), ("odd",)),
-    ("train", ("data.parts=[{dataset: begin}]",), ("begin", "path")),
+    ("train", ("data.parts=[{dataset: begin}]",), ("data.parts.0.path is not set",)),
     ("train", ("data.parts=[{dataset: 5}]",), ("dataset is 5",)),
     ("train", ("data.exclude=[{path: x}]",), ("data.exclude names no dataset",)),
     ("train", ("data.exclude=[{dataset: begin}]",), ("data.exclude.0.path is not set",)),
@@ -349,9 +350,9 @@ LINES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("score", ("output={folder}",), ("output is a folder",)),
     ("score", ("columns=knowledge",), ("columns is 'knowledge'",)),
     ("score", ("columns.knowlege=a",), ("did you mean columns.knowledge",)),
-    ("score", ("columns.response=answer",), ("column 'answer'", "response")),
-    ("score", ("columns.knowledge=knowlege",), ("column 'knowlege'", "did you mean")),
-    ("score", ("by=modl",), ("column 'modl'", "did you mean by=model")),
+    ("score", ("columns.response=answer",), ("no column 'answer'", "response")),
+    ("score", ("columns.knowledge=knowlege",), ("no column 'knowlege'", "did you mean")),
+    ("score", ("by=modl",), ("no column 'modl'", "did you mean by=model")),
     ("score", ("resume={trained}",), ("one of train",)),
     ("score", ("benchmark=begin",), ("there is no such key",)),
     ("chat", ("checkpoint={critic}",), ("checkpoint is a critic",)),
@@ -421,6 +422,5 @@ def wrong_lines() -> Iterator[Line]:
                 arguments = (*BASE[script], *others, f"{key}={value}")
                 yield Line(script, arguments, (key.rpartition(".")[2],))
     for script, arguments, words in LINES:
-        flags = tuple(argument for argument in arguments if argument == "-m")
-        base = () if script == "train" else BASE[script]
-        yield Line(script, (*flags, *base, *(a for a in arguments if a not in flags)), words)
+        swept = arguments[0] == "-m"
+        yield Line(script, (*arguments[:swept], *BASE[script], *arguments[swept:]), words)

@@ -2,8 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from faithkit.cli import CONFIGS, explain
 from faithkit.settings.command_line import CommandLine
@@ -48,6 +54,22 @@ class Places:
         return sorted(self.root.rglob("*"))
 
 
+@cache
+def _composed(script: str, groups: tuple[str, ...]) -> Any:
+    return compose(script, *groups)
+
+
+def composed(script: str, arguments: Sequence[str]) -> Any:
+    """The configuration of a command line; the choices are composed once, and the values set as Hydra sets them."""
+    parsed = OverridesParser.create().parse_overrides(list(arguments))
+    is_group = [(CONFIGS / override.key_or_group).is_dir() for override in parsed]
+    groups = tuple(o.input_line for o, group in zip(parsed, is_group, strict=True) if group)
+    cfg = deepcopy(_composed(script, groups))
+    values = [o for o, group in zip(parsed, is_group, strict=True) if not group]
+    ConfigLoaderImpl._apply_overrides_to_config(values, cfg)
+    return cfg
+
+
 def refusal(script: str, arguments: Sequence[str]) -> str | None:
     """The explanation that a script refuses a command line with; None where it would begin its work.
 
@@ -57,7 +79,7 @@ def refusal(script: str, arguments: Sequence[str]) -> str | None:
     try:
         list(line.check())
         if "-m" not in arguments and "--cfg" not in arguments:
-            list(line.check_job(compose(script, *arguments)))
+            list(line.check_job(composed(script, arguments)))
     except Exception as error:
         explained = explain(line.explain(error))
         if explained is None:

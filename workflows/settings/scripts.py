@@ -46,15 +46,15 @@ Folder = Annotated[PathText | None, Hint("use a folder's path; a name that is a 
 
 
 class Common(ScriptSettings):
-    """Keys that mean the same in every script."""
+    """The key that every script has."""
 
-    seed: Seed
     debug: Switch = False
 
 
 class Run(Common):
     """Keys of scripts that work in a run's folder."""
 
+    seed: Seed
     run_dir: Folder = None
     resume: Folder = None
 
@@ -214,6 +214,7 @@ class GenerateSettings(Run):
 class ChatSettings(Common):
     """faithkit chat."""
 
+    seed: Seed
     decoding: DecodingBlock  # type: ignore[valid-type]
     checkpoint: PathText
     detector: PathText | None
@@ -260,6 +261,8 @@ class ScoreSettings(Run):
     def surroundings(self) -> Iterator[UserError]:
         yield from around.run_dir_problems(self.run_dir)
         yield from around.file_problems("path", self.path)
+        if self.on_bad_row == "stop":  # a first row without them may else be one of those to skip
+            yield from around.column_problems(self.path, self.columns.model_dump(), self.by)
         yield from around.output_problems("output", self.output)
         yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger")
 

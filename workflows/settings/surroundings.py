@@ -7,7 +7,7 @@ import json
 import netrc
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -59,6 +59,25 @@ def run_dir_problems(path: str | None, key: str = "run_dir") -> Iterator[UserErr
         if os.path.lexists(folder):
             yield UserError(f"{key}: this is a file, and a folder is wanted", place=str(folder), hint=elsewhere)
             return
+
+
+def column_problems(path: str, columns: Mapping[str, str | None], by: str | None) -> Iterator[UserError]:
+    """Columns that the first row of a table does not have; a file that cannot be read says so when it is read."""
+    from data_modules.reading.rows import ReadReport, read_rows
+
+    if not Path(path).is_file():
+        return
+    try:
+        first = next(iter(read_rows(Path(path), ReadReport("skip"))), None)
+    except (UserError, OSError):
+        return
+    wanted = {f"columns.{name}": columns[name] or name for name in ("knowledge", "response")}
+    wanted |= {f"columns.{name}": columns[name] or "" for name in ("id", "group")} | {"by": by or ""}
+    for key, column in wanted.items():
+        if column and first is not None and column not in first.values:
+            close = nearest(column, first.values, 1)
+            hint = f"did you mean {key}={close[0]}?" if close else f"the file has {', '.join(first.values)}"
+            yield UserError(f"{key}: there is no column {column!r}", place=path, hint=hint)
 
 
 def checkpoint_problems(key: str, path: str | None, *kinds: str) -> Iterator[UserError]:
@@ -185,6 +204,12 @@ def dataset_problems(key: str, block: dict[str, Any]) -> Iterator[UserError]:
 
     options = {name: value for name, value in block.items() if name not in ("dataset", "path", "split")}
     name, path, split = block["dataset"], block["path"], block["split"]
+    if name is not None and name not in SOURCES and (guess := nearest(name, SOURCES, 1)):
+        try:
+            find_dataset(name)  # an installed package's
+        except UserError:
+            yield UserError(f"unknown dataset {name!r}", place=key, hint=f"did you mean {guess[0]}?")
+            return
     if name is None:
         return  # a class of another package: found, and checked, when the data are built
     try:
@@ -196,8 +221,11 @@ def dataset_problems(key: str, block: dict[str, Any]) -> Iterator[UserError]:
         if kind.generated:
             kind(**options)
             return
-        source = kind(path=str(path), **options)
-        if path in (None, EMBEDDED, HUB):
+        if path is None:
+            yield UserError(f"{key}.path is not set", hint="name a folder or file, hub, or embedded")
+            return
+        source = kind(path=path, **options)
+        if path in (EMBEDDED, HUB):
             return
         place = Path(path).expanduser()
         if not place.exists():
@@ -208,8 +236,8 @@ def dataset_problems(key: str, block: dict[str, Any]) -> Iterator[UserError]:
     except UserError as error:
         yield error
     except (TypeError, ValueError) as error:
-        problem = f"{key}: dataset {name}: {shorten(str(error), 160)[1:-1]}"
-        yield UserError(problem, hint="the file configs/data/NAME.yaml shows the options of a dataset")
+        problem = f"{key}: dataset {name} does not take {shorten(options, 120)}: {shorten(str(error), 120)[1:-1]}"
+        yield UserError(problem, hint=f"see its options with --cfg job data={name}")
 
 
 def _near(key: str, place: Path, wanted: str = "a file") -> str:
