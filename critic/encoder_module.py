@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 import pytorch_lightning as pl
 import torch
 
+from critic.label_checks import check_labels
 from critic.options import CriticOptions
 from critic.overlap_supervision import OverlapHead, unit_vectors
 from critic.tagger.options import TaggerOptions
@@ -52,5 +53,7 @@ class EncoderModule(TrainingModule, Generic[Options]):
 
     def on_fit_start(self) -> None:
         super().on_fit_start()
+        if data := getattr(self.trainer, "datamodule", None):
+            check_labels(data.subsets)
         if self.support is not None:
             self._word_vectors = self._word_vectors.to(self.device)

@@ -1,14 +1,17 @@
 """The critic's hyperparameters, from the block `model`."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from faithkit.evaluation.calibration import check_aim
-from faithkit.training.options import check
+from data_modules.encoding.pairs import ORDERS
+from faithkit.settings.check import check_fields
+from faithkit.settings.types import NonNegative, OneOf, PartialShare, Switch, Text, Tokens
+from faithkit.training.options import Aim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticOptions:
-    """Options of `model=critic`; the encoder checks max_length and order.
+    """Options of `model=critic`; the encoder, which knows the tokenizer, checks the least max_length.
 
     Args:
         weights: A folder, hub name or local name of an encoder, or of a classifier to go on from.
@@ -22,18 +25,15 @@ class CriticOptions:
         threshold_aim: What the decision threshold is chosen for on validation (`faithkit.evaluation.calibration`).
     """
 
-    weights: str
-    max_length: int = 256
-    order: str = "knowledge_response"
-    label_smoothing: float = 0.0
-    support_weight: float = 0.0
-    freeze_embeddings: bool = False
-    dropout: float | None = None
-    gradient_checkpointing: bool = False
-    threshold_aim: str = "macro_f1"
+    weights: Text
+    max_length: Tokens = 256
+    order: Annotated[str, OneOf(ORDERS)] = "knowledge_response"
+    label_smoothing: PartialShare = 0.0
+    support_weight: NonNegative = 0.0
+    freeze_embeddings: Switch = False
+    dropout: PartialShare | None = None
+    gradient_checkpointing: Switch = False
+    threshold_aim: Aim = "macro_f1"
 
     def __post_init__(self) -> None:
-        smoothing = self.label_smoothing
-        check(0 <= smoothing < 1, "model.label_smoothing", smoothing, "use a share from 0 to below 1")
-        check(self.support_weight >= 0, "model.support_weight", self.support_weight, "use 0 (off) or more")
-        check_aim(self.threshold_aim)
+        check_fields(self, "model")

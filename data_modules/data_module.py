@@ -101,6 +101,8 @@ class DataModule(pl.LightningDataModule):
             raise UserError("no training examples", hint="check data.path and data.split")
         if not sum(len(subset) for subset in self.subsets["validation"]):
             raise UserError("no validation examples", hint="raise data.validation_fraction")
+        if not sum(len(subset) for subset in self.subsets["test"]):
+            log.warning("no test examples, so the run ends without test metrics; data.test_fraction=0.1 takes some")
         self.encoder.fit(self.subsets["train"])
 
     def _keep_weak_apart(self) -> None:

@@ -36,7 +36,7 @@ class Interrupted(BaseException):
     """Training stopped at a signal, with its checkpoint written."""
 
 
-def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: tuple[str, ...]) -> None:
+def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: tuple[str, ...], settings: str) -> None:
     """Runs a script's `main` on its composed configuration, and ends the process with the documented exit code.
 
     Args:
@@ -44,6 +44,7 @@ def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: 
         config_name: The script's entry file in configs/.
         doc: The script's docstring, shown by `--help`.
         groups: The configuration groups whose choices `--help` lists.
+        settings: Where the kinds of the script's keys stand, as `package.module:Class`.
     """
     if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
         _print_help(help_text(doc, groups))
@@ -54,23 +55,28 @@ def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: 
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # the error itself, instead of Hydra's own way of ending
     import hydra
 
+    from faithkit.settings.command_line import CommandLine, say
+
     command = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{secrets.token_hex(4)}"
+    line = CommandLine(CONFIGS, config_name, sys.argv[1:], settings)
 
     @functools.wraps(main)
     def explained(cfg: Any) -> None:
         try:
+            say(line.check_job(cfg))
             with _own_environment({COMMAND_VARIABLE: command}):
                 main(cfg)
         except Exception as error:  # ended here: Hydra would print lines of its own before handing it on
             _end(error, debug)
 
     try:
+        say(line.check())
         hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(explained)()
     except (KeyboardInterrupt, Interrupted) as error:
         print(f"\ninterrupted{f': {error}' if str(error) else ''}", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except Exception as error:
-        _end(error, debug)
+        _end(line.explain(error), debug)
 
 
 @contextmanager

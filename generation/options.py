@@ -1,9 +1,13 @@
 """A generator's hyperparameters: what it takes of the block `model`."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from faithkit.errors import UserError
-from generation.weights import ARCHITECTURES
+from data_modules.encoding.turn_layout import CAUSAL, SEQ2SEQ, TurnLayout
+from faithkit.settings.check import check_fields
+from faithkit.settings.types import NonNegativeInt, OneOf, PartialShare, Switch, Text, Tokens
+
+ARCHITECTURE_NAMES = ("seq2seq", "causal", "doha")  # the keys of generation.weights.ARCHITECTURES, without torch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,17 +26,21 @@ class GeneratorOptions:
         gradient_checkpointing: Trades time for memory.
     """
 
-    architecture: str
-    weights: str
-    max_length: int
-    max_response_length: int
-    max_history: int | None = None
-    packed: bool = False
-    dropout: float | None = None
-    attention_dropout: float | None = None
-    gradient_checkpointing: bool = False
+    architecture: Annotated[str, OneOf(ARCHITECTURE_NAMES)]
+    weights: Text
+    max_length: Tokens
+    max_response_length: Tokens
+    max_history: NonNegativeInt | None = None
+    packed: Switch = False
+    dropout: PartialShare | None = None
+    attention_dropout: PartialShare | None = None
+    gradient_checkpointing: Switch = False
 
     def __post_init__(self) -> None:
-        if self.architecture not in ARCHITECTURES:
-            hint = f"use one of {', '.join(ARCHITECTURES)}"
-            raise UserError(f"model.architecture is {self.architecture!r}", hint=hint)
+        check_fields(self, "model")
+        TurnLayout(  # which checks the lengths against each other
+            kind=CAUSAL if self.architecture == "causal" else SEQ2SEQ,
+            max_length=self.max_length,
+            max_response_length=self.max_response_length,
+            max_history=self.max_history,
+        )

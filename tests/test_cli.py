@@ -43,7 +43,7 @@ def test_help_lists_the_choices_that_the_folders_have() -> None:
     [
         ("train.py", ["modle=critic"], ["modle"]),
         ("train.py", ["model=critik"], ["critik", "critic"]),
-        ("train.py", ["optimizer.lrr=1"], ["lrr", "did you mean lr"]),
+        ("train.py", ["optimizer.lrr=1"], ["lrr", "did you mean optimizer.lr"]),
         ("train.py", ["data=begin", "data.path=/nowhere/begin.tsv"], ["/nowhere/begin.tsv", "data.path"]),
         ("train.py", ["resume=/nowhere"], ["nothing to resume", "/nowhere"]),
         ("train.py", ["experiment=critic_local_real"], ["data_dir is not set", "data_dir=VALUE"]),

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.records import Example, Prediction
 from generation.generator import Advance, Generator
@@ -34,15 +33,6 @@ class OwnAnswer:
         """Answers each example as `Generator.predict_examples` does."""
         options = {"decoding": self.decoding, "control": self.control}
         return list(self.generator.predict_examples(examples, advance=advance, **options))  # type: ignore[arg-type]
-
-
-def check_strategy(decoding: Decoding, detector: str | None, resample: int | None = None) -> None:
-    """Refuses settings that contradict each other, before anything is loaded."""
-    if decoding.num_samples > 1 and not detector:
-        raise UserError(f"best_of={decoding.num_samples} needs a judge", hint="detector=PATH of a critic or a tagger")
-    if resample is not None and detector:
-        hint = "leave one of them out; evaluate.py judges what was resampled"
-        raise UserError(f"resample={resample} chooses by features, and detector= by a detector's score", hint=hint)
 
 
 def build_answerer(

@@ -100,12 +100,11 @@ def main(cfg: Any) -> None:
 
     from faithkit.inference.decoding import Decoding
     from generation.generator import Generator
-    from workflows.answer_strategy import build_answerer, check_strategy
+    from workflows.answer_strategy import build_answerer
     from workflows.detectors import load_detector
 
     config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     decoding = Decoding(**config["decoding"])
-    check_strategy(decoding, config["detector"])
     generator = Generator.load(config["checkpoint"], precision=config["precision"], max_length=config["max_length"])
     detector = None
     if config["detector"]:
@@ -122,7 +121,7 @@ def main(cfg: Any) -> None:
 
 def run() -> None:
     """The command line."""
-    run_script(main, "chat", __doc__ or "", GROUPS)
+    run_script(main, "chat", __doc__ or "", GROUPS, "workflows.settings.scripts:ChatSettings")
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ GROUPS = ("benchmark", "decoding", "scale")
 def main(cfg: Any) -> None:
     """Dispatches to generated responses, the transfer table of critics, or a detector's benchmark."""
     from faithkit.files.run_folder import log_to, open_run
+    from workflows.settings.scripts import EvaluateSettings
 
-    run, config = open_run(cfg, f"evaluate-{cfg.benchmark.name}")
+    run, config = open_run(cfg, f"evaluate-{cfg.benchmark.name}", schema=EvaluateSettings)
     log_to(run.log)
     # Each is imported where it is wanted: the others load much that it does not need.
     if config["benchmark"].get("task") == "responses":
@@ -36,7 +37,7 @@ def main(cfg: Any) -> None:
 
 def run() -> None:
     """The command line."""
-    run_script(main, "evaluate", __doc__ or "", GROUPS)
+    run_script(main, "evaluate", __doc__ or "", GROUPS, "workflows.settings.scripts:EvaluateSettings")
 
 
 if __name__ == "__main__":

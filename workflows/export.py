@@ -26,7 +26,7 @@ def main(cfg: Any) -> None:
 
 def run() -> None:
     """The command line."""
-    run_script(main, "export", __doc__ or "", ())
+    run_script(main, "export", __doc__ or "", (), "workflows.settings.scripts:ExportSettings")
 
 
 if __name__ == "__main__":

@@ -26,18 +26,18 @@ def main(cfg: Any) -> None:
     from faithkit.inference.decoding import Decoding
     from generation.control.reader import FeatureReader
     from generation.generator import Generator
-    from workflows.answer_strategy import build_answerer, check_strategy
+    from workflows.answer_strategy import build_answerer
     from workflows.detectors import load_detector
     from workflows.engine_choice import settle_engine
     from workflows.entailment import load_entailment
+    from workflows.settings.scripts import GenerateSettings
     from workflows.write_answers import answers_table, write_answers
 
     chosen = settle_engine(cfg)
-    run, config = open_run(cfg, "generate")
+    run, config = open_run(cfg, "generate", schema=GenerateSettings)
     log_to(run.log)
     log.info(chosen)
     decoding, resample, detector, features = Decoding(**config["decoding"]), config["resample"], None, None
-    check_strategy(decoding, config["detector"], resample)
     sets = read_generation_inputs(config["data"])
     generator = Generator.load(
         config["checkpoint"],
@@ -63,7 +63,7 @@ def main(cfg: Any) -> None:
 
 def run() -> None:
     """The command line."""
-    run_script(main, "generate", __doc__ or "", GROUPS)
+    run_script(main, "generate", __doc__ or "", GROUPS, "workflows.settings.scripts:GenerateSettings")
 
 
 if __name__ == "__main__":

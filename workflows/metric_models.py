@@ -33,9 +33,9 @@ def load_metric_models(config: Mapping[str, Any]) -> Models:
     return Models(
         detector=detector,
         bert_score=BertScore.load(bert_score["encoder"], num_layers=bert_score["num_layers"])
-        if bert_score["encoder"]
+        if bert_score and bert_score["encoder"]
         else None,
-        q2=load_q2(block["q2"], block["nli"], precision=config["precision"]),
+        q2=load_q2(block["q2"], block["nli"], precision=config["precision"]) if block["q2"] else None,
     )
 
 

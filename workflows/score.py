@@ -30,9 +30,10 @@ def main(cfg: Any) -> None:
     from faithkit.files.run_folder import log_to, open_run
     from workflows.detectors import kind_of, load_detector
     from workflows.own_rows import read_own_rows, share_table, write_scored
+    from workflows.settings.scripts import ScoreSettings
     from workflows.write_answers import write_answers
 
-    run, config = open_run(cfg, "score")
+    run, config = open_run(cfg, "score", schema=ScoreSettings)
     log_to(run.log)
     join = number_passages if kind_of(config["checkpoint"]) == TAGGER else join_passages
     options = {name: config[name] for name in ("by", "on_bad_row", "num_rows")}
@@ -82,7 +83,7 @@ def as_override(arguments: Sequence[str]) -> list[str]:
 def run() -> None:
     """The command line."""
     sys.argv[1:] = as_override(sys.argv[1:])
-    run_script(main, "score", __doc__ or "", GROUPS)
+    run_script(main, "score", __doc__ or "", GROUPS, "workflows.settings.scripts:ScoreSettings")
 
 
 if __name__ == "__main__":

@@ -22,8 +22,9 @@ def main(cfg: Any) -> None:
     """One training, or several behind each other."""
     from faithkit.files.run_folder import open_run
     from faithkit.training.stages import check_parts, stages
+    from workflows.settings.scripts import TrainSettings
 
-    run, config = open_run(cfg, f"{cfg.model.name}-{cfg.data.name}")
+    run, config = open_run(cfg, f"{cfg.model.name}-{cfg.data.name}", schema=TrainSettings)
     check_parts(config)
     for stage in stages(run, config):
         train(stage)
@@ -84,7 +85,7 @@ def train(stage: "Stage") -> None:
 
 def run() -> None:
     """The command line."""
-    run_script(main, "train", __doc__ or "", GROUPS)
+    run_script(main, "train", __doc__ or "", GROUPS, "workflows.settings.scripts:TrainSettings")
 
 
 if __name__ == "__main__":

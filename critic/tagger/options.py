@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
-from faithkit.evaluation.calibration import check_aim
-from faithkit.training.options import check
+from faithkit.settings.check import check_fields
+from faithkit.settings.types import Count, NonNegative, PartialShare, Positive, Switch, Text, Tokens
+from faithkit.training.options import Aim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaggerOptions:
-    """Options of `model=tagger`; the encoder checks max_length and max_windows.
+    """Options of `model=tagger`; the encoder, which knows the tokenizer, checks the least max_length.
 
     Args:
         weights: A folder, hub name or local name: an encoder, or a critic or tagger to go on from.
@@ -27,25 +28,20 @@ class TaggerOptions:
         threshold_aim: What the response threshold is chosen for on validation.
     """
 
-    weights: str
-    max_length: int = 512
-    max_windows: int | None = None
-    typed: bool = False
-    packed: bool = False
-    positive_weight: float = 1.0
-    focal_gamma: float = 0.0
-    support_weight: float = 0.0
-    freeze_embeddings: bool = False
-    dropout: float | None = None
-    attention_dropout: float | None = None
-    gradient_checkpointing: bool = False
-    evidence: bool = True
-    threshold_aim: str = "f1"
+    weights: Text
+    max_length: Tokens = 512
+    max_windows: Count | None = None
+    typed: Switch = False
+    packed: Switch = False
+    positive_weight: Positive = 1.0
+    focal_gamma: NonNegative = 0.0
+    support_weight: NonNegative = 0.0
+    freeze_embeddings: Switch = False
+    dropout: PartialShare | None = None
+    attention_dropout: PartialShare | None = None
+    gradient_checkpointing: Switch = False
+    evidence: Switch = True
+    threshold_aim: Aim = "f1"
 
     def __post_init__(self) -> None:
-        check(self.focal_gamma >= 0, "model.focal_gamma", self.focal_gamma, "use 0 (off) or more")
-        check(self.support_weight >= 0, "model.support_weight", self.support_weight, "use 0 (off) or more")
-        check(
-            self.positive_weight > 0, "model.positive_weight", self.positive_weight, "use a number above 0; 1 is plain"
-        )
-        check_aim(self.threshold_aim)
+        check_fields(self, "model")

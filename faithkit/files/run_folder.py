@@ -72,12 +72,13 @@ class RunFolder:
         return self.path / "train.log"
 
 
-def open_run(cfg: Any, kind: str) -> tuple["RunFolder", dict[str, Any]]:
+def open_run(cfg: Any, kind: str, schema: Any = None) -> tuple["RunFolder", dict[str, Any]]:
     """Opens or makes the folder of this run; gives it with the configuration, a resumed run's own, as plain containers.
 
     Args:
         cfg: The composed configuration; `run_dir` and `resume` are read from it.
         kind: Part of the name of a new folder.
+        schema: The keys and their kinds, for `faithkit.settings.check.check_settings`.
     """
     from omegaconf import OmegaConf
 
@@ -88,6 +89,7 @@ def open_run(cfg: Any, kind: str) -> tuple["RunFolder", dict[str, Any]]:
                 "nothing to resume: no config.yaml", place=str(run.path), hint="set resume to a run's folder"
             )
         cfg = _resumed(run, cfg)
+        _check(cfg, schema)
     elif process_rank() > 0:
         chosen = os.environ.get(RUN_DIR_VARIABLE) or cfg.get("run_dir")
         if not chosen:
@@ -100,6 +102,7 @@ def open_run(cfg: Any, kind: str) -> tuple["RunFolder", dict[str, Any]]:
         if run.config.exists():
             hint = f"go on with resume={run.path}, or choose another run_dir"
             raise UserError("this folder already holds a run", place=str(run.path), hint=hint)
+        _check(cfg, schema)
         text = OmegaConf.to_yaml(cfg, resolve=True)  # a value that is not set stops the run before it has a folder
         make_folder(run.checkpoints)
         write_text(run.config, text)
@@ -107,6 +110,17 @@ def open_run(cfg: Any, kind: str) -> tuple["RunFolder", dict[str, Any]]:
     config = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     assert isinstance(config, dict)
     return run, {str(key): value for key, value in config.items()}
+
+
+def _check(cfg: Any, schema: Any) -> None:
+    if schema is None:
+        return
+    from omegaconf import OmegaConf
+
+    from faithkit.settings.check import check_settings
+
+    config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    check_settings(config, schema)
 
 
 def process_rank() -> int:

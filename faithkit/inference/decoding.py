@@ -1,19 +1,19 @@
 """The interface of engines: prompts, the settings of decoding, completions."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.arguments import wrong
 from faithkit.errors import UserError, shorten
+from faithkit.settings.check import check_fields
+from faithkit.settings.types import Count, NonNegativeInt, OneOf, Positive, PositiveShare, Seed
 
 GREEDY, BEAM, NUCLEUS = "greedy", "beam", "nucleus"
 STRATEGIES = (GREEDY, BEAM, NUCLEUS)
-LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,30 +31,18 @@ class Decoding:
         seed: For nucleus sampling; a prompt's samples depend on it and on the prompt's id, and on nothing else.
     """
 
-    strategy: str = GREEDY
-    num_beams: int = 5
-    top_p: float = 0.6
-    temperature: float = 1.0
-    max_new_tokens: int = 100
-    min_new_tokens: int = 0
-    repetition_penalty: float = 1.0
-    num_samples: int = 1
-    seed: int = 0
+    strategy: Annotated[str, OneOf(STRATEGIES)] = GREEDY
+    num_beams: Count = 5
+    top_p: PositiveShare = 0.6
+    temperature: Positive = 1.0
+    max_new_tokens: Count = 100
+    min_new_tokens: NonNegativeInt = 0
+    repetition_penalty: Positive = 1.0
+    num_samples: Count = 1
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
-        if self.strategy not in STRATEGIES:
-            raise UserError(f"strategy is {shorten(self.strategy)}", hint=f"use one of {', '.join(STRATEGIES)}")
-        for name, least in (("num_beams", 1), ("max_new_tokens", 1), ("num_samples", 1), ("min_new_tokens", 0)):
-            value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise UserError(f"{name} is {shorten(value)}", hint=f"use a whole number of {least} or more")
-        if type(self.seed) is not int:
-            raise UserError(f"seed is {shorten(self.seed)}", hint="use a whole number")
-        for name, most in (("top_p", 1.0), ("temperature", LARGEST), ("repetition_penalty", LARGEST)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
-                range_ = "above 0 and not above 1" if most == 1 else "above 0"
-                raise UserError(f"{name} is {shorten(value)}", hint=f"use a number {range_}")
+        check_fields(self)
         if self.min_new_tokens > self.max_new_tokens:
             problem = f"min_new_tokens is {self.min_new_tokens}, max_new_tokens {self.max_new_tokens}"
             raise UserError(problem, hint="lower min_new_tokens")

@@ -2,9 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator
 
 from faithkit.errors import UserError
+from faithkit.evaluation.calibration import check_aim
+from faithkit.settings.check import check_fields
+from faithkit.settings.types import Hint, NonNegative, OneOf, Positive, PositiveShare, Share
+
+
+def _known_aim(value: str) -> str:
+    check_aim(value)
+    return value
+
+
+# What a decision threshold is chosen for on validation.
+Aim = Annotated[str, AfterValidator(_known_aim), Hint("use f1, macro_f1, argmax or precision>=0.9")]
+SCHEDULES = ("linear", "cosine", "constant")
 
 Options = TypeVar("Options")
 
@@ -16,32 +31,22 @@ class OptimizerOptions:
     Args:
         lr: Peak learning rate.
         warmup: Share of the steps over which the rate rises to its peak.
-        schedule: linear, cosine or constant (`faithkit.training.optimizer`, which checks it and the rate).
+        schedule: linear, cosine or constant (`faithkit.training.optimizer`).
         floor: Share of the peak rate that the schedule ends at.
         layer_decay: Below 1, lower layers learn slower: a layer's rate is this share of the next one's.
         head_lr: A rate of its own for a new head; None takes `lr`.
     """
 
-    lr: float
-    weight_decay: float
-    warmup: float
-    schedule: str
-    floor: float = 0.0
-    layer_decay: float = 1.0
-    head_lr: float | None = None
+    lr: Annotated[Positive, Hint("use a positive rate, for example 3e-5")]
+    weight_decay: NonNegative
+    warmup: Annotated[Share, Hint("use a share of the steps, from 0 to 1")]
+    schedule: Annotated[str, OneOf(SCHEDULES)]
+    floor: Annotated[Share, Hint("use a share of the peak, from 0 to 1")] = 0.0
+    layer_decay: PositiveShare = 1.0
+    head_lr: Annotated[Positive | None, Hint("use a positive rate, or null for optimizer.lr")] = None
 
     def __post_init__(self) -> None:
-        check(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "use 0 (off) or more")
-        check(0 <= self.warmup <= 1, "optimizer.warmup", self.warmup, "use a share of the steps, from 0 to 1")
-        check(0 < self.layer_decay <= 1, "optimizer.layer_decay", self.layer_decay, "use a share above 0, at most 1")
-        if self.head_lr is not None:
-            check(self.head_lr > 0, "optimizer.head_lr", self.head_lr, "use a positive rate, or null for optimizer.lr")
-
-
-def check(condition: bool, key: str, value: object, hint: str) -> None:
-    """Raises a UserError that names the key of the configuration, unless the condition holds."""
-    if not condition:
-        raise UserError(f"{key} is {value}", hint=hint)
+        check_fields(self, "optimizer")
 
 
 def read_options(kind: type[Options], model: Mapping[str, Any] | None, given: Mapping[str, Any]) -> Options:

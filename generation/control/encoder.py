@@ -56,7 +56,7 @@ class ControlEncoder(Encoder):
     def fit(self, train: Sequence[Subset]) -> None:
         """Fits the terciles of lexical overlap on the training rows, and logs the share of each token."""
         if not train:
-            hint = "set data.streaming=false, or control=null"
+            hint = "set data.streaming=false, or leave control out"
             raise UserError("data.streaming with control: the terciles come of the whole training split", hint=hint)
         self.ctrl.release()
         rows = {

@@ -1,10 +1,11 @@
-"""A process whose children run the scripts, and what tiny runs of them leave when nothing disturbs them."""
+"""Fixtures of the faults: undisturbed runs, a process whose children run the scripts, places that commands name."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.faults.command_places import Places
 from tests.faults.kills import Command, Undisturbed, Warm, undisturbed
 
 TRAIN = (
@@ -55,3 +56,18 @@ def commands(
         "evaluate": undisturbed(warm, evaluate, folder / "evaluate"),
         "generate": undisturbed(warm, generate, folder / "generate"),
     }
+
+
+@pytest.fixture(scope="session")
+def made_places(tmp_path_factory: pytest.TempPathFactory) -> Places:
+    return Places.make(tmp_path_factory.mktemp("places"))
+
+
+@pytest.fixture
+def places(made_places: Places, monkeypatch: pytest.MonkeyPatch) -> Places:
+    """Runs and files of a user without an account."""
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("NETRC", "/nowhere")
+    monkeypatch.setenv("HOME", "/nowhere")
+    return made_places

@@ -1,0 +1,73 @@
+"""Every wrong command line is refused with its reason before anything is made; the right ones pass."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults.command_lines import BASE, RIGHT, Line, wrong_lines
+from tests.faults.command_places import Places, composed, refusal
+from tests.running import compose, run
+
+WRONG = list(wrong_lines())
+# Some of them once more, as a user would start them: the words, and what is not imported for them.
+PROCESSES = (
+    ("train.py", ("seed=abc", "optimizer.lr=fast", "model.batch_size=-4"), ("seed is", "lr is", "batch_size is")),
+    ("train.py", ("modle=critic", "experiment=nope"), ("modle", "experiment has no choice")),
+    ("train.py", ("run_dir={file}",), ("this is a file",)),
+    ("train.py", ("trainer=gpu",), ("no CUDA device",)),
+    ("train.py", ("logger=wandb",), ("logger.wandb.offline=true",)),
+    ("train.py", ("-m", "optimizer.lr=1e-3,fast"), ("optimizer.lr is 'fast'",)),
+    ("train.py", ("resume={generated}",), ("one of generate",)),
+    ("evaluate.py", ("benchmark=faithdial", "checkpoint={critic}"), ("checkpoint is a critic",)),
+    ("evaluate.py", ("predictions=/nowhere.jsonl",), ("no such file",)),
+    ("generate.py", ("checkpoint={generator}", "batch_size=-1"), ("batch_size is -1",)),
+    ("generate.py", ("resume={trained}",), ("one of train",)),
+    ("export.py", ("checkpoint=/nowhere", "output_dir={folder}/x"), ("no such run",)),
+)
+
+
+def test_the_table_is_as_long_as_the_campaign_that_it_repeats() -> None:
+    assert len({str(line) for line in WRONG}) == len(WRONG) >= 289
+    assert {line.script for line in WRONG} == set(BASE)
+
+
+@pytest.mark.parametrize("line", WRONG, ids=str)
+def test_a_wrong_command_line_says_what_is_wrong(line: Line, places: Places) -> None:
+    before = places.contents()
+    said = refusal(line.script, places.fill(line.arguments))
+    assert said is not None, "accepted"
+    assert len(said.splitlines()) <= 5, said
+    for word in line.words:
+        assert word in said, said
+    assert places.contents() == before, "nothing is made"
+
+
+@pytest.mark.parametrize(("script", "arguments"), RIGHT)
+def test_a_right_command_line_passes(script: str, arguments: tuple[str, ...], places: Places) -> None:
+    base = () if "--cfg" in arguments or "-m" in arguments else BASE[script]
+    assert refusal(script, places.fill((*base, *arguments))) is None
+
+
+@pytest.mark.parametrize(("script", "arguments"), [line for line in RIGHT if not line[1] or line[1][0][0] != "-"])
+def test_the_table_sees_the_configurations_that_hydra_composes(
+    script: str, arguments: tuple[str, ...], places: Places
+) -> None:
+    filled = places.fill((*BASE[script], *arguments))
+    assert composed(script, filled) == compose(script, *filled)
+
+
+@pytest.mark.parametrize(("script", "arguments", "words"), PROCESSES)
+def test_a_process_refuses_it_too(
+    script: str, arguments: tuple[str, ...], words: tuple[str, ...], places: Places, tmp_path: Path
+) -> None:
+    # Where torch would be imported it fails: nothing heavy may be needed to say no.
+    for name in ("torch", "transformers", "pytorch_lightning", "datasets"):
+        (tmp_path / f"{name}.py").write_text("raise AssertionError('imported before the command line was checked')\n")
+    environment = {"PYTHONPATH": str(tmp_path), "NETRC": "/nowhere", "WANDB_MODE": "", "HOME": str(tmp_path)}
+    before, start = places.contents(), time.process_time()
+    done = run(script, *places.fill(arguments), **environment)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 5
+    assert all(word in done.stderr for word in words), done.stderr
+    assert places.contents() == before and time.process_time() - start < 2

@@ -1,0 +1,119 @@
+"""The block `benchmark` of evaluate.py: a detector's, one of generated responses, or the transfer table."""
+
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Field, Tag
+
+from faithkit.settings.types import Block, Count, Hint, OneOf, OpenBlock, PathText, Switch, Text
+from workflows.settings.data import NumRows, OnBadRow, Split
+
+BASELINES = ("gold", "copy")  # as in faithkit.evaluation.responses.report, without torch
+STRATEGIES = ("random", "fewest", "none")
+Options = dict[str, Any]  # a dataset's own, which the dataset checks
+
+
+class Detection(OpenBlock):
+    """A benchmark of a detector, and RAGTruth's analysis and suppression, which have keys of their own."""
+
+    name: Text
+    target: Text | None = Field(None, alias="_target_")
+    dataset: Text | None = None
+    path: PathText
+    split: Split
+    num_rows: NumRows
+    on_bad_row: OnBadRow
+    options: Options
+    plots: Switch = False
+    groups: dict[str, list[Text] | None] | None = None
+    strategies: Annotated[list[Annotated[str, OneOf(STRATEGIES)]], Field(min_length=1)] | None = None
+
+
+class BertScore(Block):
+    """`benchmark.bert_score`: its encoder, and how many of its layers."""
+
+    encoder: Text | None
+    num_layers: Annotated[Count | None, Hint("use 1 or more, or null for all layers")]
+
+
+class Q2(Block):
+    """`benchmark.q2`: the models of Q2."""
+
+    candidates: Text | None
+    questions: Text | None
+    question_template: Text
+    answers: Text | None
+
+
+class ResponseSet(OpenBlock):
+    """A dataset of `benchmark.datasets`, with what it sets of its own."""
+
+    path: PathText
+    predictions: PathText | None = None
+    against: PathText | None = None
+    split: Split = None
+    num_rows: NumRows = None
+
+
+class Responses(Block):
+    """A benchmark of generated responses."""
+
+    name: Text
+    task: Text
+    target: Text | None = Field(None, alias="_target_")
+    dataset: Text | None = None
+    path: PathText | None = None
+    split: Split
+    num_rows: NumRows
+    on_bad_row: OnBadRow
+    options: Options
+    predictions: PathText | None
+    against: PathText | None
+    incomplete: Switch
+    baselines: list[Annotated[str, OneOf(BASELINES)]]
+    critic: PathText | None
+    bert_score: BertScore | None
+    nli: Text | None
+    q2: Q2 | None
+    datasets: dict[str, ResponseSet] | None = None
+
+
+class TransferTraining(Block):
+    """A critic of the transfer table: trained on `path`, or given as `checkpoint`."""
+
+    path: PathText
+    checkpoint: PathText | None
+
+
+class TransferTest(Block):
+    """A test set of the transfer table."""
+
+    path: PathText
+    split: Split
+    num_rows: NumRows
+    on_bad_row: OnBadRow
+    options: Options
+
+
+class Transfer(Block):
+    """`benchmark=transfer`."""
+
+    name: Text
+    train: Annotated[dict[str, TransferTraining], Field(min_length=1)]
+    test: Annotated[dict[str, TransferTest], Field(min_length=1)]
+    overrides: list[Text]
+
+
+def _kind(block: Any) -> str:
+    if not isinstance(block, dict):
+        return "<detection>"
+    if block.get("task") == "responses":
+        return "<responses>"
+    return "<transfer>" if block.get("name") == "transfer" else "<detection>"
+
+
+AnyBenchmark = Annotated[
+    Annotated[Detection, Tag("<detection>")]
+    | Annotated[Responses, Tag("<responses>")]
+    | Annotated[Transfer, Tag("<transfer>")],
+    Discriminator(_kind),
+]

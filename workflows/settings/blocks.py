@@ -1,0 +1,95 @@
+"""The blocks that training and prediction share: hardware, callbacks, loggers, decoding, and options as blocks."""
+
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, create_model, model_validator
+
+from faithkit.inference.decoding import Decoding
+from faithkit.settings.check import options_model
+from faithkit.settings.types import (
+    Block,
+    Count,
+    Hint,
+    NonNegative,
+    NonNegativeInt,
+    OneOf,
+    OpenBlock,
+    Switch,
+    Text,
+)
+from faithkit.training.options import OptimizerOptions
+
+Model = TypeVar("Model", bound=Block)
+
+ACCELERATORS = ("auto", "cpu", "gpu", "cuda")
+STRATEGIES = ("auto", "ddp", "fsdp", "ddp_find_unused_parameters_true")
+# Lightning's, without those that need packages of their own.
+TRAINING_PRECISIONS = (
+    *("auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true"),
+    *("bf16", "16", "32", "64", 16, 32, 64),
+)
+PRECISIONS = ("auto", "32-true", "bf16")  # of generators, as in generation.load_checkpoint
+DETECTOR_PRECISIONS = (*PRECISIONS, "int8")  # as in critic.precision
+
+Resamples = Annotated[int, Field(ge=1, le=10**6), Hint("use a whole number from 1 to 1000000; 1000 is usual")]
+Numbers = Annotated[list[NonNegativeInt], Field(min_length=1)]
+Devices = Annotated[
+    Annotated[int, Field(ge=1, le=4096)] | Annotated[Any, OneOf(("auto", -1, "-1"))] | Numbers,
+    Hint("use 1 or more, auto for all, or a list of their numbers: [0,1]"),
+]
+
+
+def with_options(base: type[Model], options: type, name: str) -> type[Model]:
+    """Adds the fields of a dataclass to a block, which then also makes the dataclass's own checks between them."""
+    names = set(options_model(options).model_fields)
+
+    def build(self: Any) -> Any:
+        options(**{field: getattr(self, field) for field in names})
+        return self
+
+    validators: Any = {"build": model_validator(mode="after")(build)}
+    own: Any = {n: (f.annotation, f) for n, f in options_model(options).model_fields.items()}
+    return create_model(name, __base__=base, __validators__=validators, **own)
+
+
+class Trainer(Block):
+    """`trainer`: the hardware."""
+
+    accelerator: Annotated[str, OneOf(ACCELERATORS)]
+    devices: Devices
+    strategy: Annotated[str, OneOf(STRATEGIES)]
+    num_nodes: Count
+    precision: Annotated[Any, OneOf(TRAINING_PRECISIONS)]
+    num_threads: Annotated[Count | None, Hint("use 1 or more, or null to leave it to torch")]
+
+
+class Callbacks(Block):
+    """`callbacks`: what chooses the best checkpoint, when training stops, how often it saves."""
+
+    monitor: Text
+    mode: Annotated[str, OneOf(("max", "min"))]
+    patience: Annotated[NonNegativeInt | None, Hint("use 0 or more validations, or null to never stop early")]
+    save_every_seconds: NonNegative
+    log_every_num_steps: Count
+    progress_bar: Switch
+    num_examples: NonNegativeInt
+    num_resamples: Resamples
+
+
+class Wandb(OpenBlock):
+    """`logger.wandb`; what else WandbLogger takes may stand there too."""
+
+    project: Text | None = None
+    offline: Switch = False
+
+
+class Loggers(Block):
+    """`logger`: any of csv, tensorboard, wandb."""
+
+    csv: dict[str, Any] | None = None
+    tensorboard: dict[str, Any] | None = None
+    wandb: Wandb | None = None
+
+
+Optimizer = with_options(Block, OptimizerOptions, "Optimizer")
+DecodingBlock = with_options(Block, Decoding, "Decoding")

@@ -1,0 +1,152 @@
+"""The block `model` of each task, and what generators have besides: objective and control tokens."""
+
+from typing import Annotated, Any, Self
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from critic.options import CriticOptions
+from critic.tagger.options import TaggerOptions
+from data_modules.encoding.turn_layout import CONTROL_TOKENS
+from faithkit.errors import UserError
+from faithkit.settings.types import (
+    Block,
+    Count,
+    Hint,
+    NonNegative,
+    NonNegativeInt,
+    OneOf,
+    OpenBlock,
+    Positive,
+    Switch,
+    Text,
+)
+from generation.options import GeneratorOptions
+from workflows.settings.blocks import with_options
+from workflows.settings.data import BATCH_SIZE
+
+TARGET = "_target_"
+# As in generation.candidate_forward, without torch.
+QUERIES = ("encoder_mean", "encoder_first", "decoder_first", "context_last")
+OpenShare = Annotated[float, Field(gt=0, lt=1), Hint("use a share above 0 and below 1")]
+GROUPS = tuple(CONTROL_TOKENS)
+IN_ORDER = f"use some of {', '.join(GROUPS)}, in this order"
+# What each kind of model logs on validation; the names that are best where they are lowest.
+METRICS = {
+    "critic": (
+        *("macro_f1", "f1", "precision", "recall", "accuracy", "balanced_accuracy", "auroc", "average_precision"),
+        *("unparsed_rate", "ece", "brier", "loss"),
+    ),
+    "tagger": ("char_f1", "response_f1", "token_auroc", "response_auroc", "loss"),
+    "generator": ("perplexity", "loss", "token_accuracy"),
+}
+LOWER_IS_BETTER = ("loss", "perplexity", "ece", "brier", "unparsed_rate")
+
+
+class Model(Block):
+    """What every `model=` has beside its task's options."""
+
+    name: Text
+    task: dict[str, Any]
+    num_epochs: Annotated[int, Field(ge=1, le=100_000), Hint("use a whole number of 1 or more")]
+    batch_size: Annotated[Count | None, BATCH_SIZE]
+    validations_per_epoch: Positive
+    accumulate_grad_batches: Count
+    gradient_clip_val: Annotated[NonNegative | None, Hint("use a number above 0, or null for no clipping")]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_the_tasks_own(cls, values: Any) -> Any:
+        """Takes options from the task's own block too, where configurations of older runs have them."""
+        task = values.get("task") if isinstance(values, dict) else None
+        if not isinstance(task, dict):
+            return values
+        own = {name: value for name, value in task.items() if name in cls.model_fields and name not in values}
+        return {**values, **own}
+
+
+class OutsideModel(OpenBlock):
+    """A task of another package: its options are its own."""
+
+    name: Text
+    task: dict[str, Any]
+
+
+Critic = with_options(Model, CriticOptions, "Critic")
+Tagger = with_options(Model, TaggerOptions, "Tagger")
+Generator = with_options(Model, GeneratorOptions, "Generator")
+KINDS = {"critic.task.CriticTask": "critic", "critic.tagger.task.TaggerTask": "tagger"}
+KINDS |= {"generation.task.GeneratorTask": "generator"}
+
+
+def kind_of(model: Any) -> str:
+    """The kind of a `model` block: critic, tagger, generator, or outside."""
+    task = model.get("task") if isinstance(model, dict) else None
+    return KINDS.get(str(task.get(TARGET)) if isinstance(task, dict) else "", "outside")
+
+
+AnyModel = Annotated[
+    Annotated[Critic, Tag("<critic>")]  # type: ignore[valid-type]
+    | Annotated[Tagger, Tag("<tagger>")]  # type: ignore[valid-type]
+    | Annotated[Generator, Tag("<generator>")]  # type: ignore[valid-type]
+    | Annotated[OutsideModel, Tag("<outside>")],
+    Discriminator(lambda value: f"<{kind_of(value)}>"),
+]
+
+
+class LossTruncation(Block):
+    """`objective=loss_truncation`."""
+
+    target: Text = Field(alias="_target_")
+    drop_fraction: OpenShare
+    window: Count
+    hot_start: Count
+    recompute_every: Count
+
+
+class InfoNce(Block):
+    """`objective=infonce`."""
+
+    target: Text = Field(alias="_target_")
+    weight: Positive
+    temperature: Positive
+    query: Annotated[Any, OneOf((*QUERIES, None))]
+    num_negatives: NonNegativeInt
+    in_batch: Switch = False
+
+    @model_validator(mode="after")
+    def _has_negatives(self) -> Self:
+        if not self.in_batch and self.num_negatives < 1:
+            hint = "use 1 or more; with objective.in_batch=true 0 is possible"
+            raise UserError(f"objective.num_negatives is {self.num_negatives}", hint=hint)
+        return self
+
+
+class OtherObjective(OpenBlock):
+    """`objective=mle`, or one of another package."""
+
+    target: Text = Field(alias="_target_")
+
+
+OBJECTIVES = {
+    "generation.objectives.loss_truncation.LossTruncation": "<loss_truncation>",
+    "generation.objectives.infonce.InfoNce": "<infonce>",
+}
+Objective = Annotated[
+    Annotated[LossTruncation, Tag("<loss_truncation>")]
+    | Annotated[InfoNce, Tag("<infonce>")]
+    | Annotated[OtherObjective, Tag("<other>")],
+    Discriminator(lambda v: OBJECTIVES.get(str(v.get(TARGET)) if isinstance(v, dict) else "", "<other>")),
+]
+
+
+class ControlBlock(OpenBlock):
+    """`control=ctrl`."""
+
+    groups: Annotated[list[Annotated[str, OneOf(GROUPS)]], Field(min_length=1), Hint(IN_ORDER)]
+    entailment: Text | None = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.groups != [name for name in GROUPS if name in self.groups]:
+            raise UserError(f"control.groups is {self.groups}", hint=IN_ORDER)
+        return self

@@ -1,0 +1,278 @@
+"""The keys of each script: what `check_settings` is given."""
+
+from collections.abc import Iterator, Set
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from faithkit.errors import UserError
+from faithkit.settings.check import ScriptSettings
+from faithkit.settings.types import (
+    Block,
+    Count,
+    Hint,
+    NonNegativeInt,
+    OneOf,
+    PathText,
+    Seed,
+    Switch,
+    Text,
+    Tokens,
+    choice_hint,
+)
+from workflows.settings import no_effect
+from workflows.settings import surroundings as around
+from workflows.settings.benchmarks import AnyBenchmark, Detection, Responses, Transfer
+from workflows.settings.blocks import (
+    DETECTOR_PRECISIONS,
+    PRECISIONS,
+    Callbacks,
+    DecodingBlock,
+    Loggers,
+    Optimizer,
+    Resamples,
+    Trainer,
+)
+from workflows.settings.data import Data, NumRows, OnBadRow, blocks_of
+from workflows.settings.models import LOWER_IS_BETTER, METRICS, AnyModel, ControlBlock, Objective, kind_of
+from workflows.settings.strategies import check_strategy
+
+ENGINES = ("auto", "transformers", "vllm")  # as in generation.engines, without torch
+Length = Annotated[Tokens | None, Hint("use 1 or more tokens, or null for what the model was trained with")]
+BatchTokens = Annotated[Count | None, Hint("use 1 or more tokens, or null for what suits the device")]
+Names = Annotated[list[Text] | None, Hint("use a list of names, [high-overlap,entailed], or null")]
+BestOf = Annotated[int, Field(ge=1, le=10_000), Hint("use 1 or more answers")]
+Folder = Annotated[PathText | None, Hint("use a folder's path; a name that is a number is written ./5")]
+
+
+class Common(ScriptSettings):
+    """The key that every script has."""
+
+    debug: Switch = False
+
+
+class Run(Common):
+    """Keys of scripts that work in a run's folder."""
+
+    seed: Seed
+    run_dir: Folder = None
+    resume: Folder = None
+
+
+class TrainSettings(Run):
+    """train.py."""
+
+    data_dir: PathText | None = None  # of experiments, which find their corpora below it
+    model: AnyModel
+    data: Data
+    trainer: Trainer
+    callbacks: Callbacks
+    logger: Loggers
+    objective: Objective | None = None
+    control: ControlBlock | None = None
+    scale: dict[str, Any]
+    optimizer: Optimizer  # type: ignore[valid-type]
+
+    @model_validator(mode="after")
+    def _chooses_by_what_is_logged(self) -> Self:
+        monitor, mode = self.callbacks.monitor, self.callbacks.mode
+        kind = kind_of(self.model.model_dump())
+        if kind not in METRICS:
+            return self
+        prefix = f"validation/{self.data.name}/"
+        names = [f"{prefix}{name}" for name in METRICS[kind]] + ["train/loss"]
+        if monitor not in names:
+            short = monitor.rpartition("/")[2]
+            hint = choice_hint(short, METRICS[kind])
+            raise UserError(f"callbacks.monitor is {monitor!r}", hint=f"{prefix}NAME: {hint}")
+        wanted = "min" if monitor.rpartition("/")[2] in LOWER_IS_BETTER else "max"
+        if mode != wanted:
+            problem = f"callbacks.mode is {mode!r}, which would keep the worst {monitor}"
+            raise UserError(problem, hint=f"set callbacks.mode={wanted}")
+        return self
+
+    @model_validator(mode="after")
+    def _batches_have_a_size(self) -> Self:
+        if self.data.batch_size is None and self.data.max_tokens is None:
+            raise UserError("neither data.batch_size nor data.max_tokens is set", hint="set model.batch_size=16")
+        return self
+
+    def surroundings(self) -> Iterator[UserError]:
+        yield from around.run_dir_problems(self.run_dir)
+        yield from around.hardware_problems(self.trainer.accelerator)
+        yield from around.logger_problems(self.logger)
+        yield from around.weights_problems("model.weights", getattr(self.model, "weights", None))
+        if self.control is not None:
+            yield from around.weights_problems("control.entailment", self.control.entailment)
+        yield from around.part_problems(blocks_of(self.data.parts), self.data.split)
+
+    def notes(self, given: Set[str]) -> Iterator[str]:
+        yield from no_effect.of_data(given, self.data)
+        if self.optimizer.schedule == "constant":  # type: ignore[attr-defined]
+            yield from no_effect.without_effect(given, ["optimizer.floor"], "with optimizer.schedule=constant")
+
+
+class EvaluateSettings(Run):
+    """evaluate.py."""
+
+    scale: dict[str, Any]
+    benchmark: AnyBenchmark
+    decoding: DecodingBlock  # type: ignore[valid-type]
+    checkpoint: PathText | None
+    predictions: PathText | None
+    against: PathText | None
+    html: PathText | None
+    batch_tokens: BatchTokens
+    precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
+    max_length: Length
+    num_resamples: Resamples
+    num_examples: NonNegativeInt
+
+    def surroundings(self) -> Iterator[UserError]:
+        yield from around.run_dir_problems(self.run_dir)
+        block = self.benchmark
+        if isinstance(block, Transfer):
+            for name, training in block.train.items():
+                yield from around.checkpoint_problems(
+                    f"benchmark.train.{name}.checkpoint", training.checkpoint, "critic"
+                )
+            return
+        yield from around.file_problems("predictions", self.predictions)
+        yield from around.file_problems("against", self.against)
+        yield from around.output_problems("html", self.html)
+        kinds = ("generator",) if isinstance(block, Responses) else ("critic", "tagger")
+        if isinstance(block, Responses):
+            yield from around.checkpoint_problems("benchmark.critic", block.critic, "critic", "tagger")
+            if self.html:
+                hint = "leave html out; a response stands beside its values in the run's scores/"
+                yield UserError("the page is for answers with marked spans, as of benchmark=ragtruth", hint=hint)
+        given = self.predictions or (isinstance(block, Responses) and block.datasets)
+        if isinstance(block, Detection) and block.name == "analysis":
+            if block.plots:
+                yield from around.package_problems("benchmark.plots=true", "matplotlib", "plots")
+        elif not given and not self.checkpoint:
+            hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; or predictions=FILE"
+            yield UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
+        else:
+            yield from around.checkpoint_problems("checkpoint", self.checkpoint, *kinds)
+        for key, one in around.benchmark_sets(block):
+            yield from around.dataset_problems(key, one)
+
+    def notes(self, given: Set[str]) -> Iterator[str]:
+        named = f"with benchmark={self.benchmark.name}"
+        if not isinstance(self.benchmark, Responses):
+            yield from no_effect.without_effect(given, [*no_effect.GENERATORS_ALONE, "against", "num_examples"], named)
+        if isinstance(self.benchmark, Transfer):
+            yield from no_effect.without_effect(given, ["predictions", "checkpoint", "html"], named)
+        elif self.predictions is not None:
+            yield from no_effect.without_effect(given, ["checkpoint"], "beside predictions")
+            if isinstance(self.benchmark, Responses):
+                yield from no_effect.without_effect(given, no_effect.GENERATORS_ALONE, "beside predictions")
+
+
+class GenerateSettings(Run):
+    """generate.py."""
+
+    scale: dict[str, Any]
+    best_of: BestOf
+    data: Data
+    decoding: DecodingBlock  # type: ignore[valid-type]
+    checkpoint: PathText
+    engine: Annotated[str, OneOf(ENGINES)]
+    precision: Annotated[str, OneOf(PRECISIONS)]
+    batch_size: Annotated[Count | None, Hint("use 1 or more texts, or null for what suits the device")]
+    max_length: Length
+    num_rows: NumRows
+    control_tokens: Names
+    resample: Annotated[Count | None, Hint("use 1 or more answers, or null")]
+    entailment: Text | None
+    detector: PathText | None
+    save_every_num_rows: Count
+    num_examples: NonNegativeInt
+
+    @model_validator(mode="after")
+    def _one_way_to_choose(self) -> Self:
+        check_strategy(self.decoding, self.detector, self.resample)
+        return self
+
+    def surroundings(self) -> Iterator[UserError]:
+        yield from around.run_dir_problems(self.run_dir)
+        yield from around.checkpoint_problems("checkpoint", self.checkpoint, "generator")
+        yield from around.checkpoint_problems("detector", self.detector, "critic", "tagger")
+        yield from around.weights_problems("entailment", self.entailment)
+        if self.engine == "vllm":
+            yield from around.package_problems("engine=vllm", "vllm", "vllm")
+        yield from around.part_problems(blocks_of(self.data.parts), self.data.split)
+
+    def notes(self, given: Set[str]) -> Iterator[str]:
+        trains = [f"data.{key}" for key in no_effect.TRAINING_ALONE]
+        yield from no_effect.without_effect(given, trains, "in generate: nothing is trained")
+        if self.resample is None:
+            yield from no_effect.without_effect(given, ["entailment"], "without resample")
+
+
+class ChatSettings(Common):
+    """faithkit chat."""
+
+    seed: Seed
+    decoding: DecodingBlock  # type: ignore[valid-type]
+    checkpoint: PathText
+    detector: PathText | None
+    precision: Annotated[str, OneOf(PRECISIONS)]
+    max_length: Length
+    control_tokens: Names
+    best_of: BestOf
+
+    @model_validator(mode="after")
+    def _one_way_to_choose(self) -> Self:
+        check_strategy(self.decoding, self.detector)
+        return self
+
+    def surroundings(self) -> Iterator[UserError]:
+        yield from around.checkpoint_problems("checkpoint", self.checkpoint, "generator")
+        yield from around.checkpoint_problems("detector", self.detector, "critic", "tagger")
+
+
+class Columns(Block):
+    """`columns` of score: which column holds what."""
+
+    knowledge: Text | None
+    response: Text | None
+    history: Text | None
+    id: Text | None
+    group: Text | None
+
+
+class ScoreSettings(Run):
+    """faithkit score."""
+
+    path: PathText
+    checkpoint: PathText
+    columns: Columns
+    by: Text | None
+    output: PathText | None
+    num_rows: NumRows
+    on_bad_row: OnBadRow
+    precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
+    batch_tokens: BatchTokens
+    save_every_num_rows: Count
+    num_resamples: Resamples
+
+    def surroundings(self) -> Iterator[UserError]:
+        yield from around.run_dir_problems(self.run_dir)
+        yield from around.file_problems("path", self.path)
+        if self.on_bad_row == "stop":  # a first row without them may else be one of those to skip
+            yield from around.column_problems(self.path, self.columns.model_dump(), self.by)
+        yield from around.output_problems("output", self.output)
+        yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger")
+
+
+class ExportSettings(Common):
+    """export.py."""
+
+    checkpoint: PathText
+    output_dir: PathText
+
+    def surroundings(self) -> Iterator[UserError]:
+        yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger", "generator")
+        yield from around.run_dir_problems(self.output_dir, "output_dir")

@@ -1,0 +1,250 @@
+"""What a command line needs outside of itself: files, checkpoints, packages, hardware, accounts; looked for at once.
+
+Nothing is downloaded or loaded here. What only the loading can tell (a hub's name, a damaged file) is left to it.
+"""
+
+import json
+import netrc
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from faithkit.errors import UserError, shorten
+from faithkit.files.model_folder import SIDECAR, find_folder
+from faithkit.settings.types import nearest
+from faithkit.weights.resolve import CONFIGS, HUB_NAME, LOCAL, PATH_STARTS, resolve
+
+DEVICE_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # of CUDA, of Windows' subsystem, of ROCm
+WANDB_HOST = "api.wandb.ai"
+
+
+def file_problems(key: str, path: str | None) -> Iterator[UserError]:
+    """A file to read that is not there, or is none."""
+    if path is None:
+        return
+    place = Path(path).expanduser()
+    if place.is_dir():
+        yield UserError(f"{key} is a folder, and a file is wanted", place=path, hint=f"set {key} to a file in it")
+    elif not place.exists():
+        yield UserError(f"{key}: no such file", place=path, hint=_near(key, place))
+    elif not os.access(place, os.R_OK):
+        yield UserError(f"{key}: this file cannot be read", place=path, hint=f"chmod u+r {path}")
+
+
+def output_problems(key: str, path: str | None) -> Iterator[UserError]:
+    """A file to write that cannot be: a folder has its name, or a file stands in its way."""
+    if path is None:
+        return
+    place = Path(path).expanduser()
+    if place.is_dir():
+        yield UserError(f"{key} is a folder", place=path, hint=f"name a file: {key}={path.rstrip('/')}/NAME")
+    else:
+        yield from run_dir_problems(str(place.parent), key)
+
+
+def run_dir_problems(path: str | None, key: str = "run_dir") -> Iterator[UserError]:
+    """A folder to write that cannot be made: a file has its name, or stands in its way, or its parent is closed."""
+    if path is None:
+        return
+    place, elsewhere = Path(path), f"set {key} to another folder"
+    for folder in (place, *place.parents):
+        if folder.is_dir():
+            if not os.access(folder, os.W_OK | os.X_OK):
+                yield UserError(f"{key}: no permission to write", place=str(folder), hint=elsewhere)
+            return
+        if os.path.lexists(folder):
+            yield UserError(f"{key}: this is a file, and a folder is wanted", place=str(folder), hint=elsewhere)
+            return
+
+
+def column_problems(path: str, columns: Mapping[str, str | None], by: str | None) -> Iterator[UserError]:
+    """Columns that the first row of a table does not have; a file that cannot be read says so when it is read."""
+    from data_modules.reading.rows import ReadReport, read_rows
+
+    if not Path(path).is_file():
+        return
+    try:
+        first = next(iter(read_rows(Path(path), ReadReport("skip"))), None)
+    except (UserError, OSError):
+        return
+    wanted = {f"columns.{name}": columns[name] or name for name in ("knowledge", "response")}
+    wanted |= {f"columns.{name}": columns[name] or "" for name in ("id", "group")} | {"by": by or ""}
+    for key, column in wanted.items():
+        if column and first is not None and column not in first.values:
+            close = nearest(column, first.values, 1)
+            hint = f"did you mean {key}={close[0]}?" if close else f"the file has {', '.join(first.values)}"
+            yield UserError(f"{key}: there is no column {column!r}", place=path, hint=hint)
+
+
+def checkpoint_problems(key: str, path: str | None, *kinds: str) -> Iterator[UserError]:
+    """A checkpoint that is not there, holds no model, or is of another kind than these."""
+    if path is None:
+        return
+    place = Path(path).expanduser()
+    if not place.exists():
+        beside = place.parent != Path() and place.parent.is_dir()  # runs/typo is no hub's name where runs/ is
+        if path.startswith(PATH_STARTS) or not HUB_NAME.fullmatch(path) or beside:
+            yield UserError("no such run or folder", place=path, hint=_near(key, place, "a run's folder or a hub name"))
+        return
+    try:
+        kind = _kind_in(find_folder(path))
+    except UserError as error:
+        yield error
+        return
+    if kind is not None and kind not in kinds:
+        wanted = " or ".join(f"a {one}" for one in kinds)
+        yield UserError(
+            f"{key} is a {kind}, and {wanted} is wanted", place=path, hint=f"set {key} to a run of {wanted}"
+        )
+
+
+def _kind_in(folder: Path) -> str | None:
+    """The kind that a sidecar names; None where there is none, or one that only its reader can explain."""
+    try:
+        stored = json.loads((folder / SIDECAR).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    kind = stored.get("kind") if isinstance(stored, dict) else None
+    return kind if isinstance(kind, str) else None
+
+
+def weights_problems(key: str, name: str | None) -> Iterator[UserError]:
+    """Weights that are no folder with a model, no local name and no hub's name."""
+    if name is None or name in LOCAL:
+        return
+    place = Path(name).expanduser()
+    if place.is_dir():
+        inside = (place, place / "hf")  # a critic may be named by its run
+        if not any((folder / config).exists() for folder in inside for config in CONFIGS):
+            yield UserError(f"{key}: this folder holds no model", place=name, hint="name one with config.json: RUN/hf")
+        return
+    if not place.exists() and place.parent != Path() and place.parent.is_dir():
+        yield UserError(f"{key}: no such folder", place=name, hint=_near(key, place))
+        return
+    try:
+        resolve(name)
+    except UserError as error:
+        yield UserError(f"{key}: {error.problem}", hint=error.hint)
+
+
+def package_problems(asked: str, package: str, extra: str) -> Iterator[UserError]:
+    """An optional package that is not installed."""
+    if package not in sys.modules and find_spec(package) is None:
+        yield UserError(f"{asked} needs the package {package}", hint=f"pip install '.[{extra}]'")
+
+
+def hardware_problems(accelerator: str) -> Iterator[UserError]:
+    """A GPU that is asked for and is not there; torch is asked where it is loaded already."""
+    if accelerator not in ("gpu", "cuda"):
+        return
+    if "torch" in sys.modules:
+        here = sys.modules["torch"].cuda.is_available()
+    else:
+        here = any(any(Path("/").glob(pattern[1:])) for pattern in DEVICE_FILES)
+    if not here:
+        yield UserError("no CUDA device is here", place="trainer.accelerator", hint="use trainer=cpu")
+
+
+def logger_problems(logger: Any) -> Iterator[UserError]:
+    """A logger without its package or its account."""
+    if logger.tensorboard is not None:
+        yield from package_problems("logger=tensorboard", "tensorboard", "tensorboard")
+    if logger.wandb is None or logger.wandb.offline or _has_wandb_account():
+        return
+    problem = "logger=wandb has no account: WANDB_API_KEY is not set, and `wandb login` was never run"
+    yield UserError(problem, hint="logger.wandb.offline=true needs none; or run `wandb login`")
+
+
+def _has_wandb_account() -> bool:
+    if os.environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun") or os.environ.get("WANDB_API_KEY"):
+        return True
+    host = os.environ.get("WANDB_BASE_URL", "").partition("://")[2].partition("/")[0].partition(":")[0] or WANDB_HOST
+    for name in (os.environ.get("NETRC", "~/.netrc"), "~/_netrc"):
+        try:
+            if netrc.netrc(Path(name).expanduser()).authenticators(host):
+                return True
+        except (OSError, netrc.NetrcParseError, UnicodeDecodeError):
+            continue
+    return False
+
+
+def part_problems(blocks: Sequence[tuple[str, Any]], split: str | None) -> Iterator[UserError]:
+    """Parts of `data.parts` that cannot be read."""
+    for key, part in blocks:
+        named = {"dataset": part.dataset, "path": part.path, "split": split}
+        yield from dataset_problems(key, {**(part.model_extra or {}), **named})
+
+
+def benchmark_sets(block: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The datasets that a benchmark reads, as `dataset_problems` takes them."""
+    if getattr(block, "target", None):
+        return
+    if getattr(block, "datasets", None):
+        for name, one in block.datasets.items():
+            split = one.split or block.split
+            yield f"benchmark.datasets.{name}", {"dataset": name, "path": one.path, "split": split}
+    elif block.path is not None:
+        name = block.dataset or block.name
+        yield "benchmark", {**block.options, "dataset": name, "path": block.path, "split": block.split}
+
+
+def dataset_problems(key: str, block: dict[str, Any]) -> Iterator[UserError]:
+    """A dataset that there is not, an option that it refuses, or files that are not there.
+
+    Args:
+        block: `dataset`, `path`, `split`, and the dataset's own options.
+    """
+    from data_modules.reading.dataset import resolve_split
+    from data_modules.reading.files import EMBEDDED, HUB
+    from data_modules.registry import SOURCES, find_dataset
+
+    options = {name: value for name, value in block.items() if name not in ("dataset", "path", "split")}
+    name, path, split = block["dataset"], block["path"], block["split"]
+    if name is not None and name not in SOURCES and (guess := nearest(name, SOURCES, 1)):
+        try:
+            find_dataset(name)  # an installed package's
+        except UserError:
+            yield UserError(f"unknown dataset {name!r}", place=key, hint=f"did you mean {guess[0]}?")
+            return
+    if name is None:
+        return  # a class of another package: found, and checked, when the data are built
+    try:
+        kind = find_dataset(name)
+        if name not in SOURCES:
+            return  # another package's: it checks its options when it is built
+        if kind.derived_from is not None:
+            kind, options = SOURCES[kind.derived_from], {}
+        if kind.generated:
+            kind(**options)
+            return
+        if path is None:
+            yield UserError(f"{key}.path is not set", hint="name a folder or file, hub, or embedded")
+            return
+        source = kind(path=path, **options)
+        if path in (EMBEDDED, HUB):
+            return
+        place = Path(path).expanduser()
+        if not place.exists():
+            field = "benchmark.path" if key.startswith("benchmark") else "data.path"
+            yield UserError("no such file or folder", place=path, hint=_near(field, place, "a folder or file"))
+        elif not kind.train_only:
+            resolve_split(source, split) if split is not None else source.files()
+    except UserError as error:
+        yield error
+    except (TypeError, ValueError) as error:
+        problem = f"{key}: dataset {name} does not take {shorten(options, 120)}: {shorten(str(error), 120)[1:-1]}"
+        yield UserError(problem, hint=f"see its options with --cfg job data={name}")
+
+
+def _near(key: str, place: Path, wanted: str = "a file") -> str:
+    """The hint for a path that is not there: its likely neighbour, or what is wanted."""
+    try:
+        names = [neighbour.name for neighbour in islice(place.parent.iterdir(), 2000)]
+    except (OSError, ValueError):
+        names = []
+    close = nearest(place.name, names, 1)
+    return f"did you mean {key}={place.parent / close[0]}?" if close else f"set {key} to {wanted} that exists"
