@@ -55,8 +55,11 @@ def main() -> None:
         "seconds of a save by the clock",
     ]
     training = f"{options.steps} steps of {BATCH_SIZE} examples, {options.saves} saves of {megabytes:.0f} MB"
-    body = f"""`{options.weights}`, {training}. The durable ones are synced to the disk, carry a SHA-256, and are written once; before, they were built in memory,
-written to TMPDIR and copied."""
+    how = (
+        "The durable ones are synced to the disk, carry a SHA-256 and are written once; "
+        "before, they were built in memory, written to TMPDIR and copied."
+    )
+    body = f"`{options.weights}`, {training}. {how}"
     report("Checkpoints", f"{body}\n\n{table(header, rows)}")
 
 

@@ -27,7 +27,7 @@ _BROKEN = (errno.EIO, errno.EINTR, errno.ENOENT, errno.ENXIO, errno.ENODEV, errn
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)  # of file systems that need none or have none
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
 _UNFINISHED = (".tmp", ".old")
-_RUST_ERROR = re.compile(r"\(os error (\d+)\)")
+_QUOTED_ERROR = re.compile(r"\((?:os error )(\d+)\)|\[Errno (\d+)\]")  # of safetensors and tokenizers; of shutil
 
 
 @contextmanager
@@ -61,8 +61,8 @@ def _filling_errors(path: Path, folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        found = _RUST_ERROR.search(str(error))  # as safetensors and tokenizers say it
-        number = error.errno if isinstance(error, OSError) else int(found[1]) if found else None
+        found = _QUOTED_ERROR.search(str(error))
+        number = getattr(error, "errno", None) or (int(found[1] or found[2]) if found else None)
         is_ours = isinstance(error, OSError) and str(error.filename or "").startswith(str(folder))
         if is_ours or number in (*_FULL, errno.EIO):  # what they read from elsewhere may fail for its own reasons
             raise _explained(number, path) from error

@@ -27,6 +27,14 @@ _checked: dict[Path, tuple[int, ...]] = {}  # files that are known to be whole, 
 log = logging.getLogger("faithkit")
 
 
+class DamagedCheckpoint(UserError):
+    """A checkpoint that must not be used."""
+
+    def __init__(self, path: Path, reason: str):
+        hint = f"put a copy of it there, or delete {path.parent} and train again"
+        super().__init__(f"the checkpoint is cut short or damaged: {reason}", place=str(path), hint=hint)
+
+
 class DurableCheckpoints(CheckpointIO):
     """Writes and reads Lightning's checkpoints by the functions below, under every strategy."""
 
@@ -58,18 +66,19 @@ def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False
     """Reads a checkpoint as tensors and plain values; nothing in it is executed.
 
     Raises:
-        UserError: It is damaged, or no checkpoint at all.
+        DamagedCheckpoint: It is damaged, or no checkpoint at all.
+        UserError: It may not be read.
         FileNotFoundError: There is none.
     """
     has_line = check_file(path)
     try:
         checkpoint = torch.load(path, map_location=map_location, weights_only=True, mmap=mmap)
     except Exception as error:  # torch.load raises many kinds at a file that is none of its own
-        raise damaged(path, _first_line(error)) from error
+        raise DamagedCheckpoint(path, _first_line(error)) from error
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("state_dict"), dict):
-        raise damaged(path, "it holds no weights")
+        raise DamagedCheckpoint(path, "it holds no weights")
     if MARK in checkpoint and not has_line:
-        raise damaged(path, "its checksum is missing")
+        raise DamagedCheckpoint(path, "its checksum is missing")
     return checkpoint
 
 
@@ -77,7 +86,8 @@ def check_file(path: Path) -> bool:
     """Compares a file with its checksum; False where it has none, as those written before there were checksums.
 
     Raises:
-        UserError: They differ.
+        DamagedCheckpoint: They differ.
+        UserError: It may not be read.
         FileNotFoundError: There is no such file.
     """
     try:
@@ -88,16 +98,18 @@ def check_file(path: Path) -> bool:
                 return True
             digest, line = _hash(file, max(0, facts.st_size - LINE_LENGTH))
     except (IsADirectoryError, PermissionError) as error:
-        raise UserError(f"cannot be read: {error.strerror}", place=str(path), hint="name a readable file") from error
+        raise UserError(
+            f"cannot be read: {error.strerror}", place=str(path), hint="make it readable for you"
+        ) from error
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise damaged(path, str(error.strerror).lower()) from error
+        raise DamagedCheckpoint(path, str(error.strerror).lower()) from error
     if not line.startswith(LINE[:8]):
         _check_parts(path)
         return False
     if line != LINE % digest.encode():
-        raise damaged(path, "its checksum differs")
+        raise DamagedCheckpoint(path, "its checksum differs")
     _checked[path] = state
     return True
 
@@ -117,16 +129,10 @@ def _check_parts(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             bad = archive.testzip()
     except Exception as error:  # zipfile, too, raises many kinds
-        raise damaged(path, _first_line(error)) from error
+        raise DamagedCheckpoint(path, _first_line(error)) from error
     if bad is not None:
-        raise damaged(path, f"the checksum of {bad} differs")
+        raise DamagedCheckpoint(path, f"the checksum of {bad} differs")
     log.info("%s: written before checkpoints had a checksum; it cannot be checked as a whole", path)
-
-
-def damaged(path: Path, reason: str) -> UserError:
-    """Makes the error of a checkpoint that must not be used."""
-    hint = f"put a copy of it there, or delete {path.parent} and train again"
-    return UserError(f"the checkpoint is cut short or damaged: {reason}", place=str(path), hint=hint)
 
 
 def _first_line(error: Exception) -> str:

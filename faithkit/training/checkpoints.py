@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from faithkit.errors import UserError
 from faithkit.files.atomic import disk_errors
 from faithkit.files.run_folder import RunFolder
-from faithkit.training.checkpoint_io import check_file, damaged, read_checkpoint
+from faithkit.training.checkpoint_io import DamagedCheckpoint, check_file, read_checkpoint
 
 # What Lightning restores a training from, and its kinds.
 PARTS: dict[str, Any] = {
@@ -42,11 +42,11 @@ def find_resume_point(run: RunFolder) -> ResumePoint | None:
     Raises:
         UserError: There are checkpoints and none is whole, or best.ckpt is not, or is missing.
     """
-    error: UserError | None = None
+    error: DamagedCheckpoint | None = None
     for path in (run.last, run.previous):
         try:
             checkpoint = _read_last(path)
-        except UserError as found:
+        except DamagedCheckpoint as found:
             error = error or found
         except FileNotFoundError:
             continue
@@ -66,14 +66,14 @@ def _check_best(run: RunFolder, checkpoint: Mapping[str, Any]) -> None:
     except FileNotFoundError:
         states = [state for key, state in checkpoint["callbacks"].items() if str(key).startswith("ModelCheckpoint")]
         if any(isinstance(state, dict) and state.get("best_model_path") for state in states):
-            raise damaged(run.best, "it is missing") from None
+            raise DamagedCheckpoint(run.best, "it is missing") from None
 
 
 def _read_last(path: Path) -> Mapping[str, Any]:
     checkpoint = read_checkpoint(path, map_location="meta", mmap=True)
     wrong = [name for name, kind in PARTS.items() if not isinstance(checkpoint.get(name), kind)]
     if wrong:
-        raise damaged(path, f"no {', '.join(wrong)} in it")
+        raise DamagedCheckpoint(path, f"no {', '.join(wrong)} in it")
     return checkpoint
 
 

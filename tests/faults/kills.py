@@ -32,12 +32,20 @@ class Warm:
         assert self._process.stdout.readline() == "ready\n"
         self._in, self._out = self._process.stdin, self._process.stdout
 
-    def run(self, script: str, *overrides: str, folder: Path, kill_at: int | None = None) -> tuple[int, list[str]]:
-        """Runs a script, its cache and its temporary files in `folder`; gives its exit code and its file events."""
+    def run(
+        self, script: str, *overrides: str, folder: Path, kill_at: int | None = None, is_plain_user: bool = False
+    ) -> tuple[int, list[str]]:
+        """Runs a script, its cache and its temporary files in `folder`; gives its exit code and its file events.
+
+        Args:
+            kill_at: Kills it before this event.
+            is_plain_user: Runs it without the rights of root.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         log = folder.parent / f"{folder.name}.events"
         log.unlink(missing_ok=True)
-        job = {"script": script, "overrides": overrides, "folder": str(folder), "log": str(log), "kill_at": kill_at}
+        how = {"kill_at": kill_at, "is_plain_user": is_plain_user}
+        job = {"script": script, "overrides": overrides, "folder": str(folder), "log": str(log), **how}
         print(json.dumps(job), file=self._in, flush=True)
         code = int(self._out.readline())
         return code, log.read_text().splitlines()

@@ -1,9 +1,10 @@
 """Runs scripts in children of one process that has imported everything, and ends them at a chosen file event.
 
 A training takes seconds to import what it needs; a fork takes none. `python -m tests.faults.warm` reads one job a line
-from its input (JSON: script, overrides, folder, kill_at) and answers each with a line: exit code, events.
+from its input (JSON: script, overrides, folder, log, kill_at, is_plain_user) and answers each with its exit code.
 """
 
+import ctypes
 import json
 import os
 import signal
@@ -80,6 +81,13 @@ def watch(root: str, log: str, kill_at: int | None) -> None:
     sys.addaudithook(hook)
 
 
+def give_up_privileges() -> None:
+    """Makes root subject to the modes of files, as every other user is."""
+    header, data = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()  # version 3 of capset; no capability
+    if ctypes.CDLL(None, use_errno=True).capset(header, data):
+        raise OSError(ctypes.get_errno(), "capset")
+
+
 def child(job: dict[str, Any]) -> None:
     """Takes the place of the command `python SCRIPT.py OVERRIDES`."""
     folder = Path(job["folder"])
@@ -91,6 +99,8 @@ def child(job: dict[str, Any]) -> None:
         (folder / name).mkdir(exist_ok=True)
         os.environ[variable] = str(folder / name)
     sys.argv = [f"{job['script']}.py", *job["overrides"]]
+    if job["is_plain_user"]:
+        give_up_privileges()
     watch(str(folder) + os.sep, job["log"], job["kill_at"])
     import_module(SCRIPTS[job["script"]]).run()
 
