@@ -14,22 +14,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from faithkit import signals
 from faithkit.errors import UserError, shorten
+from faithkit.signals import Interrupted
 
 _HERE = Path(__file__).resolve().parent
 # An installed package carries the configurations; in a checkout they stand beside it.
 CONFIGS = _HERE / "configs" if (_HERE / "configs").is_dir() else _HERE.parent / "configs"
-DONE, FAILED, USER_ERROR, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, USER_ERROR, INTERRUPTED = 0, 1, 2, signals.EXIT_CODE
 
 HELP_END = """
 Any value of the configuration can be set: key=value, for a list key=[a,b]; `--cfg job` prints the whole of it.
   seed=1 run_dir=PATH resume=RUN debug=true      mean the same in every script
 Exit codes: 0 done, 2 a mistake to correct (debug=true shows the traceback), 130 interrupted and resumable.
 """
-
-
-class Interrupted(BaseException):
-    """Training stopped at a signal, with its checkpoint written."""
 
 
 def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: tuple[str, ...]) -> None:
@@ -41,6 +39,17 @@ def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: 
         doc: The script's docstring, shown by `--help`.
         groups: The configuration groups whose choices `--help` lists.
     """
+    signals.install()
+    try:
+        _run(main, config_name, doc, groups)
+        signals.check()  # an exception can be lost in a destructor; a command that was told to end has not ended well
+    except (KeyboardInterrupt, Interrupted) as error:
+        if int(os.environ.get("LOCAL_RANK") or 0) == 0:
+            print(f"\ninterrupted{f': {error}' if str(error) else ''}", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+
+
+def _run(main: Callable[[Any], None], config_name: str, doc: str, groups: tuple[str, ...]) -> None:
     if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
         _print_help(help_text(doc, groups))
         sys.exit(DONE)
@@ -59,9 +68,6 @@ def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: 
 
     try:
         hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(explained)()
-    except (KeyboardInterrupt, Interrupted) as error:
-        print(f"\ninterrupted{f': {error}' if str(error) else ''}", file=sys.stderr)
-        sys.exit(INTERRUPTED)
     except Exception as error:
         _end(error, debug)
 
