@@ -1,4 +1,4 @@
-"""Locks a run's folder: one command at a time works in it. The kernel ends the lock with its process, however it ends."""
+"""Locks a run's folder, so that one command at a time works in it. The kernel ends the lock with its process."""
 
 import errno
 import fcntl
