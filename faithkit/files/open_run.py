@@ -100,9 +100,10 @@ def plain(cfg: Any, *, throw_on_missing: bool = True) -> dict[str, Any]:
     try:
         config = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=throw_on_missing, enum_to_str=True)
     except OmegaConfBaseException as error:
-        if isinstance(error.__cause__, UserError):
-            raise error.__cause__ from None
-        raise
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, UserError):
+            cause = cause.__cause__ or cause.__context__
+        raise cause or error from None
     finally:
         OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
     assert isinstance(config, dict)
