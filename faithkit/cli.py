@@ -124,13 +124,26 @@ def explain(error: BaseException) -> str | None:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         hint = "free some space; what is written already is whole"
         return _file_problem(f"no space left to write: {error.strerror}", error, hint)
-    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EROFS):
-        return _file_problem("no permission to write", error, "set run_dir (or FAITHKIT_HOME) to another folder")
+    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return _file_problem(*_explain_permission(error))
     if kind == "OutOfMemoryError" or isinstance(error, MemoryError):
         return "out of memory\n  hint: lower data.batch_size or data.max_tokens, or model.max_length"
     if type(error).__module__.split(".")[0] in ("hydra", "omegaconf"):
         return _at_most_five_lines(_explain_override(error))
     return None
+
+
+def _explain_permission(error: OSError) -> tuple[str, OSError, str]:
+    """Tells a file that may not be read, or a folder that may not be entered, from one that may not be written."""
+    path = Path(os.fsdecode(error.filename)).absolute() if error.filename else Path.cwd()
+    closed = next(
+        (folder for folder in reversed(path.parents) if folder.is_dir() and not os.access(folder, os.X_OK)), None
+    )
+    if closed is not None:
+        return f"no permission to enter {closed}", error, f"ask its owner for it: chmod o+rx {closed}"
+    if os.path.lexists(path) and not os.access(path, os.R_OK):
+        return "no permission to read", error, f"ask its owner for it: chmod o+r {path}, or give another path"
+    return "no permission to write", error, "set run_dir (or FAITHKIT_HOME) to another folder"
 
 
 def _file_problem(problem: str, error: OSError, hint: str) -> str:

@@ -52,7 +52,7 @@ def test_what_changed_is_written_with_its_history(tmp_path: Path) -> None:
         ("generate", "num_rows=5", "num_rows=5"),
         ("train", "model.num_epochs=9", "model.num_epochs=9"),
         ("train", "data.num_train=9", "data.num_train=9"),
-        ("train", "data=begin", r"data.name=begin .*and \d+ more"),
+        ("train", "data=begin", r"data.name=begin \(it began with name=embedded\)"),
         ("train", "optimizer.lr=1", "optimizer.lr=1"),
         ("train", "trainer.precision=bf16-mixed", "trainer.precision=bf16-mixed"),
         ("train", "seed=3", "seed=3"),
@@ -60,7 +60,7 @@ def test_what_changed_is_written_with_its_history(tmp_path: Path) -> None:
         ("train", "~control", r"~control \(the run has no such value\)"),
         ("evaluate", "precision=bf16", "precision=bf16"),
         ("evaluate", "benchmark.num_rows=3", "benchmark.num_rows=3"),
-        ("evaluate", "benchmark.options={a: 1}", "benchmark.options.a=1"),
+        ("evaluate", "benchmark=mnli", "benchmark.name=mnli"),
         ("score", "columns.response=x", "columns.response=x"),
     ],
 )

@@ -1,6 +1,5 @@
 """A signal at any moment of any script ends it with 130, without a traceback, and what it wrote can be gone on with."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -128,28 +127,16 @@ def test_every_other_script_ends_so_too(script: str, at: str, trained: Path, tin
 
 
 def test_a_transfer_hands_the_signal_to_the_training_that_it_started(tmp_path: Path) -> None:
-    from workflows.transfer import _run
-
     marker = tmp_path / "told"
     child = "import signal, sys, time, pathlib\n"
     child += f"signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path({str(marker)!r}).touch(), sys.exit(130)))\n"
     child += "print('ready', flush=True)\ntime.sleep(60)\n"
-    process = os.fork()
-    if process == 0:
-        from faithkit import signals
-
-        code = 99
-        try:
-            signals.install()
-            signal.setitimer(signal.ITIMER_REAL, 3)
-            signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
-            _run([sys.executable, "-c", child], os.environ)
-        except signals.Interrupted:
-            code = 130
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 130
-    assert marker.exists()
+    parent = "import os, sys\nfrom faithkit import signals\nfrom workflows.transfer import _run\nsignals.install()\n"
+    parent += f"try: _run([sys.executable, '-c', {child!r}], os.environ)\nexcept signals.Interrupted: sys.exit(130)"
+    process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", parent], cwd=ROOT, stdout=-1, text=True)
+    assert process.stdout and process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 130 and marker.exists()
 
 
 def test_forked_workers_of_a_loader_print_nothing_at_ctrl_c(tmp_path: Path) -> None:
