@@ -17,12 +17,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+from faithkit import signals
 from faithkit.errors import UserError, shorten
+from faithkit.signals import Interrupted
 
 _HERE = Path(__file__).resolve().parent
 # An installed package carries the configurations; in a checkout they stand beside it.
 CONFIGS = _HERE / "configs" if (_HERE / "configs").is_dir() else _HERE.parent / "configs"
-DONE, FAILED, USER_ERROR, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, USER_ERROR, INTERRUPTED = 0, 1, 2, signals.EXIT_CODE
 COMMAND_VARIABLE = "FAITHKIT_COMMAND"  # tells the jobs of one sweep, in whichever process, that they belong together
 
 HELP_END = """
@@ -30,10 +32,6 @@ Any value of the configuration can be set: key=value, for a list key=[a,b]; `--c
   seed=1 run_dir=PATH resume=RUN debug=true      mean the same in every script
 Exit codes: 0 done, 2 a mistake to correct (debug=true shows the traceback), 130 interrupted and resumable.
 """
-
-
-class Interrupted(BaseException):
-    """Training stopped at a signal, with its checkpoint written."""
 
 
 def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: tuple[str, ...], settings: str) -> None:
@@ -46,6 +44,17 @@ def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: 
         groups: The configuration groups whose choices `--help` lists.
         settings: Where the kinds of the script's keys stand, as `package.module:Class`.
     """
+    signals.install()
+    try:
+        _run(main, config_name, doc, groups, settings)
+        signals.check()  # an exception can be lost in a destructor; a command that was told to end has not ended well
+    except (KeyboardInterrupt, Interrupted) as error:
+        if int(os.environ.get("LOCAL_RANK") or 0) == 0:
+            print(f"\ninterrupted{f': {error}' if str(error) else ''}", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+
+
+def _run(main: Callable[[Any], None], config_name: str, doc: str, groups: tuple[str, ...], settings: str) -> None:
     if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
         _print_help(help_text(doc, groups))
         sys.exit(DONE)
@@ -72,9 +81,6 @@ def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: 
     try:
         say(line.check())
         hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(explained)()
-    except (KeyboardInterrupt, Interrupted) as error:
-        print(f"\ninterrupted{f': {error}' if str(error) else ''}", file=sys.stderr)
-        sys.exit(INTERRUPTED)
     except Exception as error:
         _end(line.explain(error), debug)
 
@@ -144,13 +150,26 @@ def explain(error: BaseException) -> str | None:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         hint = "free some space; what is written already is whole"
         return _file_problem(f"no space left to write: {error.strerror}", error, hint)
-    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EROFS):
-        return _file_problem("no permission to write", error, "set run_dir (or FAITHKIT_HOME) to another folder")
+    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return _file_problem(*_explain_permission(error))
     if kind == "OutOfMemoryError" or isinstance(error, MemoryError):
         return "out of memory\n  hint: lower data.batch_size or data.max_tokens, or model.max_length"
     if type(error).__module__.split(".")[0] in ("hydra", "omegaconf"):
         return _at_most_five_lines(_explain_override(error))
     return None
+
+
+def _explain_permission(error: OSError) -> tuple[str, OSError, str]:
+    """Tells a file that may not be read, or a folder that may not be entered, from one that may not be written."""
+    path = Path(os.fsdecode(error.filename)).absolute() if error.filename else Path.cwd()
+    closed = next(
+        (folder for folder in reversed(path.parents) if folder.is_dir() and not os.access(folder, os.X_OK)), None
+    )
+    if closed is not None:
+        return f"no permission to enter {closed}", error, f"ask its owner for it: chmod o+rx {closed}"
+    if os.path.lexists(path) and not os.access(path, os.R_OK):
+        return "no permission to read", error, f"ask its owner for it: chmod o+r {path}, or give another path"
+    return "no permission to write", error, "set run_dir (or FAITHKIT_HOME) to another folder"
 
 
 def _file_problem(problem: str, error: OSError, hint: str) -> str:

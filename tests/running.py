@@ -3,8 +3,15 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
+
+from faithkit.files.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = (
@@ -36,6 +43,26 @@ def compose(config_name: str, *overrides: str) -> Any:
 
     with initialize_config_dir(config_dir=str(ROOT / "configs"), version_base="1.3"):
         return compose(config_name, overrides=list(overrides))
+
+
+@contextmanager
+def opened(config_name: str, *overrides: str, may_change: Sequence[str] = ()) -> Iterator[tuple[RunFolder, Any]]:
+    """The folder of a run and its configuration, as a script opens them with these overrides."""
+    from faithkit.files.open_run import open_run
+
+    with commanded(overrides), open_run(compose(config_name, *overrides), "test", may_change=may_change) as found:
+        yield found
+
+
+@contextmanager
+def commanded(overrides: Sequence[str]) -> Iterator[None]:
+    """Makes these the overrides of the command that runs, as Hydra tells them."""
+    from hydra.core.hydra_config import HydraConfig
+
+    given = SimpleNamespace(overrides=SimpleNamespace(task=list(overrides)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(HydraConfig, "get", lambda: given)
+        yield
 
 
 def train_here(*overrides: str) -> None:

@@ -1,14 +1,15 @@
 """Every choice composes, and what it names can be built."""
 
+import re
 from pathlib import Path
 
 import pytest
-from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from data_modules.build import build_source, build_sources, datasets_of
 from data_modules.registry import SOURCES
 from faithkit.inference.decoding import Decoding
+from faithkit.targets import DATASETS, TARGETS, build
 from tests.running import ROOT, compose
 
 
@@ -51,7 +52,7 @@ def test_every_objective_is_built_at_every_scale(objective: str, scale: str) -> 
     from generation.objectives.objective import Objective
 
     cfg = compose("train", "model=t5", f"objective={objective}", f"scale={scale}")
-    assert isinstance(instantiate(cfg.model.task.objective), Objective)
+    assert isinstance(build(OmegaConf.to_container(cfg.model.task.objective, resolve=True)), Objective)
 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
@@ -120,3 +121,11 @@ def test_every_dataset_has_a_config_and_a_benchmark() -> None:
     assert set(choices("data")) == set(SOURCES) | {"mix", "wow_then_faithdial"}
     tested = {name for name, source in SOURCES.items() if not source.train_only}
     assert set(choices("benchmark")) == tested | {"transfer", "transfer_responses", "suppression", "analysis"}
+
+
+def test_what_the_configurations_name_is_what_may_be_built_and_nothing_else() -> None:
+    named = set()
+    for path in (ROOT / "configs").rglob("*.yaml"):
+        named |= set(re.findall(r"^\s*_target_: (\S+)", path.read_text(), re.MULTILINE))
+    assert named == set(TARGETS)
+    assert {name: f"{found.__module__}.{found.__qualname__}" for name, found in SOURCES.items()} == DATASETS

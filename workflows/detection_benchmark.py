@@ -8,9 +8,10 @@ from faithkit.evaluation.page import write_page
 from faithkit.evaluation.reports.corpus import report_corpus
 from faithkit.evaluation.reports.run import report_detection
 from faithkit.evaluation.reports.suppression import report_suppression
-from faithkit.files.jsonl import read_predictions, write_jsonl
+from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder, environment
 from workflows.detectors import load_detector
+from workflows.write_answers import Judge, write_answers
 
 
 def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
@@ -27,10 +28,13 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
         detector = load_detector(
             config["checkpoint"], precision=config["precision"], batch_tokens=config["batch_tokens"]
         )
-        given = {
-            prediction.id: prediction for prediction in detector.predict_examples(benchmark.examples, progress=True)
-        }
-        write_jsonl(run.predictions / f"{benchmark.name}.jsonl", (p.to_dict() for p in given.values()))
+        written = write_answers(
+            run.predictions / f"{benchmark.name}.jsonl",
+            benchmark.examples,
+            Judge(detector),
+            at_a_time=config["save_every_num_rows"],
+        )
+        given = {prediction.id: prediction for prediction in written}
     if config["html"]:
         write_page(config["html"], benchmark.examples, given, title=f"{benchmark.name}: answers and their marks")
     predictions = list(given.values())

@@ -4,35 +4,40 @@ python evaluate.py benchmark=begin benchmark.path=FILE checkpoint=runs/...   pre
 python evaluate.py benchmark=begin benchmark.path=FILE predictions=FILE      score only: no model is loaded
 python evaluate.py benchmark=ragtruth benchmark.path=DIR checkpoint=runs/... html=answers.html   and a page to read
 python evaluate.py benchmark=faithdial predictions=FILE benchmark.critic=runs/... against=FILE   generated responses
+python evaluate.py resume=runs/...                                           go on after any interruption
 """
 
 from typing import Any
 
 from faithkit.cli import run_script
 
+# What a resumed run may change: how it is carried out and shown, never what it predicts.
+MAY_CHANGE = ("batch_tokens", "save_every_num_rows", "num_resamples", "num_examples", "html")
 GROUPS = ("benchmark", "decoding", "scale")
 
 
 def main(cfg: Any) -> None:
     """Dispatches to generated responses, the transfer table of critics, or a detector's benchmark."""
-    from faithkit.files.run_folder import log_to, open_run
+    from faithkit.files.open_run import open_run
+    from faithkit.files.run_folder import log_to
     from workflows.settings.scripts import EvaluateSettings
 
-    run, config = open_run(cfg, f"evaluate-{cfg.benchmark.name}", schema=EvaluateSettings)
-    log_to(run.log)
-    # Each is imported where it is wanted: the others load much that it does not need.
-    if config["benchmark"].get("task") == "responses":
-        from workflows.response_benchmark import run_response_benchmark
+    kind = f"evaluate-{cfg.benchmark.name}"
+    with open_run(cfg, kind, EvaluateSettings, may_change=MAY_CHANGE) as (run, config):
+        log_to(run.log)
+        # Each is imported where it is wanted: the others load much that it does not need.
+        if config["benchmark"].get("task") == "responses":
+            from workflows.response_benchmark import run_response_benchmark
 
-        run_response_benchmark(run, config)
-    elif config["benchmark"]["name"] == "transfer":
-        from workflows.transfer import run_transfer
+            run_response_benchmark(run, config)
+        elif config["benchmark"]["name"] == "transfer":
+            from workflows.transfer import run_transfer
 
-        run_transfer(run, config)
-    else:
-        from workflows.detection_benchmark import run_benchmark
+            run_transfer(run, config)
+        else:
+            from workflows.detection_benchmark import run_benchmark
 
-        run_benchmark(run, config)
+            run_benchmark(run, config)
 
 
 def run() -> None:

@@ -8,10 +8,15 @@ python generate.py resume=runs/...                                              
 """
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faithkit.cli import run_script
 
+if TYPE_CHECKING:
+    from faithkit.files.run_folder import RunFolder
+
+# What a resumed run may change: how it is carried out and shown, never what it answers.
+MAY_CHANGE = ("batch_size", "save_every_num_rows", "num_examples")
 GROUPS = ("data", "decoding", "scale")
 SHARED_MEMORY = 0.6  # of a GPU, for vLLM, where a detector or an entailment model runs beside it
 
@@ -19,10 +24,20 @@ log = logging.getLogger("faithkit")
 
 
 def main(cfg: Any) -> None:
+    """Opens the run's folder and works in it."""
+    from faithkit.files.open_run import open_run
+    from faithkit.files.run_folder import log_to
+    from workflows.settings.scripts import GenerateSettings
+
+    with open_run(cfg, "generate", GenerateSettings, may_change=MAY_CHANGE) as (run, config):
+        log_to(run.log)
+        generate(run, config)
+
+
+def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     """Reads examples, loads the models, writes the answers and shows some of them."""
     from data_modules.generation_inputs import read_generation_inputs
     from faithkit.evaluation.tables import show
-    from faithkit.files.run_folder import log_to, open_run
     from faithkit.inference.decoding import Decoding
     from generation.control.reader import FeatureReader
     from generation.generator import Generator
@@ -30,13 +45,9 @@ def main(cfg: Any) -> None:
     from workflows.detectors import load_detector
     from workflows.engine_choice import settle_engine
     from workflows.entailment import load_entailment
-    from workflows.settings.scripts import GenerateSettings
     from workflows.write_answers import answers_table, write_answers
 
-    chosen = settle_engine(cfg)
-    run, config = open_run(cfg, "generate", schema=GenerateSettings)
-    log_to(run.log)
-    log.info(chosen)
+    log.info(settle_engine(run, config))
     decoding, resample, detector, features = Decoding(**config["decoding"]), config["resample"], None, None
     sets = read_generation_inputs(config["data"])
     generator = Generator.load(
@@ -56,7 +67,7 @@ def main(cfg: Any) -> None:
     )
     for name, examples in sets.items():
         path = run.predictions / f"{name}.jsonl"
-        answers = write_answers(path, examples, answerer, at_a_time=config["save_every_num_rows"], resume=run.path)
+        answers = write_answers(path, examples, answerer, at_a_time=config["save_every_num_rows"])
         show(answers_table(examples, answers, limit=config["num_examples"], title=name))
     print(run.path)
 

@@ -9,13 +9,15 @@ from data_modules.build import Benchmark, datasets_of, read_benchmark
 from faithkit.errors import UserError
 from faithkit.evaluation.responses.paired_responses import PairedResponses
 from faithkit.evaluation.responses.report import report_responses
-from faithkit.files.jsonl import read_predictions, write_jsonl
+from faithkit.files.jsonl import read_predictions
 from faithkit.files.model_folder import GENERATOR, find_folder, read_sidecar
 from faithkit.files.run_folder import RunFolder, environment
 from faithkit.inference.decoding import Decoding
 from faithkit.records import Prediction
 from generation.generator import Generator
+from workflows.answer_strategy import OwnAnswer
 from workflows.metric_models import load_metric_models
+from workflows.write_answers import write_answers
 
 
 def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
@@ -48,15 +50,17 @@ def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
 def benchmark_answerer(run: RunFolder, config: Mapping[str, Any]) -> Callable[[Benchmark], dict[str, Prediction]]:
     """Makes a function that answers every example of a benchmark and writes the run's predictions file.
 
-    The generator is loaded for the first benchmark and kept for the others. A run of it cannot be resumed: for long
-    ones let `generate.py` write the file, and score that.
+    The generator is loaded for the first benchmark and kept for the others.
     """
     load = cache(lambda: _load(config))
 
     def answer(benchmark: Benchmark) -> dict[str, Prediction]:
-        decoding = Decoding(**config["decoding"])
-        answers = list(load().predict_examples(benchmark.examples, decoding=decoding, progress=True))
-        write_jsonl(run.predictions / f"{benchmark.name}.jsonl", (prediction.to_dict() for prediction in answers))
+        answers = write_answers(
+            run.predictions / f"{benchmark.name}.jsonl",
+            benchmark.examples,
+            OwnAnswer(load(), Decoding(**config["decoding"])),
+            at_a_time=config["save_every_num_rows"],
+        )
         return {prediction.id: prediction for prediction in answers}
 
     return answer

@@ -7,34 +7,41 @@ faithkit score resume=runs/...                           go on after any interru
 """
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faithkit.cli import run_script
 
 if TYPE_CHECKING:
-    from faithkit.detector import Detector
-    from faithkit.records import Example, Prediction
+    from faithkit.files.run_folder import RunFolder
 
+# What a resumed run may change: how it is carried out and counted, never what it judges.
+MAY_CHANGE = ("batch_tokens", "save_every_num_rows", "num_resamples", "by", "output")
 GROUPS = ()
 
 
 def main(cfg: Any) -> None:
+    """Opens the run's folder and works in it."""
+    from faithkit.files.open_run import open_run
+    from faithkit.files.run_folder import log_to
+    from workflows.settings.scripts import ScoreSettings
+
+    with open_run(cfg, "score", ScoreSettings, may_change=MAY_CHANGE) as (run, config):
+        log_to(run.log)
+        score(run, config)
+
+
+def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
     """Reads the rows, judges them, writes them back with the verdicts, and shows the hallucinated share."""
     from critic.requests import join_passages, number_passages
     from faithkit.evaluation.tables import show
     from faithkit.files.jsonl import write_jsonl
     from faithkit.files.model_folder import TAGGER
-    from faithkit.files.run_folder import log_to, open_run
     from workflows.detectors import kind_of, load_detector
     from workflows.own_rows import read_own_rows, share_table, write_scored
-    from workflows.settings.scripts import ScoreSettings
-    from workflows.write_answers import write_answers
+    from workflows.write_answers import Judge, write_answers
 
-    run, config = open_run(cfg, "score", schema=ScoreSettings)
-    log_to(run.log)
     join = number_passages if kind_of(config["checkpoint"]) == TAGGER else join_passages
     options = {name: config[name] for name in ("by", "on_bad_row", "num_rows")}
     rows = read_own_rows(config["path"], config["columns"], join=join, **options)
@@ -48,28 +55,12 @@ def main(cfg: Any) -> None:
         rows.examples,
         Judge(detector),
         at_a_time=config["save_every_num_rows"],
-        resume=run.path,
     )
     output = Path(config["output"] or run.path / f"{name}.scored{Path(config['path']).suffix}")
     write_scored(output, rows, predictions)
     show(share_table(rows, predictions, by=config["by"], num_resamples=config["num_resamples"]))
     print(output)
     print(run.path)
-
-
-@dataclass(frozen=True, slots=True)
-class Judge:
-    """A detector in the place of an answerer: it judges the responses that the examples have."""
-
-    detector: "Detector"
-
-    def answer(
-        self, examples: "Sequence[Example]", advance: Callable[[int], object] | None = None
-    ) -> "list[Prediction]":
-        predictions = list(self.detector.predict_examples(examples))
-        if advance:
-            advance(len(examples))
-        return predictions
 
 
 def as_override(arguments: Sequence[str]) -> list[str]:

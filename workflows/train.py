@@ -15,27 +15,45 @@ if TYPE_CHECKING:  # what trains is imported when it is needed: `--help` must no
     from faithkit.training.stages import Stage
     from faithkit.training.task import Task
 
+# What a resumed run may change: where and how it is carried out, what is shown and logged, never what it learns.
+MAY_CHANGE = (
+    "trainer.accelerator",
+    "trainer.devices",
+    "trainer.num_nodes",
+    "trainer.strategy",
+    "trainer.num_threads",
+    "data.num_workers",
+    "data.eval_max_tokens",
+    "callbacks.save_every_seconds",
+    "callbacks.log_every_num_steps",
+    "callbacks.progress_bar",
+    "callbacks.num_examples",
+    "callbacks.num_resamples",
+    "logger",
+    "logger.*",
+)
 GROUPS = ("model", "objective", "control", "data", "scale", "trainer", "logger", "experiment")
 
 
 def main(cfg: Any) -> None:
     """One training, or several behind each other."""
-    from faithkit.files.run_folder import open_run
+    from faithkit.files.open_run import open_run
     from faithkit.training.stages import check_parts, stages
     from workflows.settings.scripts import TrainSettings
 
-    run, config = open_run(cfg, f"{cfg.model.name}-{cfg.data.name}", schema=TrainSettings)
-    check_parts(config)
-    for stage in stages(run, config):
-        train(stage)
+    name = f"{cfg.model.name}-{cfg.data.name}"
+    with open_run(cfg, name, TrainSettings, may_change=MAY_CHANGE) as (run, config):
+        check_parts(config)
+        for stage in stages(run, config):
+            train(stage)
 
 
 def build_task(config: dict[str, Any]) -> "Task":
     """The task that `model.task` names, given the rest of the `model` block."""
-    from hydra.utils import instantiate
+    from faithkit.targets import build
 
     model = {name: value for name, value in config["model"].items() if name != "task"}
-    return instantiate(config["model"]["task"], model=model, _convert_="all")
+    return build(config["model"]["task"], model=model)
 
 
 def train(stage: "Stage") -> None:

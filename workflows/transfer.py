@@ -2,6 +2,8 @@
 
 import logging
 import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,14 +13,19 @@ from typing import Any
 from critic.scorer import Critic
 from data_modules.build import Benchmark, read_benchmark
 from data_modules.reading.files import EMBEDDED
-from faithkit.errors import UserError
+from faithkit import signals
+from faithkit.cli import choices_of
+from faithkit.errors import UserError, shorten
 from faithkit.evaluation.classification import classification_metrics
 from faithkit.evaluation.results import Results, full_names, write_results
 from faithkit.evaluation.tables import show
 from faithkit.evaluation.transfer import Transfer, transfer_table, transfers_of
-from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder, environment
+from workflows.write_answers import Judge, write_answers
 
+# A setting of a training: a choice of a group by its name, or a value of a block.
+_SETTING = re.compile(r"[a-z_]\w*=[\w,\[\]-]*|[a-z_]\w*(\.\w+)+=[^\n]*")
+_NO_SETTING = ("_target_", "extensions", "hydra", "${", "run_dir", "resume")
 log = logging.getLogger("faithkit")
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,6 +36,7 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> None:
     The metrics of the critic trained on A and tested on B are named `test/B/A_accuracy` and so on.
     """
     block = config["benchmark"]
+    check_trainings(config)
     tests = [read_benchmark({"name": name, **options}) for name, options in block["test"].items()]
     cells: list[Transfer] = []
     metrics: dict[str, Any] = {}
@@ -37,7 +45,7 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> None:
         critic = Critic.load(checkpoint, precision=config["precision"], batch_tokens=config["batch_tokens"])
         found: dict[str, Any] = {}
         for benchmark in tests:
-            scored = _score(run, critic, trained_on, benchmark, config["num_resamples"])
+            scored = _score(run, critic, trained_on, benchmark, config)
             found |= full_names("test", benchmark.name, scored)
             metrics |= full_names("test", benchmark.name, {f"{trained_on}_{n}": m for n, m in scored.items()})
         cells += transfers_of(trained_on, Results(metrics=found))
@@ -47,14 +55,33 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> None:
     print(run.path)
 
 
-def _score(run: RunFolder, critic: Critic, trained_on: str, benchmark: Benchmark, num_resamples: int) -> dict[str, Any]:
+def _score(
+    run: RunFolder, critic: Critic, trained_on: str, benchmark: Benchmark, config: Mapping[str, Any]
+) -> dict[str, Any]:
     log.info("critic trained on %s, tested on %s", trained_on, benchmark.name)
-    predictions = {
-        prediction.id: prediction for prediction in critic.predict_examples(benchmark.examples, progress=True)
-    }
     path = run.predictions / f"{benchmark.name}-by-{trained_on}.jsonl"
-    write_jsonl(path, (prediction.to_dict() for prediction in predictions.values()))
-    return classification_metrics(benchmark.examples, predictions, num_resamples=num_resamples).metrics
+    written = write_answers(path, benchmark.examples, Judge(critic), at_a_time=config["save_every_num_rows"])
+    predictions = {prediction.id: prediction for prediction in written}
+    return classification_metrics(benchmark.examples, predictions, num_resamples=config["num_resamples"]).metrics
+
+
+def check_trainings(config: Mapping[str, Any]) -> None:
+    """Refuses names and overrides of trainings that are more than settings: they become a command, also on resume.
+
+    Raises:
+        UserError: A name is no dataset's, or an override is an option of the script, of Hydra, or names code.
+    """
+    block, known = config["benchmark"], choices_of("data")
+    if config["scale"]["name"] not in choices_of("scale"):
+        hint = f"use one of {', '.join(choices_of('scale'))}"
+        raise UserError(f"no scale {shorten(config['scale']['name'])}", place="scale.name", hint=hint)
+    if unknown := [name for name in block["train"] if name not in known]:
+        hint = f"use some of {', '.join(known)}"
+        raise UserError(f"no dataset {shorten(unknown[0])}", place="benchmark.train", hint=hint)
+    for override in block["overrides"]:
+        if not _SETTING.fullmatch(str(override)) or any(word in str(override) for word in _NO_SETTING):
+            hint = "use settings of train.py, for example [model.num_epochs=2,data.num_rows=5000]"
+            raise UserError(f"not a setting: {shorten(override)}", place="benchmark.overrides", hint=hint)
 
 
 def _train(run: RunFolder, dataset: str, path: str, config: Mapping[str, Any]) -> str:
@@ -66,18 +93,34 @@ def _train(run: RunFolder, dataset: str, path: str, config: Mapping[str, Any]) -
         arguments = [f"resume={folder.path}"]
     else:
         arguments = ["model=critic", f"data={dataset}", f"scale={config['scale']['name']}", f"run_dir={folder.path}"]
-        arguments += [f"data.path='{path}'", f"seed={config['seed']}", *config["benchmark"]["overrides"]]
+        arguments += [f"data.path={_quoted(path)}", f"seed={config['seed']}", *config["benchmark"]["overrides"]]
     log.info("training on %s: python train.py %s", dataset, " ".join(arguments))
     environ = {name: value for name, value in os.environ.items() if name != RUN_DIR_VARIABLE}
     # A checkout that is not installed is found by its path.
     environ["PYTHONPATH"] = os.pathsep.join(path for path in (environ.get("PYTHONPATH"), str(ROOT)) if path)
-    done = subprocess.run([sys.executable, "-m", "workflows.train", *arguments], env=environ)
-    if done.returncode == 130:
-        raise KeyboardInterrupt
-    if done.returncode:
-        hint = f"correct it, then go on with resume={run.path}"
-        raise UserError(f"training on {dataset} failed with exit code {done.returncode}", hint=hint)
+    code = _run([sys.executable, "-m", "workflows.train", *arguments], environ)
+    if code == signals.EXIT_CODE:
+        raise signals.Interrupted
+    if code:
+        hint = f"go on with resume={run.path}; with other settings begin anew: checkpoint= takes what is trained"
+        raise UserError(f"training on {dataset} failed with exit code {code}", hint=hint)
     return str(folder.path)
+
+
+def _run(command: list[str], environ: Mapping[str, str]) -> int:
+    """Runs a command to its end; where this process is told to stop, the command is told so too, and waited for."""
+    process = subprocess.Popen(command, env=dict(environ))
+    try:
+        return process.wait()
+    except BaseException:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        raise
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def _describe(path: str) -> str:

@@ -4,18 +4,17 @@ Examples are answered in portions, in their order. A resumed run drops a portion
 the last whole one, so it answers the same portions and ends in the same file.
 """
 
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 from tqdm.auto import tqdm
 
-from faithkit.cli import Interrupted
+from faithkit import signals
+from faithkit.detector import Detector
 from faithkit.errors import UserError, shorten
 from faithkit.evaluation.tables import fields_table, harmless
 from faithkit.files.jsonl import JsonlAppender, parse_prediction, read_numbered_jsonl, write_jsonl
@@ -23,25 +22,36 @@ from faithkit.records import Example, Prediction
 from workflows.answer_strategy import Answerer
 
 
-def write_answers(
-    path: Path, examples: Sequence[Example], answerer: Answerer, *, at_a_time: int, resume: Path
-) -> list[Prediction]:
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A detector in the place of an answerer: it judges the responses that the examples have."""
+
+    detector: Detector
+
+    def answer(self, examples: Sequence[Example], advance: Callable[[int], object] | None = None) -> list[Prediction]:
+        """Judges the examples."""
+        predictions = list(self.detector.predict_examples(examples))
+        if advance:
+            advance(len(examples))
+        return predictions
+
+
+def write_answers(path: Path, examples: Sequence[Example], answerer: Answerer, *, at_a_time: int) -> list[Prediction]:
     """Answers the examples that the file lacks; gives the answers to all of them.
 
     Args:
         path: A predictions file, new or of an interrupted run.
         at_a_time: Examples in a portion.
-        resume: The run's folder, which the message at an interruption names.
     """
     if at_a_time < 1:
         raise UserError(f"save_every_num_rows is {at_a_time}", hint="use 1 or more")
     answers = _written(path, examples, at_a_time)
     with (
-        _interruptible(resume),
         JsonlAppender(path) as file,
-        tqdm(total=len(examples), initial=len(answers), desc="answering", unit="turn", mininterval=0.5) as bar,
+        tqdm(total=len(examples), initial=len(answers), desc=path.stem, unit="row", mininterval=0.5) as bar,
     ):
         for begin in range(len(answers), len(examples), at_a_time):
+            signals.check()
             portion = answerer.answer(examples[begin : begin + at_a_time], bar.update)
             for answer in portion:
                 file.append(answer.to_dict())
@@ -88,21 +98,6 @@ def _read_rows(path: Path) -> tuple[list[dict[str, Any]], list[Prediction]]:
 
 
 _HINT = "the data have changed since: begin again in another run_dir"
-
-
-@contextmanager
-def _interruptible(resume: Path) -> Iterator[None]:
-    """Ends the run at Ctrl-C and SIGTERM with a message that says how to resume it."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise Interrupted(f"go on with resume={resume}")
-
-    before: dict[int, Any] = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def answers_table(examples: Sequence[Example], answers: Sequence[Prediction], *, limit: int, title: str) -> Table:

@@ -1,4 +1,4 @@
-"""A run's folder: the paths of everything that a run writes, and how a run is resumed."""
+"""A run's folder: the paths of everything that a run writes, its log, and what a result depends on."""
 
 import json
 import logging
@@ -6,17 +6,16 @@ import os
 import platform
 import subprocess
 import sys
-from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from faithkit.errors import UserError
-from faithkit.files.atomic import disk_errors, make_folder, write_text
+from faithkit.files.atomic import disk_errors, make_folder
 
 RUN_DIR_VARIABLE = "FAITHKIT_RUN_DIR"  # tells the other processes of a run which folder the first one chose
-# Names in the configurations of older runs, and those of today.
-MOVED = {"critic.entailment.load_entailment": "workflows.entailment.load_entailment"}
+# What a command leaves before it has produced anything: settings, log, refused rows, and the curves of no step.
+LEFTOVERS = ("config.yaml", "train.log", "rejects.jsonl", "csv", "tensorboard", "wandb")
 log = logging.getLogger("faithkit")
 
 
@@ -71,94 +70,31 @@ class RunFolder:
     def log(self) -> Path:
         return self.path / "train.log"
 
+    def has_work(self) -> bool:
+        """Tells whether a command has produced anything here: a checkpoint, predictions, a result."""
+        for folder, _, names in os.walk(self.path):
+            for name in names:
+                path = Path(folder) / name
+                known = any(part in LEFTOVERS for part in path.relative_to(self.path).parts)
+                if not (known or name.startswith(".")) and path.stat().st_size:
+                    return True
+        return False
 
-def open_run(cfg: Any, kind: str, schema: Any = None) -> tuple["RunFolder", dict[str, Any]]:
-    """Opens or makes the folder of this run; gives it with the configuration, a resumed run's own, as plain containers.
+    def progress(self) -> str:
+        """Says how much work is done: the step of the last checkpoint, the rows that are predicted."""
+        rows = sum(path.read_bytes().count(b"\n") for path in self.predictions.glob("*.jsonl"))
+        found = [f"{rows} rows"] if rows else []
+        for last in sorted(self.path.glob(f"**/checkpoints/{self.last.name}")):
+            # Imported only where settings change: torch takes its time.
+            from faithkit.training.checkpoint_io import read_checkpoint
 
-    Args:
-        cfg: The composed configuration; `run_dir` and `resume` are read from it.
-        kind: Part of the name of a new folder.
-        schema: The keys and their kinds, for `faithkit.settings.check.check_settings`.
-    """
-    from omegaconf import OmegaConf
-
-    if cfg.get("resume"):
-        run = RunFolder(cfg.resume)
-        if not run.config.exists():
-            raise UserError(
-                "nothing to resume: no config.yaml", place=str(run.path), hint="set resume to a run's folder"
-            )
-        cfg = _resumed(run, cfg)
-        _check(cfg, schema)
-    elif process_rank() > 0:
-        chosen = os.environ.get(RUN_DIR_VARIABLE) or cfg.get("run_dir")
-        if not chosen:
-            raise UserError(
-                "several processes, but no common run folder", hint="under torchrun or srun set run_dir=PATH"
-            )
-        run = RunFolder(chosen)
-    else:
-        run = RunFolder(cfg.get("run_dir") or _new_name(kind))
-        if run.config.exists():
-            hint = f"go on with resume={run.path}, or choose another run_dir"
-            raise UserError("this folder already holds a run", place=str(run.path), hint=hint)
-        _check(cfg, schema)
-        text = OmegaConf.to_yaml(cfg, resolve=True)  # a value that is not set stops the run before it has a folder
-        make_folder(run.checkpoints)
-        write_text(run.config, text)
-    os.environ[RUN_DIR_VARIABLE] = str(run.path.resolve())
-    config = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-    assert isinstance(config, dict)
-    return run, {str(key): value for key, value in config.items()}
-
-
-def _check(cfg: Any, schema: Any) -> None:
-    if schema is None:
-        return
-    from omegaconf import OmegaConf
-
-    from faithkit.settings.check import check_settings
-
-    config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-    check_settings(config, schema)
+            found.append(f"step {read_checkpoint(last, map_location='meta', mmap=True)['global_step']}")
+        return ", ".join(found) or "nothing"
 
 
 def process_rank() -> int:
     """Reads this process's number among those of the run, before torch is loaded."""
     return int(os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or os.environ.get("LOCAL_RANK") or 0)
-
-
-def _resumed(run: RunFolder, cfg: Any) -> Any:
-    from hydra.core.hydra_config import HydraConfig
-    from omegaconf import OmegaConf
-
-    saved = OmegaConf.create(_moved(OmegaConf.to_container(OmegaConf.load(run.config))))
-    for override in HydraConfig.get().overrides.task:
-        key = override.lstrip("+").partition("=")[0]
-        if key in ("resume", "debug"):
-            continue
-        if OmegaConf.select(saved, key) is None or OmegaConf.is_dict(OmegaConf.select(saved, key)):
-            hint = "a resumed run keeps its configuration: give single values (key=value) or nothing"
-            raise UserError(f"{override!r} cannot change a resumed run", place=str(run.config), hint=hint)
-        OmegaConf.update(saved, key, OmegaConf.select(cfg, key))
-    return saved
-
-
-def _moved(saved: Any) -> Any:
-    """Replaces the old names of classes in a configuration by those of today."""
-    if isinstance(saved, dict):
-        named = {key: MOVED.get(value, value) for key, value in saved.items() if key == "_target_"}
-        return {key: _moved(value) for key, value in saved.items()} | named
-    return [_moved(value) for value in saved] if isinstance(saved, list) else saved
-
-
-def _new_name(kind: str) -> Path:
-    stem = f"runs/{datetime.now():%Y-%m-%d_%H-%M-%S}-{kind}"
-    path, attempt = Path(stem), 1
-    while path.exists():  # a sweep starts several within a second
-        attempt += 1
-        path = Path(f"{stem}-{attempt}")
-    return path
 
 
 class _LogFile(logging.FileHandler):

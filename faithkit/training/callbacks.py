@@ -1,9 +1,7 @@
 """Callbacks of every training run: checkpoints that survive any end, a check for a loss that is not finite, a bar."""
 
-import signal
 import time
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytorch_lightning as pl
@@ -11,9 +9,10 @@ import torch
 from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
 
-from faithkit.cli import Interrupted
+from faithkit import signals
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
+from faithkit.signals import Interrupted
 from faithkit.training.checkpoints import check_fits, keep_previous
 
 
@@ -33,9 +32,7 @@ class LastCheckpoint(Checkpoint):
         self.run, self.every_seconds = run, every_seconds
         self._is_whole = False  # last.ckpt: this process wrote it or has resumed from it
         self._saved_at = time.monotonic()
-        self._signal: int | None = None
         self._stop = False
-        self._old: dict[int, Any] = {}
 
     def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
         if trainer.ckpt_path is not None:
@@ -44,21 +41,17 @@ class LastCheckpoint(Checkpoint):
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self._saved_at = time.monotonic()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._old[number] = signal.signal(number, self._note)
+        signals.hold()
+
+    def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException) -> None:
+        signals.release()
 
     def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
-        for number, handler in self._old.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
-        self._old.clear()
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._signal is not None:
-            raise Interrupted("at once, without a new checkpoint")
-        self._signal = number
+        signals.release()
+        signals.check(self._how_to_go_on())  # one that came behind the last step
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
-        wanted = 2 if self._signal is not None else int(time.monotonic() - self._saved_at > self.every_seconds)
+        wanted = 2 if signals.received() else int(time.monotonic() - self._saved_at > self.every_seconds)
         wanted = self._agree(trainer, wanted)
         if not wanted or self._validation_is_due(trainer):
             return  # a checkpoint before a validation would leave it out on resume: the one behind it is the right one
@@ -70,7 +63,7 @@ class LastCheckpoint(Checkpoint):
             raise Interrupted(self._how_to_go_on())
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        if self._stop:
+        if self._stop or self._agree(trainer, int(signals.received())):
             raise Interrupted(self._how_to_go_on())
 
     @staticmethod
@@ -81,7 +74,7 @@ class LastCheckpoint(Checkpoint):
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if trainer.state.fn == "fit":
             self._save(trainer)
-            self._stop = self._agree(trainer, int(self._signal is not None)) == 1
+            self._stop = self._agree(trainer, int(signals.received())) == 1
 
     def _how_to_go_on(self) -> str:
         return f"go on with resume={self.run.whole}"

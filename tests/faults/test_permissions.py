@@ -1,61 +1,72 @@
-"""Files and folders of other users, which a script may not read or write: an explanation with the path."""
+"""Files and folders of other users: each command says which one it may not read, enter or write."""
 
 import os
 import shutil
-from collections.abc import Callable
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.faults.kills import Undisturbed, Warm
+from faithkit.cli import explain
+from tests.faults.forked import run_forked
 
-pytestmark = [
-    pytest.mark.xdist_group("warm"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user"),
-]
-OTHER_USER = 65534
+NOBODY = 65534
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can work as another user")
 
 
-def give_away(path: Path, mode: int) -> None:
-    path.chmod(mode)
-    os.chown(path, OTHER_USER, OTHER_USER)
+@pytest.fixture
+def place(trained: Path) -> Iterator[Path]:
+    """A folder that everyone may enter, with a run in it that belongs to root."""
+    folder = Path(tempfile.mkdtemp(prefix="faithkit-permissions-"))
+    folder.chmod(0o777)
+    shutil.copytree(trained, folder / "run")
+    yield folder
+    shutil.rmtree(folder)
 
 
-# What belongs to another user, with its mode, and the command that meets it; {run} is a finished training.
-CASES: dict[str, tuple[str, int, str, Callable[[Path], list[str]]]] = {
-    "resume, config.yaml": ("config.yaml", 0o600, "train", lambda run: [f"resume={run}"]),
-    "resume, last.ckpt": ("checkpoints/last.ckpt", 0o000, "train", lambda run: [f"resume={run}"]),
-    "resume, best.ckpt": ("checkpoints/best.ckpt", 0o600, "train", lambda run: [f"resume={run}"]),
-    "resume, checkpoints": ("checkpoints", 0o700, "train", lambda run: [f"resume={run}"]),
-    "resume, the folder": (".", 0o700, "train", lambda run: [f"resume={run}"]),
-    "export, best.ckpt": (
-        "checkpoints/best.ckpt",
-        0o600,
-        "export",
-        lambda run: [f"checkpoint={run}", f"output_dir={run.parent / 'out'}"],
-    ),
-}
+@needs_root
+@pytest.mark.parametrize(
+    ("script", "closed", "arguments", "told"),
+    [
+        ("train", "run/config.yaml", ["resume=RUN"], "no permission to read|not allowed to write"),
+        ("train", "run", ["resume=RUN"], "no permission to enter"),
+        ("evaluate", "run", ["benchmark=embedded", "checkpoint=RUN", "run_dir=NEW"], "no permission to enter"),
+        ("evaluate", "run/hf/config.json", ["benchmark=embedded", "checkpoint=RUN", "run_dir=NEW"], "read"),
+        ("evaluate", "run/hf/faithkit.json", ["benchmark=embedded", "checkpoint=RUN", "run_dir=NEW"], "to read"),
+        ("evaluate", "run/hf/model.safetensors", ["benchmark=embedded", "checkpoint=RUN", "run_dir=NEW"], "read"),
+        ("evaluate", "rows.csv", ["benchmark=begin", "benchmark.path=ROWS", "run_dir=NEW", "predictions=ROWS"], "read"),
+        ("export", "run/hf/faithkit.json", ["checkpoint=RUN", "output_dir=NEW"], "to read"),
+        ("export", "run/checkpoints/best.ckpt", ["checkpoint=RUN", "output_dir=NEW"], "read"),
+        ("score", "rows.csv", ["path=ROWS", "checkpoint=RUN", "run_dir=NEW"], "read"),
+        ("train", "rows.csv", ["data=begin", "data.path=ROWS", "run_dir=NEW", "model.weights=RUN/hf"], "read"),
+    ],
+)
+def test_what_may_not_be_read_is_named(
+    script: str, closed: str, arguments: list[str], told: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAITHKIT_HOME", str(place / "home"))
+    (place / "rows.csv").write_text("knowledge,response\na b,c d\n")
+    path = place / closed
+    path.chmod(0o700 if path.is_dir() else 0o600)
+    words = {"RUN": place / "run", "NEW": place / "new", "ROWS": place / "rows.csv"}
+    given = []
+    for argument in arguments:
+        for word, value in words.items():
+            argument = argument.replace(word, str(value))
+        given.append(argument)
+    ended = run_forked(script, *given, user=NOBODY)
+    assert ended.code == 2 and "Traceback" not in ended.output, ended.output
+    message = ended.output[ended.output.index("error:") :]
+    assert any(word in message for word in told.split("|")) and str(path) in message, message
+    assert len(message.splitlines()) <= 5
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_what_is_another_users(name: str, warm: Warm, commands: dict[str, Undisturbed], tmp_path: Path) -> None:
-    target, mode, script, overrides = CASES[name]
-    trained = Path(commands["evaluate"].command.overrides[0].partition("=")[2])
-    run, folder = tmp_path / "run", tmp_path / "folder"
-    shutil.copytree(trained, run)
-    give_away(run / target, mode)
-    code, _ = warm.run(script, *overrides(run), folder=folder, is_plain_user=True)
-    said = (folder / "output.txt").read_text()
-    assert code == 2 and "Traceback" not in said, f"exit code {code}\n{said}"
-    assert "permission" in said.lower() or "not allowed" in said, said
-    assert str(run) in said and "hint: " in said, said
-
-
-def test_a_run_folder_in_another_users_folder(warm: Warm, commands: dict[str, Undisturbed], tmp_path: Path) -> None:
-    (tmp_path / "theirs").mkdir()
-    give_away(tmp_path / "theirs", 0o755)
-    options = commands["train"].command.overrides
-    run = tmp_path / "theirs" / "run"
-    code, _ = warm.run("train", f"run_dir={run}", *options, folder=tmp_path / "folder", is_plain_user=True)
-    said = (tmp_path / "folder" / "output.txt").read_text()
-    assert code == 2 and "not allowed to write here" in said and "Traceback" not in said, said
+def test_reading_is_told_from_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("x")
+    error = PermissionError(13, "Permission denied", str(tmp_path / "file"))
+    assert "no permission to write" in (explain(error) or "")
+    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.X_OK)
+    assert "no permission to read" in (explain(error) or "") and "chmod o+r" in (explain(error) or "")
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
+    assert f"no permission to enter {tmp_path}" in (explain(error) or "")

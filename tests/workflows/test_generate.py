@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,11 +16,13 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
+from faithkit.files.saved_config import read_config
 from faithkit.records import Example, Prediction
 from generation.generator import Advance
 from tests.generation.folders import examples
-from tests.running import ROOT, compose, run
+from tests.running import ROOT, compose, opened, run
 from workflows.engine_choice import settle_engine
+from workflows.generate import MAY_CHANGE
 from workflows.write_answers import write_answers
 
 OPTIONS = ("num_rows=24", "save_every_num_rows=5", "decoding.max_new_tokens=6", "num_examples=2")
@@ -71,9 +74,14 @@ def test_a_resumed_run_keeps_the_engine_that_it_began_with(
     pretend_vllm(monkeypatch)
     folder = tmp_path / "run"
     shutil.copytree(whole, folder)
-    assert settled(f"resume={folder}", *asked) == ("transformers", "as the resumed run began")
-    with pytest.raises(UserError, match=r"began with engine=transformers\n.*\n  hint: leave engine out"):
-        settled(f"resume={folder}", "engine=vllm")
+    with opened("generate", f"resume={folder}", *asked, may_change=MAY_CHANGE) as (run, config):
+        choice = settle_engine(run, config)
+    assert (choice.name, choice.reason) == ("transformers", "as the run began")
+    with (
+        pytest.raises(UserError, match=r"engine=vllm \(it began with engine=transformers\)"),
+        opened("generate", f"resume={folder}", "engine=vllm", may_change=MAY_CHANGE),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -111,10 +119,11 @@ def test_auto_is_ours_where_vllm_is_not_installed_or_finds_no_device(
 
 def settled(*overrides: str) -> tuple[str, str]:
     """The engine that a command line comes to, and why."""
-    cfg = compose("generate", *([] if any("checkpoint" in o for o in overrides) else ["checkpoint=x"]), *overrides)
-    choice = settle_engine(cfg)
-    assert cfg.engine == choice.name
-    return choice.name, choice.reason
+    given = overrides if any("checkpoint" in o for o in overrides) else ("checkpoint=x", *overrides)
+    with tempfile.TemporaryDirectory() as folder, opened("generate", f"run_dir={folder}", *given) as (run, config):
+        choice = settle_engine(run, config)
+        assert config["engine"] == read_config(run.config)["engine"] == choice.name
+        return choice.name, choice.reason
 
 
 def pretend_vllm(monkeypatch: pytest.MonkeyPatch, *, unspecified: bool = False) -> None:
@@ -171,26 +180,26 @@ class Slow:
 @pytest.mark.parametrize("cut", [0, 7, 200])
 def test_what_a_kill_left_is_taken_up_and_ends_as_the_same_file(stop_at: int, cut: int, tmp_path: Path) -> None:
     asked = examples(11)
-    write_answers(tmp_path / "whole.jsonl", asked, Slow(), at_a_time=3, resume=tmp_path)
+    write_answers(tmp_path / "whole.jsonl", asked, Slow(), at_a_time=3)
     path = tmp_path / "cut.jsonl"
     with pytest.raises(KeyboardInterrupt):
-        write_answers(path, asked, Slow(stop_at), at_a_time=3, resume=tmp_path)
+        write_answers(path, asked, Slow(stop_at), at_a_time=3)
     path.write_bytes(path.read_bytes()[: max(0, path.stat().st_size - cut)])
     again = Slow()
-    found = write_answers(path, asked, again, at_a_time=3, resume=tmp_path)
+    found = write_answers(path, asked, again, at_a_time=3)
     assert path.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     assert [answer.id for answer in found] == [example.id for example in asked] and again.asked <= 4
     done = Slow()
-    write_answers(path, asked, done, at_a_time=3, resume=tmp_path)
+    write_answers(path, asked, done, at_a_time=3)
     assert done.asked == 0, "nothing is answered twice"
 
 
 def test_answers_to_other_examples_are_not_gone_on_with(tmp_path: Path) -> None:
-    write_answers(tmp_path / "a.jsonl", examples(6), Slow(), at_a_time=3, resume=tmp_path)
+    write_answers(tmp_path / "a.jsonl", examples(6), Slow(), at_a_time=3)
     with pytest.raises(UserError, match="line 1\n  hint: the data have changed"):
-        write_answers(tmp_path / "a.jsonl", examples(12)[1:8], Slow(), at_a_time=3, resume=tmp_path)
+        write_answers(tmp_path / "a.jsonl", examples(12)[1:8], Slow(), at_a_time=3)
     with pytest.raises(UserError, match="6 answers to 2 examples"):
-        write_answers(tmp_path / "a.jsonl", examples(2), Slow(), at_a_time=3, resume=tmp_path)
+        write_answers(tmp_path / "a.jsonl", examples(2), Slow(), at_a_time=3)
 
 
 SLOW_ANSWERS = """

@@ -1,0 +1,65 @@
+"""Locks a run's folder, so that one command at a time works in it. The kernel ends the lock with its process."""
+
+import errno
+import fcntl
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from faithkit.errors import UserError
+from faithkit.files.atomic import disk_errors
+
+NAME = ".lock"  # stays in the folder: deleting a lock file lets a third process lock another one of the same name
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+log = logging.getLogger("faithkit")
+_held: set[int] = set()
+
+
+@contextmanager
+def run_lock(folder: Path) -> Iterator[None]:
+    """Holds the lock of a run's folder.
+
+    Raises:
+        UserError: Another process holds it; it is named.
+    """
+    path = folder / NAME
+    with disk_errors(path):
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    _held.add(handle)
+    try:
+        _lock(handle, folder)
+        yield
+    finally:
+        _held.discard(handle)
+        os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
+        hint = "wait for it to end or stop it, or choose another run_dir"
+        raise UserError(f"{holder} is working in this folder", place=str(folder), hint=hint) from error
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        log.warning("%s: this file system has no locks: let one command at a time work in the folder", folder)
+        return
+    with suppress(OSError):  # a full disk: the lock holds, though nobody can read whose it is
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+
+
+def _let_go() -> None:
+    """Closes the handles that a forked process inherits: a loader's worker must not keep the lock of a dead parent."""
+    while _held:
+        with suppress(OSError):
+            os.close(_held.pop())
+
+
+os.register_at_fork(after_in_child=_let_go)

@@ -1,0 +1,92 @@
+"""Ends a command in good order at Ctrl-C, at SIGTERM and where its terminal closes: exit code 130, nothing half done.
+
+Every script calls `install` first. From there on a signal raises `Interrupted` in the main thread, wherever it is:
+files are written whole or not at all, so any place is a safe one. What must not stop just anywhere (a training step)
+calls `hold`: then a signal is only noted, until `check` is called at a safe place. A second signal ends the process at
+once.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SAME = 0.5  # seconds in which one wish may arrive twice: from the terminal, and from whoever started this process
+EXIT_CODE = 130
+
+
+class Interrupted(BaseException):
+    """A signal has come; everything written so far is whole."""
+
+
+class _State:
+    """What the handlers of this process share."""
+
+    installed = False  # by a script, for the whole process
+    held = False
+    came_at: float | None = None  # the first signal
+    before: dict[int, Any] = {}  # noqa: RUF012 - the handlers before `hold`, where no script has installed ours
+
+
+def install() -> None:
+    """Makes signals raise `Interrupted` from now on; a process that this one forks ends at them quietly."""
+    _State.installed = True
+    _handle_signals()
+    os.register_at_fork(after_in_child=_in_forked)
+
+
+def hold() -> None:
+    """Makes signals be noted alone, until `release`; within a Python session of the user's own, too."""
+    if not _State.installed:
+        _State.came_at = None
+        _State.before = _handle_signals()
+    _State.held = True
+
+
+def release() -> None:
+    """Ends `hold`; a signal that was noted is still there for `check`."""
+    _State.held = False
+    for number, handler in _State.before.items():
+        signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+    _State.before = {}
+
+
+def received() -> bool:
+    """Tells whether a signal has come."""
+    return _State.came_at is not None
+
+
+def check(how_to_go_on: str = "") -> None:
+    """Raises `Interrupted` where a signal has come."""
+    if received():
+        raise Interrupted(how_to_go_on)
+
+
+def _handle_signals() -> dict[int, Any]:
+    if threading.current_thread() is not threading.main_thread():
+        return {}  # an application that works in a thread of its own handles its signals itself
+    ours = [number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+    return {number: signal.signal(number, _note) for number in ours}  # nohup ignores SIGHUP, and that stays so
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    now = time.monotonic()
+    if _State.came_at is None:
+        _State.came_at = now
+        if not _State.held:
+            raise Interrupted
+    elif now - _State.came_at > SAME:
+        sys.stderr.write("\nended at once\n")
+        sys.stderr.flush()
+        os._exit(EXIT_CODE)
+
+
+def _in_forked() -> None:
+    """Leaves Ctrl-C to the parent, which ends its loaders itself, and lets SIGTERM end them without a traceback."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)

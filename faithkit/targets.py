@@ -1,0 +1,142 @@
+"""The code that a configuration may name: this project's own, and an outsider's that the user named in this command.
+
+A configuration says what is built by `_target_`, or by the name of a dataset. What stands here may always be built.
+Anything else executes code of somebody else, so a file alone cannot ask for it: the user must name it on the command
+line, within an override (`data.parts=[{_target_: my.Dataset}]`) or, as always when a run is resumed, by
+`extensions=[my.Dataset]`. Callers of the Python API name their classes themselves, and are not restricted.
+"""
+
+import functools
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
+from pkgutil import resolve_name
+from typing import Any
+
+from faithkit.errors import UserError, shorten
+
+ENTRY_POINTS = "faithkit.datasets"  # the group in which other packages declare datasets: name = module:Class
+
+TARGETS = (
+    "critic.task.CriticTask",
+    "critic.tagger.task.TaggerTask",
+    "generation.task.GeneratorTask",
+    "generation.objectives.mle.Mle",
+    "generation.objectives.infonce.InfoNce",
+    "generation.objectives.loss_truncation.LossTruncation",
+    "generation.control.ctrl.Ctrl",
+    "workflows.entailment.load_entailment",
+)
+
+DATASETS = {
+    "embedded": "data_modules.embedded.corpus.Embedded",
+    "faithdial": "data_modules.datasets.faithdial.FaithDial",
+    "faithcritic": "data_modules.datasets.faithcritic.FaithCritic",
+    "wow": "data_modules.datasets.wow.WizardOfWikipedia",
+    "cmu_dog": "data_modules.datasets.cmu_dog.CmuDog",
+    "topical_chat": "data_modules.datasets.topical_chat.TopicalChat",
+    "begin": "data_modules.datasets.begin.Begin",
+    "audit": "data_modules.datasets.audit.Audit",
+    "mnli": "data_modules.datasets.mnli.Mnli",
+    "snli": "data_modules.datasets.snli.Snli",
+    "conjnli": "data_modules.datasets.conjnli.ConjNli",
+    "dnli": "data_modules.datasets.dnli.DialogueNli",
+    "decode": "data_modules.datasets.decode.Decode",
+    "ragtruth": "data_modules.datasets.ragtruth.RagTruth",
+    "xsum_tokens": "data_modules.datasets.xsum_tokens.XsumTokens",
+    "spans": "data_modules.datasets.span_rows.SpanRows",
+    "weak_wow": "data_modules.weak.wow.WeakWow",
+    "dropped_support": "data_modules.weak.dropped.DroppedSupport",
+}
+
+
+def check_names(config: Mapping[str, Any], named: Sequence[str], *, place: str | None = None) -> None:
+    """Refuses a configuration that names code which is neither this project's own nor named by the user.
+
+    Args:
+        named: Classes and datasets that the user named in this command: see `named_in`.
+        place: Where the configuration stands.
+    """
+    outsiders = {entry.name for entry in entry_points(group=ENTRY_POINTS)} - DATASETS.keys()
+    own = {*TARGETS, *DATASETS.values(), *named}
+    found = [(key, target) for key, target in _targets(config) if target not in own]
+    found += [(key, name) for key, name in _datasets(config) if name in outsiders and name not in named]
+    if found:
+        key, name = found[0]
+        also = f", and {len(found) - 1} more" if len(found) > 1 else ""
+        hint = f"where you trust it, name it in this command: extensions=[{name}]"
+        raise UserError(f"{key} names code that is not this project's: {shorten(name)}{also}", place=place, hint=hint)
+
+
+def named_in(overrides: Sequence[str], candidates: Mapping[str, Any]) -> list[str]:
+    """Finds the classes and datasets of a configuration that the overrides of this command name."""
+    names = {str(name) for found in (_targets(candidates), _datasets(candidates)) for _, name in found}
+    typed = " ".join(overrides)
+    return [name for name in names if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", typed)]
+
+
+def _targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Gives each `_target_` with its key, wherever it is nested; one that is no text is given as it would be shown."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            here = f"{key}.{name}" if key else str(name)
+            if name == "_target_" and item is not None:
+                yield here, item if isinstance(item, str) else repr(item)
+            yield from _targets(item, here)
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from _targets(item, f"{key}[{number}]")
+
+
+def _datasets(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Gives each text that may name a dataset, with its key: `dataset: NAME`, and the names of a benchmark's sets."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            here = f"{key}.{name}" if key else str(name)
+            if here == "benchmark" and isinstance(item, Mapping):
+                yield f"{here}.name", str(item.get("name"))
+                for group in ("datasets", "test", "train"):
+                    yield from ((f"{here}.{group}", str(each)) for each in item.get(group) or ())
+            elif name == "dataset" and isinstance(item, str):
+                yield here, item
+            yield from _datasets(item, here)
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from _datasets(item, f"{key}[{number}]")
+
+
+def build(block: Any, **arguments: Any) -> Any:
+    """Builds what a block's `_target_` names, and before it whatever is nested in it; anything else stays as it is.
+
+    With `_partial_: true` it gives the class or function with its arguments, not yet called. The names have been
+    checked when the run was opened (`check_names`).
+
+    Args:
+        arguments: Further arguments, given as they are.
+    """
+    if isinstance(block, list | tuple):
+        return [build(item) for item in block]
+    if not isinstance(block, Mapping):
+        return block
+    options = {str(name): build(item) for name, item in block.items() if name not in ("_target_", "_partial_")}
+    if "_target_" not in block:
+        return options
+    target = _import(block["_target_"])
+    options |= arguments
+    if block.get("_partial_"):
+        return functools.partial(target, **options)
+    try:
+        inspect.signature(target).bind(**options)
+    except TypeError as error:
+        known = ", ".join(inspect.signature(target).parameters)
+        raise UserError(f"{block['_target_']}: {error}", hint=f"its options are {known}") from error
+    return target(**options)
+
+
+def _import(name: Any) -> Any:
+    try:
+        return resolve_name(name)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        hint = "name it as package.module.Class, and install its package"
+        raise UserError(f"cannot import {shorten(name)}: {error}", hint=hint) from error
