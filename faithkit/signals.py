@@ -29,7 +29,7 @@ class _State:
     installed = False  # by a script, for the whole process
     held = False
     came_at: float | None = None  # the first signal
-    before: dict[int, Any] = {}  # noqa: RUF012 - the handlers before `hold`, where no script has installed ours
+    before: dict[int, Any] = {}  # noqa: RUF012 - the handlers before `hold`
 
 
 def install() -> None:
@@ -40,19 +40,21 @@ def install() -> None:
 
 
 def hold() -> None:
-    """Makes signals be noted alone, until `release`; within a Python session of the user's own, too."""
+    """Makes signals be noted alone, until `release`; within a Python session of the user's own, too.
+
+    The handlers are set anew, because Lightning puts one of its own in front of ours when a training begins.
+    """
     if not _State.installed:
         _State.came_at = None
-        _State.before = _handle_signals()
     _State.held = True
+    _State.before = _handle_signals()
 
 
 def release() -> None:
     """Ends `hold`; a signal that was noted is still there for `check`."""
-    _State.held = False
     for number, handler in _State.before.items():
         signal.signal(number, handler if handler is not None else signal.SIG_DFL)
-    _State.before = {}
+    _State.before, _State.held = {}, False
 
 
 def received() -> bool:

@@ -12,12 +12,12 @@ from faithkit.cli import explain
 from tests.faults.forked import run_forked
 
 NOBODY = 65534
-needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can work as another user")
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to another user")
 
 
 @pytest.fixture
 def place(trained: Path) -> Iterator[Path]:
-    """A folder that everyone may enter, with a run in it that belongs to root."""
+    """A folder with a run in it."""
     folder = Path(tempfile.mkdtemp(prefix="faithkit-permissions-"))
     folder.chmod(0o777)
     shutil.copytree(trained, folder / "run")
@@ -49,13 +49,14 @@ def test_what_may_not_be_read_is_named(
     (place / "rows.csv").write_text("knowledge,response\na b,c d\n")
     path = place / closed
     path.chmod(0o700 if path.is_dir() else 0o600)
+    os.chown(path, NOBODY, NOBODY)
     words = {"RUN": place / "run", "NEW": place / "new", "ROWS": place / "rows.csv"}
     given = []
     for argument in arguments:
         for word, value in words.items():
             argument = argument.replace(word, str(value))
         given.append(argument)
-    ended = run_forked(script, *given, user=NOBODY)
+    ended = run_forked(script, *given, powerless=True)
     assert ended.code == 2 and "Traceback" not in ended.output, ended.output
     message = ended.output[ended.output.index("error:") :]
     assert any(word in message for word in told.split("|")) and str(path) in message, message

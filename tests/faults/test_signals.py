@@ -79,7 +79,7 @@ def test_ctrl_c_and_a_closed_terminal_are_as_sigterm(
     "at",
     [
         "workflows.detection_benchmark:read_benchmark",
-        "workflows.detectors:load_detector",
+        "workflows.detection_benchmark:load_detector",
         "critic.scorer:Critic.probabilities",
         "faithkit.files.jsonl:JsonlAppender.append",
         "faithkit.evaluation.reports.run:write_results",
@@ -101,7 +101,7 @@ def test_an_evaluation_goes_on_to_the_same_end(at: str, trained: Path, tmp_path:
 @pytest.mark.parametrize(
     ("script", "at"),
     [
-        ("generate", "workflows.engine_choice:load_checkpoint"),
+        ("generate", "workflows.engine_choice:settle"),
         ("generate", "generation.generator:Generator.predict_examples"),
         ("score", "workflows.own_rows:read_own_rows"),
         ("score", "critic.scorer:Critic.probabilities"),
