@@ -34,7 +34,6 @@ def place(trained: Path) -> Iterator[Path]:
         ("evaluate", "run", ["benchmark=embedded", "checkpoint=RUN", "run_dir=NEW"], "no permission to enter"),
         ("evaluate", "run/hf/config.json", ["benchmark=embedded", "checkpoint=RUN", "run_dir=NEW"], "read"),
         ("evaluate", "run/hf/faithkit.json", ["benchmark=embedded", "checkpoint=RUN", "run_dir=NEW"], "to read"),
-        ("evaluate", "run/hf/model.safetensors", ["benchmark=embedded", "checkpoint=RUN", "run_dir=NEW"], "read"),
         ("evaluate", "rows.csv", ["benchmark=begin", "benchmark.path=ROWS", "run_dir=NEW", "predictions=ROWS"], "read"),
         ("export", "run/hf/faithkit.json", ["checkpoint=RUN", "output_dir=NEW"], "to read"),
         ("export", "run/checkpoints/best.ckpt", ["checkpoint=RUN", "output_dir=NEW"], "read"),
