@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from faithkit.errors import UserError, shorten
 
@@ -74,6 +74,11 @@ class CommandLine:
         check_settings(_without(config, missing), schema)
         given = Overrides(self.configs, self._options()[1], closed=False).given()
         yield from schema.model_validate(config).notes(given)
+        if scaled := sorted(key for key in given if key.startswith("scale.")):
+            used = OmegaConf.to_yaml(cfg)
+            for key in scaled:
+                if f"${{{key}}}" not in used and f"${{{key}." not in used:
+                    yield f"{key} has no effect: nothing here takes its value"
 
     def explain(self, error: Exception) -> Exception:
         """Explains why a configuration could not be composed by all overrides that are wrong; else gives the error."""
@@ -113,7 +118,11 @@ class CommandLine:
         """
         from hydra._internal.utils import get_args_parser
 
+        def wrong(message: str) -> NoReturn:  # argparse would print its usage of ten lines and end
+            raise UserError(f"an option is wrong: {message}", hint="keys are set as key=value; --help tells more")
+
         parser = get_args_parser()
+        parser.error = wrong  # type: ignore[method-assign]
         options, others = parser.parse_known_args(list(self.arguments))
         for other in others:
             if other.startswith("-"):

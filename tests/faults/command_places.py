@@ -70,16 +70,17 @@ def composed(script: str, arguments: Sequence[str]) -> Any:
     return cfg
 
 
-def refusal(script: str, arguments: Sequence[str]) -> str | None:
+def refusal(script: str, arguments: Sequence[str], notes: list[str] | None = None) -> str | None:
     """The explanation that a script refuses a command line with; None where it would begin its work.
 
     The steps are those of `faithkit.cli.run_script` up to the script's own.
     """
+    notes = [] if notes is None else notes  # what is said of an accepted one
     line = CommandLine(CONFIGS, script, arguments, f"{SETTINGS}:{script.title()}Settings")
     try:
-        list(line.check())
+        notes += line.check()
         if "-m" not in arguments and "--cfg" not in arguments:
-            list(line.check_job(composed(script, arguments)))
+            notes += line.check_job(composed(script, arguments))
     except Exception as error:
         explained = explain(line.explain(error))
         if explained is None:

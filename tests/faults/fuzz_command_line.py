@@ -40,9 +40,6 @@ def attempt(rng: random.Random, folder: Path) -> None:
         list(line.check())
         if not any(argument.startswith("-") for argument in changed):
             list(line.check_job(composed(script, changed)))
-    except SystemExit as error:  # an option of Hydra's without its value: argparse has said so
-        if error.code not in (0, 2):
-            raise
     except UserError:
         raise
     except Exception as error:

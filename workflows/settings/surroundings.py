@@ -221,6 +221,8 @@ def dataset_problems(key: str, block: dict[str, Any]) -> Iterator[UserError]:
         if kind.generated:
             kind(**options)
             return
+        if path is None and "of" in block:
+            return  # the dataset that it is made of has the path
         if path is None:
             yield UserError(f"{key}.path is not set", hint="name a folder or file, hub, or embedded")
             return

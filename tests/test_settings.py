@@ -1,0 +1,159 @@
+"""The kinds of keys: every configuration of ours has them, lists stand for what they stand for, and what is read."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from faithkit.errors import UserError
+from faithkit.settings.check import find_problems
+from tests.faults.command_places import refusal
+from tests.running import SMALL, compose
+from tests.test_configs import choices
+from workflows.settings import benchmarks, blocks, models, no_effect, scripts
+
+
+def problems(script: str, *overrides: str) -> list[UserError]:
+    """What the values themselves are refused for; files that are not here do not count."""
+    config: Any = OmegaConf.to_container(compose(script, *overrides), resolve=True, throw_on_missing=True)
+    schema = getattr(scripts, f"{script.title()}Settings")
+    schema.model_validate(config)
+    return [problem for problem in find_problems(config, schema) if "no such" not in problem.problem]
+
+
+@pytest.mark.parametrize("scale", choices("scale"))
+@pytest.mark.parametrize("model", choices("model"))
+def test_every_model_is_accepted(model: str, scale: str) -> None:
+    for trainer in ("auto", "cpu", "ddp", "fsdp"):
+        assert not problems("train", f"model={model}", f"scale={scale}", f"trainer={trainer}")
+
+
+@pytest.mark.parametrize("data", choices("data"))
+def test_every_dataset_is_accepted(data: str) -> None:
+    assert not problems("train", f"data={data}")
+    assert not problems("generate", f"data={data}", "checkpoint=owner/model")
+
+
+@pytest.mark.parametrize("objective", choices("objective"))
+def test_every_objective_is_accepted_with_control_tokens(objective: str) -> None:
+    assert not problems("train", "model=t5", f"objective={objective}", "control=ctrl")
+
+
+@pytest.mark.parametrize("experiment", choices("experiment"))
+def test_every_experiment_is_accepted(experiment: str) -> None:
+    assert not problems("train", f"experiment={experiment}", "data_dir=/somewhere")
+
+
+@pytest.mark.parametrize("benchmark", [*choices("benchmark"), "_detection"])
+def test_every_benchmark_is_accepted(benchmark: str) -> None:
+    named = ["benchmark.name=begin"] if benchmark == "_detection" else []
+    found = problems("evaluate", f"benchmark={benchmark}", "checkpoint=owner/model", *named)
+    assert not [problem for problem in found if "matplotlib" not in problem.problem]
+
+
+@pytest.mark.parametrize("decoding", choices("decoding"))
+def test_every_way_of_decoding_is_accepted(decoding: str) -> None:
+    assert not problems("generate", f"decoding={decoding}", "checkpoint=owner/model")
+    assert not problems("chat", f"decoding={decoding}", "checkpoint=owner/model")
+
+
+def test_lists_that_stand_here_without_torch_are_those_of_the_code() -> None:
+    from critic.precision import PRECISIONS as OF_DETECTORS
+    from faithkit.evaluation.reports.suppression import RANDOM
+    from faithkit.evaluation.responses.report import BASELINES
+    from faithkit.evaluation.suppression import STRATEGIES
+    from faithkit.training.loggers import LOGGERS
+    from generation.candidate_forward import CAUSAL_QUERIES, SEQ2SEQ_QUERIES
+    from generation.engines import AUTO, ENGINES
+    from generation.load_checkpoint import PRECISIONS
+    from generation.options import ARCHITECTURE_NAMES
+    from generation.weights import ARCHITECTURES
+
+    assert tuple(ARCHITECTURES) == ARCHITECTURE_NAMES
+    assert (*SEQ2SEQ_QUERIES, *CAUSAL_QUERIES) == models.QUERIES
+    assert set(blocks.DETECTOR_PRECISIONS) == set(OF_DETECTORS) and set(blocks.PRECISIONS) == set(PRECISIONS)
+    assert (AUTO, *ENGINES) == scripts.ENGINES and set(blocks.Loggers.model_fields) == set(LOGGERS)
+    assert benchmarks.BASELINES == BASELINES and set(benchmarks.STRATEGIES) == {RANDOM, *STRATEGIES}
+
+
+def test_a_monitor_may_be_any_metric_that_its_model_logs() -> None:
+    import numpy as np
+
+    from critic.module import validation_metrics as of_a_critic
+    from critic.tagger.module import validation_metrics as of_a_tagger
+    from faithkit.evaluation.intervals import Groups
+    from faithkit.evaluation.language_model import language_model_statistic
+
+    critic = of_a_critic(np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.4]]), np.array([1, 0, 1], np.int8))
+    tagger = of_a_tagger(np.array([0, 0, 1]), np.array([0.5, -1.0, 0.2]), np.array([1, 0, 0]), np.array([2, 3, 4]))
+    groups = Groups.of("ab")
+    generator = language_model_statistic(groups, np.ones((2, 3)))(np.ones((1, 2)))
+    constant = {"gold_rate", "majority_accuracy", "majority_macro_f1", "predicted_rate"}  # nothing to choose by
+    found = {"critic": critic.keys() - constant, "tagger": tagger, "generator": generator}
+    assert {kind: set(metrics) for kind, metrics in found.items()} == {k: set(n) for k, n in models.METRICS.items()}
+
+
+class Read(dict):
+    """A block that notes which of its keys are asked for."""
+
+    def __init__(self, values: dict[str, Any], prefix: str = "", seen: set[str] | None = None):
+        self.prefix, self.seen = prefix, set() if seen is None else seen
+        super().__init__({k: Read(v, f"{prefix}{k}.", self.seen) if type(v) is dict else v for k, v in values.items()})
+
+    def __getitem__(self, key: str) -> Any:
+        self.seen.add(f"{self.prefix}{key}")
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.seen.add(f"{self.prefix}{key}")
+        return super().get(key, default)
+
+
+def unread(config: Read, blocks: tuple[str, ...]) -> set[str]:
+    return {f"{name}.{key}" for name in blocks for key in config[name]} - config.seen
+
+
+def test_a_training_reads_every_key_that_it_accepts(tiny_bert: Path, tmp_path: Path) -> None:
+    from faithkit.files.run_folder import RunFolder
+    from workflows.train import train
+
+    cfg = compose("train", f"model.weights={tiny_bert}", "logger=none", *SMALL)
+    plain: Any = OmegaConf.to_container(cfg, resolve=True)
+    config = Read(plain)
+    train(RunFolder(tmp_path), config)
+    ignored = unread(config, ("data", "trainer", "callbacks"))
+    # The parts have taken the values of these, as their blocks say; folds count only with a fold.
+    assert ignored == {
+        *(f"data.{key}" for key in ("embedded_rows", "num_train", "num_validation", "num_test", "corpus_seed")),
+        "data.num_folds",
+    }
+
+
+def test_a_key_of_training_that_answering_does_not_read_is_named(tmp_path: Path) -> None:
+    from data_modules.generation_inputs import read_generation_inputs
+
+    plain: Any = OmegaConf.to_container(compose("generate", "checkpoint=x", "num_rows=2"), resolve=True)
+    config = Read(plain)
+    read_generation_inputs(config["data"])
+    ignored = {key.removeprefix("data.") for key in unread(config, ("data",))}
+    assert ignored - {"name", "path", "embedded_rows"} == set(no_effect.TRAINING_ALONE) - {"first"}
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "words"),
+    [
+        ("train", ["seed=1", "seed=2"], "seed is given 2 times: seed=2 counts"),
+        ("train", ["data.embedded_rows={train: 5}"], "data.embedded_rows has no effect on files"),
+        ("train", ["data.num_folds=3"], "without data.fold"),
+        ("train", ["optimizer.schedule=constant", "optimizer.floor=0.1"], "optimizer.floor has no effect"),
+        ("train", ["scale.t5.lr=1e-3"], "scale.t5.lr has no effect"),
+        ("generate", ["checkpoint=owner/model", "data.fold=1"], "data.fold has no effect in generate"),
+        ("generate", ["checkpoint=owner/model", "entailment=owner/nli"], "entailment has no effect without resample"),
+        ("evaluate", ["checkpoint=owner/model", "decoding.top_p=0.5"], "decoding.top_p has no effect"),
+    ],
+)
+def test_a_key_without_effect_is_said(script: str, arguments: list[str], words: str) -> None:
+    said: list[str] = []
+    assert refusal(script, arguments, said) is None
+    assert any(words in note for note in said), said
