@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 PY := $(VENV)/bin/python
 TOOLS := build/tools
-LOCKS ?= requirements.lock
+LOCKS ?= requirements.lock requirements-torch.lock
 PIP_QUIETLY := -m pip install --quiet --progress-bar off --disable-pip-version-check
 WORKERS ?= auto
 export TOKENIZERS_PARALLELISM ?= true
@@ -58,7 +58,7 @@ $(TOOLS)/.installed:
 lock: $(TOOLS)/.installed ## the lock files from pyproject.toml; UPGRADE=--upgrade takes the newest releases
 	$(TOOLS)/bin/python .ci/lock.py $(UPGRADE)
 
-install-locked: ## .venv from requirements.lock, every package checked by its hash; on a GPU LOCKS='requirements.lock requirements-cuda.lock'
+install-locked: ## .venv from the lock files, by hash; for torch's CPU build LOCKS='requirements.lock requirements-cpu.lock'
 	$(PYTHON) -m venv $(VENV)
 	$(PY) $(PIP_QUIETLY) --require-hashes $(addprefix -r ,$(LOCKS))
 	$(PY) $(PIP_QUIETLY) --no-deps -e .

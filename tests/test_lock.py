@@ -1,7 +1,10 @@
 """The lock files agree with pyproject.toml, check everything by hash, and do not say where packages come from."""
 
 import re
+import sys
 import tomllib
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, distribution
 
 import pytest
 from packaging.requirements import Requirement
@@ -9,29 +12,46 @@ from packaging.utils import canonicalize_name
 
 from tests.running import ROOT
 
-FILES = ("requirements.lock", "requirements-cuda.lock", "requirements-dev.lock")
+FILES = ("requirements.lock", "requirements-torch.lock", "requirements-cpu.lock", "requirements-dev.lock")
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the packages for CUDA are of Linux")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def locked(*files: str) -> dict[str, Requirement]:
-    """Of each package its line, without the hashes."""
+    """Of each package the line that pip takes on this machine, without the hashes."""
     lines = [line for file in files for line in (ROOT / file).read_text().splitlines() if re.match("[A-Za-z0-9]", line)]
     found = [Requirement(line.removesuffix("\\")) for line in lines]
-    names = {canonicalize_name(one.name): one for one in found}
-    assert len(names) == len(found), "a package stands in two lock files"
+    here = [one for one in found if one.marker is None or one.marker.evaluate()]
+    names = {canonicalize_name(one.name): one for one in here}
+    assert len(names) == len(here), "a package is locked twice"
     return names
 
 
-def assert_satisfied(dependencies: list[str], lock: dict[str, Requirement]) -> None:
+def assert_satisfied(dependencies: Iterable[str], lock: dict[str, Requirement]) -> None:
     for wanted in map(Requirement, dependencies):
+        if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
+            continue
         (pin,) = lock[canonicalize_name(wanted.name)].specifier
         assert pin.operator == "==" and wanted.specifier.contains(pin.version), f"make lock: {wanted}, locked {pin}"
 
 
-def test_every_dependency_is_locked_to_a_version_that_it_allows() -> None:
-    assert_satisfied(PROJECT["dependencies"], locked("requirements.lock"))
-    assert_satisfied(PROJECT["optional-dependencies"]["dev"], locked("requirements.lock", "requirements-dev.lock"))
-    locked(*FILES)
+@pytest.mark.parametrize("torch", ["requirements-torch.lock", "requirements-cpu.lock"])
+def test_every_dependency_is_locked_to_a_version_that_it_allows(torch: str) -> None:
+    files = ("requirements.lock", torch, "requirements-dev.lock")
+    assert_satisfied(PROJECT["dependencies"], locked(*files[:2]))
+    assert_satisfied(PROJECT["optional-dependencies"]["dev"], locked(*files))
+
+
+def test_the_lock_is_closed() -> None:
+    lock = locked("requirements.lock", "requirements-cpu.lock", "requirements-dev.lock")
+    for name, pin in lock.items():
+        try:
+            installed = distribution(name)
+        except PackageNotFoundError:
+            continue  # of another platform, or not installed here
+        (version,) = pin.specifier
+        if installed.version == version.version:
+            assert_satisfied(installed.requires or (), lock)
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -43,7 +63,8 @@ def test_a_lock_file_has_hashes_alone(file: str) -> None:
     assert not others and "://" not in text and "index" not in text and "@" not in text
 
 
-def test_packages_for_cuda_stand_apart() -> None:
-    cuda = locked("requirements-cuda.lock")
-    assert {"triton", "nvidia-cublas"} <= cuda.keys() and "torch" not in cuda
-    assert not [name for name in locked("requirements.lock") if name.startswith(("nvidia-", "cuda-"))]
+@LINUX
+def test_torch_stands_apart_because_its_builds_differ() -> None:
+    assert {"triton", "nvidia-cublas", "torch"} <= locked("requirements-torch.lock").keys()
+    assert locked("requirements-cpu.lock").keys() == {"torch"}
+    assert not [name for name in locked("requirements.lock") if name.startswith(("nvidia-", "cuda-", "triton"))]
