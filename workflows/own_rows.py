@@ -125,7 +125,7 @@ def _history(row: Row, column: str | None) -> tuple[Turn, ...]:
     if not turns:
         return ()
     if isinstance(turns, str):
-        return alternate([turns])
+        return alternate([check_text(turns, column or "")])
     if isinstance(turns, list) and all(isinstance(turn, dict) for turn in turns):
         return tuple(
             Turn(speaker=row.inside(turn).text("speaker"), text=row.inside(turn).text("text")) for turn in turns
