@@ -59,7 +59,15 @@ class Run(Common):
     resume: Folder = None
 
 
-class TrainSettings(Run):
+class Extensible(Run):
+    """Keys of scripts that build datasets or tasks."""
+
+    extensions: Annotated[
+        list[Text], Hint("use a list of class names or dataset names: extensions=[my_package.MyData]")
+    ] = []
+
+
+class TrainSettings(Extensible):
     """train.py."""
 
     data_dir: PathText | None = None  # of experiments, which find their corpora below it
@@ -112,7 +120,7 @@ class TrainSettings(Run):
             yield from no_effect.without_effect(given, ["optimizer.floor"], "with optimizer.schedule=constant")
 
 
-class EvaluateSettings(Run):
+class EvaluateSettings(Extensible):
     """evaluate.py."""
 
     scale: dict[str, Any]
@@ -125,6 +133,7 @@ class EvaluateSettings(Run):
     batch_tokens: BatchTokens
     precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
     max_length: Length
+    save_every_num_rows: Count
     num_resamples: Resamples
     num_examples: NonNegativeInt
 
@@ -170,7 +179,7 @@ class EvaluateSettings(Run):
                 yield from no_effect.without_effect(given, no_effect.GENERATORS_ALONE, "beside predictions")
 
 
-class GenerateSettings(Run):
+class GenerateSettings(Extensible):
     """generate.py."""
 
     scale: dict[str, Any]
