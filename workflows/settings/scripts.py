@@ -64,7 +64,7 @@ class Extensible(Run):
 
     extensions: Annotated[
         list[Text], Hint("use a list of class names or dataset names: extensions=[my_package.MyData]")
-    ] = []
+    ] = Field(default_factory=list)
 
 
 class TrainSettings(Extensible):
@@ -133,7 +133,7 @@ class EvaluateSettings(Extensible):
     batch_tokens: BatchTokens
     precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
     max_length: Length
-    save_every_num_rows: Count
+    save_every_num_rows: Count = 2048
     num_resamples: Resamples
     num_examples: NonNegativeInt
 
