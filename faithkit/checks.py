@@ -10,13 +10,16 @@ from typing import Any
 
 from faithkit.errors import UserError, shorten
 
+FAR = 100_000  # a bound so high that nobody is helped by reading it
+
 
 def check_number(name: str, value: Any, low: float, high: float, *, whole: bool = False) -> None:
     """Refuses all but a finite number from `low` to `high`, bounds included."""
     kind: Any = numbers.Integral if whole else numbers.Real
     if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
         what = "a whole number" if whole else "a number"
-        raise UserError(f"{name} is {shorten(value)}", hint=f"use {what} from {_bound(low)} to {_bound(high)}")
+        allowed = f"of at least {low:g}" if high >= FAR > -low else f"from {low:g} to {high:g}"
+        raise UserError(f"{name} is {shorten(value)}", hint=f"use {what} {allowed}")
 
 
 def check_numbers(name: str, values: Any, low: float, high: float) -> None:
@@ -59,10 +62,6 @@ def check_names(name: str, given: Mapping[str, Any], kind: Any, *, others: Itera
         raise UserError(f"{name} lacks {', '.join(lacks)}")
     if extra := sorted(given.keys() - wanted):
         raise UserError(f"{name} should not have {shorten(', '.join(extra))}")
-
-
-def _bound(value: float) -> str:
-    return f"{value:g}"
 
 
 def _either(choices: list[str]) -> str:

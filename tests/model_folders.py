@@ -1,11 +1,14 @@
 """Changes to folders of models, as others make them and as damage leaves them."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from faithkit.files.model_folder import CONFIG, MARK, SIDECAR
+
+Change = Callable[[Path], Any]  # made to a folder
 
 
 def edit_json(path: Path, change: Callable[[Any], Any]) -> None:
@@ -36,3 +39,60 @@ def make_foreign(folder: Path) -> Path:
     edit_json(folder / CONFIG, lambda config: config.pop(MARK) and None)
     (folder / SIDECAR).unlink()
     return folder
+
+
+def config(**values: Any) -> Change:
+    return lambda folder: edit_json(folder / "config.json", lambda stored: stored.update(values))
+
+
+def drop(part: str) -> Change:
+    """Takes the tensors with this part in their names out of the weights."""
+
+    def change(folder: Path) -> None:
+        def without(tensors: dict[str, Any]) -> None:
+            for name in [name for name in tensors if part in name]:
+                del tensors[name]
+
+        edit_tensors(folder, without)
+
+    return change
+
+
+def rename(old: str, new: str) -> Change:
+    def change(folder: Path) -> None:
+        def renamed(tensors: dict[str, Any]) -> None:
+            for name in [name for name in tensors if old in name]:
+                tensors[name.replace(old, new)] = tensors.pop(name)
+
+        edit_tensors(folder, renamed)
+
+    return change
+
+
+def text(name: str, content: str) -> Change:
+    return lambda folder: (folder / name).write_text(content, encoding="utf-8")
+
+
+def data(name: str, content: bytes) -> Change:
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def cut(name: str) -> Change:
+    return lambda folder: os.truncate(folder / name, (folder / name).stat().st_size // 2)
+
+
+def empty(name: str) -> Change:
+    return lambda folder: os.truncate(folder / name, 0)
+
+
+def flip(name: str) -> Change:
+    def change(folder: Path) -> None:
+        content = bytearray((folder / name).read_bytes())
+        content[-100] ^= 1
+        (folder / name).write_bytes(content)
+
+    return change
+
+
+def without(*names: str) -> Change:
+    return lambda folder: [(folder / name).unlink() for name in names]

@@ -8,6 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from faithkit.errors import UserError
 from faithkit.files.model_folder import CRITIC, GENERATOR, TAGGER
 from tests.model_folders import make_foreign, make_older
 
@@ -113,3 +116,15 @@ def whole_folder(kind: str, maker: str) -> Path:
 def wanted(kind: str, maker: str) -> Any:
     """What the undamaged model says."""
     return MODELS[kind].use(whole_folder(kind, maker))
+
+
+def refused(kind: str, folder: Path, words: str) -> None:
+    """The folder is refused in these words, with a place and a hint, in at most five lines."""
+    with pytest.raises(UserError, match=words) as caught:
+        MODELS[kind].use(folder)
+    assert caught.value.place and caught.value.hint, caught.value
+    assert len(str(caught.value).splitlines()) <= 5
+
+
+def copy(tmp_path: Path, kind: str, maker: str = SEALED) -> Path:
+    return Path(shutil.copytree(whole_folder(kind, maker), tmp_path / "model"))

@@ -2,9 +2,8 @@
 
 import json
 import logging
-import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,28 @@ import pytest
 
 from critic import Critic
 from critic.score_calibration import ScoreCalibration
-from critic.tagger.span_calibration import SpanCalibration
 from critic.weights import load_classifier
-from data_modules.encoding.turn_layout import TurnLayout
 from faithkit.errors import UserError
 from faithkit.files.model_folder import CRITIC, GENERATOR, SIDECAR, TAGGER, read_sidecar
-from tests.faults.model_folders import FOREIGN, MODELS, OLDER, SEALED, wanted, whole_folder
-from tests.model_folders import edit_json, edit_tensors, make_foreign, make_older
+from tests.faults.model_folders import FOREIGN, MODELS, OLDER, SEALED, copy, refused, wanted, whole_folder
+from tests.model_folders import (
+    Change,
+    config,
+    cut,
+    data,
+    drop,
+    edit_json,
+    empty,
+    flip,
+    make_foreign,
+    make_older,
+    rename,
+    text,
+    without,
+)
 from tests.running import run
 
 KINDS = (CRITIC, TAGGER, GENERATOR)
-Change = Callable[[Path], Any]
 
 
 @pytest.fixture
@@ -33,75 +43,6 @@ def said(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]
     with caplog.at_level(logging.INFO, log.name):
         yield caplog
     log.removeHandler(caplog.handler)
-
-
-def refused(kind: str, folder: Path, words: str) -> None:
-    """The folder is refused in these words, with a place and a hint, in at most five lines."""
-    with pytest.raises(UserError, match=words) as caught:
-        MODELS[kind].use(folder)
-    assert caught.value.place and caught.value.hint, caught.value
-    assert len(str(caught.value).splitlines()) <= 5
-
-
-def copy(tmp_path: Path, kind: str, maker: str = SEALED) -> Path:
-    return Path(shutil.copytree(whole_folder(kind, maker), tmp_path / "model"))
-
-
-def config(**values: Any) -> Change:
-    return lambda folder: edit_json(folder / "config.json", lambda stored: stored.update(values))
-
-
-def drop(part: str) -> Change:
-    """Takes the tensors with this part in their names out of the weights."""
-
-    def change(folder: Path) -> None:
-        def without(tensors: dict[str, Any]) -> None:
-            for name in [name for name in tensors if part in name]:
-                del tensors[name]
-
-        edit_tensors(folder, without)
-
-    return change
-
-
-def rename(old: str, new: str) -> Change:
-    def change(folder: Path) -> None:
-        def renamed(tensors: dict[str, Any]) -> None:
-            for name in [name for name in tensors if old in name]:
-                tensors[name.replace(old, new)] = tensors.pop(name)
-
-        edit_tensors(folder, renamed)
-
-    return change
-
-
-def text(name: str, content: str) -> Change:
-    return lambda folder: (folder / name).write_text(content, encoding="utf-8")
-
-
-def data(name: str, content: bytes) -> Change:
-    return lambda folder: (folder / name).write_bytes(content)
-
-
-def cut(name: str) -> Change:
-    return lambda folder: os.truncate(folder / name, (folder / name).stat().st_size // 2)
-
-
-def empty(name: str) -> Change:
-    return lambda folder: os.truncate(folder / name, 0)
-
-
-def flip(name: str) -> Change:
-    def change(folder: Path) -> None:
-        content = bytearray((folder / name).read_bytes())
-        content[-100] ^= 1
-        (folder / name).write_bytes(content)
-
-    return change
-
-
-def without(*names: str) -> Change:
-    return lambda folder: [(folder / name).unlink() for name in names]
 
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
@@ -238,71 +179,6 @@ def test_no_code_of_a_folder_runs_and_a_type_that_is_built_in_needs_none(
     edit_json(folder / "tokenizer_config.json", lambda c: c.update(auto_map={"AutoTokenizer": ["evil.T", "evil.T"]}))
     assert MODELS[CRITIC].use(folder) == wanted(CRITIC, FOREIGN)
     assert "auto_map" in said.text and not (tmp_path / "ran").exists()
-
-
-NUMBERS = (None, True, "0.5", float("nan"), float("inf"), -float("inf"), 1e9, -1, [], {})
-
-
-@pytest.mark.parametrize("value", NUMBERS, ids=repr)
-def test_python_users_get_the_same_checks(value: Any) -> None:
-    for kind, name in (
-        (ScoreCalibration, "temperature"),
-        (ScoreCalibration, "threshold"),
-        (SpanCalibration, "char_threshold"),
-        (SpanCalibration, "response_threshold"),
-        (SpanCalibration, "min_length"),
-    ):
-        with pytest.raises(UserError, match=f"{name} is"):
-            kind(**{name: value})
-    for name in ("slope", "bias", "merge_gap", "token_weights", "response_weights"):
-        if not (value == -1 and name in ("slope", "bias")) and not (value == [] and name == "token_weights"):
-            with pytest.raises(UserError, match=rf"{name}(\[0\])? (is|has)"):
-                SpanCalibration(**{name: value})
-    for name in ("max_length", "max_response_length"):
-        with pytest.raises(UserError, match=f"model.{name} is"):
-            TurnLayout(**{"kind": "causal", "max_length": 100, "max_response_length": 9, name: value})
-
-
-@pytest.mark.parametrize(
-    ("kind", "path", "value", "words"),
-    [
-        *((CRITIC, ("thresholds", "threshold"), value, "threshold") for value in NUMBERS),
-        *((CRITIC, ("thresholds", "temperature"), value, "temperature") for value in (*NUMBERS, 0)),
-        (CRITIC, ("thresholds",), {"temperature": 1.0, "aim": "f1"}, "thresholds lacks threshold"),
-        (CRITIC, ("thresholds", "aim"), 5, "aim is 5"),
-        (CRITIC, ("labels",), ["a", "b"], "labels are"),
-        (CRITIC, ("labels",), "faithful", "labels is"),
-        (CRITIC, ("kind",), None, "kind is None"),
-        (CRITIC, ("layout", "order"), "none", "layout.order is 'none'"),
-        *((CRITIC, ("layout", "max_length"), value, "max_length") for value in (*NUMBERS, 5000)),
-        *((TAGGER, ("layout", "max_length"), value, "max_length") for value in NUMBERS),
-        *((TAGGER, ("thresholds", "char_threshold"), value, "char_threshold") for value in NUMBERS),
-        *((GENERATOR, ("layout", "max_length"), value, "max_length") for value in NUMBERS),
-        (GENERATOR, ("layout", "architecture"), "none", "architecture"),
-        (GENERATOR, ("layout", "kind"), "seq2seq", "layout.kind is 'seq2seq'"),
-        (GENERATOR, ("layout", "control"), ["voice", 5], "control"),
-        (GENERATOR, ("layout", "control"), None, "control"),
-        (GENERATOR, ("thresholds",), {"overlap": [float("nan"), 0.5]}, "NaN|overlap"),
-        (GENERATOR, ("thresholds",), {"overlap": [0.5]}, "thresholds.overlap"),
-        (GENERATOR, ("origin",), [], "origin is"),
-    ],
-)
-def test_a_field_of_an_older_sidecar_is_typed_and_in_its_range(
-    kind: str, path: tuple[str, ...], value: Any, words: str, tmp_path: Path
-) -> None:
-    folder = copy(tmp_path, kind, OLDER)
-
-    def change(stored: dict[str, Any]) -> None:
-        for key in path[:-1]:
-            stored = stored[key]
-        stored[path[-1]] = value
-
-    edit_json(folder / SIDECAR, change)
-    refused(kind, folder, "NaN is no number|Infinity is no number" if value != value or value in INFINITE else words)
-    refused(kind, folder, "faithkit.json")
-
-
-INFINITE = (float("inf"), -float("inf"))
 
 
 def test_a_run_without_its_sidecar_is_refused(trained: Path, tmp_path: Path) -> None:
