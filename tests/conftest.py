@@ -1,6 +1,8 @@
 """Fixtures for all tests: a cache of their own, and tiny models made once."""
 
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,18 @@ def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def own_home(monkeypatch: pytest.MonkeyPatch, session_home: Path) -> None:
     """No test reads or writes the user's cache."""
     monkeypatch.setenv("FAITHKIT_HOME", str(session_home))
+
+
+@pytest.fixture(autouse=True)
+def fresh_log() -> Iterator[None]:
+    """Undoes what a script that ran in this process set up for its own log."""
+    yield
+    log = logging.getLogger("faithkit")
+    for handler in list(log.handlers):
+        log.removeHandler(handler)
+        handler.close()
+    log.propagate = True
+    log.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

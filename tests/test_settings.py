@@ -63,7 +63,7 @@ def test_lists_that_stand_here_without_torch_are_those_of_the_code() -> None:
     from faithkit.evaluation.reports.suppression import RANDOM
     from faithkit.evaluation.responses.report import BASELINES
     from faithkit.evaluation.suppression import STRATEGIES
-    from faithkit.training.loggers import LOGGERS
+    from faithkit.training.loggers.build import BUILDERS
     from generation.candidate_forward import CAUSAL_QUERIES, SEQ2SEQ_QUERIES
     from generation.engines import AUTO, ENGINES
     from generation.load_checkpoint import PRECISIONS
@@ -73,7 +73,7 @@ def test_lists_that_stand_here_without_torch_are_those_of_the_code() -> None:
     assert tuple(ARCHITECTURES) == ARCHITECTURE_NAMES
     assert (*SEQ2SEQ_QUERIES, *CAUSAL_QUERIES) == models.QUERIES
     assert set(blocks.DETECTOR_PRECISIONS) == set(OF_DETECTORS) and set(blocks.PRECISIONS) == set(PRECISIONS)
-    assert (AUTO, *ENGINES) == scripts.ENGINES and set(blocks.Loggers.model_fields) == set(LOGGERS)
+    assert (AUTO, *ENGINES) == scripts.ENGINES and set(blocks.Loggers.model_fields) == set(BUILDERS)
     assert benchmarks.BASELINES == BASELINES and set(benchmarks.STRATEGIES) == {RANDOM, *STRATEGIES}
 
 
@@ -116,12 +116,13 @@ def unread(config: Read, blocks: tuple[str, ...]) -> set[str]:
 
 def test_a_training_reads_every_key_that_it_accepts(tiny_bert: Path, tmp_path: Path) -> None:
     from faithkit.files.run_folder import RunFolder
+    from faithkit.training.stages import Stage
     from workflows.train import train
 
     cfg = compose("train", f"model.weights={tiny_bert}", "logger=none", *SMALL)
     plain: Any = OmegaConf.to_container(cfg, resolve=True)
     config = Read(plain)
-    train(RunFolder(tmp_path), config)
+    train(Stage(RunFolder(tmp_path), config))
     ignored = unread(config, ("data", "trainer", "callbacks"))
     # The parts have taken the values of these, as their blocks say; folds count only with a fold.
     assert ignored == {

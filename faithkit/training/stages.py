@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from faithkit.errors import UserError
-from faithkit.files.atomic import write_json
 from faithkit.files.run_folder import RunFolder
+from faithkit.files.saved_config import write_config
 
 TRAIN, STAGE = "train", "stage"  # jobs: a training in one, and the beginning of a stage's job
 LAST_STAGE = f"{STAGE}2"
@@ -38,7 +38,7 @@ def stages(run: RunFolder, config: Mapping[str, Any]) -> Iterator[Stage]:
     if not stage.metrics.exists():
         own = {**config, "data": {**data, **values}}
         stage.checkpoints.mkdir(parents=True, exist_ok=True)
-        write_json(stage.config, own)  # JSON is YAML
+        write_config(stage.config, own)
         yield Stage(stage, own, job)
     model = {**config["model"], "task": {**config["model"]["task"], "weights": str(stage.hf)}}
     yield Stage(run, {**config, "data": data, "model": model}, LAST_STAGE)

@@ -254,10 +254,12 @@ def test_nothing_is_built_from_the_settings_that_a_model_carries(
 ) -> None:
     """Scoring with a run and exporting it read the training's configuration, as texts for the card alone."""
     from critic.export import export
+    from tests.model_folders import make_older
     from tests.running import evaluate_here
 
     folder = tmp_path / "run"
     shutil.copytree(trained, folder)
+    make_older(folder / "hf")  # one that no hashes protect
     sidecar = json.loads((folder / "hf" / "faithkit.json").read_text())
     config = sidecar["origin"]["config"]
     for place, code in zip(PLACES, CODE * 3, strict=False):

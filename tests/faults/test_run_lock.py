@@ -56,9 +56,14 @@ def test_the_second_command_is_refused_at_once_with_the_first_ones_process(tmp_p
 
 
 @pytest.mark.parametrize("script", ["evaluate", "generate", "score", "train"])
-def test_every_script_that_writes_a_run_takes_the_lock(script: str, tmp_path: Path) -> None:
+def test_every_script_that_writes_a_run_takes_the_lock(script: str, trained: Path, tmp_path: Path) -> None:
     process = hold(tmp_path / "run")
-    needed = {"generate": ["checkpoint=x"], "score": ["checkpoint=x", "path=y"]}
+    (tmp_path / "rows.csv").write_text("knowledge,response\na,b\n")
+    needed = {
+        "evaluate": ["benchmark=embedded", f"checkpoint={trained}"],
+        "generate": ["checkpoint=x"],
+        "score": [f"checkpoint={trained}", f"path={tmp_path / 'rows.csv'}"],
+    }
     try:
         ended = run_forked(script, f"run_dir={tmp_path / 'run'}", *needed.get(script, []))
         assert ended.code == 2 and "is working in this folder" in ended.output, ended.output
@@ -121,8 +126,9 @@ print(*[_new_folder("x") for _ in range(20)], sep="\\n")
 
 
 def test_a_command_that_failed_before_producing_anything_frees_its_folder(tiny_bert: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    wrong = run_forked("train", f"run_dir={folder}", "data=begin", "data.path=/nowhere", f"model.weights={tiny_bert}")
+    folder, rows = tmp_path / "run", tmp_path / "rows.csv"
+    rows.write_text("some,columns\n1,2\n")
+    wrong = run_forked("train", f"run_dir={folder}", "data=begin", f"data.path={rows}", f"model.weights={tiny_bert}")
     assert wrong.code == 2 and (folder / "config.yaml").exists()
     options = [f"run_dir={folder}", f"model.weights={tiny_bert}", *SMALL]
     assert run_forked("train", *options).code == 0, "the corrected command works"

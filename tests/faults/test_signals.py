@@ -194,7 +194,7 @@ from faithkit import cli, signals
 class Swallows:
     def __del__(self): os.kill(os.getpid(), signal.SIGTERM)
 cli._run = lambda *_: Swallows() and None
-cli.run_script(None, "", "", ())
+cli.run_script(None, "", "", (), "")
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 130 and "interrupted" in done.stderr

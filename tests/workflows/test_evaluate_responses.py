@@ -143,12 +143,12 @@ def test_what_is_there_is_scored_when_that_is_asked_for(data, tmp_path, capsys):
 
 def test_a_critic_is_no_generator(data, tmp_path, trained):
     options = [f"checkpoint={trained}", f"run_dir={tmp_path / 'run'}", *NO_MODELS]
-    with pytest.raises(UserError, match=r"the checkpoint is a critic(.|\n)*faithcritic"):
+    with pytest.raises(UserError, match="checkpoint is a critic, and a generator is wanted"):
         evaluate_here("benchmark=faithdial", data, *options)
 
 
 def test_without_responses_there_is_nothing_to_score(data, tmp_path):
-    with pytest.raises(UserError, match="neither predictions nor checkpoint"):
+    with pytest.raises(UserError, match="neither checkpoint nor predictions"):
         evaluate_here("benchmark=faithdial", data, f"run_dir={tmp_path / 'run'}", *NO_MODELS)
 
 

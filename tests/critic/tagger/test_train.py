@@ -174,8 +174,8 @@ def test_training_goes_on_from_a_tagger_or_a_critic(
         (["model.max_windows=0"], "model.max_windows is 0"),
         (["model.positive_weight=0"], "model.positive_weight is 0"),
         (["model.focal_gamma=-1"], "model.focal_gamma is -1"),
-        (["model.threshold_aim=best"], "unknown aim 'best'"),
-        (["data.fold=5"], "data.fold=5"),
+        (["model.threshold_aim=best"], "model.threshold_aim is 'best'"),
+        (["data.fold=5"], "data.fold is 5"),
     ],
 )
 def test_what_cannot_be_trained_is_explained_in_five_lines(
