@@ -4,7 +4,7 @@ A resample is a vector of weights, how often each group was drawn. A metric that
 computed for hundreds of resamples in one matrix product, so thousands of resamples of large benchmarks take a second.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -13,6 +13,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from faithkit.errors import UserError
+from faithkit.evaluation.jackknife import (
+    MAX_GROUPS,
+    Spread,
+    each_alone,
+    leave_one_out,
+    share_interval,
+    t_interval,
+    two_sided_p,
+)
 
 Values = NDArray[np.float64]
 # From weights [R, G] to named values [R], NaN where a resample does not define the metric.
@@ -20,6 +29,7 @@ Statistic = Callable[[Values], Mapping[str, Values]]
 
 CHUNK = 1 << 20  # resamples x rows (or groups) held at once
 LOWER, UPPER = 0.025, 0.975
+FEW_GROUPS = 30  # below, a user is told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,34 +115,48 @@ def bootstrap(
     statistic: Statistic,
     *,
     n: Mapping[str, int] | int | None = None,
+    shares: bool | Collection[str] = False,
+    debiased: Collection[str] = (),
     num_resamples: int = 1000,
     seed: int = 0,
 ) -> Scored:
-    """Computes values with 95% percentile intervals over resampled groups (Efron & Tibshirani 1993, ch. 13).
+    """Computes values with 95% intervals over resampled groups (Efron & Tibshirani 1993, ch. 13).
 
-    The interval is widened where it would miss the value itself: resamples of a biased statistic, such as the
-    calibration error, can lie to one side of it.
+    Up to `MAX_GROUPS` groups the interval is Student's t with the jackknife's standard error
+    (faithkit/evaluation/jackknife.py); above, the percentiles of the resamples, widened where they would miss the value.
 
     Args:
         n: Rows that a metric stands on, by name where they differ; default: all rows.
+        shares: Which metrics lie in [0, 1] by their definition; True: all.
+        debiased: Metrics whose mean over resamples lies above the value as the value lies above the truth, such as the
+            calibration error: the value given is corrected by that difference, and not below 0.
     """
     values = statistic(np.ones((1, groups.count)))
     rows = len(groups.index)
     counts = {name: rows if n is None else n if isinstance(n, int) else n.get(name, rows) for name in values}
     drawn = _collect(groups, statistic, num_resamples, seed)
+    spreads = _spreads(groups, statistic) if 1 < groups.count <= MAX_GROUPS else {}
     metrics, notes = {}, []
-    for name, [value] in values.items():
+    for name, [raw] in values.items():
         samples = drawn[name][np.isfinite(drawn[name])]
-        if not np.isfinite(value):
+        if not np.isfinite(raw):
             notes.append(f"{name} is left out: it is not defined on this data")
             continue
         if len(samples) < num_resamples:
             notes.append(f"{name}: {num_resamples - len(samples)} of {num_resamples} resamples do not define it")
-        low, high = np.quantile(samples, (LOWER, UPPER)) if len(samples) else (value, value)
-        metrics[name] = Metric(
-            value=float(value), low=float(min(low, value)), high=float(max(high, value)), n=counts[name]
-        )
-    if groups.count < 10:
+        is_share = shares if isinstance(shares, bool) else name in shares
+        bias = float(samples.mean() - raw) if name in debiased and len(samples) else 0.0
+        value = max(float(raw) - bias, 0.0) if bias else float(raw)
+        if name in spreads and is_share and name not in debiased:
+            low, high = share_interval(value, spreads[name], groups.count)
+        elif name in spreads and np.isfinite(spreads[name].error):
+            low, high = t_interval(value, spreads[name], groups.count)
+        else:
+            low, high = np.quantile(samples - 2 * bias, (LOWER, UPPER)) if len(samples) else (value, value)
+        if is_share:
+            low, high = max(low, 0.0), min(high, 1.0)
+        metrics[name] = Metric(value=value, low=float(min(low, value)), high=float(max(high, value)), n=counts[name])
+    if groups.count < FEW_GROUPS:
         what = "group: its intervals have no width" if groups.count == 1 else "groups: its intervals say little"
         notes.append(f"the data has only {groups.count} {what}")
     return Scored(metrics=metrics, notes=tuple(notes))
@@ -143,7 +167,8 @@ def paired_difference(
 ) -> dict[str, Difference]:
     """Subtracts the second from the first, both on the same resamples (Koehn 2004, paired bootstrap).
 
-    p is twice the smaller share of resamples on either side of zero, with one added to each count: never exactly 0.
+    p is twice the smaller share of resamples on either side of zero, with one added to each count: never exactly 0. Up
+    to `MAX_GROUPS` groups interval and p are those of Student's t with the jackknife's standard error.
     """
 
     def difference(weights: Values) -> dict[str, Values]:
@@ -152,21 +177,33 @@ def paired_difference(
 
     values = difference(np.ones((1, groups.count)))
     drawn = _collect(groups, difference, num_resamples, seed)
+    spreads = _spreads(groups, difference) if 1 < groups.count <= MAX_GROUPS else {}
     differences = {}
     for name, [value] in values.items():
         samples = drawn[name][np.isfinite(drawn[name])]
         if not np.isfinite(value) or not len(samples):
             continue
-        low, high = np.quantile(samples, (LOWER, UPPER))
         tail = min(np.count_nonzero(samples <= 0), np.count_nonzero(samples >= 0))
+        p_value = min(1.0, 2 * (tail + 1) / (len(samples) + 1))
+        low, high = np.quantile(samples, (LOWER, UPPER))
+        if name in spreads and np.isfinite(spreads[name].error):
+            low, high = t_interval(float(value), spreads[name], groups.count)
+            p_value = two_sided_p(float(value), spreads[name], groups.count)
         differences[name] = Difference(
             value=float(value),
             low=float(min(low, value)),
             high=float(max(high, value)),
-            p_value=min(1.0, 2 * (tail + 1) / (len(samples) + 1)),
+            p_value=p_value,
             n=len(groups.index),
         )
     return differences
+
+
+def _spreads(groups: Groups, statistic: Statistic) -> dict[str, Spread]:
+    """How far each metric moves without each group in turn."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        without, alone = statistic(leave_one_out(groups.count)), statistic(each_alone(groups.count))
+    return {name: Spread.of(values, alone[name]) for name, values in without.items()}
 
 
 def _collect(groups: Groups, statistic: Statistic, num_resamples: int, seed: int) -> dict[str, Values]:

@@ -109,7 +109,8 @@ def suppression_metrics(
         f"{s}/{name}": sum(bool(p) for p in picked[s]) for s in picked for name in (RATE, REDUCTION, SAME_SOURCES)
     }
     counts |= {f"from/{model}/{RATE}": sum(map(len, rows)) for model, rows in by_model.items()}
-    result = bootstrap(groups, statistic, n=counts, num_resamples=num_resamples, seed=seed)
+    rates = [name for name in statistic(np.ones((1, len(choices)))) if name.endswith(RATE)]
+    result = bootstrap(groups, statistic, n=counts, shares=rates, num_resamples=num_resamples, seed=seed)
     notes = result.notes
     if alone := len(sources) - len(choices):
         notes = (f"{alone} of {len(sources)} sources have a single response: left out", *notes)
