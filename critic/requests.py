@@ -59,7 +59,10 @@ def read_requests(
     columns = {names.knowledge: knowledge, names.response: response}
     columns |= {} if history is None else {names.history: history}
     if any(isinstance(column, str | Mapping) or not isinstance(column, Iterable) for column in columns.values()):
-        raise UserError(f"{name_list(list(columns))} must all be texts, or all be lists: one for each response")
+        shown = ", ".join(f"{name} is {type(column).__name__}" for name, column in columns.items())
+        raise UserError(
+            f"{name_list(list(columns))} must all be texts, or all be lists: one for each response; {shown}"
+        )
     rows = {name: list(column) for name, column in columns.items()}
     if len({len(column) for column in rows.values()}) > 1:
         raise UserError(
@@ -100,7 +103,7 @@ def read_threshold(threshold: Any) -> float | None:
     """A threshold of one call; None for the stored one."""
     if threshold is None:
         return None
-    if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
         raise UserError(f"threshold is {shorten(threshold)}", hint="use a probability from 0 to 1")
     return float(threshold)
 

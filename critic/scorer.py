@@ -4,7 +4,7 @@ Pairs are ordered by length and batched by tokens, so almost nothing is padding.
 length is read through overlapping windows, and a response takes the lowest log-odds of all its windows.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -26,7 +26,7 @@ from critic.requests import (
 )
 from critic.score_calibration import ScoreCalibration, log_odds
 from critic.settings import Settings, foreign_settings
-from critic.stream import stream_requests, stream_results
+from critic.stream import stream_results
 from data_modules.encoding.pairs import PairEncoder
 from faithkit.files.model_folder import CRITIC
 from faithkit.records import Example, Prediction
@@ -171,9 +171,11 @@ class Critic:
         wanted = read_threshold(threshold)
         yield from stream_results(
             lambda requests: self._scores(requests, wanted),
-            stream_requests(knowledge, response, history, join_passages),
+            knowledge,
+            response,
+            history,
+            join=join_passages,
             chunk_size=CHUNK,
-            total=len(response) if isinstance(response, Sized) else None,
             description="scoring",
             progress=progress,
         )

@@ -1,6 +1,6 @@
 """Reads long or endless lists of requests, and answers them in chunks with a progress bar."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice, zip_longest
 from typing import Any, TypeVar
 
@@ -15,28 +15,32 @@ _END = object()
 
 def stream_results(
     judge: Callable[[list[Request]], Sequence[Result]],
-    requests: Iterator[Request],
+    knowledge: Iterable[Any],
+    response: Iterable[Any],
+    history: Iterable[Any] | None,
     *,
+    join: Join,
     chunk_size: int,
-    total: int | None,
     description: str,
     progress: bool,
 ) -> Iterator[Result]:
-    """Judges requests a chunk at a time, and gives the results one by one.
+    """Judges responses a chunk at a time, and gives the results one by one.
 
     Args:
         judge: Gives a result for each request, in order.
-        total: How many requests there are, for the bar; None where it is not known.
+        join: Makes one text of passages.
         description: Stands in front of the bar.
         progress: Shows the bar.
     """
+    requests = _read_one_by_one(knowledge, response, history, join)
+    total = len(response) if isinstance(response, Sized) else None
     with tqdm(total=total, desc=description, disable=not progress, unit="response") as bar:
         while chunk := list(islice(requests, chunk_size)):
             yield from judge(chunk)
             bar.update(len(chunk))
 
 
-def stream_requests(
+def _read_one_by_one(
     knowledge: Iterable[Any], response: Iterable[Any], history: Iterable[Any] | None, join: Join
 ) -> Iterator[Request]:
     """The requests of long or endless lists, read one by one.

@@ -24,6 +24,7 @@ import numpy as np
 from faithkit.records import Example
 from speed.measure import Ratio, alternate, cpu_seconds, report, table
 from speed.mixed import InMemory
+from speed.own_training import train_one_epoch
 from speed.peer import MISSING, SCRIPTS, VARIABLE, Peer, once, peer, peer_python, peer_versions, write_rows
 from speed.tagged import DESCRIPTION, mixed_tagged, write_modernbert, write_peer_tagger
 
@@ -131,59 +132,27 @@ def figures(taken: dict[str, list[float]], count: int) -> str:
 
 def train(weights: str, examples: list[Example], precision: str) -> tuple[float, float]:
     """Encodes, then trains one epoch in our Trainer with its callbacks; returns the CPU-seconds of both."""
-    import pytorch_lightning as pl
-
     from critic.tagger.module import TaggerModule
     from critic.tagger.options import TaggerOptions
     from data_modules.data_module import DataModule
     from data_modules.encoding.spans import SpanEncoder
     from data_modules.encoding.tokens import load_tokenizer
-    from faithkit.files.run_folder import RunFolder
     from faithkit.training.options import OptimizerOptions
-    from faithkit.training.trainer import build_trainer, seed_and_threads
-
-    clock = [0.0]
-
-    class Clock(pl.Callback):
-        def on_train_start(self, *_: Any) -> None:
-            clock[0] -= cpu_seconds()
-
-        def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-            if batch_idx + 1 == trainer.num_training_batches:
-                clock[0] += cpu_seconds()
+    from faithkit.training.trainer import seed_and_threads
 
     seed_and_threads(seed=0, num_threads=1)
-    with tempfile.TemporaryDirectory() as folder:
-        encoder = SpanEncoder(tokenizer=load_tokenizer(weights), max_length=LONGEST, packed=True)
-        data = DataModule([(InMemory(examples), 1.0)], encoder, batch_size=BATCH_SIZE)
-        begin = cpu_seconds()
-        data.setup()
-        encoded = cpu_seconds() - begin
-        trainer = build_trainer(
-            RunFolder(Path(folder)),
-            [],
-            hardware={"accelerator": "cpu", "devices": 1, "strategy": "auto", "num_nodes": 1, "precision": precision},
-            callbacks={
-                "monitor": "validation/mixed/char_f1",
-                "mode": "max",
-                "patience": None,
-                "save_every_seconds": 1e9,
-                "log_every_num_steps": 10,
-                "progress_bar": False,
-            },
-            accumulate_grad_batches=1,
-            gradient_clip_val=1.0,
-            validation_interval=data.num_batches,
-        )
-        trainer.callbacks.append(Clock())  # type: ignore[attr-defined]
-        module = TaggerModule(
-            TaggerOptions(weights=weights, packed=True),
-            OptimizerOptions(lr=LR, weight_decay=0.01, warmup=0.1, schedule="linear"),
-            num_steps=data.num_batches,
-            dataset="mixed",
-        )
-        trainer.fit(module, datamodule=data)
-    return encoded, clock[0]
+    encoder = SpanEncoder(tokenizer=load_tokenizer(weights), max_length=LONGEST, packed=True)
+    data = DataModule([(InMemory(examples), 1.0)], encoder, batch_size=BATCH_SIZE)
+    begin = cpu_seconds()
+    data.setup()
+    encoded = cpu_seconds() - begin
+    module = TaggerModule(
+        TaggerOptions(weights=weights, packed=True),
+        OptimizerOptions(lr=LR, weight_decay=0.01, warmup=0.1, schedule="linear"),
+        num_steps=data.num_batches,
+        dataset="mixed",
+    )
+    return encoded, train_one_epoch(data, module, precision=precision, monitor="validation/mixed/char_f1")
 
 
 def write_tagger(weights: str, folder: Path) -> str:

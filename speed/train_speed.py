@@ -10,7 +10,6 @@ python -m speed.train_speed
 
 import argparse
 import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from faithkit.records import LABELS, Example
 from speed.measure import Ratio, alternate, cpu_seconds, report, require, table
 from speed.mixed import DESCRIPTION, LONGEST, InMemory, mixed_pairs
+from speed.own_training import train_one_epoch
 
 BATCH_SIZE, LR = 32, 3e-5
 
@@ -62,56 +62,24 @@ def main() -> None:
 
 def ours(weights: str, tokenizer: Any, examples: list[Example], precision: str) -> float:
     """Trains one epoch in our Trainer with its callbacks; returns CPU-seconds."""
-    import pytorch_lightning as pl
-
     from critic.module import CriticModule
     from critic.options import CriticOptions
     from data_modules.data_module import DataModule
     from data_modules.encoding.pairs import PairEncoder
-    from faithkit.files.run_folder import RunFolder
     from faithkit.training.options import OptimizerOptions
-    from faithkit.training.trainer import build_trainer, seed_and_threads
-
-    clock = [0.0]
-
-    class Clock(pl.Callback):
-        def on_train_start(self, *_: Any) -> None:
-            clock[0] -= cpu_seconds()
-
-        def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-            if batch_idx + 1 == trainer.num_training_batches:
-                clock[0] += cpu_seconds()
+    from faithkit.training.trainer import seed_and_threads
 
     seed_and_threads(seed=0, num_threads=1)
-    with tempfile.TemporaryDirectory() as folder:
-        encoder = PairEncoder(tokenizer=tokenizer, max_length=LONGEST)
-        data = DataModule([(InMemory(examples), 1.0)], encoder, batch_size=BATCH_SIZE)
-        data.setup()
-        trainer = build_trainer(
-            RunFolder(Path(folder)),
-            [],
-            hardware={"accelerator": "cpu", "devices": 1, "strategy": "auto", "num_nodes": 1, "precision": precision},
-            callbacks={
-                "monitor": "validation/mixed/macro_f1",
-                "mode": "max",
-                "patience": None,
-                "save_every_seconds": 1e9,
-                "log_every_num_steps": 10,
-                "progress_bar": False,
-            },
-            accumulate_grad_batches=1,
-            gradient_clip_val=1.0,
-            validation_interval=data.num_batches,
-        )
-        trainer.callbacks.append(Clock())  # type: ignore[attr-defined]
-        module = CriticModule(
-            CriticOptions(weights=weights),
-            OptimizerOptions(lr=LR, weight_decay=0.01, warmup=0.1, schedule="linear"),
-            num_steps=data.num_batches,
-            dataset="mixed",
-        )
-        trainer.fit(module, datamodule=data)
-    return clock[0]
+    encoder = PairEncoder(tokenizer=tokenizer, max_length=LONGEST)
+    data = DataModule([(InMemory(examples), 1.0)], encoder, batch_size=BATCH_SIZE)
+    data.setup()
+    module = CriticModule(
+        CriticOptions(weights=weights),
+        OptimizerOptions(lr=LR, weight_decay=0.01, warmup=0.1, schedule="linear"),
+        num_steps=data.num_batches,
+        dataset="mixed",
+    )
+    return train_one_epoch(data, module, precision=precision, monitor="validation/mixed/macro_f1")
 
 
 def huggingface(weights: str, tokenizer: Any, examples: list[Example]) -> float:

@@ -1,4 +1,4 @@
-"""What the README tells a newcomer to type works: every command composes, and the first ones run."""
+"""Runs what the README tells a newcomer to type: every command composes, and the first ones run."""
 
 import re
 import shlex

@@ -1,6 +1,6 @@
 """The public class `Tagger`: texts to tokens, to logits (`read_windows`), to labels and spans (`mark_responses`)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -12,7 +12,7 @@ from critic.calibration_texts import calibration_requests
 from critic.load_checkpoint import load_checkpoint
 from critic.precision import apply_precision
 from critic.requests import History, Knowledge, Request, number_passages, read_threshold, request_of
-from critic.stream import stream_requests, stream_results
+from critic.stream import stream_results
 from critic.tagger.answers import Answers
 from critic.tagger.forward import exact_log_odds
 from critic.tagger.mark_responses import mark_responses
@@ -165,9 +165,11 @@ class Tagger:
         """
         yield from stream_results(
             lambda requests: self.tag(requests, threshold=threshold),
-            stream_requests(knowledge, response, history, number_passages),
+            knowledge,
+            response,
+            history,
+            join=number_passages,
             chunk_size=CHUNK,
-            total=len(response) if isinstance(response, Sized) else None,
             description="tagging",
             progress=progress,
         )

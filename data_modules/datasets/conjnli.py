@@ -6,14 +6,13 @@ The test file has no label column.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from data_modules.datasets.nli import WORDS, check_neutral, nli_example
-from data_modules.reading.dataset import Source
+from data_modules.datasets.nli import WORDS, NliSource
 from data_modules.reading.fields import text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
-from faithkit.records import HALLUCINATED, Example
+from faithkit.records import Example
 
 ADDRESS = "https://github.com/swarnaHub/ConjNLI, folder data/NLI"
 FILES = {"train": ["adversarial_train_15k.tsv"], "validation": ["conj_dev.tsv"], "test": ["conj_test.tsv"]}
@@ -21,7 +20,7 @@ LAYOUTS = {"labelled": ("Premise", "Hypothesis", "Label"), "unlabelled": ("Premi
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConjNli(Source):
+class ConjNli(NliSource):
     """Premise and hypothesis; the group is the premise's text, ids are `<file stem>:<row>`.
 
     Args:
@@ -32,11 +31,6 @@ class ConjNli(Source):
     name: ClassVar[str] = "conjnli"
     default_split: ClassVar[str] = "validation"  # the test set has no labels
     embedded_layout: ClassVar[str | None] = "conjnli"
-    options_for_all_rows: ClassVar[Mapping[str, Any]] = {"neutral": HALLUCINATED}
-    neutral: str = HALLUCINATED
-
-    def __post_init__(self) -> None:
-        check_neutral(self.neutral)
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, FILES, address=ADDRESS)
@@ -54,15 +48,11 @@ class ConjNli(Source):
                 response=row.text("Hypothesis"),
             )
             return
-        example = nli_example(
+        yield from self.pair(
             row,
+            split,
             report,
-            source=self.name,
-            split=split,
-            neutral=self.neutral,
             names=("Premise", "Hypothesis", "Label"),
             labels=WORDS,
             id=row.default_id,
         )
-        if example:
-            yield example

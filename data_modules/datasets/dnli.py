@@ -6,13 +6,12 @@ JSON list, in spite of its suffix. (The archive's extra training file is cut sho
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from data_modules.datasets.nli import check_neutral, nli_example
-from data_modules.reading.dataset import Source
+from data_modules.datasets.nli import NliSource
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
-from faithkit.records import HALLUCINATED, Example
+from faithkit.records import Example
 
 ADDRESS = "https://wellecks.com/dialogue_nli/"
 FILES = {
@@ -26,7 +25,7 @@ LABELS = {"positive": "entailment", "neutral": "neutral", "negative": "contradic
 
 
 @dataclass(frozen=True, kw_only=True)
-class DialogueNli(Source):
+class DialogueNli(NliSource):
     """First sentence as knowledge, second as response; the group is the first sentence's text.
 
     Args:
@@ -37,27 +36,18 @@ class DialogueNli(Source):
     name: ClassVar[str] = "dnli"
     ids_repeat: ClassVar[bool] = True
     embedded_layout: ClassVar[str | None] = "dnli"
-    options_for_all_rows: ClassVar[Mapping[str, Any]] = {"neutral": HALLUCINATED}
-    neutral: str = HALLUCINATED
-
-    def __post_init__(self) -> None:
-        check_neutral(self.neutral)
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, FILES, address=ADDRESS)
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUTS)
-        example = nli_example(
+        yield from self.pair(
             row,
+            split,
             report,
-            source=self.name,
-            split=split,
-            neutral=self.neutral,
             names=("sentence1", "sentence2", "label"),
             labels=LABELS,
             id=row.text("id"),
             meta={"dtype": row.values["dtype"]} if "dtype" in row.values else {},
         )
-        if example:
-            yield example

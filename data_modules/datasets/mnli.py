@@ -6,14 +6,13 @@ set has no labels. `hub` reads nyu-mll/multi_nli.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from data_modules.datasets.nli import NAMES, NUMBERS, WORDS, check_neutral, nli_example
-from data_modules.reading.dataset import Source
+from data_modules.datasets.nli import NAMES, NUMBERS, WORDS, NliSource
 from data_modules.reading.files import HUB, File, find_files
 from data_modules.reading.hub import HubSplit
 from data_modules.reading.rows import ReadReport, Row
-from faithkit.records import HALLUCINATED, Example
+from faithkit.records import Example
 
 ADDRESS = "https://cims.nyu.edu/~sbowman/multinli/"
 FILES = {
@@ -27,7 +26,7 @@ LAYOUTS = {layout: (*names, "pairID", "promptID") for layout, names in NAMES.ite
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mnli(Source):
+class Mnli(NliSource):
     """Premise and hypothesis of ten genres; `validation` is the matched set, the mismatched one has its own name.
 
     Args:
@@ -39,11 +38,6 @@ class Mnli(Source):
     default_split: ClassVar[str] = "validation"  # the test set has no labels
     ids_repeat: ClassVar[bool] = True
     embedded_layout: ClassVar[str | None] = "mnli"
-    options_for_all_rows: ClassVar[Mapping[str, Any]] = {"neutral": HALLUCINATED}
-    neutral: str = HALLUCINATED
-
-    def __post_init__(self) -> None:
-        check_neutral(self.neutral)
 
     def files(self) -> Mapping[str, Sequence[File]]:
         if self.path != HUB:
@@ -52,17 +46,13 @@ class Mnli(Source):
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         layout = row.layout(LAYOUTS)
-        example = nli_example(
+        yield from self.pair(
             row,
+            split,
             report,
-            source=self.name,
-            split=split,
-            neutral=self.neutral,
             names=NAMES[layout],
             labels=WORDS if layout == "official" else NUMBERS,
             id=row.text("pairID"),
             group=row.text("promptID"),
             meta={"genre": row.values.get("genre")},
         )
-        if example:
-            yield example

@@ -4,9 +4,11 @@ Entailment is faithful. Contradiction is hallucinated, and so is neutral, which 
 switch drops it. A pair on which the annotators did not agree (`-`) is dropped.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+from data_modules.reading.dataset import Source
 from data_modules.reading.fields import text_group
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.errors import UserError
@@ -20,46 +22,54 @@ WORDS = {"entailment": "entailment", "neutral": "neutral", "contradiction": "con
 NUMBERS = {"0": "entailment", "1": "neutral", "2": "contradiction", "-1": NO_GOLD}
 
 
-def check_neutral(value: str) -> None:
-    """Raises: UserError: `neutral` is neither hallucinated nor drop."""
-    if value not in ("drop", HALLUCINATED):
-        raise UserError(f"neutral is {value!r}", hint=f"use {HALLUCINATED} or drop")
-
-
-def nli_example(
-    row: Row,
-    report: ReadReport,
-    *,
-    source: str,
-    split: str,
-    neutral: str,
-    names: tuple[str, str, str],
-    labels: Mapping[str, str],
-    id: str,
-    group: str | None = None,
-    meta: Mapping[str, Any] | None = None,
-) -> Example | None:
-    """The record of one pair, or None where it is dropped, which is counted.
+@dataclass(frozen=True, kw_only=True)
+class NliSource(Source):
+    """An inference corpus: its datasets say where their files lie, and which fields of a row make a pair.
 
     Args:
-        names: Fields of premise, hypothesis and label.
-        labels: The corpus's labels to entailment, neutral, contradiction or `no gold label`.
-        group: The premise's own id; None makes one from its text.
+        neutral: What becomes of neutral pairs: hallucinated or drop.
     """
-    premise, hypothesis = row.text(names[0]), row.text(names[1])
-    relation = row.choice(names[2], labels)
-    if relation == NO_GOLD or (relation == "neutral" and neutral == "drop"):
-        report.count(f"dropped: {relation}")
-        return None
-    return Example(
-        id=id,
-        source=source,
-        split=split,
-        group=group or text_group(premise),
-        knowledge=premise,
-        response=hypothesis,
-        label=FAITHFUL if relation == "entailment" else HALLUCINATED,
-        # The corpus's own word; the hub's numbers say nothing to a reader.
-        tags=(relation if labels is NUMBERS else " ".join(row.text(names[2]).split()),),
-        meta=meta or {},
-    )
+
+    options_for_all_rows: ClassVar[Mapping[str, Any]] = {"neutral": HALLUCINATED}
+    neutral: str = HALLUCINATED
+
+    def __post_init__(self) -> None:
+        if self.neutral not in ("drop", HALLUCINATED):
+            raise UserError(f"neutral is {self.neutral!r}", hint=f"use {HALLUCINATED} or drop")
+
+    def pair(
+        self,
+        row: Row,
+        split: str,
+        report: ReadReport,
+        *,
+        names: tuple[str, str, str],
+        labels: Mapping[str, str],
+        id: str,
+        group: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> Iterator[Example]:
+        """The record of one pair; none where it is dropped, which is counted.
+
+        Args:
+            names: Fields of premise, hypothesis and label.
+            labels: The corpus's labels to entailment, neutral, contradiction or `no gold label`.
+            group: The premise's own id; None makes one from its text.
+        """
+        premise, hypothesis = row.text(names[0]), row.text(names[1])
+        relation = row.choice(names[2], labels)
+        if relation == NO_GOLD or (relation == "neutral" and self.neutral == "drop"):
+            report.count(f"dropped: {relation}")
+            return
+        yield Example(
+            id=id,
+            source=self.name,
+            split=split,
+            group=group or text_group(premise),
+            knowledge=premise,
+            response=hypothesis,
+            label=FAITHFUL if relation == "entailment" else HALLUCINATED,
+            # The corpus's own word; the hub's numbers say nothing to a reader.
+            tags=(relation if labels is NUMBERS else " ".join(row.text(names[2]).split()),),
+            meta=meta or {},
+        )

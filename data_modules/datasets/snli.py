@@ -6,14 +6,14 @@ ids: its rows are counted.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from data_modules.datasets.nli import NAMES, NUMBERS, WORDS, check_neutral, nli_example
-from data_modules.reading.dataset import SPLITS, Source
+from data_modules.datasets.nli import NAMES, NUMBERS, WORDS, NliSource
+from data_modules.reading.dataset import SPLITS
 from data_modules.reading.files import HUB, File, find_files
 from data_modules.reading.hub import HubSplit
 from data_modules.reading.rows import ReadReport, Row
-from faithkit.records import HALLUCINATED, Example
+from faithkit.records import Example
 
 ADDRESS = "https://nlp.stanford.edu/projects/snli/"
 FILES = {"train": ["snli_1.0_train.jsonl"], "validation": ["snli_1.0_dev.jsonl"], "test": ["snli_1.0_test.jsonl"]}
@@ -21,7 +21,7 @@ LAYOUTS = {"official": (*NAMES["official"], "pairID"), "hub": NAMES["hub"]}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snli(Source):
+class Snli(NliSource):
     """Premise and hypothesis; the group is the premise's text.
 
     Args:
@@ -32,11 +32,6 @@ class Snli(Source):
     name: ClassVar[str] = "snli"
     ids_repeat: ClassVar[bool] = True
     embedded_layout: ClassVar[str | None] = "snli"
-    options_for_all_rows: ClassVar[Mapping[str, Any]] = {"neutral": HALLUCINATED}
-    neutral: str = HALLUCINATED
-
-    def __post_init__(self) -> None:
-        check_neutral(self.neutral)
 
     def files(self) -> Mapping[str, Sequence[File]]:
         if self.path != HUB:
@@ -46,15 +41,11 @@ class Snli(Source):
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         layout = row.layout(LAYOUTS)
         official = layout == "official"
-        example = nli_example(
+        yield from self.pair(
             row,
+            split,
             report,
-            source=self.name,
-            split=split,
-            neutral=self.neutral,
             names=NAMES[layout],
             labels=WORDS if official else NUMBERS,
             id=row.text("pairID") if official else row.default_id,
         )
-        if example:
-            yield example

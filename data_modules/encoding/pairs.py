@@ -76,23 +76,23 @@ class PairEncoder(Encoder):
     max_length: int
     order: str = KNOWLEDGE_FIRST
     template: PairTemplate = field(init=False)
-    # Of a sequence's five parts (prefix, first text, middle, second text, suffix):
-    _special: tuple[NDArray[np.int32], ...] = field(init=False, repr=False, compare=False)  # ids of the special ones
-    _special_sizes: NDArray[np.int64] = field(init=False, repr=False, compare=False)  # their sizes, 0 for the texts
-    _segments: NDArray[np.int8] = field(init=False, repr=False, compare=False)  # the value of `segment` in each
+    # A sequence's five parts are prefix, first text, middle, second text and suffix. Shapes are (1, n), to be repeated.
+    _special_ids: NDArray[np.int32] = field(init=False, repr=False, compare=False)  # of prefix, middle and suffix
+    _part_sizes: NDArray[np.int64] = field(init=False, repr=False, compare=False)  # 0 for the texts
+    _part_segments: NDArray[np.int8] = field(init=False, repr=False, compare=False)  # the value of `segment` in each
     _knowledge_part: int = field(init=False, repr=False, compare=False)  # 1 or 3
 
     def __post_init__(self) -> None:
         template = PairTemplate.of(self.tokenizer)
         special = (template.prefix, template.middle, template.suffix)
         place = 1 if self.order == KNOWLEDGE_FIRST else 3
-        segments, sizes = np.zeros(5, np.int8), np.zeros(5, np.int64)
-        segments[place], segments[4 - place] = KNOWLEDGE, RESPONSE
-        sizes[::2] = [len(part) for part in special]
+        segments, sizes = np.zeros((1, 5), np.int8), np.zeros((1, 5), np.int64)
+        segments[:, [place, 4 - place]] = KNOWLEDGE, RESPONSE
+        sizes[:, ::2] = [len(part) for part in special]
         object.__setattr__(self, "template", template)
-        object.__setattr__(self, "_special", tuple(np.array(part, np.int32) for part in special))
-        object.__setattr__(self, "_special_sizes", sizes)
-        object.__setattr__(self, "_segments", segments)
+        object.__setattr__(self, "_special_ids", np.array([sum(special, ())], np.int32))
+        object.__setattr__(self, "_part_sizes", sizes)
+        object.__setattr__(self, "_part_segments", segments)
         object.__setattr__(self, "_knowledge_part", place)
         if self.order not in ORDERS:
             raise UserError(f"model.order is {self.order!r}", hint=f"use {' or '.join(ORDERS)}")
@@ -146,44 +146,40 @@ class PairEncoder(Encoder):
         `segment` [rows, width] says which text each place belongs to: KNOWLEDGE, RESPONSE, or 0 for neither.
         """
         room = self.room(columns["response"].lengths)
-        rows = np.arange(len(room.response))
-        size = np.minimum(columns["knowledge"].lengths, room.knowledge)
-        first = Windows(rows, 0 * rows, size, room.response, self.template)
-        batch = self.collate_windows(columns, first)
+        batch = self._pad(columns["knowledge"].cut(room.knowledge), columns["response"].cut(room.response))
         batch["label"] = np.asarray(columns["label"], np.int64)
         batch["target"] = np.asarray(columns["target"], np.float32)
-        # As the ids in `collate_windows`: five parts of each window, one behind the other, fill a mask row by row.
-        parts, sizes = np.empty((len(rows), 5), np.int8), np.empty((len(rows), 5), np.int64)
-        parts[:], sizes[:] = self._segments, self._special_sizes
-        sizes[:, self._knowledge_part], sizes[:, 4 - self._knowledge_part] = size, room.response
-        batch["segment"] = np.zeros(batch["input_ids"].shape, np.int8)
-        batch["segment"][batch["attention_mask"].astype(bool)] = np.repeat(parts.ravel(), sizes.ravel())
         return batch
 
     def collate_windows(self, columns: Mapping[str, Any], windows: "Windows") -> dict[str, NDArray[Any]]:
         """Padded arrays of some windows [windows, width], as wide as the longest: what a model reads."""
-        knowledge, response = columns["knowledge"], columns["response"]
-        begin = knowledge.offsets[windows.row] + windows.start
-        shown = knowledge.pieces(begin, begin + windows.size)
-        begin = response.offsets[windows.row]
-        said = response.pieces(begin, begin + windows.response_size)
-        prefix, middle, suffix = self._special
-        parts: list[NDArray[np.int32]] = []
-        for first, second in (
-            zip(shown, said, strict=True) if self._knowledge_part == 1 else zip(said, shown, strict=True)
-        ):
-            parts += (prefix, first, middle, second, suffix)
-        length = windows.lengths[:, None]
+        knowledge = columns["knowledge"].slice_rows(windows.row, windows.start, windows.size)
+        response = columns["response"].slice_rows(windows.row, 0 * windows.row, windows.response_size)
+        batch = self._pad(knowledge, response)
+        del batch["segment"]
+        return batch
+
+    def _pad(self, knowledge: Ragged, response: Ragged) -> dict[str, NDArray[Any]]:
+        """Puts special tokens around the texts, and pads the sequences to [rows, width]."""
+        count = len(knowledge)
+        sizes = self._part_sizes.repeat(count, axis=0)
+        sizes[:, self._knowledge_part], sizes[:, 4 - self._knowledge_part] = knowledge.lengths, response.lengths
+        # All sequences one behind the other [tokens]. A mask is filled from left to right, and row by row.
+        segment = self._part_segments.repeat(count, axis=0).ravel().repeat(sizes.ravel())
+        ids = np.empty(len(segment), np.int32)
+        ids[segment == KNOWLEDGE], ids[segment == RESPONSE] = knowledge.values, response.values
+        ids[segment == 0] = self._special_ids.repeat(count, axis=0).ravel()
+        length = sizes.sum(1)[:, None]
         place = np.arange(int(length.max(initial=0)))
         inside = place < length
-        ids = np.full(inside.shape, self.tokenizer.pad_token_id, np.int64)
-        # A mask over a rectangle is filled row by row: the order in which the windows lie one behind the other.
-        ids[inside] = np.concatenate(parts) if parts else 0
-        batch: dict[str, NDArray[Any]] = {"input_ids": ids, "attention_mask": inside.astype(np.int64)}
-        if self.template.typed:
-            second_size = windows.response_size if self._knowledge_part == 1 else windows.size
-            second_begin = length - (second_size + len(suffix))[:, None]
-            batch["token_type_ids"] = ((place >= second_begin) & inside).astype(np.int64)
+        batch: dict[str, NDArray[Any]] = {
+            "input_ids": np.full(inside.shape, self.tokenizer.pad_token_id, np.int64),
+            "attention_mask": inside.astype(np.int64),
+            "segment": np.zeros(inside.shape, np.int8),
+        }
+        batch["input_ids"][inside], batch["segment"][inside] = ids, segment
+        if self.template.typed:  # 1 from the second text to the end
+            batch["token_type_ids"] = ((place >= sizes[:, :3].sum(1)[:, None]) & inside).astype(np.int64)
         return batch
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-LONG = 24  # values of a row on average: from here on copying row by row is faster than value by value
+LONG = 48  # values of a row on average: from here on copying row by row is faster than value by value
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Ragged:
     @property
     def lengths(self) -> NDArray[np.int64]:
         """The length of each row. Shape (R,)."""
-        return np.diff(self.offsets)
+        return self.offsets[1:] - self.offsets[:-1]  # a third of the time of np.diff
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -46,11 +46,13 @@ class Ragged:
 
     def take(self, indices: NDArray[np.int64]) -> "Ragged":
         """Copies the rows at `indices`, in that order."""
-        begins, ends = self.offsets[indices], self.offsets[indices + 1]
-        offsets = offsets_of(ends - begins)
-        if offsets[-1] < LONG * len(indices) or not len(indices):
-            return self.slice_rows(indices, np.zeros(len(indices), np.int64), ends - begins)
-        return Ragged(np.concatenate(self.pieces(begins, ends)), offsets)
+        begins = self.offsets[indices]
+        return self._copy(begins, self.offsets[indices + 1] - begins)
+
+    def cut(self, longest: NDArray[np.int64]) -> "Ragged":
+        """Cuts each row to its `longest`; the same rows where nothing is too long. Shape (R,)."""
+        lengths = np.minimum(self.lengths, longest)
+        return self if int(lengths.sum()) == len(self.values) else self._copy(self.offsets[:-1], lengths)
 
     def pieces(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> list[NDArray[np.int32]]:
         """Returns stretches of `values` as views."""
@@ -64,9 +66,14 @@ class Ragged:
             starts: The part's beginning, counted from that of its row.
             lengths: The part's length.
         """
-        first = self.offsets[indices] + starts  # (N,): the part's first place in `values`
-        places = np.repeat(first, lengths) + steps_of(lengths)  # (sum of lengths,): a place for each value copied
-        return Ragged(self.values[places], offsets_of(lengths))
+        return self._copy(self.offsets[indices] + starts, lengths)
+
+    def _copy(self, begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> "Ragged":
+        offsets = offsets_of(lengths)
+        if len(lengths) and offsets[-1] >= LONG * len(lengths):
+            return Ragged(np.concatenate(self.pieces(begins, begins + lengths)), offsets)
+        places = (begins - offsets[:-1]).repeat(lengths) + np.arange(offsets[-1])  # a place for each value copied
+        return Ragged(self.values[places], offsets)
 
 
 def offsets_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,6 +1,7 @@
 """The interface of a dataset, and reading the checked records of one of its splits."""
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
@@ -20,7 +21,7 @@ Records = Iterator[tuple[Example, Row | None]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class Source(ABC):
     """A dataset: where its files lie, and which records they give.
 
     A dataset is a frozen dataclass that inherits from this one; its fields are its options. It must have a `name` and
@@ -55,9 +56,9 @@ class Source:
     options_for_all_rows: ClassVar[Mapping[str, Any]] = {}
     path: str
 
+    @abstractmethod
     def files(self) -> Mapping[str, Sequence[File]]:
         """The files of each split that is there: all files that its records depend on."""
-        raise NotImplementedError
 
     def split_names(self) -> list[str]:
         """The names of the splits that are there."""

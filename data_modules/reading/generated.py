@@ -1,5 +1,6 @@
 """Datasets without files, whose records are made on demand."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -20,13 +21,13 @@ class GeneratedSource(Source):
         """None."""
         return {}
 
+    @abstractmethod
     def sizes(self) -> Mapping[str, int]:
         """The number of records of each split."""
-        raise NotImplementedError
 
+    @abstractmethod
     def generate(self, split: str, start: int = 0, stop: int | None = None) -> Iterator[Example]:
         """Records `start` to `stop` (or to the split's end), without making those before them."""
-        raise NotImplementedError
 
     def split_names(self) -> list[str]:
         return list(self.sizes())

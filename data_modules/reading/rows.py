@@ -4,7 +4,6 @@ A dataset takes values from a row by name. A value that is missing or wrong rais
 file, line, field and hint; with `on_bad_row=skip` it is counted and kept in the report's rejects.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,6 @@ from typing import Any
 
 from data_modules.reading.formats import Broken, parse_csv, parse_json, parse_tsv
 from faithkit.errors import UserError, shorten
-from faithkit.files.atomic import write_text
 
 READERS = {".jsonl": parse_json, ".json": parse_json, ".tsv": parse_tsv, ".txt": parse_tsv, ".csv": parse_csv}
 
@@ -141,11 +139,6 @@ class ReadReport:
             raise UserError(str(error), place=f"{file}, line {line}", hint=error.hint) from error
         self.count("rejected: bad row")
         self.rejects.append({"file": file, "line": line, "problem": str(error), "row": shorten(values, 2000)})
-
-    def write_rejects(self, path: Path) -> None:
-        """Writes the rejects as JSON lines: file, line, problem, row."""
-        # Escaped to ASCII: a reject may hold the half surrogate pair that it was rejected for.
-        write_text(path, "".join(f"{json.dumps(reject)}\n" for reject in self.rejects))
 
 
 def read_rows(path: Path, report: ReadReport) -> Iterator[Row]:

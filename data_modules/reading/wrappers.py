@@ -1,5 +1,6 @@
 """Datasets around another one: they change one thing of it, and forward all else."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -53,9 +54,9 @@ class WrappedSource(Source):
 class FilteringSource(WrappedSource):
     """A dataset that leaves out some records of another one: a filter overrides `drops`."""
 
+    @abstractmethod
     def drops(self, example: Example) -> str | None:
         """The outcome under which the example is dropped and counted; None keeps it."""
-        raise NotImplementedError
 
     def sizes(self) -> Mapping[str, int] | None:
         """None: only reading tells how many are left."""

@@ -1,28 +1,14 @@
-"""Baselines for any detector: a constant answer, and counting or marking words that the knowledge lacks."""
+"""Baselines for any detector: counting or marking words that the knowledge lacks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf, nextafter
 from statistics import median
 
-from faithkit.errors import UserError
 from faithkit.evaluation.calibration import choose_threshold
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span
 from faithkit.span_types import UNTYPED
 from faithkit.words import UNICODE_WORD, unicode_words
-
-
-def majority_predictions(examples: Sequence[Example], train: Iterable[Example] = ()) -> dict[str, Prediction]:
-    """Predicts the commoner label of the training examples for every example, with its share as the score.
-
-    Without training examples the evaluated ones' own labels decide: the best that a constant answer can do.
-    """
-    labels = [example.label for example in train if example.label] or [e.label for e in examples if e.label]
-    if not labels:
-        raise UserError("no example has a gold label", hint="choose a split or a benchmark that is labelled")
-    share = labels.count(HALLUCINATED) / len(labels)
-    label = HALLUCINATED if share > 0.5 else FAITHFUL
-    return {example.id: Prediction(id=example.id, label=label, score=share) for example in examples}
 
 
 def unsupported_share(knowledge: str, response: str) -> float:

@@ -7,7 +7,6 @@ computed for hundreds of resamples in one matrix product, so thousands of resamp
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -50,11 +49,6 @@ class Metric:
         """Converts to the form of `metrics.json`; fields that are None are left out."""
         items = {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
         return {name: number for name, number in items.items() if number is not None}
-
-    @classmethod
-    def from_dict(cls, row: Mapping[str, Any]) -> "Metric":
-        """Reverses `to_dict`."""
-        return cls(value=row["value"], low=row.get("low"), high=row.get("high"), n=row.get("n"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

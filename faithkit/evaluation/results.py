@@ -3,23 +3,20 @@
 {"metrics": {"test/begin/macro_f1": {"value": 0.71, "low": 0.69, "high": 0.73, "n": 1864}}, "meta": {...}}
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from faithkit.errors import UserError, shorten
 from faithkit.evaluation.intervals import Metric
 from faithkit.files.atomic import write_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """The content of a results file: metrics by full name (`split/dataset/metric`), and facts about the run."""
+    """Metrics by full name: `split/dataset/metric`."""
 
     metrics: dict[str, Metric]
-    meta: dict[str, Any] = field(default_factory=dict)
 
     def of(self, split: str, dataset: str) -> dict[str, Metric]:
         """Selects the metrics of one split of one dataset, by their short names."""
@@ -43,31 +40,3 @@ def write_results(path: str | Path, metrics: Mapping[str, Metric], meta: Mapping
     short = [name for name in metrics if name.count("/") < 2]
     assert not short, f"metrics need full names, split/dataset/metric: {short}"
     write_json(path, {"metrics": {name: metric.to_dict() for name, metric in metrics.items()}, "meta": dict(meta)})
-
-
-def read_results(path: str | Path) -> Results:
-    """Reads a `metrics.json`, or the one of a run folder.
-
-    Raises:
-        UserError: It is missing or not of this form.
-    """
-    file = Path(path) / "metrics.json" if Path(path).is_dir() else Path(path)
-    hint = "name a run folder whose run has ended, or its metrics.json"
-    try:
-        values = json.loads(file.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError as error:
-        raise UserError("there are no results here", place=str(file), hint=hint) from error
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", place=str(file), hint=hint) from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"not a results file: {error}", place=str(file), hint=hint) from error
-    metrics = values.get("metrics") if isinstance(values, dict) else None
-    if not isinstance(metrics, dict) or not isinstance(values.get("meta", {}), dict):
-        raise UserError(f"not a results file: it holds {shorten(values)}", place=str(file), hint=hint)
-    found = {}
-    for name, row in metrics.items():
-        try:
-            found[name] = Metric.from_dict(row)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UserError(f"metric {shorten(name)} is {shorten(row)}: {error}", place=str(file), hint=hint) from error
-    return Results(metrics=found, meta=values.get("meta", {}))

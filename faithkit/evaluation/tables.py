@@ -125,16 +125,6 @@ def predictions_table(
     return table
 
 
-def counts_table(counts: Mapping[str, int], *, title: str = "rows read") -> Table:
-    """Shows what reading did with the rows, from the counts of a `ReadReport`."""
-    table = new_table(title)
-    table.add_column(Text("outcome"), overflow="fold")
-    table.add_column(Text("rows"), justify="right", no_wrap=True)
-    for outcome, count in counts.items():
-        table.add_row(Text(harmless(outcome)), Text(f"{count:,}"))
-    return table
-
-
 def as_text(*tables: Table, width: int = 80) -> str:
     """Renders tables as plain text: ASCII frames, no colour, no spaces at line ends."""
     stream = io.StringIO()

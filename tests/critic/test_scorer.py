@@ -104,8 +104,9 @@ def test_a_threshold_of_one_call_decides_the_label_alone(critic: Critic) -> None
     low, high = (critic.score(KNOWLEDGE, RESPONSE, threshold=t) for t in (0.0, 1.0))
     assert {s.label for s in low} == {"hallucinated"} and {s.label for s in high} == {"faithful"}
     assert [s.probability for s in low] == [s.probability for s in stored] == [s.probability for s in high]
-    with pytest.raises(UserError, match="threshold is 2"):
-        critic.score("a", "b", threshold=2)
+    for wrong in (2, True):
+        with pytest.raises(UserError, match=f"threshold is {wrong}"):
+            critic.score("a", "b", threshold=wrong)
 
 
 def test_a_stream_gives_the_scores_of_one_call_and_reads_no_further_than_it_must(

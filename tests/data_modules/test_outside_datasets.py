@@ -45,6 +45,11 @@ class Nameless(Source):
     pass
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fileless(Source):
+    name: ClassVar[str] = "fileless"
+
+
 def called(**options):
     raise AssertionError("only datasets may be called")
 
@@ -121,6 +126,7 @@ def test_it_trains_and_is_a_benchmark(lamps: Path, tiny_bert: Path, tmp_path: Pa
         ({"dataset": "gone"}, "cannot import the dataset 'lamp_data:Gone'"),
         ({"_target_": "lamp_data.Other"}, "'lamp_data.Other' is not a dataset"),
         ({"_target_": "lamp_data.Nameless"}, "the dataset 'lamp_data.Nameless' has no name"),
+        ({"_target_": "lamp_data.Fileless"}, "the dataset 'lamp_data.Fileless' has no files"),
         ({"_target_": "lamp_data.called"}, "'lamp_data.called' is not a dataset"),
         ({"_target_": "no_such_package.Lamps"}, "cannot import the dataset 'no_such_package.Lamps'"),
         ({"_target_": "lamp_data.Gone"}, "cannot import the dataset 'lamp_data.Gone'"),

@@ -141,7 +141,7 @@ def test_an_attention_of_its_own_cannot_be_packed() -> None:
 def dense(
     q: Tensor, k: Tensor, v: Tensor, ends: Tensor, _: Any, *lengths: int, scale: Any, window_size: Any, enable_gqa: bool
 ) -> Tensor:
-    """What torch's varlen_attn says that it computes."""
+    """Computes what torch's varlen_attn says that it does."""
     parts = []
     assert lengths == (max(ends.diff().tolist()),) * 2
     for low, high in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):

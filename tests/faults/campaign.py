@@ -33,7 +33,7 @@ class Campaign:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a campaign's tries."""
+    """Counts what became of a campaign's tries."""
 
     used: int = 0
     refused: int = 0

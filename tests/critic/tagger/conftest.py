@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from critic import Tagger
 from critic.tagger.span_calibration import SpanCalibration
 
 READING = SpanCalibration(
@@ -46,3 +47,9 @@ def write_tagger(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> W
 def tagger_folder(write_tagger: Write) -> Path:
     """A typed tagger of ours."""
     return write_tagger()
+
+
+@pytest.fixture(scope="session")
+def tagger(tagger_folder: Path) -> Tagger:
+    """The typed tagger, loaded."""
+    return Tagger.load(str(tagger_folder))

@@ -7,8 +7,8 @@ import pytest
 
 from data_modules.embedded import generate
 from data_modules.embedded.phrasing import LEADS, OPENERS
-from data_modules.embedded.shortcut import shortcut_baseline
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
+from tests.data_modules.embedded.shortcut import shortcut_baseline
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ TEXTS = st.tuples(SIZES, SIZES, st.sampled_from([1, 2, 20, 48, 130])).map(
 
 
 def places_of(batch: dict[str, Any]) -> list[dict[str, np.ndarray]]:
-    """What stands in each window: the whole, the context's and the answer's ids, and the answer tokens' numbers."""
+    """Reads back each window: all its ids, those of context and answer, and the answer tokens' numbers."""
     ids, taken, found = batch["input_ids"].ravel(), 0, []
     for number, (context, context_end, answer, answer_end) in enumerate(batch["bounds"].tolist()):
         token = batch["token"][taken : taken + answer_end - answer]

@@ -1,4 +1,4 @@
-"""What each kind of negative is made of: originals, verbatim knowledge, responses of other dialogues."""
+"""Each kind of negative is made of its own: originals, verbatim knowledge, responses of other dialogues."""
 
 import random
 from dataclasses import replace

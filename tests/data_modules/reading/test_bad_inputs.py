@@ -1,4 +1,4 @@
-"""What every dataset does with files that are not as they should be: a clear stop, never a quiet loss."""
+"""Every dataset stops clearly at files that are not as they should be, and loses nothing in silence."""
 
 import json
 from dataclasses import fields

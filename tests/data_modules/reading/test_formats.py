@@ -141,14 +141,6 @@ def test_half_surrogate_pairs_are_read_but_are_no_text(tmp_path: Path) -> None:
         row.text("x")
 
 
-def test_rejects_are_written_as_json_lines(tmp_path: Path) -> None:
-    report = ReadReport("skip")
-    assert not list(read_rows(put(tmp_path / "a.jsonl", '{"x": "\\ud83d\nnext'), report))
-    report.write_rejects(tmp_path / "rejects.jsonl")
-    written = [json.loads(line) for line in (tmp_path / "rejects.jsonl").read_text().splitlines()]
-    assert [(row["line"], "broken JSON" in row["problem"]) for row in written] == [(1, True), (2, True)]
-
-
 def test_unknown_handling_of_bad_rows_is_told() -> None:
     with pytest.raises(UserError, match="use stop or skip"):
         ReadReport("ignore")

@@ -2,9 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faithkit.errors import UserError
-from faithkit.evaluation.baselines import majority_predictions, overlap_predictions, unsupported_share
-from faithkit.evaluation.classification import classification_metrics
+from faithkit.evaluation.baselines import overlap_predictions, unsupported_share
 from faithkit.records import Example
 
 
@@ -19,18 +17,6 @@ EXAMPLES = [
     example("d", "faithful", "A small bird of Zealand I think"),
     example("e", "hallucinated", "I ate one yesterday"),
 ]
-
-
-def test_the_commoner_class_is_called_throughout():
-    found = majority_predictions(EXAMPLES)
-    assert {(p.label, p.score) for p in found.values()} == {("faithful", 0.4)}
-    assert list(found) == ["a", "b", "c", "d", "e"]
-    metrics = classification_metrics(EXAMPLES, found, num_resamples=10).metrics
-    assert metrics["accuracy"] == metrics["majority_accuracy"]
-    assert metrics["macro_f1"].value == pytest.approx(metrics["majority_macro_f1"].value)
-    assert majority_predictions(EXAMPLES, train=[EXAMPLES[1]])["a"].label == "hallucinated"
-    with pytest.raises(UserError, match="gold label"):
-        majority_predictions([example("x", None, "r")])
 
 
 def test_the_share_of_unknown_words_is_counted_word_by_word():

@@ -27,7 +27,7 @@ def outcomes_of(rows):
 
 
 def expected(gold, called, scores):
-    """What scikit-learn and torchmetrics say; None where the class balance does not define it."""
+    """Asks scikit-learn and torchmetrics; None where the class balance does not define it."""
     gold = gold.astype(int)
     both = 0 < gold.sum() < len(gold)
     options = {"labels": [0, 1], "zero_division": 0}

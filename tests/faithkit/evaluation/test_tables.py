@@ -10,7 +10,6 @@ from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.tables import (
     as_text,
     choose_examples,
-    counts_table,
     format_metric,
     harmless,
     metrics_table,
@@ -55,7 +54,6 @@ def test_no_text_from_data_steers_the_terminal_or_breaks_the_table(texts):
     shown = example(id_, knowledge=knowledge, response=response, history=(Turn(speaker=said, text=knowledge),))
     text = as_text(
         predictions_table([shown], {id_: prediction(id_, "faithful", 0.2, said)}),
-        counts_table({response: 3}),
         metrics_table({said: {knowledge: Metric(value=0.5)}}, title=response),
     )
     text.encode("utf-8")
@@ -67,7 +65,7 @@ def test_no_text_from_data_steers_the_terminal_or_breaks_the_table(texts):
 def test_markup_in_data_is_shown_as_it_is(text):
     shown = example("a", knowledge=text, response=text)
     table = predictions_table([shown], {"a": prediction("a", "faithful", 0.2)})
-    assert as_text(table, counts_table({text: 1}, title=text)).count(text) == 4
+    assert as_text(table, metrics_table({text: {text: Metric(value=0.5)}}, title=text)).count(text) == 5
 
 
 def test_hidden_characters_are_spelt_out_and_long_text_is_cut_and_counted():
@@ -121,7 +119,7 @@ class Encoded(io.StringIO):
 
 def test_what_is_no_terminal_gets_plain_text_that_its_encoding_takes(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    table = counts_table({"dropped: générique 東": 3})
+    table = metrics_table({"générique 東": {"f1": Metric(value=0.5)}}, title="test/begin")
     for encoding in ("utf-8", "ascii", "latin-1"):
         stream = Encoded(encoding)
         show(table, file=stream)
@@ -131,7 +129,7 @@ def test_what_is_no_terminal_gets_plain_text_that_its_encoding_takes(monkeypatch
 
 
 def test_showing_a_table_as_text_leaves_it_fit_for_a_terminal():
-    table = counts_table({"kept": 1})
+    table = metrics_table({"critic": {"f1": Metric(value=0.5)}}, title="test/begin")
     before = table.box
     as_text(table)
     assert table.box is before

@@ -17,7 +17,7 @@ from faithkit.files.run_folder import MOVED, open_run
 
 @pytest.fixture(autouse=True)
 def hydra_of_a_script() -> Iterator[None]:
-    """What Hydra knows while a script runs."""
+    """Cleans up what Hydra knows of a script."""
     yield
     HydraConfig.instance().cfg = None
     GlobalHydra.instance().clear()

@@ -1,4 +1,4 @@
-"""What is written depends on the prompt, the settings and the seed, and on nothing else."""
+"""Text depends on the prompt, the settings and the seed, and on nothing else."""
 
 import random
 from collections.abc import Sequence

@@ -152,7 +152,7 @@ def test_a_question_longer_than_the_model_is_cut(answerer):
 
 
 def test_an_answer_anywhere_in_a_long_text_is_found():
-    """Of a model that looks for the one red thing, whichever window it is in."""
+    """A model that looks for the one red thing finds it in whichever window it is."""
     start, end = np.full(40, -5.0), np.full(40, -5.0)
     start[33], end[34], start[0], end[0] = 4, 4, 1, 1
     inside = np.arange(40) >= 5

@@ -1,0 +1,105 @@
+"""Texts of any length are read to their end, and each token keeps its best window."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from critic import Tagger
+from critic.tagger.read_windows import keep_best
+from critic.tagger.requests import Request
+from tests.critic.tagger.answers import ANSWER, CONTEXT, QUESTION, assert_same, check
+from tests.data_modules.examples import example
+
+
+def test_a_token_is_as_hallucinated_as_its_best_window_leaves_it(tagger: Tagger, tagger_folder: Path) -> None:
+    from transformers import AutoModelForTokenClassification
+
+    model = AutoModelForTokenClassification.from_pretrained(tagger_folder).eval()
+    encoder = replace(tagger.encoder, packed=False)
+    columns = encoder.encode_texts([QUESTION[3]], [CONTEXT[1] * 3], [ANSWER[0]])
+    windows = encoder.windows(columns)
+    assert len(windows.row) > 4
+    least = np.full(9, np.inf)
+    for number in range(len(windows.row)):
+        batch = encoder.collate_windows(columns, windows.take(np.array([number])))
+        ((_, _, begin, end),) = batch["bounds"].tolist()
+        inputs = {n: torch.from_numpy(batch[n]) for n in ("input_ids", "attention_mask", "token_type_ids")}
+        with torch.inference_mode():
+            logits = model(**inputs).logits[0, begin:end].double()
+        odds = (logits[:, 1:].logsumexp(1) - logits[:, 0]).numpy()
+        least[batch["token"]] = np.minimum(least[batch["token"]], odds[: len(batch["token"])])
+    odds, _, _ = tagger.odds([Request(CONTEXT[1] * 3, QUESTION[3], ANSWER[0])])
+    np.testing.assert_allclose(odds, least[: len(odds)], atol=1e-5)
+    assert np.isfinite(odds).all()
+
+
+def test_a_context_of_5000_words_is_read_to_its_end(tagger: Tagger) -> None:
+    context = "the river is long and the city is old " * 556 + "the king plays music"
+    check(tagger.predict(context=context, answer=ANSWER[0]), ANSWER[0])
+    columns = tagger.encoder.encode_texts([""], [context], [ANSWER[0]])
+    windows = tagger.encoder.windows(columns)
+    assert windows.lengths.max() <= 96 and len(windows.row) > 50
+    assert (windows.context_start + windows.context_size).max() == columns["context"].lengths[0]
+
+
+def test_an_answer_of_50_000_words(tagger: Tagger) -> None:
+    answer = "the river is long and the city is old, say you. " * 5000 + "music"
+    tagged = tagger.predict(context="the river is long", question="is it", answer=answer)
+    check(tagged, answer)
+    assert tagged.spans and tagged.spans[-1].end > len(answer) * 0.9 and tagged.spans[0].start < len(answer) * 0.1
+
+
+def test_padded_batches_say_the_same_as_packed_ones(tagger: Tagger, tagger_folder: Path) -> None:
+    from transformers import AutoModelForTokenClassification
+
+    plain = AutoModelForTokenClassification.from_pretrained(tagger_folder).eval()
+    padded = Tagger(plain, replace(tagger.encoder, packed=False), tagger.calibration)
+    for one, other in zip(*(t.predict(CONTEXT, ANSWER, QUESTION) for t in (tagger, padded)), strict=True):
+        assert_same(one, other, atol=1e-5)
+
+
+def test_cached_columns_are_tagged_as_their_texts_are(tagger: Tagger) -> None:
+    examples = [example(knowledge=c, response=a) for c, a in zip(CONTEXT, ANSWER, strict=True)]
+    columns = replace(tagger.encoder, max_windows=1).encode(examples, Counter())
+    assert list(tagger.predict_columns(examples, columns)) == list(tagger.predict_examples(examples))
+    cached, texts = tagger.answers(examples, [columns]), tagger.answers(examples)
+    assert np.array_equal(cached.odds, texts.odds) and np.array_equal(cached.words.share, texts.words.share)
+
+
+def test_the_best_window_of_each_token_is_kept_over_all_batches() -> None:
+    rng = np.random.default_rng(0)
+    batches = [(rng.integers(0, 30, 50), rng.normal(size=50).round(1)) for _ in range(6)]
+    best, least = np.full((30, 2), np.nan, np.float32), np.full(30, np.inf)
+    for token, odds in batches:
+        keep_best(best, least, token, odds, np.stack([0 * odds, odds], 1).astype(np.float32))
+    for one in range(30):
+        assert least[one] == min(odds[token == one].min(initial=np.inf) for token, odds in batches)
+    assert np.array_equal(best[:, 1], least.astype(np.float32))
+
+
+def test_of_windows_with_equal_odds_the_last_of_a_batch_and_the_first_batch_win() -> None:
+    best, lowest = np.full((3, 2), np.nan, np.float32), np.full(3, np.inf)
+    token = np.array([2, 0, 0, 2, 0, 1])
+    odds = np.array([1.0, 2.0, 0.5, 1.0, 0.5, np.nan])
+    places = np.arange(6, dtype=np.float32)
+    for batch in (0, 1):
+        keep_best(best, lowest, token, odds, np.stack([places, np.full(6, batch, np.float32)], 1))
+    assert best[[0, 2]].tolist() == [[4, 0], [3, 0]] and lowest[[0, 2]].tolist() == [0.5, 1.0]
+    assert np.isnan(best[1]).all() and lowest[1] == np.inf, "odds that are no number choose nothing"
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([-1.0, 0.0, 0.5, 2.0])), max_size=30))
+def test_the_best_window_is_that_of_a_walk_from_the_highest_odds_to_the_lowest(places: list[tuple[int, float]]) -> None:
+    token, odds = np.array([t for t, _ in places], np.int64), np.array([o for _, o in places])
+    logits = np.arange(2 * len(places), dtype=np.float32).reshape(-1, 2)
+    best, lowest, walked = np.full((5, 2), np.nan, np.float32), np.full(5, np.inf), np.full((5, 2), np.nan, np.float32)
+    keep_best(best, lowest, token, odds, logits)
+    for place in np.argsort(-odds, kind="stable"):
+        walked[token[place]] = logits[place]
+    np.testing.assert_array_equal(best, walked)

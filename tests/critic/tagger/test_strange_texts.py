@@ -1,0 +1,62 @@
+"""Any text is tagged, and the places of its spans are right."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from critic import Tagger
+from critic.tagger.requests import Request
+from tests.critic.tagger.answers import ANSWER, CONTEXT, assert_same, check
+from tests.data_modules.examples import example
+
+TEXT = st.text(st.characters(exclude_categories=()), min_size=1, max_size=60).filter(lambda text: bool(text.strip()))
+
+
+def test_repeated_words_are_marked_each_where_it_stands(tagger: Tagger) -> None:
+    answer = "king king king river king river river king king"
+    odds, start, end = tagger.odds([Request(CONTEXT[0], "", answer)])
+    assert [answer[a:b] for a, b in zip(start.values, end.values, strict=True)] == answer.split()
+    tagged = tagger.predict(context=CONTEXT[0], answer=answer)
+    hot = tagger.calibration.probabilities(odds) >= tagger.calibration.char_threshold
+    places = {i for span in tagged.spans for i in range(span.start, span.end)}
+    assert {i for a, b, own in zip(start.values, end.values, hot, strict=True) if own for i in range(a, b)} <= places
+
+
+@given(context=TEXT, question=TEXT, answer=TEXT)
+@settings(max_examples=40, deadline=None)
+def test_any_text_is_tagged_within_its_bounds(tagger: Tagger, context: str, question: str, answer: str) -> None:
+    check(tagger.predict(context=context, question=question, answer=answer), answer)
+
+
+@pytest.mark.parametrize("answer", ["\0", "\u200b", "\ufeff\u200d"])
+def test_an_answer_that_the_tokenizer_drops_has_no_span_and_is_faithful(tagger: Tagger, answer: str) -> None:
+    tagged = tagger.predict(context=CONTEXT[0], answer=answer)
+    assert tagged.spans == [] and tagged.label == "faithful"
+    both = tagger.predict(context=CONTEXT[:2], answer=[answer, ANSWER[1]])
+    assert_same(both[0], tagged)
+
+
+@pytest.mark.parametrize("inside", ["\0", "\ud800", "\udfff\ud83d"])
+def test_strange_characters_keep_the_places_of_the_others(tagger: Tagger, inside: str) -> None:
+    """A lone surrogate is read as a question mark, a NUL as the tokenizer has it; offsets are those of the answer."""
+    answer = f"the king {inside} plays music, it is {inside}long"
+    tagger = Tagger(tagger.model, tagger.encoder, replace(tagger.calibration, char_threshold=0.0, merge_gap=0))
+    tagged = tagger.predict(context=CONTEXT[0], answer=answer)
+    assert [(span.start, span.end, span.text) for span in tagged.spans] == [(0, len(answer), answer)]
+    if inside != "\0":
+        plain = answer.encode(errors="replace").decode()
+        assert_same(
+            tagger.predict(context=CONTEXT[0], answer=plain),
+            replace(tagged, spans=[replace(tagged.spans[0], text=plain)]),
+        )
+
+
+def test_surrogates_survive_a_predictions_file(tagger: Tagger, tmp_path: Path) -> None:
+    from faithkit.files.jsonl import read_predictions, write_jsonl
+
+    (prediction,) = tagger.predict_examples([example(response="the king \ud800 plays music")])
+    write_jsonl(tmp_path / "p.jsonl", [prediction.to_dict()])
+    assert read_predictions(tmp_path / "p.jsonl") == {prediction.id: prediction}
