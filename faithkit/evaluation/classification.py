@@ -7,10 +7,11 @@ constant answer reaches.
 
 Everything but the ranking metrics follows from sums over rows, kept per group, so a resample is one matrix product.
 
-An unparsed reply counts as wrong wherever its row's class counts (accuracy, recall, F1) and never as a label. Where the
-data has neither rows nor calls of a class its F1 is 0, as in scikit-learn; precision without a call is 0. A resample
-that leaves 0/0 of what the data define does not count. `ece` is corrected for its bias, which is large on few rows. What needs both classes
-(balanced accuracy, AUROC, average precision) or scores is left out where they are missing, and a note says so.
+An unparsed reply counts as wrong wherever its row's class counts (accuracy, recall, F1) and never as a label. Where
+the data has neither rows nor calls of a class its F1 is 0, as in scikit-learn; precision without a call is 0. A
+resample that leaves 0/0 of what the data define does not count. `ece` is the usual figure, which few rows push up;
+`ece_debiased` is corrected for that, and the interval of both is. What needs both classes (balanced accuracy, AUROC,
+average precision) or scores is left out where they are missing, and a note says so.
 """
 
 from collections.abc import Mapping, Sequence

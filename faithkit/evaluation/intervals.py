@@ -117,13 +117,14 @@ def bootstrap(
     """Computes values with 95% intervals over resampled groups (Efron & Tibshirani 1993, ch. 13).
 
     Up to `MAX_GROUPS` groups the interval is Student's t with the jackknife's standard error
-    (faithkit/evaluation/jackknife.py); above, the percentiles of the resamples, widened where they would miss the value.
+    (faithkit/evaluation/jackknife.py); above, the percentiles of the resamples. It is widened where it would miss the
+    value itself.
 
     Args:
         n: Rows that a metric stands on, by name where they differ; default: all rows.
         shares: Which metrics lie in [0, 1] by their definition; True: all.
-        debiased: Metrics whose mean over resamples lies above the value as the value lies above the truth, such as the
-            calibration error: the value given is corrected by that difference, and not below 0.
+        debiased: Metrics that lie above the truth as their resamples lie above them, such as the calibration error: the
+            interval is corrected by that difference, and so is a second value, `<name>_debiased`, not below 0.
     """
     values = statistic(np.ones((1, groups.count)))
     rows = len(groups.index)
@@ -139,17 +140,22 @@ def bootstrap(
         if len(samples) < num_resamples:
             notes.append(f"{name}: {num_resamples - len(samples)} of {num_resamples} resamples do not define it")
         is_share = shares if isinstance(shares, bool) else name in shares
-        bias = float(samples.mean() - raw) if name in debiased and len(samples) else 0.0
-        value = max(float(raw) - bias, 0.0) if bias else float(raw)
+        value, bias = float(raw), 0.0
+        if name in debiased and len(samples):
+            bias = float(samples.mean() - raw)
+        corrected = max(value - bias, 0.0) if bias else value
         if name in spreads and is_share and name not in debiased:
             low, high = share_interval(value, spreads[name], groups.count)
         elif name in spreads and np.isfinite(spreads[name].error):
-            low, high = t_interval(value, spreads[name], groups.count)
+            low, high = t_interval(corrected, spreads[name], groups.count)
         else:
             low, high = np.quantile(samples - 2 * bias, (LOWER, UPPER)) if len(samples) else (value, value)
         if is_share:
             low, high = max(low, 0.0), min(high, 1.0)
-        metrics[name] = Metric(value=value, low=float(min(low, value)), high=float(max(high, value)), n=counts[name])
+        given = {name: value, f"{name}_debiased": corrected} if name in debiased else {name: value}
+        for shown, number in given.items():
+            bounds = {"low": float(min(low, number)), "high": float(max(high, number))}
+            metrics[shown] = Metric(value=number, **bounds, n=counts[name])
     if groups.count < FEW_GROUPS:
         what = "group: its intervals have no width" if groups.count == 1 else "groups: its intervals say little"
         notes.append(f"the data has only {groups.count} {what}")

@@ -77,7 +77,7 @@ def two_sided_p(value: float, spread: Spread, count: int) -> float:
     if not np.isfinite(spread.error) or count < 2:
         return 1.0
     if spread.error == 0:
-        return 1.0 if value == 0 else 0.0
+        return 1.0 if value == 0 else 2.0 ** (1 - count)  # the sign test: every group says the same
     return float(2 * stdtr(count - 1, -abs(value) / spread.error))
 
 

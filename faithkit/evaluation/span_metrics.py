@@ -14,7 +14,8 @@ faithful responses too. `type/<type>/char_recall` has the gold spans of one type
 above; predictions of any type count, as in the paper's Figure 4.
 
 0/0 is 0 for precision, recall and F1 of the data; a resample that leaves 0/0 of what the data define does not count.
-`response_ece` is corrected for its bias. Undefined metrics are left out: recall of a type that nobody marked, AUROC of one class, and both score metrics without scores.
+`response_ece_debiased` is corrected for what few rows add to `response_ece`. Undefined metrics are left out: recall of
+a type that nobody marked, AUROC of one class, and both score metrics without scores.
 """
 
 from collections.abc import Mapping, Sequence
