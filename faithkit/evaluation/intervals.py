@@ -12,15 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from faithkit.errors import UserError
-from faithkit.evaluation.jackknife import (
-    MAX_GROUPS,
-    Spread,
-    each_alone,
-    leave_one_out,
-    share_interval,
-    t_interval,
-    two_sided_p,
-)
+from faithkit.evaluation.jackknife import MAX_GROUPS, measure_spreads, share_interval, t_interval, two_sided_p
 
 Values = NDArray[np.float64]
 # From weights [R, G] to named values [R], NaN where a resample does not define the metric.
@@ -130,7 +122,7 @@ def bootstrap(
     rows = len(groups.index)
     counts = {name: rows if n is None else n if isinstance(n, int) else n.get(name, rows) for name in values}
     drawn = _collect(groups, statistic, num_resamples, seed)
-    spreads = _spreads(groups, statistic) if 1 < groups.count <= MAX_GROUPS else {}
+    spreads = measure_spreads(statistic, groups.count) if 1 < groups.count <= MAX_GROUPS else {}
     metrics, notes = {}, []
     for name, [raw] in values.items():
         samples = drawn[name][np.isfinite(drawn[name])]
@@ -177,7 +169,7 @@ def paired_difference(
 
     values = difference(np.ones((1, groups.count)))
     drawn = _collect(groups, difference, num_resamples, seed)
-    spreads = _spreads(groups, difference) if 1 < groups.count <= MAX_GROUPS else {}
+    spreads = measure_spreads(difference, groups.count) if 1 < groups.count <= MAX_GROUPS else {}
     differences = {}
     for name, [value] in values.items():
         samples = drawn[name][np.isfinite(drawn[name])]
@@ -197,13 +189,6 @@ def paired_difference(
             n=len(groups.index),
         )
     return differences
-
-
-def _spreads(groups: Groups, statistic: Statistic) -> dict[str, Spread]:
-    """How far each metric moves without each group in turn."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        without, alone = statistic(leave_one_out(groups.count)), statistic(each_alone(groups.count))
-    return {name: Spread.of(values, alone[name]) for name, values in without.items()}
 
 
 def _collect(groups: Groups, statistic: Statistic, num_resamples: int, seed: int) -> dict[str, Values]:

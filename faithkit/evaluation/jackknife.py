@@ -8,6 +8,7 @@ independent observations as groups that define the metric.
 Efron & Tibshirani 1993, ch. 11 (jackknife); Clopper & Pearson 1934.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,17 +17,7 @@ from scipy.special import stdtr, stdtrit
 
 Values = NDArray[np.float64]
 UPPER = 0.975
-MAX_GROUPS = 200  # above, percentiles hold as often as they say, and n more evaluations of each metric cost time
-
-
-def leave_one_out(count: int) -> Values:
-    """Weights that leave out each group in turn [G, G]."""
-    return 1.0 - np.eye(count)
-
-
-def each_alone(count: int) -> Values:
-    """Weights that keep each group alone [G, G]."""
-    return np.eye(count)
+MAX_GROUPS = 500  # above, percentiles hold as often as they say, and as many more evaluations cost time
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +26,27 @@ class Spread:
 
     Args:
         error: The standard error; NaN where leaving out a single group leaves nothing to measure.
-        num_defining: Groups that define the value by themselves.
+        num_defining: Groups that define the value by themselves; counted where a share is 0 or 1 and has no error.
     """
 
     error: float
     num_defining: int
 
-    @classmethod
-    def of(cls, without_each: Values, alone: Values) -> "Spread":
-        """Measures it.
 
-        Args:
-            without_each: The value without each group in turn [G], NaN where undefined.
-            alone: The value on each group alone [G], NaN where undefined.
-        """
-        count = len(without_each)
-        moved = without_each - without_each.mean()  # one NaN makes the error NaN
-        return cls(float(np.sqrt((count - 1) / count * (moved**2).sum())), int(np.isfinite(alone).sum()))
+def measure_spreads(statistic: Callable[[Values], Mapping[str, Values]], count: int) -> dict[str, Spread]:
+    """The spread of each metric of so many groups.
+
+    Args:
+        statistic: From weights [R, groups] to named values [R], NaN where undefined.
+    """
+    errors: dict[str, float] = {}
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for name, without_each in statistic(1.0 - np.eye(count)).items():
+            moved = without_each - without_each.mean()  # one NaN makes the error NaN
+            errors[name] = float(np.sqrt((count - 1) / count * (moved**2).sum()))
+        alone = {} if all(errors.values()) else statistic(np.eye(count))
+    defining = {name: int(np.isfinite(values).sum()) for name, values in alone.items()}
+    return {name: Spread(error, defining.get(name, count)) for name, error in errors.items()}
 
 
 def t_interval(value: float, spread: Spread, count: int) -> tuple[float, float]:

@@ -18,7 +18,7 @@ def test_group_sums_are_those_of_a_loop():
 
 def test_the_same_seed_gives_the_same_interval_and_another_a_near_one():
     rng = np.random.default_rng(0)
-    groups, statistic = mean_of(rng.random(900), [str(row % 300) for row in range(900)])
+    groups, statistic = mean_of(rng.random(1200), [str(row % 600) for row in range(1200)])
     first, again = (bootstrap(groups, statistic, seed=1).metrics["mean"] for _ in range(2))
     other = bootstrap(groups, statistic, seed=2).metrics["mean"]
     assert first == again
@@ -70,7 +70,7 @@ def test_what_is_not_defined_is_left_out_and_said():
 
 
 def test_a_biased_statistic_still_lies_in_its_interval():
-    groups = Groups.of(map(str, range(250)))
+    groups = Groups.of(map(str, range(600)))
     found = bootstrap(groups, lambda weights: {"spread": np.abs(weights - 1).mean(axis=1)}).metrics["spread"]
     assert found.low == found.value == 0 < found.high
 
