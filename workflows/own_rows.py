@@ -222,5 +222,5 @@ def _share(examples: Sequence[Example], verdicts: Mapping[str, str | None], num_
         return None
     groups = Groups.of(example.group for example in examples)
     called = np.array([verdicts[example.id] == HALLUCINATED for example in examples], np.float64)
-    scored = bootstrap(groups, means(groups, {"share": called}), num_resamples=num_resamples)
+    scored = bootstrap(groups, means(groups, {"share": called}), shares=True, num_resamples=num_resamples)
     return scored.metrics["share"]

@@ -7,15 +7,18 @@ constant answer reaches.
 
 Everything but the ranking metrics follows from sums over rows, kept per group, so a resample is one matrix product.
 
-An unparsed reply counts as wrong wherever its row's class counts (accuracy, recall, F1) and never as a label. Where a
-class has neither rows nor calls its F1 is 0, as in scikit-learn; precision without a call is 0. What needs both classes
-(balanced accuracy, AUROC, average precision) or scores is left out where they are missing, and a note says so.
+An unparsed reply counts as wrong wherever its row's class counts (accuracy, recall, F1) and never as a label. Where
+the data has neither rows nor calls of a class its F1 is 0, as in scikit-learn; precision without a call is 0. A
+resample that leaves 0/0 of what the data define does not count. `ece` is the usual figure, which few rows push up;
+`ece_debiased` is corrected for that, and the interval of both is. What needs both classes (balanced accuracy, AUROC,
+average precision) or scores is left out where they are missing, and a note says so.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from faithkit.evaluation.calibration import NUM_BINS, bin_of
 from faithkit.evaluation.intervals import Difference, Groups, Scored, Statistic, Values, bootstrap, paired_difference
@@ -24,6 +27,7 @@ from faithkit.evaluation.ranking import Ranking
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 
 SCORE_METRICS = ("auroc", "average_precision", "ece", "brier")
+FEW_ROWS = 30  # of a class; below, a user is told
 BOTH_CLASSES = ("balanced_accuracy", "auroc", "average_precision")
 
 
@@ -55,7 +59,8 @@ def score(outcomes: Outcomes, *, num_resamples: int = 1000, seed: int = 0) -> Sc
     """Computes `classification_metrics` of rows that are joined already."""
     num_scored = int(outcomes.scored.sum())
     counts = dict.fromkeys(SCORE_METRICS, num_scored)
-    result = bootstrap(outcomes.groups, statistic(outcomes), n=counts, num_resamples=num_resamples, seed=seed)
+    options: dict[str, Any] = {"shares": True, "debiased": ("ece",), "num_resamples": num_resamples, "seed": seed}
+    result = bootstrap(outcomes.groups, statistic(outcomes), n=counts, **options)
     return Scored(metrics=result.metrics, notes=(*_notes(outcomes), *result.notes))
 
 
@@ -75,10 +80,11 @@ def statistic(outcomes: Outcomes) -> Statistic:
         columns += [rows[:, None], gap[:, None] ** 2, in_bins]
         ranking = Ranking(scores[rows], gold[rows], Groups(groups.index[rows], groups.count))
     table = groups.sums(np.concatenate(columns, axis=1))  # [G, 6], or [G, 6 + 2 + bins] with scores
+    whole = table[:, :6].sum(axis=0).reshape(2, len(CLASSES))
 
     def values(weights: Values) -> dict[str, Values]:
         summed = weights @ table
-        found = _count_metrics(summed[:, :6].reshape(-1, 2, len(CLASSES)), majority)
+        found = _count_metrics(summed[:, :6].reshape(-1, 2, len(CLASSES)), majority, whole)
         if ranking is not None:
             found |= ranking(weights) | _errors(summed[:, 6], summed[:, 7], summed[:, 8:])
         # What the whole data does not define is no metric of it; a resample without both classes still gives NaN.
@@ -87,21 +93,26 @@ def statistic(outcomes: Outcomes) -> Statistic:
     return values
 
 
-def _count_metrics(counts: Values, majority: int) -> dict[str, Values]:
-    """Maps tables [R, gold 2, called 3] to values [R]."""
+def _count_metrics(counts: Values, majority: int, whole: Values) -> dict[str, Values]:
+    """Maps tables [R, gold 2, called 3] to values [R].
+
+    Args:
+        whole: The table of the whole data: 0/0 there is 0, elsewhere it is undefined.
+    """
     size = counts.sum(axis=2)  # [R, 2]: rows of each class
     right = np.stack([counts[:, 0, 0], counts[:, 1, 1]], axis=1)
     called = counts.sum(axis=1)  # [R, 3]
     total = size.sum(axis=1)
-    f1 = _share(2 * right, called[:, :2] + size)
+    in_all, called_in_all = whole.sum(axis=1), whole.sum(axis=0)
+    f1 = share(2 * right, called[:, :2] + size, called_in_all[:2] + in_all)
     with np.errstate(invalid="ignore"):
         balanced = np.where((size > 0).all(axis=1), (right / size).mean(axis=1), np.nan)
     in_majority = size[:, majority] / total
     return {
         "macro_f1": f1.mean(axis=1),
         "f1": f1[:, 1],
-        "precision": _share(right[:, 1], called[:, 1]),
-        "recall": _share(right[:, 1], size[:, 1]),
+        "precision": share(right[:, 1], called[:, 1], called_in_all[1]),
+        "recall": share(right[:, 1], size[:, 1], in_all[1]),
         "accuracy": right.sum(axis=1) / total,
         "balanced_accuracy": balanced,
         "unparsed_rate": called[:, 2] / total,
@@ -112,8 +123,10 @@ def _count_metrics(counts: Values, majority: int) -> dict[str, Values]:
     }
 
 
-def _share(part: Values, whole: Values) -> Values:
-    return part / np.where(whole > 0, whole, 1.0)  # where the whole is 0, so is the part
+def share(part: Values, of: Values, of_all: ArrayLike) -> Values:
+    """Divides; 0/0 is 0 where the whole data has nothing to divide by, and undefined (NaN) in a resample of others."""
+    nothing = np.where(np.asarray(of_all) > 0, np.nan, 0.0)
+    return np.where(of > 0, part / np.where(of > 0, of, 1.0), nothing)
 
 
 def _errors(rows: Values, squares: Values, gaps: Values) -> dict[str, Values]:
@@ -129,6 +142,10 @@ def _notes(outcomes: Outcomes) -> list[str]:
         notes.append(f"no prediction has a score: {', '.join(SCORE_METRICS)} are left out")
     elif without:
         notes.append(f"{without} of {len(gold)} predictions have no score: {', '.join(SCORE_METRICS)} leave them out")
+    if not (outcomes.called == 1).any():
+        notes.append(f"no row is called {HALLUCINATED}: precision counts as 0")
+    if 0 < (fewer := min(int(gold.sum()), int(len(gold) - gold.sum()))) < FEW_ROWS:
+        notes.append(f"only {fewer} rows of the rarer class: what divides by them is uncertain")
     if not 0 < gold.sum() < len(gold):
         only, absent = (HALLUCINATED, FAITHFUL) if gold.any() else (FAITHFUL, HALLUCINATED)
         notes.append(

@@ -4,7 +4,7 @@ A resample is a vector of weights, how often each group was drawn. A metric that
 computed for hundreds of resamples in one matrix product, so thousands of resamples of large benchmarks take a second.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from faithkit.errors import UserError
+from faithkit.evaluation.jackknife import MAX_GROUPS, measure_spreads, share_interval, t_interval, two_sided_p
 
 Values = NDArray[np.float64]
 # From weights [R, G] to named values [R], NaN where a resample does not define the metric.
@@ -19,6 +20,7 @@ Statistic = Callable[[Values], Mapping[str, Values]]
 
 CHUNK = 1 << 20  # resamples x rows (or groups) held at once
 LOWER, UPPER = 0.025, 0.975
+FEW_GROUPS = 30  # below, a user is told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,34 +101,54 @@ def bootstrap(
     statistic: Statistic,
     *,
     n: Mapping[str, int] | int | None = None,
+    shares: bool | Collection[str] = False,
+    debiased: Collection[str] = (),
     num_resamples: int = 1000,
     seed: int = 0,
 ) -> Scored:
-    """Computes values with 95% percentile intervals over resampled groups (Efron & Tibshirani 1993, ch. 13).
+    """Computes values with 95% intervals over resampled groups (Efron & Tibshirani 1993, ch. 13).
 
-    The interval is widened where it would miss the value itself: resamples of a biased statistic, such as the
-    calibration error, can lie to one side of it.
+    Up to `MAX_GROUPS` groups the interval is Student's t with the jackknife's standard error
+    (faithkit/evaluation/jackknife.py); above, the percentiles of the resamples. It is widened where it would miss the
+    value itself.
 
     Args:
         n: Rows that a metric stands on, by name where they differ; default: all rows.
+        shares: Which metrics lie in [0, 1] by their definition; True: all.
+        debiased: Metrics that lie above the truth as their resamples lie above them, such as the calibration error: the
+            interval is corrected by that difference, and so is a second value, `<name>_debiased`, not below 0.
     """
     values = statistic(np.ones((1, groups.count)))
     rows = len(groups.index)
     counts = {name: rows if n is None else n if isinstance(n, int) else n.get(name, rows) for name in values}
     drawn = _collect(groups, statistic, num_resamples, seed)
+    spreads = measure_spreads(statistic, groups.count) if 1 < groups.count <= MAX_GROUPS else {}
     metrics, notes = {}, []
-    for name, [value] in values.items():
+    for name, [raw] in values.items():
         samples = drawn[name][np.isfinite(drawn[name])]
-        if not np.isfinite(value):
+        if not np.isfinite(raw):
             notes.append(f"{name} is left out: it is not defined on this data")
             continue
         if len(samples) < num_resamples:
             notes.append(f"{name}: {num_resamples - len(samples)} of {num_resamples} resamples do not define it")
-        low, high = np.quantile(samples, (LOWER, UPPER)) if len(samples) else (value, value)
-        metrics[name] = Metric(
-            value=float(value), low=float(min(low, value)), high=float(max(high, value)), n=counts[name]
-        )
-    if groups.count < 10:
+        is_share = shares if isinstance(shares, bool) else name in shares
+        value, bias = float(raw), 0.0
+        if name in debiased and len(samples):
+            bias = float(samples.mean() - raw)
+        corrected = max(value - bias, 0.0) if bias else value
+        if name in spreads and is_share and name not in debiased:
+            low, high = share_interval(value, spreads[name], groups.count)
+        elif name in spreads and np.isfinite(spreads[name].error):
+            low, high = t_interval(corrected, spreads[name], groups.count)
+        else:
+            low, high = np.quantile(samples - 2 * bias, (LOWER, UPPER)) if len(samples) else (value, value)
+        if is_share:
+            low, high = max(low, 0.0), min(high, 1.0)
+        given = {name: value, f"{name}_debiased": corrected} if name in debiased else {name: value}
+        for shown, number in given.items():
+            bounds = {"low": float(min(low, number)), "high": float(max(high, number))}
+            metrics[shown] = Metric(value=number, **bounds, n=counts[name])
+    if groups.count < FEW_GROUPS:
         what = "group: its intervals have no width" if groups.count == 1 else "groups: its intervals say little"
         notes.append(f"the data has only {groups.count} {what}")
     return Scored(metrics=metrics, notes=tuple(notes))
@@ -137,7 +159,8 @@ def paired_difference(
 ) -> dict[str, Difference]:
     """Subtracts the second from the first, both on the same resamples (Koehn 2004, paired bootstrap).
 
-    p is twice the smaller share of resamples on either side of zero, with one added to each count: never exactly 0.
+    p is twice the smaller share of resamples on either side of zero, with one added to each count: never exactly 0. Up
+    to `MAX_GROUPS` groups interval and p are those of Student's t with the jackknife's standard error.
     """
 
     def difference(weights: Values) -> dict[str, Values]:
@@ -146,18 +169,23 @@ def paired_difference(
 
     values = difference(np.ones((1, groups.count)))
     drawn = _collect(groups, difference, num_resamples, seed)
+    spreads = measure_spreads(difference, groups.count) if 1 < groups.count <= MAX_GROUPS else {}
     differences = {}
     for name, [value] in values.items():
         samples = drawn[name][np.isfinite(drawn[name])]
         if not np.isfinite(value) or not len(samples):
             continue
-        low, high = np.quantile(samples, (LOWER, UPPER))
         tail = min(np.count_nonzero(samples <= 0), np.count_nonzero(samples >= 0))
+        p_value = min(1.0, 2 * (tail + 1) / (len(samples) + 1))
+        low, high = np.quantile(samples, (LOWER, UPPER))
+        if name in spreads and np.isfinite(spreads[name].error):
+            low, high = t_interval(float(value), spreads[name], groups.count)
+            p_value = two_sided_p(float(value), spreads[name], groups.count)
         differences[name] = Difference(
             value=float(value),
             low=float(min(low, value)),
             high=float(max(high, value)),
-            p_value=min(1.0, 2 * (tail + 1) / (len(samples) + 1)),
+            p_value=p_value,
             n=len(groups.index),
         )
     return differences

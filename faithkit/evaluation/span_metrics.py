@@ -13,16 +13,19 @@ within a response, so no value leaves [0, 1]. Characters are summed over all res
 faithful responses too. `type/<type>/char_recall` has the gold spans of one type below and their predicted characters
 above; predictions of any type count, as in the paper's Figure 4.
 
-0/0 is 0 for precision, recall and F1, in the data and in a resample, as everywhere here. Undefined metrics are left
-out: recall of a type that nobody marked, AUROC of one class, and both score metrics without scores.
+0/0 is 0 for precision, recall and F1 of the data; a resample that leaves 0/0 of what the data define does not count.
+`response_ece_debiased` is corrected for what few rows add to `response_ece`. Undefined metrics are left out: recall of
+a type that nobody marked, AUROC of one class, and both score metrics without scores.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.evaluation.calibration import NUM_BINS, bin_of
+from faithkit.evaluation.classification import share
 from faithkit.evaluation.intervals import Difference, Groups, Scored, Statistic, Values, bootstrap, paired_difference
 from faithkit.evaluation.ranking import Ranking
 from faithkit.evaluation.span_outcomes import SpanOutcomes, join_spans
@@ -70,7 +73,9 @@ def score_spans(outcomes: SpanOutcomes, *, num_resamples: int = 1000, seed: int 
         counts |= {prefix + AUROC: scored, prefix + ECE: scored}
     marked = (outcomes.type_marked > 0).sum(axis=0)
     counts |= {f"type/{name}/char_recall": int(n) for name, n in zip(outcomes.types, marked, strict=True)}
-    result = bootstrap(outcomes.groups, span_statistic(outcomes), n=counts, num_resamples=num_resamples, seed=seed)
+    errors = [name for name in counts if name.endswith(ECE)]
+    options: dict[str, Any] = {"shares": True, "debiased": errors, "num_resamples": num_resamples, "seed": seed}
+    result = bootstrap(outcomes.groups, span_statistic(outcomes), n=counts, **options)
     parts = [note for note in result.notes if "/" in note.partition(" ")[0]]
     notes = [*_notes(outcomes), *(note for note in result.notes if note not in parts)]
     if parts:
@@ -119,10 +124,12 @@ def _statistic(outcomes: SpanOutcomes, rows: NDArray[np.bool_]) -> Statistic:
     ranking = None
     if 0 < gold[scored].sum() < len(gaps):
         ranking = Ranking(scores[scored], gold[scored], in_groups)
+    whole = table.sum(axis=0)
 
     def values(weights: Values) -> dict[str, Values]:
         total, hallucinated, calls, right, marked, predicted, hits = (weights @ table).T
-        found = _shares("response", right, calls, hallucinated) | _shares("char", hits, predicted, marked)
+        found = _shares("response", right, calls, hallucinated, (whole[2], whole[1]))
+        found |= _shares("char", hits, predicted, marked, (whole[5], whole[4]))
         found = {name: np.where(total > 0, value, np.nan) for name, value in found.items()}
         if ranking is not None:
             found[AUROC] = ranking(weights)["auroc"]
@@ -135,16 +142,15 @@ def _statistic(outcomes: SpanOutcomes, rows: NDArray[np.bool_]) -> Statistic:
     return values
 
 
-def _shares(level: str, both: Values, predicted: Values, gold: Values) -> dict[str, Values]:
+def _shares(
+    level: str, both: Values, predicted: Values, gold: Values, in_all: tuple[float, float]
+) -> dict[str, Values]:
+    """F1, precision and recall; `in_all` counts what is predicted and what is gold in the whole data."""
     return {
-        f"{level}_f1": _share(2 * both, predicted + gold),
-        f"{level}_precision": _share(both, predicted),
-        f"{level}_recall": _share(both, gold),
+        f"{level}_f1": share(2 * both, predicted + gold, sum(in_all)),
+        f"{level}_precision": share(both, predicted, in_all[0]),
+        f"{level}_recall": share(both, gold, in_all[1]),
     }
-
-
-def _share(part: Values, whole: Values) -> Values:
-    return part / np.where(whole > 0, whole, 1.0)  # where the whole is 0, so is the part
 
 
 def _counted() -> list[str]:

@@ -1,7 +1,9 @@
 """Suppression: fewer hallucinations by choosing among several responses with a detector (Niu et al. 2024, section 6.3).
 
-`fewest` takes the response with the fewest detected spans; `none` takes one without any, and no response where all have
-some. Where these leave several, the lowest probability decides, then the order: the paper draws one at random.
+`fewest` takes a response with the fewest detected spans; `none` takes one without any, and no response where all have
+some. Where these leave several, one is drawn at random, as in the paper: rates are exact expectations over that draw,
+so neither the order of the file nor a tie ever helps a detector. `fewest_by_score` and `none_by_score` let the lowest
+probability decide first, which the paper does not do.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,8 +17,9 @@ from faithkit.evaluation.outcomes import align
 from faithkit.evaluation.span_outcomes import merge
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 
-FEWEST, NONE, RANDOM, PERFECT = "fewest", "none", "random", "perfect"
-STRATEGIES = (FEWEST, NONE)
+FEWEST, NONE, RANDOM, PERFECT, MARKS_NOTHING = "fewest", "none", "random", "perfect", "marks_nothing"
+FEWEST_BY_SCORE, NONE_BY_SCORE = "fewest_by_score", "none_by_score"
+STRATEGIES = (FEWEST, NONE, FEWEST_BY_SCORE, NONE_BY_SCORE)
 RATE, REDUCTION, SAME_SOURCES = "hallucination_rate", "relative_reduction", "relative_reduction_same_sources"
 
 
@@ -25,23 +28,35 @@ def num_detected(prediction: Prediction) -> int:
     return len(merge(prediction.spans)) or int(prediction.label != FAITHFUL)
 
 
-def rerank(candidates: Sequence[Prediction], strategy: str = FEWEST) -> int | None:
-    """Chooses the response to give, of several to one source: its position, None where `none` finds no clean one.
+def rerank(candidates: Sequence[Prediction], strategy: str = FEWEST_BY_SCORE) -> int | None:
+    """Chooses the response to give, of several to one source: its position, None where there is no clean one to take.
+
+    Of equals it takes the first: shuffle the candidates where their order means something.
 
     Args:
         candidates: What a detector says of each response.
-        strategy: `fewest` or `none`.
+        strategy: One of STRATEGIES.
 
     Raises:
         UserError: An unknown strategy, or no candidates.
     """
+    return min(equally_good(candidates, strategy), default=None)
+
+
+def equally_good(candidates: Sequence[Prediction], strategy: str) -> list[int]:
+    """Finds the positions among which a strategy does not choose; none where it gives no response."""
     if strategy not in STRATEGIES:
-        raise UserError(f"unknown strategy {strategy!r}", hint=f"use {' or '.join(STRATEGIES)}")
+        raise UserError(f"unknown strategy {strategy!r}", hint=f"use one of {', '.join(STRATEGIES)}")
     if not candidates:
         raise UserError("there is no response to choose from", hint="give at least one candidate")
-    keys = [(num_detected(c), 1.0 if c.score is None else c.score, place) for place, c in enumerate(candidates)]
-    detected, _, best = min(keys)
-    return None if strategy == NONE and detected else best
+    by_score = strategy in (FEWEST_BY_SCORE, NONE_BY_SCORE)
+    keys = [
+        (num_detected(c), 1.0 if c.score is None else c.score) if by_score else (num_detected(c),) for c in candidates
+    ]
+    best = min(keys)
+    if strategy in (NONE, NONE_BY_SCORE) and best[0]:
+        return []
+    return [place for place, key in enumerate(keys) if key == best]
 
 
 def suppression_metrics(
@@ -59,8 +74,9 @@ def suppression_metrics(
     the `n` sources where the strategy gives a response, and `<strategy>/relative_reduction` = 1 - its rate / random's,
     as in the paper. `none` leaves out the sources that are hard for every model, so
     `none/relative_reduction_same_sources` has random's rate on the sources it keeps. `from/<model>/...` is each model's
-    own rate, `perfect/...` that of a detector without mistakes, the floor for `fewest`. What divides by a rate of 0 is
-    left out.
+    own rate, `perfect/...` that of a detector without mistakes, the floor for `fewest`, and `marks_nothing/...` that
+    `fewest` reaches with a detector that finds no span and gives no score: what a strategy must beat. What divides by
+    a rate of 0 is left out.
 
     Args:
         models: Whose responses to choose from, case aside; None: everyone's.
@@ -82,14 +98,19 @@ def suppression_metrics(
         raise UserError("no source has two responses to choose from", hint="name more models, or check num_rows")
     gold = np.array([example.label == HALLUCINATED for example in examples], np.float64)
     groups = Groups(np.arange(len(choices)), len(choices))
-    picked = {s: [_pick(rows, aligned, s) for rows in choices] for s in strategies}
+    picked = {
+        s: [[rows[i] for i in equally_good([aligned[row] for row in rows], s)] for rows in choices] for s in strategies
+    }
+    silent = Prediction(id="silent", label=FAITHFUL)
+    picked[MARKS_NOTHING] = [[rows[i] for i in equally_good([silent] * len(rows), FEWEST)] for rows in choices]
     by_model = {chosen[name]: [_own(rows, names, name) for rows in choices] for name in chosen}
     statistic = _statistic(choices, gold, picked, by_model)
     counts = {
         f"{s}/{name}": sum(bool(p) for p in picked[s]) for s in picked for name in (RATE, REDUCTION, SAME_SOURCES)
     }
     counts |= {f"from/{model}/{RATE}": sum(map(len, rows)) for model, rows in by_model.items()}
-    result = bootstrap(groups, statistic, n=counts, num_resamples=num_resamples, seed=seed)
+    rates = [name for name in statistic(np.ones((1, len(choices)))) if name.endswith(RATE)]
+    result = bootstrap(groups, statistic, n=counts, shares=rates, num_resamples=num_resamples, seed=seed)
     notes = result.notes
     if alone := len(sources) - len(choices):
         notes = (f"{alone} of {len(sources)} sources have a single response: left out", *notes)
@@ -108,11 +129,6 @@ def _known(models: Iterable[str] | None, names: Sequence[str]) -> dict[str, str]
     return {model: spelt[model] for model in wanted}
 
 
-def _pick(rows: Sequence[int], aligned: Sequence[Prediction], strategy: str) -> list[int]:
-    place = rerank([aligned[row] for row in rows], strategy)
-    return [] if place is None else [rows[place]]
-
-
 def _own(rows: Sequence[int], names: Sequence[str], name: str) -> list[int]:
     return [row for row in rows if names[row].lower() == name]
 
@@ -123,14 +139,24 @@ def _statistic(
     picked: Mapping[str, Sequence[Sequence[int]]],
     by_model: Mapping[str, Sequence[Sequence[int]]],
 ) -> Statistic:
-    """Gives rates as a function of weights over sources, from sums over the responses picked at each."""
+    """Gives rates as a function of weights over sources.
+
+    Args:
+        picked: For each strategy and source the rows of which one is drawn; none where it gives no response.
+        by_model: For each model and source its own rows.
+    """
+
+    def drawn(rows: Sequence[Sequence[int]]) -> tuple[Values, Values]:
+        """Whether a source has a response [sources], and the expectation that it is hallucinated, 0 without one."""
+        valid = np.array([bool(r) for r in rows], np.float64)
+        return valid, np.array([gold[list(r)].mean() if r else 0.0 for r in rows])
 
     def sums(rows: Sequence[Sequence[int]]) -> tuple[Values, Values]:
         return np.array([len(r) for r in rows], np.float64), np.array([gold[list(r)].sum() for r in rows])
 
     expected = np.array([gold[list(rows)].mean() for rows in choices])
     floor = np.array([gold[list(rows)].min() for rows in choices])
-    strategies = {strategy: sums(rows) for strategy, rows in picked.items()}
+    strategies = {strategy: drawn(rows) for strategy, rows in picked.items()}
     models = {model: sums(rows) for model, rows in by_model.items()}
 
     def values(weights: Values) -> dict[str, Values]:
@@ -142,7 +168,7 @@ def _statistic(
             rate = _ratio(weights @ bad, weights @ valid)
             found[f"{strategy}/{RATE}"] = rate
             found[f"{strategy}/{REDUCTION}"] = 1 - _ratio(rate, random)
-            if strategy == NONE:
+            if strategy in (NONE, NONE_BY_SCORE):
                 there = _ratio(weights @ (valid * expected), weights @ valid)
                 found[f"{strategy}/{SAME_SOURCES}"] = 1 - _ratio(rate, there)
         return found

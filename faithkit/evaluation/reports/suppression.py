@@ -12,7 +12,10 @@ from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.results import full_names, write_results
 from faithkit.evaluation.suppression import (
     FEWEST,
+    FEWEST_BY_SCORE,
+    MARKS_NOTHING,
     NONE,
+    NONE_BY_SCORE,
     PERFECT,
     RANDOM,
     RATE,
@@ -29,7 +32,10 @@ BENCHMARK = "suppression"
 TITLES = {
     RANDOM: "random choice",
     FEWEST: "fewest detected spans",
+    FEWEST_BY_SCORE: "fewest, then lowest score",
     NONE: "no detected span",
+    NONE_BY_SCORE: "none, then lowest score",
+    MARKS_NOTHING: "a detector that marks nothing",
     PERFECT: "a perfect detector",
 }
 
@@ -118,13 +124,16 @@ def suppression_table(groups: Mapping[str, Mapping[str, Metric]]) -> Table:
     table.add_column("valid", justify="right", no_wrap=True)
     table.add_column("hallucinated", justify="right", no_wrap=True)
     table.add_column("reduction", justify="right", no_wrap=True)
-    captions = ["95% bootstrap intervals over sources; reduction: of random choice's rate at all sources"]
+    captions = [
+        "95% bootstrap intervals over sources; reduction: of random choice's rate at all sources",
+        "ties: the expectation of drawing one at random",
+    ]
     for name, metrics in groups.items():
         models = [n.split("/", 1)[1].rpartition("/")[0] for n in metrics if n.startswith("from/")]
         paper = PAPER.get(frozenset(model.lower() for model in models), {})
         table.add_row(Text(harmless(name), style="bold"))
         treatments = {f"from/{model}": (model, model.lower()) for model in models}
-        treatments |= {key: (TITLES[key], key) for key in (RANDOM, FEWEST, NONE, PERFECT)}
+        treatments |= {key: (TITLES[key], key) for key in TITLES}
         for prefix, (title, key) in treatments.items():
             if (rate := metrics.get(f"{prefix}/{RATE}")) is None:
                 continue

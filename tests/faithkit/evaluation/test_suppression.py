@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from faithkit.errors import UserError
 from faithkit.evaluation.reports.suppression import report_suppression, suppression_table
-from faithkit.evaluation.suppression import num_detected, rerank, suppression_metrics
+from faithkit.evaluation.suppression import STRATEGIES, equally_good, num_detected, rerank, suppression_metrics
 from faithkit.evaluation.tables import as_text
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example, Prediction, Span
@@ -28,8 +28,10 @@ def answer(id_, source, model, wrong):
     )
 
 
-def test_the_fewest_spans_win_then_the_probability_then_the_order():
+def test_the_fewest_spans_win_then_the_probability_where_asked():
     two, one, none = said(spans=[(0, 2), (4, 6)]), said(spans=[(0, 9)]), said()
+    assert equally_good([said(score=0.4), said(score=0.1)], "fewest") == [0, 1]
+    assert equally_good([said(score=0.4), said(score=0.1), said(score=0.1)], "fewest_by_score") == [1, 2]
     assert rerank([two, one, none]) == 2 and rerank([two, one]) == 1
     assert rerank([said(score=0.4), said(score=0.1), said(score=0.1)]) == 1
     assert rerank([two, two]) == 0
@@ -39,7 +41,8 @@ def test_the_fewest_spans_win_then_the_probability_then_the_order():
 def test_no_response_is_chosen_where_all_have_spans_and_none_may_have():
     one = said(spans=[(0, 2)], score=0.3)
     assert rerank([one, said(spans=[(0, 2)])], "none") is None
-    assert rerank([one, said(score=0.4), said(score=0.2)], "none") == 2
+    assert rerank([one, said(score=0.4), said(score=0.2)], "none_by_score") == 2
+    assert equally_good([one, said(score=0.4), said(score=0.2)], "none") == [1, 2]
 
 
 def test_overlapping_spans_count_as_one_and_a_label_without_spans_as_one():
@@ -66,22 +69,26 @@ SOURCES = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(sources=SOURCES)
-def test_rates_are_those_of_choosing_by_hand(sources):
+def test_rates_are_expectations_of_choosing_by_hand_with_ties_drawn_at_random(sources):
     examples, predictions = [], {}
-    chosen = {"fewest": [], "none": []}
+    chosen = {strategy: [] for strategy in STRATEGIES}
     random_rates, random_where_valid, floors = [], [], []
     for number, rows in enumerate(sources):
         for model, (wrong, count, score) in enumerate(rows):
             id_ = f"{number}:{model}"
             examples.append(answer(id_, f"{number}", f"m{model}", wrong))
             predictions[id_] = said(id_, [(5 * i, 5 * i + 3) for i in range(count)], score)
-        order = sorted(rows, key=lambda row: row[1:])  # sorting is stable
         rate = sum(row[0] for row in rows) / len(rows)
         random_rates.append(rate)
         floors.append(all(row[0] for row in rows))
-        chosen["fewest"].append(order[0][0])
-        if order[0][1] == 0:
-            chosen["none"].append(order[0][0])
+        fewest = min(row[1] for row in rows)
+        tied = [row for row in rows if row[1] == fewest]
+        surest = [row for row in tied if row[2] == min(row[2] for row in tied)]
+        for name, kept in (("fewest", tied), ("fewest_by_score", surest)):
+            chosen[name].append(sum(row[0] for row in kept) / len(kept))
+        if fewest == 0:
+            chosen["none"].append(chosen["fewest"][-1])
+            chosen["none_by_score"].append(chosen["fewest_by_score"][-1])
             random_where_valid.append(rate)
     metrics = suppression_metrics(examples, predictions, num_resamples=10).metrics
     before = sum(random_rates) / len(random_rates)
@@ -96,11 +103,12 @@ def test_rates_are_those_of_choosing_by_hand(sources):
         assert metrics[f"{strategy}/hallucination_rate"].n == len(picks)
         if before:
             assert metrics[f"{strategy}/relative_reduction"].value == pytest.approx(1 - rate / before)
+    assert metrics["marks_nothing/hallucination_rate"].value == pytest.approx(before)
     if sum(random_where_valid):
         same = sum(random_where_valid) / len(random_where_valid)
         expected = 1 - sum(chosen["none"]) / len(chosen["none"]) / same
         assert metrics["none/relative_reduction_same_sources"].value == pytest.approx(expected)
-    assert metrics["perfect/hallucination_rate"].value <= metrics["fewest/hallucination_rate"].value
+    assert metrics["perfect/hallucination_rate"].value <= metrics["fewest/hallucination_rate"].value + 1e-12
     for name, metric in metrics.items():
         assert metric.low <= metric.value <= metric.high
         assert not name.endswith("rate") or 0 <= metric.low <= metric.high <= 1
@@ -117,6 +125,18 @@ def corpus():
     examples.append(answer("lone", "s99", PAIR[0], True))
     predictions["lone"] = said("lone", [(0, 4)])
     return examples, predictions
+
+
+@pytest.mark.parametrize("first", PAIR)
+def test_a_detector_that_marks_nothing_gains_nothing_whichever_model_stands_first(first):
+    examples, predictions = corpus()
+    silent = {id_: said(id_) for id_ in predictions}
+    ordered = sorted(examples, key=lambda example: example.meta["model"] != first)
+    metrics = suppression_metrics(ordered, silent, num_resamples=10).metrics
+    for strategy in (*STRATEGIES, "marks_nothing"):
+        rate = metrics[f"{strategy}/hallucination_rate"]
+        assert rate.value == pytest.approx(metrics["random/hallucination_rate"].value)
+        assert metrics[f"{strategy}/relative_reduction"].value == pytest.approx(0)
 
 
 def test_only_the_named_models_are_chosen_from_and_lone_responses_are_said():

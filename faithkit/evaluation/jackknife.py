@@ -1,0 +1,80 @@
+"""Intervals for few groups: Student's t with the jackknife's standard error, in place of the bootstrap's percentiles.
+
+With 15 to 60 groups percentile intervals of F1, recall or AUROC hold the truth in 87 to 93% of all cases and those here
+in 93 to 98% (tests/faithkit/evaluation/test_coverage.py). Shares are worked out on the log-odds scale, so no bound
+leaves [0, 1]. At 0 or 1 the jackknife sees no spread: there the interval is Clopper and Pearson's exact one for as many
+independent observations as groups that define the metric.
+
+Efron & Tibshirani 1993, ch. 11 (jackknife); Clopper & Pearson 1934.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
+
+Values = NDArray[np.float64]
+UPPER = 0.975
+MAX_GROUPS = 500  # above, percentiles hold as often as they say, and as many more evaluations cost time
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How far a value moves when groups are left out.
+
+    Args:
+        error: The standard error; NaN where leaving out a single group leaves nothing to measure.
+        num_defining: Groups that define the value by themselves; counted where a share is 0 or 1 and has no error.
+    """
+
+    error: float
+    num_defining: int
+
+
+def measure_spreads(statistic: Callable[[Values], Mapping[str, Values]], count: int) -> dict[str, Spread]:
+    """The spread of each metric of so many groups.
+
+    Args:
+        statistic: From weights [R, groups] to named values [R], NaN where undefined.
+    """
+    errors: dict[str, float] = {}
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for name, without_each in statistic(1.0 - np.eye(count)).items():
+            moved = without_each - without_each.mean()  # one NaN makes the error NaN
+            errors[name] = float(np.sqrt((count - 1) / count * (moved**2).sum()))
+        alone = {} if all(errors.values()) else statistic(np.eye(count))
+    defining = {name: int(np.isfinite(values).sum()) for name, values in alone.items()}
+    return {name: Spread(error, defining.get(name, count)) for name, error in errors.items()}
+
+
+def t_interval(value: float, spread: Spread, count: int) -> tuple[float, float]:
+    """The 95% interval of a number of any size."""
+    reach = _quantile(count) * spread.error
+    return value - reach, value + reach
+
+
+def share_interval(value: float, spread: Spread, count: int) -> tuple[float, float]:
+    """The 95% interval of a share, within [0, 1]; all of it where a single group carries the value."""
+    if not np.isfinite(spread.error) or count < 2:
+        return 0.0, 1.0
+    if value <= 0 or value >= 1:
+        reach = 1 - (1 - UPPER) ** (1 / max(spread.num_defining, 1))
+        return (0.0, reach) if value <= 0 else (1 - reach, 1.0)
+    odds = np.log(value / (1 - value)) + _quantile(count) * spread.error / (value * (1 - value)) * np.array([-1.0, 1.0])
+    low, high = np.exp(-np.logaddexp(0, -odds))
+    return float(low), float(high)
+
+
+def two_sided_p(value: float, spread: Spread, count: int) -> float:
+    """The p-value of a difference from 0."""
+    if not np.isfinite(spread.error) or count < 2:
+        return 1.0
+    if spread.error == 0:
+        return 1.0 if value == 0 else 2.0 ** (1 - count)  # the sign test: every group says the same
+    return float(2 * stdtr(count - 1, -abs(value) / spread.error))
+
+
+def _quantile(count: int) -> float:
+    return float(stdtrit(count - 1, UPPER))
