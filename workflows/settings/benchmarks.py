@@ -8,7 +8,7 @@ from faithkit.settings.types import Block, Count, Hint, OneOf, OpenBlock, PathTe
 from workflows.settings.data import NumRows, OnBadRow, Split
 
 BASELINES = ("gold", "copy")  # as in faithkit.evaluation.responses.report, without torch
-STRATEGIES = ("random", "fewest", "none")
+STRATEGIES = ("random", "fewest", "none", "fewest_by_score", "none_by_score")
 Options = dict[str, Any]  # a dataset's own, which the dataset checks
 
 
