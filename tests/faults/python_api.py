@@ -11,7 +11,7 @@ import pandas as pd
 
 NAN = float("nan")
 NO_TEXT: list[Any] = [
-    None, 5, 1.5, NAN, True, b"bytes", {}, {"text": "a"}, {"a", "b"}, "", " \n", [], ["a", 5], ["a", None], ["a", NAN],
+    None, 5, 1.5, NAN, True, b"bytes", {}, {"text": "a"}, {"a"}, "", " \n", [], ["a", 5], ["a", None], ["a", NAN],
     ["a", b"b"], ["a", " "], [["a"]], np.array([["a"]]), np.array("a"), pd.DataFrame({"a": ["b"]}),
     pd.Series(["a", None]), re.compile("a"), object, Path("a"), ..., range(3),
 ]  # fmt: skip
