@@ -62,7 +62,7 @@ class Overrides:
                 continue  # values of the block, not a choice
             if value is None:
                 yield UserError(f"{group}=null chooses nothing", hint=f"leave {group} out, or write '~{group}'")
-            elif not isinstance(value, str) or not (self.configs / group / f"{value}.yaml").is_file():
+            elif value not in known:
                 yield UserError(f"{group} has no choice {shorten(value)}", hint=choice_hint(value, known))
         chosen = override.value() if not override.is_sweep_override() and not override.is_delete() else None
         if isinstance(chosen, list) and len({str(value) for value in chosen}) < len(chosen):

@@ -35,7 +35,7 @@ def main() -> int:
             print(f"{campaign.name}: {len(numbers):,} tries, {len(outcome.failures)} failed", file=sys.stderr)
     for _, outcome, _ in results:
         for failure in outcome.failures[:5]:
-            print(failure, file=sys.stderr)
+            print(failure[:2000], file=sys.stderr)
     print(table(results))
     return int(any(outcome.failures for _, outcome, _ in results))
 

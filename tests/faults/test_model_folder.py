@@ -37,12 +37,9 @@ KINDS = (CRITIC, TAGGER, GENERATOR)
 
 @pytest.fixture
 def said(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """Our messages; a run's log does not reach pytest's."""
-    log = logging.getLogger("faithkit")
-    log.addHandler(caplog.handler)
-    with caplog.at_level(logging.INFO, log.name):
+    """Our messages."""
+    with caplog.at_level(logging.INFO, "faithkit"):
         yield caplog
-    log.removeHandler(caplog.handler)
 
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")

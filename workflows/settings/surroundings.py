@@ -20,6 +20,7 @@ from faithkit.weights.resolve import CONFIGS, HUB_NAME, LOCAL, PATH_STARTS, reso
 
 DEVICE_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # of CUDA, of Windows' subsystem, of ROCm
 WANDB_HOST = "api.wandb.ai"
+LONGEST_NAME = 255  # bytes, on every usual file system
 
 
 def file_problems(key: str, path: str | None) -> Iterator[UserError]:
@@ -117,6 +118,11 @@ def weights_problems(key: str, name: str | None) -> Iterator[UserError]:
     if name is None or name in LOCAL:
         return
     place = Path(name).expanduser()
+    if any(len(os.fsencode(part)) > LONGEST_NAME for part in place.parts):
+        yield UserError(
+            f"{key}: no file has so long a name", place=shorten(name), hint=f"set {key} to a folder or a name"
+        )
+        return
     if place.is_dir():
         inside = (place, place / "hf")  # a critic may be named by its run
         if not any((folder / config).exists() for folder in inside for config in CONFIGS):
