@@ -102,7 +102,10 @@ def build_transformers(loaded: LoadedCheckpoint, path: str, options: EngineOptio
     """Loads a model into our engine; gives also its number of places, None where it counts none."""
     from faithkit.inference.transformers_engine import TransformersEngine
 
-    encoder = loaded.encoder
+    encoder, tokenizer = loaded.encoder, loaded.encoder.tokenizer
+    if tokenizer.eos_token_id is None:
+        hint = "set eos_token in its tokenizer_config.json, or use another model"
+        raise UserError("the tokenizer has no token that ends an answer", place=path, hint=hint)
     model = load_model(loaded, device=options.device, precision=options.precision)
     places = getattr(model.config, "max_position_embeddings", None)
     if places is not None and encoder.layout.max_length > places:
@@ -110,8 +113,8 @@ def build_transformers(loaded: LoadedCheckpoint, path: str, options: EngineOptio
         raise UserError(problem, place=path, hint=f"set max_length={places} or less")
     engine = TransformersEngine(
         model,
-        eos_id=encoder.tokenizer.eos_token_id,
-        pad_id=encoder.tokenizer.pad_token_id,
+        eos_id=tokenizer.eos_token_id,
+        pad_id=tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id,  # masked out
         decoder_prefix=encoder.decoder_prefix,
         batch_size=options.batch_size,
     )

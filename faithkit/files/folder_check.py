@@ -19,6 +19,7 @@ SMALL_JSON = (CONFIG, "generation_config.json", "tokenizer_config.json", "specia
 # Counts in config.json from which transformers builds lists, and more than any model has of them.
 COUNTS = re.compile(r".*(layer|label|expert|group).*")
 MAX_COUNT = 2000
+SIZES = re.compile(r"num_.*heads|n_heads?|n_embd|hidden_size|intermediate_size|vocab_size|head_dim|d_(model|kv|ff)")
 
 log = logging.getLogger("faithkit")
 _told: set[Path] = set()  # folders without hashes of which it was said
@@ -49,11 +50,14 @@ def check_folder(folder: Path) -> None:
 
 
 def check_config(stored: Mapping[str, Any], place: str, *, hint: str) -> None:
-    """Refuses a config.json with numbers of layers or labels that would take all memory, or no list of classes."""
+    """Refuses a config.json with numbers that no model has or that would take all memory, or no list of classes."""
     for key, value in stored.items():
         if isinstance(value, Mapping):
             check_config(value, place, hint=hint)
-        elif COUNTS.fullmatch(key) and isinstance(value, (int, float)) and not abs(value) <= MAX_COUNT:
+            continue
+        is_number = isinstance(value, (int, float))
+        too_many = is_number and COUNTS.fullmatch(key) and not 0 <= value <= MAX_COUNT
+        if too_many or (is_number and SIZES.fullmatch(key) and not value > 0):
             raise UserError(f"config.json is damaged: {key} is {shorten(value)}", place=place, hint=hint)
     names = stored.get("architectures") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):

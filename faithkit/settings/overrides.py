@@ -57,6 +57,9 @@ class Overrides:
     def _unknown_choices(self, override: Any) -> Iterator[UserError]:
         group = override.key_or_group
         known = choices_of(self.configs, group)
+        if override.is_delete() and not isinstance(override.value(), str | None):
+            yield UserError(f"{override.input_line} names no choice to leave out", hint=f"write '~{group}'")
+            return
         for value in _values(override):
             if isinstance(value, dict):
                 continue  # values of the block, not a choice
