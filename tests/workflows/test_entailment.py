@@ -48,10 +48,18 @@ def test_an_nli_model_is_read_by_its_labels_and_equal_in_any_batch(nli_folder):
 
 def test_of_a_long_premise_the_window_that_entails_most_decides(nli_folder):
     model = load_entailment(str(nli_folder), device="cpu")
-    words = PREMISES[1].split()
-    found = model.entailment([" ".join(words)], ["the dog is small"])[0, ENTAILMENT]
-    short = model.entailment([" ".join(words[i : i + 20]) for i in range(0, len(words), 10)], ["the dog is small"] * 6)
-    assert len(words) > 44 and found >= short[:, ENTAILMENT].min()
+    premise = " ".join(PREMISES)  # windows that differ
+    found = model.entailment([premise], [HYPOTHESES[1]])[0]
+    columns = model.encoder.encode_texts([premise], [HYPOTHESES[1]])
+    windows = model.encoder.windows(columns)
+    each = []
+    for i in range(len(windows)):
+        batch = model.encoder.collate_windows(columns, windows.take(np.array([i])))
+        logits = model.model(**{name: torch.from_numpy(array) for name, array in batch.items()}).logits
+        each.append(logits.softmax(-1)[0].tolist())
+    most = max(each, key=lambda row: row[2])  # the model's third class is entailment
+    assert len({round(row[2], 4) for row in each}) > 1
+    assert found[[CONTRADICTION, NEUTRAL, ENTAILMENT]].tolist() == pytest.approx(most, abs=1e-5)
 
 
 def test_a_critic_entails_what_it_calls_faithful(trained):
