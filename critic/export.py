@@ -6,8 +6,9 @@ from typing import Any
 import torch
 
 from critic.cards import LIMITS, PAIRS, card_of
+from faithkit.evaluation.results import read_metrics
 from faithkit.files.model_folder import TAGGER, Sidecar
-from faithkit.files.run_folder import RunFolder, read_json
+from faithkit.files.run_folder import RunFolder
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
 from faithkit.weights.export import Report, export_folder, model_card
 from faithkit.weights.load import load_model, load_tokenizer
@@ -28,7 +29,7 @@ def _card(sidecar: Sidecar, run: RunFolder) -> str:
         pipeline=texts.pipeline,
         config=sidecar.origin["config"],
         data=sidecar.origin["data"],
-        metrics=read_json(run.metrics)["metrics"] if run.metrics.exists() else {},
+        metrics=read_metrics(run.metrics),
         thresholds=texts.thresholds,
         limits=LIMITS,
         labels=sidecar.labels,

@@ -5,10 +5,11 @@ faithkit evaluate benchmark=begin benchmark.path=FILE checkpoint=runs/...
 faithkit COMMAND --help
 """
 
-import difflib
 import runpy
 import sys
 from importlib.metadata import PackageNotFoundError, version
+
+from faithkit.errors import choice_hint
 
 # Modules of workflows/, by name: nothing heavy is imported before one of them is chosen.
 COMMANDS = {
@@ -36,16 +37,14 @@ def main() -> None:
     elif name == "--version":
         print(_version())
     elif name not in COMMANDS:
-        close = difflib.get_close_matches(name, COMMANDS, n=1)
-        guess = f"did you mean {close[0]}?" if close else f"use one of {', '.join(COMMANDS)}"
-        sys.exit(_unknown(name, guess))
+        sys.exit(_unknown(name))
     else:
         sys.argv = [f"faithkit {name}", *sys.argv[2:]]
         runpy.run_module(f"workflows.{name}", run_name="__main__", alter_sys=True)
 
 
-def _unknown(name: str, guess: str) -> int:
-    print(f"error: faithkit has no command {name!r}\n  hint: {guess}", file=sys.stderr)
+def _unknown(name: str) -> int:
+    print(f"error: faithkit has no command {name!r}\n  hint: {choice_hint(name, COMMANDS)}", file=sys.stderr)
     return 2
 
 

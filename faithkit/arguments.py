@@ -3,7 +3,6 @@
 A check returns the value as the rest of the code takes it. Texts are checked in `faithkit.text_arguments`.
 """
 
-import difflib
 import inspect
 import os
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from faithkit.errors import UserError, shorten
+from faithkit.errors import UserError, choice_hint, nearest, shorten
 
 MOST = 2**31 - 1  # of any count: what fits into the arrays that are planned with it
 Parameters = ParamSpec("Parameters")
@@ -41,7 +40,8 @@ def explain_keywords(method: Callable[Parameters, Result]) -> Callable[Parameter
             unknown = [name for name in kwargs if name not in names]
             if unknown:
                 problem = f"there is no argument {shorten(unknown[0])}"
-                hint = f"{_guess(unknown[0], names)}{hint}"
+                guess = nearest(unknown[0], names, 1)
+                hint = f"did you mean {guess[0]}? {hint}" if guess else hint
             raise UserError(f"{method.__qualname__}: {problem}", hint=hint) from error
         return method(*args, **kwargs)
 
@@ -85,14 +85,8 @@ def read_device(device: Any) -> str | None:
 def read_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """Reads one of some words."""
     if not isinstance(value, str) or value not in choices:
-        guess = _guess(value, choices) if isinstance(value, str) else ""
-        raise UserError(f"{name} is {shorten(value)}", hint=f"{guess}use one of {', '.join(choices)}")
+        raise UserError(f"{name} is {shorten(value)}", hint=choice_hint(value, choices))
     return value
-
-
-def _guess(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]}? " if close else ""
 
 
 def read_count(name: str, value: Any, *, least: int = 1) -> int | None:

@@ -3,7 +3,6 @@
 Nothing heavy is imported here: `--help` must answer before torch could load.
 """
 
-import difflib
 import errno
 import functools
 import os
@@ -124,9 +123,9 @@ def help_text(doc: str, groups: tuple[str, ...]) -> str:
     return "\n".join(lines) + HELP_END.rstrip()
 
 
-def choices_of(group: str) -> list[str]:
+def choices_of(group: str, configs: Path = CONFIGS) -> list[str]:
     """The choices of a configuration group, as its folder has them."""
-    return sorted(path.stem for path in (CONFIGS / group).glob("[!_]*.yaml"))
+    return sorted(path.stem for path in (configs / group).glob("[!_]*.yaml"))
 
 
 def _wrap(head: str, words: list[str], width: int = 100) -> str:
@@ -184,24 +183,11 @@ def _explain_override(error: BaseException) -> str:
     while cause is not None:
         text = f"{text} ({str(cause).splitlines()[0]})"
         cause = cause.__cause__
-    key = re.search(r"[Kk]ey '([\w.]+)' is not in struct", text) or re.search(r"Could not override '([\w.]+)'", text)
-    hint = "see the choices with --help, and every key with --cfg job"
     if missing := re.search(r"Missing mandatory value: ([\w.]+)", text):
         return f"{missing[1]} is not set\n  hint: give {missing[1]}=VALUE on the command line"
     if choice := re.search(r"Could not find '(\w+)/(\w+)'", text):
         return f"{choice[1]} has no choice {choice[2]!r}\n  hint: use one of {', '.join(choices_of(choice[1]))}"
-    if key:
-        close = difflib.get_close_matches(key[1].split(".")[-1], _known_keys(), n=3)
-        if close:
-            hint = f"did you mean {' or '.join(close)}? (--cfg job prints every key)"
-    return f"{shorten(text, 300)[1:-1]}\n  hint: {hint}"
-
-
-def _known_keys() -> list[str]:
-    keys: set[str] = set()
-    for path in CONFIGS.rglob("*.yaml"):
-        keys.update(re.findall(r"^\s*([a-z_]+):", path.read_text(), re.MULTILINE))
-    return sorted(keys)
+    return f"{shorten(text, 300)[1:-1]}\n  hint: see the choices with --help, and every key with --cfg job"
 
 
 def _at_most_five_lines(text: str) -> str:

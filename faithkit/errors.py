@@ -1,4 +1,7 @@
-"""A user's mistake, told with a hint at what to do."""
+"""A user's mistake, told with a hint at what to do, and the names that were perhaps meant."""
+
+from collections.abc import Iterable
+from typing import Any
 
 
 class UserError(ValueError):
@@ -27,3 +30,19 @@ def shorten(value: object, limit: int = 80) -> str:
     except RecursionError:  # lists in lists, nearly as deep as JSON may be read
         text = f"a deeply nested {type(value).__name__}"
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
+    """Finds the known names that are most like a mistyped one."""
+    import difflib  # only a mistake needs it
+
+    lowered = {other.lower(): other for other in known}
+    return [lowered[found] for found in difflib.get_close_matches(name[:200].lower(), lowered, n=count)]
+
+
+def choice_hint(value: Any, names: Iterable[Any]) -> str:
+    """Names the choices, the one that was perhaps meant first."""
+    texts = [str(name) for name in names]
+    guess = nearest(str(value), texts, 1)
+    listed = f"use {texts[0]}" if len(texts) == 1 else f"use one of {', '.join(texts)}"
+    return f"did you mean {guess[0]}? {listed}" if guess else listed

@@ -10,8 +10,9 @@ import torch
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_layout import KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, bos_of
 from data_modules.encoding.turns import TurnEncoder
+from faithkit.evaluation.results import read_metrics
 from faithkit.files.model_folder import Sidecar
-from faithkit.files.run_folder import RunFolder, read_json
+from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example, Turn
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
 from faithkit.weights.export import Report, export_folder, model_card
@@ -105,7 +106,7 @@ def _card(sidecar: Sidecar, run: RunFolder) -> str:
         pipeline="text-generation",
         config=sidecar.origin["config"],
         data=sidecar.origin["data"],
-        metrics=read_json(run.metrics)["metrics"] if run.metrics.exists() else {},
+        metrics=read_metrics(run.metrics),
         thresholds="",
         limits=LIMITS,
         tags="knowledge-grounded-dialogue, faithfulness",

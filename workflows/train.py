@@ -65,18 +65,19 @@ def train(stage: "Stage") -> None:
     from faithkit.training.loggers.build import check_loggers, open_loggers
     from faithkit.training.loggers.results import Finished
     from faithkit.training.task import FinishedTraining
-    from faithkit.training.trainer import build_trainer, check_checkpoint, seed_and_threads
+    from faithkit.training.trainer import build_trainer, resume_point, seed_and_threads
 
     run, config = stage.run, stage.config
     model, callbacks, seed = config["model"], config["callbacks"], config["seed"]
     log_to(run.log)
     check_loggers(config["logger"])
-    checkpoint = check_checkpoint(run)
+    begin = resume_point(run)
     seed_and_threads(seed=seed, num_threads=config["trainer"]["num_threads"])
     task = build_task(config)
     data = build_data(config["data"], task.encoder, num_epochs=model["num_epochs"], seed=seed)
     data.setup()
-    with open_loggers(config["logger"], run, config, job=stage.job, checkpoint=checkpoint) as loggers:
+    first_step = begin.step if begin else 0
+    with open_loggers(config["logger"], run, config, job=stage.job, first_step=first_step) as loggers:
         trainer = build_trainer(
             run,
             loggers.lightning,
@@ -88,7 +89,7 @@ def train(stage: "Stage") -> None:
         )
         num_steps = -(-data.num_batches // model["accumulate_grad_batches"])
         module = task.module(num_steps=num_steps, dataset=config["data"]["name"], seed=seed)
-        trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+        trainer.fit(module, datamodule=data, ckpt_path=begin.path if begin else None, weights_only=True)
         origin = {"config": config, "data": data.summary()}
         sizes = {name: callbacks[name] for name in ("num_resamples", "num_examples")}
         finished = FinishedTraining(trainer=trainer, module=module, data=data, run=run, origin=origin, **sizes)

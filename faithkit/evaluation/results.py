@@ -10,6 +10,7 @@ from typing import Any
 
 from faithkit.evaluation.intervals import Metric
 from faithkit.files.atomic import write_json
+from faithkit.files.strict_json import read_strict_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,3 +41,11 @@ def write_results(path: str | Path, metrics: Mapping[str, Metric], meta: Mapping
     short = [name for name in metrics if name.count("/") < 2]
     assert not short, f"metrics need full names, split/dataset/metric: {short}"
     write_json(path, {"metrics": {name: metric.to_dict() for name, metric in metrics.items()}, "meta": dict(meta)})
+
+
+def read_metrics(path: Path) -> dict[str, dict[str, Any]]:
+    """Reads the metrics of `metrics.json` as they are stored; none where a run has not come to its end."""
+    if not path.exists():
+        return {}
+    found = read_strict_json(path, hint="write it again: resume=RUN")
+    return dict(found["metrics"])

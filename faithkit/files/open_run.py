@@ -29,7 +29,8 @@ def open_run(
     Args:
         cfg: The composed configuration; `run_dir` and `resume` are read from it.
         kind: Part of the name of a new folder.
-        schema: What the configuration must be, for `faithkit.settings.check`; None checks no types.
+        schema: What the configuration must be, for `faithkit.settings.check`; None checks no types. A new run of a
+            command line is not checked again.
         may_change: The keys that a resumed run may take from this command (faithkit/files/resumed_config.py).
     """
     with ExitStack() as stack:
@@ -59,9 +60,10 @@ def _resume(cfg: Any, schema: Any, may_change: Sequence[str], stack: ExitStack) 
 
 def _begin(cfg: Any, kind: str, schema: Any, stack: ExitStack) -> tuple[RunFolder, dict[str, Any]]:
     config, overrides = plain(cfg), _overrides()
-    if overrides is not None:  # None: called from Python, by someone who names the classes
+    if overrides is None:  # called from Python, by someone who names the classes
+        _check(config, schema)
+    else:  # a command line, whose values are checked when it starts
         check_names(config, named_in(overrides, config))
-    _check(config, schema)
     if process_rank() > 0:
         chosen = os.environ.get(RUN_DIR_VARIABLE) or config.get("run_dir")
         if not chosen:

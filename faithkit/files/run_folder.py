@@ -1,6 +1,5 @@
 """A run's folder: the paths of everything that a run writes, its log, and what a result depends on."""
 
-import json
 import logging
 import os
 import platform
@@ -10,7 +9,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from faithkit.errors import UserError
 from faithkit.files.atomic import disk_errors, make_folder
 
 RUN_DIR_VARIABLE = "FAITHKIT_RUN_DIR"  # tells the other processes of a run which folder the first one chose
@@ -160,15 +158,3 @@ def _cpu_name() -> str:
     except OSError:
         return platform.processor()
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-def read_json(path: Path) -> Any:
-    """Reads a JSON file of a run; a clear error where it is missing or cut short."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(
-            "the file does not exist", place=str(path), hint="give a run's folder or its hf/ folder"
-        ) from error
-    except json.JSONDecodeError as error:
-        raise UserError(f"broken JSON: {error.msg}", place=f"{path}, line {error.lineno}") from error

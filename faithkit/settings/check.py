@@ -9,8 +9,8 @@ from typing import Any, get_type_hints
 from pydantic import BaseModel, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
-from faithkit.errors import UserError, shorten
-from faithkit.settings.types import EXPLAINED, Block, nearest
+from faithkit.errors import UserError, nearest, shorten
+from faithkit.settings.types import EXPLAINED, Block
 
 MOST_LINES = 5  # of an error that a user is shown
 # What a value of another type is answered with, where its kind brings no hint of its own.
@@ -41,8 +41,8 @@ class ScriptSettings(Block):
         yield from ()
 
 
-def check_settings(config: Mapping[str, Any], schema: type[BaseModel]) -> None:
-    """Refuses a configuration with wrong values, or with values that nothing here can serve.
+def check_settings(config: Mapping[str, Any], schema: type[BaseModel]) -> BaseModel:
+    """Reads a configuration; refuses one with wrong values, or with values that nothing here can serve.
 
     Args:
         config: The resolved configuration as plain containers.
@@ -51,16 +51,23 @@ def check_settings(config: Mapping[str, Any], schema: type[BaseModel]) -> None:
     Raises:
         UserError: With every problem, as many as an error has lines for.
     """
-    refuse(find_problems(config, schema))
+    settings, problems = _read(config, schema)
+    if settings is None or problems:
+        raise join_problems(problems)
+    return settings
 
 
 def find_problems(config: Mapping[str, Any], schema: type[BaseModel]) -> list[UserError]:
     """Finds every wrong value; where there is none, what the values need outside of themselves and do not find."""
+    return _read(config, schema)[1]
+
+
+def _read(config: Mapping[str, Any], schema: type[BaseModel]) -> tuple[BaseModel | None, list[UserError]]:
     try:
         settings = schema.model_validate(dict(config))
     except ValidationError as error:
-        return list(problems_of(error, config))
-    return list(settings.surroundings()) if isinstance(settings, ScriptSettings) else []
+        return None, list(problems_of(error, config))
+    return settings, list(settings.surroundings()) if isinstance(settings, ScriptSettings) else []
 
 
 def refuse(problems: Iterable[UserError]) -> None:

@@ -1,7 +1,6 @@
 """Checks a command line, the cheapest first: arguments, choices, every job of a sweep, then the values."""
 
 import argparse
-import difflib
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,7 +9,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from faithkit.errors import UserError, shorten
+from faithkit.errors import UserError, nearest, shorten
 
 if TYPE_CHECKING:
     from faithkit.settings.overrides import Overrides
@@ -71,9 +70,9 @@ class CommandLine:
             refuse(UserError(f"{key} is not set", hint=f"give {key}=VALUE") for key in missing)
             raise
         schema: Any = resolve_name(self.settings)
-        check_settings(_without(config, missing), schema)
+        settings: Any = check_settings(_without(config, missing), schema)
         given = Overrides(self.configs, self._options()[1], closed=False).given()
-        yield from schema.model_validate(config).notes(given)
+        yield from settings.notes(given)
         if scaled := sorted(key for key in given if key.startswith("scale.")):
             used = OmegaConf.to_yaml(cfg)
             for key in scaled:
@@ -127,7 +126,7 @@ class CommandLine:
         for other in others:
             if other.startswith("-"):
                 known = [name for action in parser._actions for name in action.option_strings if name[:2] == "--"]
-                close = difflib.get_close_matches(other, known, n=1)
+                close = nearest(other, known, 1)
                 hint = f"did you mean {close[0]}?" if close else "keys are set as key=value; --help tells more"
                 raise UserError(f"unknown option {shorten(other)}", hint=hint)
             raise UserError(f"{shorten(other)} stands behind an option", hint="write all key=value before the options")
@@ -135,6 +134,9 @@ class CommandLine:
 
     def _check_sweep(self, parsed: Sequence[Any]) -> None:
         """Tries each value of a sweep once, beside the first values of the others, before the first job runs."""
+        from hydra.errors import HydraException
+        from omegaconf.errors import OmegaConfBaseException
+
         from faithkit.settings.overrides import compose_with_choices
 
         values = [_values(override) for override in parsed]
@@ -146,7 +148,7 @@ class CommandLine:
             job = CommandLine(self.configs, self.config_name, texts, self.settings)
             try:
                 cfg = compose_with_choices(self.configs, self.config_name, texts)[0]
-            except Exception as error:
+            except (HydraException, OmegaConfBaseException) as error:
                 raise job.explain(error) from error
             for _ in job.check_job(cfg):
                 pass

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from faithkit.errors import UserError, shorten
-from faithkit.settings.types import choice_hint, nearest
+from faithkit.cli import choices_of
+from faithkit.errors import UserError, choice_hint, nearest, shorten
 
 # Found once Hydra is wanted: `--help` must not wait for it.
 NO_SUCH_KEY = "see every key with --cfg job"
@@ -56,7 +56,7 @@ class Overrides:
 
     def _unknown_choices(self, override: Any) -> Iterator[UserError]:
         group = override.key_or_group
-        known = choices_of(self.configs, group)
+        known = choices_of(group, self.configs)
         if override.is_delete() and not isinstance(override.value(), str | None):
             yield UserError(f"{override.input_line} names no choice to leave out", hint=f"write '~{group}'")
             return
@@ -111,11 +111,6 @@ class Overrides:
         return [override for key, override in last.items() if key not in self.unknown]
 
 
-def choices_of(configs: Path, group: str) -> list[str]:
-    """The choices of a group, as its folder has them."""
-    return sorted(path.stem for path in (configs / group).glob("[!_]*.yaml"))
-
-
 def compose_with_choices(configs: Path, config_name: str, overrides: Sequence[str]) -> tuple[Any, set[str]]:
     """Composes a configuration; gives it with the names of its groups."""
     from hydra import compose, initialize_config_dir
@@ -138,9 +133,11 @@ def _values(override: Any) -> list[Any]:
     if override.is_delete():
         return []
     if override.is_sweep_override():
+        from hydra.errors import HydraException
+
         try:
             return [str(value) for value in override.sweep_string_iterator()]
-        except Exception:  # a sweep over files: only Hydra's own run knows them
+        except (HydraException, ValueError):  # a sweep over files, or by steps of 0: Hydra's own run explains them
             return []
     value = override.value()
     return list(value) if isinstance(value, list) else [value]

@@ -1,12 +1,12 @@
 """Kinds of values: each names its type, its range, and the hint that a wrong value is answered with."""
 
-import difflib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from faithkit.errors import choice_hint
 
 EXPLAINED = "explained"  # the type of errors that bring their hint
 # Built when it is first used: a script needs a few of all models.
@@ -55,20 +55,6 @@ class OneOf:
             raise PydanticCustomError(EXPLAINED, "wrong", {"hint": choice_hint(value, self.choices)})
 
         return core_schema.no_info_plain_validator_function(chosen)
-
-
-def choice_hint(value: Any, names: Iterable[Any]) -> str:
-    """Names the choices, the one that was perhaps meant first."""
-    texts = [str(name) for name in names]
-    guess = nearest(str(value), texts, 1)
-    listed = f"use {texts[0]}" if len(texts) == 1 else f"use one of {', '.join(texts)}"
-    return f"did you mean {guess[0]}? {listed}" if guess else listed
-
-
-def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
-    """Finds the known names that are most like a mistyped one."""
-    lowered = {other.lower(): other for other in known}
-    return [lowered[found] for found in difflib.get_close_matches(name[:200].lower(), lowered, n=count)]
 
 
 def _is_path(value: str) -> str:

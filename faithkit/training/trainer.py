@@ -3,7 +3,6 @@
 import logging
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -16,7 +15,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.hardware import best_precision
 from faithkit.training.callbacks import BestCheckpoint, FiniteLoss, LastCheckpoint, ProgressBar
 from faithkit.training.checkpoint_io import DurableCheckpoints
-from faithkit.training.checkpoints import find_resume_point
+from faithkit.training.checkpoints import ResumePoint, find_resume_point
 
 log = logging.getLogger("faithkit")
 
@@ -88,7 +87,7 @@ def _callbacks(run: RunFolder, options: Mapping[str, Any], logged: bool) -> list
     return [*callbacks, best, LastCheckpoint(run, options["save_every_seconds"])]
 
 
-def check_checkpoint(run: RunFolder) -> Path | None:
+def resume_point(run: RunFolder) -> ResumePoint | None:
     """Finds the checkpoint to resume from, and says at which step; None at the beginning.
 
     Raises:
@@ -100,7 +99,7 @@ def check_checkpoint(run: RunFolder) -> Path | None:
     if point.problem:
         log.warning("%s: %s; going on from the one before it, %s", run.last, point.problem, point.path.name)
     log.info("going on at step %d", point.step)
-    return point.path
+    return point
 
 
 def _strategy(hardware: Mapping[str, Any]) -> Any:

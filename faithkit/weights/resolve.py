@@ -3,7 +3,6 @@
 Anything that loads a model does it under `loading`.
 """
 
-import difflib
 import logging
 import re
 import socket
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from faithkit.errors import UserError, shorten
+from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.folder_check import check_folder
 from faithkit.files.model_folder import MARK, SIDECAR
 from faithkit.weights.local import LOCAL, LocalWeights, fetch
@@ -154,7 +153,7 @@ def _out_of_reach(name: str) -> UserError:
 
 
 def _guess(name: str) -> str:
-    close = difflib.get_close_matches(name, LOCAL, n=1, cutoff=0.7)
+    close = nearest(name, LOCAL, 1)
     return f"; did you mean {close[0]}?" if close else ""
 
 

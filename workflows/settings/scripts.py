@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from faithkit.errors import UserError
+from faithkit.errors import UserError, choice_hint
 from faithkit.settings.check import ScriptSettings
 from faithkit.settings.types import (
     Block,
@@ -18,7 +18,6 @@ from faithkit.settings.types import (
     Switch,
     Text,
     Tokens,
-    choice_hint,
 )
 from workflows.settings import no_effect
 from workflows.settings import surroundings as around

@@ -13,9 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from faithkit.errors import UserError, shorten
+from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.model_folder import SIDECAR, find_folder
-from faithkit.settings.types import nearest
 from faithkit.weights.resolve import CONFIGS, HUB_NAME, LOCAL, PATH_STARTS, resolve
 
 DEVICE_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # of CUDA, of Windows' subsystem, of ROCm
@@ -166,7 +165,10 @@ def logger_problems(logger: Any) -> Iterator[UserError]:
 
 
 def _has_wandb_account() -> bool:
-    if os.environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun") or os.environ.get("WANDB_API_KEY"):
+    """Tells it as `wandb.login` would, without the seconds that importing wandb takes; that one asks again later."""
+    if os.environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun"):
+        return True
+    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
         return True
     host = os.environ.get("WANDB_BASE_URL", "").partition("://")[2].partition("/")[0].partition(":")[0] or WANDB_HOST
     for name in (os.environ.get("NETRC", "~/.netrc"), "~/_netrc"):

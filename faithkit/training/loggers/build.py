@@ -3,10 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-import torch
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.loggers.logger import DummyLogger
 
@@ -62,7 +60,7 @@ def open_loggers(
     config: Mapping[str, Any],
     *,
     job: str = "train",
-    checkpoint: Path | None = None,
+    first_step: int = 0,
 ) -> Iterator[Loggers]:
     """Opens the loggers of the `logger` block: csv, tensorboard, wandb, or several; each is closed at the end.
 
@@ -71,12 +69,11 @@ def open_loggers(
 
     Args:
         job: train, or the stage of a training in stages.
-        checkpoint: Where a resumed training goes on.
+        first_step: Where a resumed training goes on.
     """
     if process_rank() > 0:
         yield Loggers([DummyLogger() for _ in options], [])
         return
-    first_step = _step_of(checkpoint)
     places: list[RunLogger] = []
     with ExitStack() as ends:
         for name, settings in options.items():
@@ -85,12 +82,6 @@ def open_loggers(
             place.lightning.log_hyperparams({**config, "environment": environment()})
             places.append(place)
         yield Loggers([place.lightning for place in places], places)
-
-
-def _step_of(checkpoint: Path | None) -> int:
-    if checkpoint is None:
-        return 0
-    return int(torch.load(checkpoint, map_location="meta", weights_only=True, mmap=True)["global_step"])
 
 
 def _exit_code(error: BaseException | None) -> int:
