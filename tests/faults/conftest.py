@@ -1,12 +1,11 @@
-"""Fixtures of the faults: undisturbed runs, a process whose children run the scripts, places that commands name."""
+"""Fixtures of the faults: undisturbed runs, places that commands name."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.faults.command_places import Places
-from tests.faults.kills import Command, Undisturbed, Warm, undisturbed
+from tests.faults.kills import Command, Undisturbed, undisturbed
 
 TRAIN = (
     "data.num_train=24",
@@ -36,25 +35,16 @@ GENERATE = (
 
 
 @pytest.fixture(scope="session")
-def warm() -> Iterator[Warm]:
-    process = Warm()
-    yield process
-    process.close()
-
-
-@pytest.fixture(scope="session")
-def commands(
-    warm: Warm, tiny_bert: Path, tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Undisturbed]:
+def commands(tiny_bert: Path, tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Undisturbed]:
     """The undisturbed runs; the evaluation scores the model that the training leaves."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    train = undisturbed(warm, Command("train", (f"model.weights={tiny_bert}", *TRAIN)), folder / "train")
+    train = undisturbed(Command("train", (f"model.weights={tiny_bert}", *TRAIN)), folder / "train")
     evaluate = Command("evaluate", (f"checkpoint={folder / 'train' / 'run'}", *EVALUATE))
     generate = Command("generate", (f"checkpoint={tiny_llama}", *GENERATE))
     return {
         "train": train,
-        "evaluate": undisturbed(warm, evaluate, folder / "evaluate"),
-        "generate": undisturbed(warm, generate, folder / "generate"),
+        "evaluate": undisturbed(evaluate, folder / "evaluate"),
+        "generate": undisturbed(generate, folder / "generate"),
     }
 
 

@@ -18,10 +18,25 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.faults.file_events import watch
 from tests.running import ROOT
 
 WARM = ("train", "detection_benchmark", "response_benchmark", "generate", "score", "export", "chat", "transfer")
-HEAVY = ("torch", "pytorch_lightning", "transformers", "data_modules.build", "critic.export", "generation.export")
+HEAVY = (
+    "hydra",
+    "pytorch_lightning",
+    "transformers.models.bert.modeling_bert",
+    "transformers.models.llama.modeling_llama",
+    "critic.export",
+    "critic.task",
+    "data_modules.build",
+    "faithkit.evaluation.reports.run",
+    "faithkit.training.loggers.build",
+    "faithkit.training.trainer",
+    "generation.export",
+    "generation.generator",
+    "workflows.detectors",
+)
 
 
 class Ended(NamedTuple):
@@ -32,16 +47,27 @@ class Ended(NamedTuple):
 
 
 def run_forked(
-    script: str, *arguments: str, at: str | None = None, number: int = signal.SIGTERM, powerless: bool = False
+    script: str,
+    *arguments: str,
+    at: str | None = None,
+    number: int = signal.SIGTERM,
+    powerless: bool = False,
+    folder: Path | None = None,
+    events: Path | None = None,
+    kill_at: int | None = None,
 ) -> Ended:
     """Runs `faithkit SCRIPT ARGUMENTS` to its end.
 
     Args:
         at: A function, `package.module:Class.name`: when it is called, the process gets the signal first.
         powerless: Takes away what lets root read the files of others.
+        folder: Where it works, with a cache and temporary files of its own.
+        events: Gets a line for each change of a file in `folder`.
+        kill_at: Kills it before the event with this number.
     """
     with tempfile.NamedTemporaryFile("r", errors="replace") as output:
         asked = {"script": script, "arguments": arguments, "at": at, "number": int(number), "powerless": powerless}
+        asked |= {"folder": folder and str(folder), "events": events and str(events), "kill_at": kill_at}
         server = _server()
         assert server.stdin and server.stdout
         server.stdin.write(json.dumps({**asked, "output": output.name, "environ": dict(os.environ)}) + "\n")
@@ -52,7 +78,10 @@ def run_forked(
 @cache
 def _server() -> subprocess.Popen[str]:
     command = [sys.executable, "-W", "ignore", "-m", "tests.faults.forked"]
-    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     atexit.register(process.kill)
     return process
 
@@ -81,9 +110,13 @@ def _run(asked: dict[str, Any]) -> int:
     sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
     os.environ.clear()
     os.environ.update(asked["environ"])
+    if asked["folder"]:
+        _work_in(Path(asked["folder"]))
     if asked["powerless"]:
         _drop_capabilities()
     sys.argv = [asked["script"], *asked["arguments"]]
+    if asked["events"]:
+        watch(asked["folder"] + os.sep, asked["events"], asked["kill_at"])
     try:
         if asked["at"]:
             _signal_at(asked["at"], asked["number"])
@@ -94,6 +127,14 @@ def _run(asked: dict[str, Any]) -> int:
         traceback.print_exc()
         return 98
     return 0
+
+
+def _work_in(folder: Path) -> None:
+    for variable, name in (("FAITHKIT_HOME", "home"), ("TMPDIR", "tmp")):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        os.environ[variable] = str(folder / name)
+    tempfile.tempdir = None  # or the server's would stay
+    os.chdir(folder)
 
 
 def _drop_capabilities() -> None:

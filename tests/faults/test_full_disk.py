@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.kills import Undisturbed, Warm, results
+from tests.faults.forked import run_forked
+from tests.faults.kills import Undisturbed, results
 
-pytestmark = pytest.mark.xdist_group("warm")
+pytestmark = pytest.mark.xdist_group("undisturbed")
 MOUNT = ("mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs")
 
 
@@ -42,50 +43,44 @@ SIZES = {"train": (4, 16, 64, 160, 400), "evaluate": (4, 8, 16), "generate": (4,
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_a_full_disk(name: str, warm: Warm, commands: dict[str, Undisturbed], disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk(name: str, commands: dict[str, Undisturbed], disk: Path, tmp_path: Path) -> None:
     whole, run, folder = commands[name], disk / "run", tmp_path / "folder"
     first = (f"run_dir={run}", *whole.command.overrides)
     for kilobytes in SIZES[name]:
         resize(disk, kilobytes)
         arguments = (f"resume={run}",) if (run / "config.yaml").exists() else first
-        (folder / "output.txt").unlink(missing_ok=True)
-        code, _ = warm.run(name, *arguments, folder=folder)
-        said = (folder / "output.txt").read_text()
+        code, said = run_forked(name, *arguments, folder=folder)
         assert code == 2 and explained(said), f"{kilobytes} kB, exit code {code}\n{said}"
     resize(disk, 16_000)
-    code, _ = warm.run(name, f"resume={run}", folder=folder)
-    assert code == 0, (folder / "output.txt").read_text()
+    code, said = run_forked(name, f"resume={run}", folder=folder)
+    assert code == 0, said
     assert results(run) == whole.results
 
 
-def test_a_full_disk_for_an_export(warm: Warm, commands: dict[str, Undisturbed], disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_for_an_export(commands: dict[str, Undisturbed], disk: Path, tmp_path: Path) -> None:
     trained = commands["evaluate"].command.overrides[0]  # checkpoint=...
     folder = tmp_path / "folder"
     for kilobytes in (4, 60, 130):
         resize(disk, kilobytes)
-        (folder / "output.txt").unlink(missing_ok=True)
-        code, _ = warm.run("export", trained, f"output_dir={disk / 'out'}", folder=folder)
-        said = (folder / "output.txt").read_text()
+        code, said = run_forked("export", trained, f"output_dir={disk / 'out'}", folder=folder)
         assert code == 2 and explained(said), f"{kilobytes} kB, exit code {code}\n{said}"
         assert not list(disk.iterdir()), "what it wrote is gone"
     resize(disk, 16_000)
-    code, _ = warm.run("export", trained, f"output_dir={disk / 'out'}", folder=folder)
-    assert code == 0 and (disk / "out" / "README.md").exists(), (folder / "output.txt").read_text()
+    code, said = run_forked("export", trained, f"output_dir={disk / 'out'}", folder=folder)
+    assert code == 0 and (disk / "out" / "README.md").exists(), said
 
 
-def test_a_full_disk_for_scores(warm: Warm, commands: dict[str, Undisturbed], disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_for_scores(commands: dict[str, Undisturbed], disk: Path, tmp_path: Path) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("knowledge,response\n" + "".join(f"the river is {n},it is long\n" for n in range(40)))
     options = (commands["evaluate"].command.overrides[0], f"path={rows}", "num_resamples=5")
     folder, run = tmp_path / "folder", disk / "run"
     for kilobytes in (4, 8):
         resize(disk, kilobytes)
-        (folder / "output.txt").unlink(missing_ok=True)
         first = (f"resume={run}",) if (run / "config.yaml").exists() else (f"run_dir={run}", *options)
-        code, _ = warm.run("score", *first, folder=folder)
-        said = (folder / "output.txt").read_text()
+        code, said = run_forked("score", *first, folder=folder)
         assert code == 2 and explained(said), f"{kilobytes} kB, exit code {code}\n{said}"
     resize(disk, 16_000)
-    code, _ = warm.run("score", f"resume={run}", folder=folder)
-    assert code == 0, (folder / "output.txt").read_text()
+    code, said = run_forked("score", f"resume={run}", folder=folder)
+    assert code == 0, said
     assert len((run / "rows.scored.csv").read_text().splitlines()) == 41
