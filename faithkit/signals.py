@@ -24,7 +24,7 @@ class Interrupted(BaseException):
 
 
 class _State:
-    """What the handlers of this process share."""
+    """State that the handlers of this process share."""
 
     installed = False  # by a script, for the whole process
     held = False

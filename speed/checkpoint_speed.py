@@ -102,7 +102,7 @@ def train(plugin: Any, options: argparse.Namespace) -> None:
 
 
 def a_checkpoint(options: argparse.Namespace) -> dict[str, Any]:
-    """What last.ckpt of such a training holds: weights, and two moments of each."""
+    """Makes the content of last.ckpt: weights, and two moments of each."""
     model, optimizer, batch = build(options)
     step(model, optimizer, batch)
     return state(model, optimizer)

@@ -18,7 +18,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def locked(*files: str) -> dict[str, Requirement]:
-    """Of each package the line that pip takes on this machine, without the hashes."""
+    """Reads of each package the line that pip takes on this machine, without the hashes."""
     lines = [line for file in files for line in (ROOT / file).read_text().splitlines() if re.match("[A-Za-z0-9]", line)]
     found = [Requirement(line.removesuffix("\\")) for line in lines]
     here = [one for one in found if one.marker is None or one.marker.evaluate()]

@@ -15,7 +15,7 @@ from workflows.settings import benchmarks, blocks, models, no_effect, scripts
 
 
 def problems(script: str, *overrides: str) -> list[UserError]:
-    """What the values themselves are refused for; files that are not here do not count."""
+    """Finds what is wrong with the values themselves; files that are not here do not count."""
     config: Any = OmegaConf.to_container(compose(script, *overrides), resolve=True, throw_on_missing=True)
     schema = getattr(scripts, f"{script.title()}Settings")
     schema.model_validate(config)

@@ -147,7 +147,7 @@ def _statistic(
     """
 
     def drawn(rows: Sequence[Sequence[int]]) -> tuple[Values, Values]:
-        """Whether a source has a response [sources], and the expectation that it is hallucinated, 0 without one."""
+        """Tells which sources have a response [sources], and how likely it is hallucinated, 0 without one."""
         valid = np.array([bool(r) for r in rows], np.float64)
         return valid, np.array([gold[list(r)].mean() if r else 0.0 for r in rows])
 

@@ -20,7 +20,7 @@ SETTINGS = "workflows.settings.scripts"
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What the placeholders of a command line stand for."""
+    """The runs and files that the placeholders of a command line stand for."""
 
     root: Path
 

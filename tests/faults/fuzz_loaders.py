@@ -96,7 +96,7 @@ def check_example(example: Example) -> None:
 
 
 def attempt_weak(rng: random.Random, folder: Path) -> None:
-    """What is made of other corpora: their files damaged."""
+    """Damages the files of corpora that others are made of."""
     if rng.random() < 0.5:
         _write_damaged(folder, corpora()["ragtruth, embedded"][1], rng)
         source: Source = DroppedSupport(of=RagTruth(path=str(folder)))

@@ -22,7 +22,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """What a command does when nothing happens: its file events, and what it leaves."""
+    """A command to which nothing happened: its file events, and what it left."""
 
     command: Command
     events: list[str]
@@ -30,7 +30,7 @@ class Undisturbed:
 
 
 def results(run: Path) -> dict[str, bytes]:
-    """What must be equal: the predictions, and the figures of metrics.json."""
+    """Reads what must be equal: the predictions, and the figures of metrics.json."""
     found = {path.name: path.read_bytes() for path in sorted((run / "predictions").glob("*.jsonl"))}
     if (run / "metrics.json").exists():
         found["metrics"] = json.dumps(json.loads((run / "metrics.json").read_text())["metrics"]).encode()

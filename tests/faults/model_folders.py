@@ -80,14 +80,14 @@ def use_critic(folder: Path) -> Any:
 
 
 def use_tagger(folder: Path) -> Any:
-    """What a tagger marks."""
+    """Asks a tagger for its marks."""
     from critic import Tagger
 
     return Tagger.load(str(folder)).predict(KNOWLEDGE, RESPONSE)
 
 
 def use_generator(folder: Path) -> Any:
-    """What a generator answers."""
+    """Asks a generator for an answer."""
     from faithkit import Generator
     from faithkit.inference.decoding import Decoding
 
@@ -114,7 +114,7 @@ def whole_folder(kind: str, maker: str) -> Path:
 
 @cache
 def wanted(kind: str, maker: str) -> Any:
-    """What the undamaged model says."""
+    """Asks the undamaged model."""
     return MODELS[kind].use(whole_folder(kind, maker))
 
 

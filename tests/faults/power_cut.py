@@ -29,7 +29,7 @@ class Node:
     synced: bytes | None = None
 
     def variants(self) -> list[bytes]:
-        """What may be left of it: first of all the whole."""
+        """Yields what may be left of it: first of all the whole."""
         if self.is_folder or self.now == self.synced:
             return [self.now]
         safe = self.synced if self.synced is not None and self.now.startswith(self.synced) else b""

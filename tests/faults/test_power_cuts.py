@@ -21,7 +21,7 @@ Content = Any
 
 
 def contents_after(recorder: Recorder, place: Path, read: Callable[[Path], Content]) -> tuple[list, list]:
-    """What a reader finds in each state: those during the writing, and those after it had returned."""
+    """Reads each state: those during the writing, and those after it had returned."""
     during, after = [], []
     for number, (state, is_after) in enumerate(recorder.states):
         folder = lay_out(state, place / f"{number}")

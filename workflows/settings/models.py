@@ -43,7 +43,7 @@ LOWER_IS_BETTER = ("loss", "perplexity", "ece", "brier", "unparsed_rate")
 
 
 class Model(Block):
-    """What every `model=` has beside its task's options."""
+    """The keys that every `model=` has beside its task's options."""
 
     name: Text
     task: dict[str, Any]

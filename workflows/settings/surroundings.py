@@ -1,4 +1,4 @@
-"""What a command line needs outside of itself: files, checkpoints, packages, hardware, accounts; looked for at once.
+"""Looks for what a command line needs outside of itself: files, checkpoints, packages, hardware, accounts.
 
 Nothing is downloaded or loaded here. What only the loading can tell (a hub's name, a damaged file) is left to it.
 """

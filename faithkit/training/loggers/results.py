@@ -1,4 +1,4 @@
-"""What a training leaves behind besides its curves, and the protocol of a place that it can be logged to."""
+"""The end of a training as its loggers get it, and the protocol of a place that it can be logged to."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class RunLogger(Protocol):
 
     @property
     def lightning(self) -> Logger:
-        """What Lightning writes to while it trains."""
+        """The logger that Lightning writes to while it trains."""
         ...
 
     def log_results(self, finished: Finished) -> None:

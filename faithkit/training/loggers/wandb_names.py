@@ -24,7 +24,7 @@ LONGEST_TAG = 64  # W&B refuses longer ones
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WandbNames:
-    """What a run's folder keeps; a copy of the folder on another machine goes on with the same run."""
+    """Names that a run's folder keeps; a copy of the folder on another machine goes on with the same run."""
 
     id: str
     name: str

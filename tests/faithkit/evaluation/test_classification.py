@@ -70,7 +70,7 @@ def test_values_are_those_of_scikit_learn_and_torchmetrics(rows):
 
 
 def undefined(name, outcomes, times):
-    """Whether a resample leaves 0/0 where the data as a whole does not."""
+    """Tells whether a resample leaves 0/0 where the data as a whole does not."""
     gold, called = outcomes.gold, outcomes.called
     whole = {"recall": gold == 1, "precision": called == 1, "f1": (gold == 1) | (called == 1)}
     whole["macro_f1"] = (gold == 0) | (called == 0)

@@ -14,7 +14,7 @@ WHOLE, LAST = 1, 4  # a record in one piece, and the last piece of one in severa
 
 @dataclass
 class OfflineRun:
-    """What an offline run has logged; `exit_code` stays None for one that was never finished."""
+    """The content of an offline run; `exit_code` stays None for one that was never finished."""
 
     path: Path
     names: Any = None
