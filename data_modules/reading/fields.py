@@ -20,7 +20,7 @@ def alternate(texts: Sequence[str]) -> tuple[Turn, ...]:
 
 
 def other_fields(values: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """Collects the other texts, numbers and truth values of a row, for `meta`; names with a meaning here are left out."""
+    """Collects the other texts, numbers and truth values of a row, for `meta`; names with a meaning are left out."""
     kept = (str, int, float, bool, NoneType)
     return {n: v for n, v in values.items() if n not in known and n not in RESERVED and isinstance(v, kept)}
 
