@@ -8,7 +8,7 @@ PIP_QUIETLY := -m pip install --quiet --progress-bar off --disable-pip-version-c
 WORKERS ?= auto
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo test test-all fuzz check bench bench-gpu lock install-locked licences sbom clean
+.PHONY: help demo test test-all fuzz mutate check bench bench-gpu lock install-locked licences sbom clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -34,6 +34,9 @@ test-all: $(VENV)/.installed-dev ## also the slow ones and those that fetch real
 
 fuzz: $(VENV)/.installed-dev ## 20,000 damaged inputs: a table of what was tried, survived and failed
 	$(PY) -m tests.faults
+
+mutate: $(VENV)/.installed-dev ## 400 small changes of the central files: a list of those that no test notices
+	$(PY) -m tests.mutation
 
 check: $(VENV)/.installed-dev ## ruff and mypy
 	$(PY) -m ruff check .

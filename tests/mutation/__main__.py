@@ -1,0 +1,144 @@
+"""python -m tests.mutation --mutants 400: changes the code here and there, and lists the changes that no test notices.
+
+python -m tests.mutation --only faithkit/packing.py     the mutants of one file or folder
+"""
+
+import argparse
+import compileall
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from py_compile import PycInvalidationMode
+from queue import SimpleQueue
+
+from tests.mutation.mutants import Mutant, mutants_of
+from tests.mutation.selection import ROOT, central_files, choose_tests
+from tests.mutation.worker import PASSED
+
+LONGEST = 120.0  # seconds that the tests of one file may take: the others notice what these do
+
+
+def main() -> int:
+    """Samples mutants, runs their tests, and prints what was not noticed; the exit code is 1 below the aim."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("--mutants", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="files whose path begins so")
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--aim", type=float, default=0.95, help="share that must be noticed")
+    options = parser.parse_args()
+    files = [path for path in central_files() if path.startswith(options.only)]
+    every = [mutant for path in files for mutant in mutants_of(ROOT, path)]
+    chosen = random.Random(options.seed).sample(every, min(options.mutants, len(every)))
+    chosen.sort(key=lambda mutant: (mutant.path, mutant.line))
+    print(f"{len(chosen)} of {len(every):,} mutants of {len(files)} files", file=sys.stderr)
+    results: list[tuple[Mutant, str]] = []
+    with ExitStack() as stack:
+        crew = Crew([stack.enter_context(started()) for _ in range(options.workers)])
+        for mutant, end in crew.run(chosen):
+            results.append((mutant, end))
+            print(f"{len(results):4} {end:8} {mutant}", file=sys.stderr, flush=True)
+    missed = [mutant for mutant, end in results if end == PASSED]
+    untested = sorted({mutant.path for mutant, end in results if end == NOT_RUN})
+    for mutant in missed:
+        print(f"not noticed: {mutant}")
+    for path in untested:
+        print(f"no tests that pass unchanged: {path}")
+    counted = len(results) - sum(end == NOT_RUN for _, end in results)
+    share = 1 - len(missed) / max(counted, 1)
+    print(f"{counted} mutants, {counted - len(missed)} noticed: {share:.1%} (seed {options.seed})")
+    return int(share < options.aim or bool(untested))
+
+
+NOT_RUN = "not run"
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A process that runs tests in a copy of the project (tests/mutation/worker.py)."""
+
+    process: "subprocess.Popen[str]"
+
+    def ask(self, path: str | None, source: str, tests: Sequence[str], seconds: float) -> tuple[str, float]:
+        """Runs tests with one file changed; gives how they ended and the seconds they took."""
+        assert self.process.stdin and self.process.stdout
+        print(json.dumps({"path": path, "source": source, "tests": tests, "seconds": seconds}), file=self.process.stdin)
+        self.process.stdin.flush()
+        end, taken = json.loads(self.process.stdout.readline())
+        return str(end), float(taken)
+
+
+class Crew:
+    """Workers that share the mutants, and what is known of the unchanged tests."""
+
+    def __init__(self, workers: Sequence[Worker]):
+        self._free: SimpleQueue[Worker] = SimpleQueue()
+        for worker in workers:
+            self._free.put(worker)
+        self._size = len(workers)
+
+    def run(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:
+        """Yields each mutant with how its tests ended, file by file."""
+        by_file: dict[str, list[Mutant]] = {}
+        for mutant in mutants:
+            by_file.setdefault(mutant.path, []).append(mutant)
+        with ThreadPoolExecutor(self._size) as pool:
+            for ends in pool.map(self._file, by_file.values()):
+                yield from ends
+
+    def _file(self, mutants: Sequence[Mutant]) -> list[tuple[Mutant, str]]:
+        worker = self._free.get()
+        try:
+            ends = dict.fromkeys(mutants, NOT_RUN)
+            for test in choose_tests(mutants[0].path):  # the closest first: few mutants are left for the others
+                left = [mutant for mutant, end in ends.items() if end in (NOT_RUN, PASSED)]
+                if not left:
+                    break
+                end, seconds = worker.ask(None, "", [test], LONGEST)
+                if end != PASSED:
+                    continue  # one that fails anyway, takes too long, or has only slow tests, notices nothing
+                for m in left:
+                    ends[m] = worker.ask(m.path, m.source, [test], 20 + 4 * seconds)[0]
+            return list(ends.items())
+        finally:
+            self._free.put(worker)
+
+
+@contextmanager
+def started() -> Iterator[Worker]:
+    """Starts a worker in a copy of the project: what is changed is never the project itself."""
+    with tempfile.TemporaryDirectory(prefix="faithkit-mutants-") as folder:
+        copy_project(Path(folder))
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": folder}
+        command = [sys.executable, "-W", "ignore", "-m", "tests.mutation.worker"]
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            yield Worker(process)
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def copy_project(folder: Path) -> None:
+    """Copies what git tracks, compiled by content: a changed file is compiled anew, all others are ready."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    compileall.compile_dir(folder, quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""Small changes of a file: a comparison turned, a constant raised, `and` for `or`."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+}
+# Code without behaviour: annotations, the options of decorators, assertions, text that is put together.
+SKIPPED_FIELDS = {"annotation", "returns", "decorator_list"}
+SKIPPED_NODES = (ast.Assert, ast.JoinedStr, ast.Raise)
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change of one file.
+
+    Args:
+        path: The file, relative to the root.
+        line: Where it is changed.
+        before: The code that is changed.
+        after: The code in its place.
+        source: The whole file with the change.
+    """
+
+    path: str
+    line: int
+    before: str
+    after: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}  {self.before}  ->  {self.after}"
+
+
+def mutants_of(root: Path, path: str) -> Iterator[Mutant]:
+    """Yields every change of a file, in the order of its lines."""
+    text = (root / path).read_text(encoding="utf-8")
+    lines = text.encode().splitlines(keepends=True)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+    for node in _nodes(ast.parse(text)):
+        for changed in _changes(node):
+            begin = starts[node.lineno - 1] + node.col_offset
+            end = starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
+            code = text.encode()
+            before, after = code[begin:end].decode(), ast.unparse(changed)
+            if not isinstance(node, ast.stmt):
+                after = f"({after})"
+            source = (code[:begin] + after.encode() + code[end:]).decode()
+            yield Mutant(path, node.lineno, _in_one_line(before), _in_one_line(after), source)
+
+
+def _nodes(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
+    """All expressions and statements with behaviour, each before what stands inside it."""
+    if isinstance(node, SKIPPED_NODES) or _is_for_type_checkers(node):
+        return
+    if isinstance(node, ast.expr | ast.stmt):
+        yield node
+    for name, value in ast.iter_fields(node):
+        if name not in SKIPPED_FIELDS:
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    yield from _nodes(child)
+
+
+def _is_for_type_checkers(node: ast.AST) -> bool:
+    """An alias of a type, or imports that only a type checker reads."""
+    if isinstance(node, ast.If):
+        return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+    names = {part.id for part in ast.walk(value) if isinstance(part, ast.Name)} if value is not None else set()
+    return bool(names & {"Annotated", "Literal", "NDArray", "Callable", "TypeVar"})
+
+
+def _changes(node: ast.expr | ast.stmt) -> Iterator[ast.AST]:
+    match node:
+        case ast.Compare(ops=ops):
+            for place, old in enumerate(ops):
+                if new := COMPARISONS.get(type(old)):
+                    turned: Sequence[ast.cmpop] = [*ops[:place], new(), *ops[place + 1 :]]
+                    yield ast.Compare(node.left, list(turned), node.comparators)
+        case ast.BoolOp(op=ast.And()):
+            yield ast.BoolOp(ast.Or(), node.values)
+        case ast.BoolOp():
+            yield ast.BoolOp(ast.And(), node.values)
+        case ast.BinOp(op=old_operator) if new_operator := OPERATORS.get(type(old_operator)):
+            yield ast.BinOp(node.left, new_operator(), node.right)
+        case ast.AugAssign(op=old_operator) if new_operator := OPERATORS.get(type(old_operator)):
+            yield ast.AugAssign(node.target, new_operator(), node.value)
+        case ast.UnaryOp(op=ast.Not() | ast.USub()):
+            yield node.operand
+        case ast.Constant(value=bool(value)):
+            yield ast.Constant(not value)
+        case ast.Constant(value=int(value) | float(value)):
+            yield ast.Constant(value + 1)
+        case ast.Name(id="min"):
+            yield ast.Name("max")
+        case ast.Name(id="max"):
+            yield ast.Name("min")
+        case ast.Continue():
+            yield ast.Break()
+        case ast.Break():
+            yield ast.Continue()
+        case _:
+            return
+
+
+def _in_one_line(code: str) -> str:
+    text = " ".join(code.split())
+    return text if len(text) <= 100 else f"{text[:97]}..."

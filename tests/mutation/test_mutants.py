@@ -1,0 +1,73 @@
+"""What `make mutate` changes, and that it tells a change that is noticed from one that is not."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.mutants import mutants_of
+from tests.mutation.selection import ROOT, central_files, choose_tests
+
+CODE = '''"""A file."""
+from typing import Annotated
+SMALL = 3
+Kind = Annotated[int, 5]
+def within(value: int, ends: "tuple[int, 2]" = (0, 9)) -> bool:
+    assert value != 7
+    if not ends:
+        raise ValueError(f"{value + 1}")
+    return ends[0] <= value < ends[1] and value is not None
+'''
+CHANGES = {
+    (3, "3", "(4)"),
+    (5, "0", "(1)"),
+    (5, "9", "(10)"),
+    (7, "not ends", "(ends)"),
+    (9, "0", "(1)"),
+    (9, "1", "(2)"),
+    (9, "ends[0] <= value < ends[1]", "(ends[0] < value < ends[1])"),
+    (9, "ends[0] <= value < ends[1]", "(ends[0] <= value <= ends[1])"),
+    (9, "value is not None", "(value is None)"),
+    (
+        9,
+        "ends[0] <= value < ends[1] and value is not None",
+        "(ends[0] <= value < ends[1] or value is not None)",
+    ),
+}
+
+
+def test_comparisons_constants_and_operators_are_changed_one_at_a_time(tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text(CODE)
+    found = list(mutants_of(tmp_path, "code.py"))
+    assert {(mutant.line, mutant.before, mutant.after) for mutant in found} == CHANGES and len(found) == len(CHANGES)
+    for mutant in found:
+        changed = [(a, b) for a, b in zip(CODE.splitlines(), mutant.source.splitlines(), strict=True) if a != b]
+        assert len(changed) == 1
+        compile(mutant.source, "code.py", "exec")
+
+
+@pytest.mark.parametrize("line", ["größe = 'ü' + str(1)", "x = [\n    'ä', 2 <\n    3]", "while x:\n    break"])
+def test_a_change_keeps_what_stands_around_it(line: str, tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text(f"x = None\n{line}\ny = 'é'\n", encoding="utf-8")
+    found = list(mutants_of(tmp_path, "code.py"))
+    assert found
+    for mutant in found:
+        assert mutant.source.startswith("x = None\n") and mutant.source.endswith("y = 'é'\n")
+
+
+def test_every_central_file_has_tests_that_reach_it() -> None:
+    files = central_files()
+    assert "faithkit/packing.py" in files and len(files) > 50
+    assert choose_tests("faithkit/packing.py")[0] == "tests/faithkit/test_packing.py"
+    assert [path for path in files if not choose_tests(path)] == []
+
+
+@pytest.mark.slow
+def test_noticed_and_unnoticed_changes_are_told_apart() -> None:
+    command = [sys.executable, "-m", "tests.mutation", "--only", "faithkit/evaluation/outcomes.py", "--workers", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    lines = [line.split() for line in done.stderr.splitlines() if "->" in line]
+    assert "failed" in {line[1] for line in lines}, done.stderr
+    unnoticed = sum(line[1] == "passed" for line in lines)
+    assert done.stdout.count("not noticed: ") == unnoticed and f"{len(lines)} mutants" in done.stdout
