@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from faithkit.evaluation.baselines import empty_predictions, mismatch_predictions, whole_predictions
 from faithkit.evaluation.intervals import Metric
-from faithkit.evaluation.published import TASKS, V1, Published, comparable, published
+from faithkit.evaluation.published.detection import TASKS, V1, Published, comparable, published
 from faithkit.evaluation.reports.report import Report, Row, sample_row
 from faithkit.evaluation.span_metrics import NOTHING_FOUND, score_spans, span_metrics
 from faithkit.evaluation.span_outcomes import join_spans
