@@ -26,7 +26,10 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
         return
     if given is None:
         detector = load_detector(
-            config["checkpoint"], precision=config["precision"], batch_tokens=config["batch_tokens"]
+            config["checkpoint"],
+            precision=config["precision"],
+            batch_tokens=config["batch_tokens"],
+            labels=config.get("labels"),  # runs of older versions have no such key
         )
         written = write_answers(
             run.predictions / f"{benchmark.name}.jsonl",
