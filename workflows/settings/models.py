@@ -6,7 +6,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from critic.options import CriticOptions
 from critic.tagger.options import TaggerOptions
-from data_modules.encoding.turn_layout import CONTROL_TOKENS
+from data_modules.encoding.turn_layout import CONTROL_TOKENS, check_control_groups
 from faithkit.errors import UserError
 from faithkit.settings.types import (
     Block,
@@ -147,6 +147,5 @@ class ControlBlock(OpenBlock):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        if self.groups != [name for name in GROUPS if name in self.groups]:
-            raise UserError(f"control.groups is {self.groups}", hint=IN_ORDER)
+        check_control_groups(self.groups)
         return self
