@@ -17,7 +17,6 @@ from faithkit.settings.types import (
     OneOf,
     OpenBlock,
     Positive,
-    Switch,
     Text,
 )
 from generation.options import GeneratorOptions
@@ -111,7 +110,7 @@ class InfoNce(Block):
     temperature: Positive
     query: Annotated[Any, OneOf((*QUERIES, None))]
     num_negatives: NonNegativeInt
-    in_batch: Switch = False
+    in_batch: Annotated[Any, OneOf((False, True, "all"))] = False
 
     @model_validator(mode="after")
     def _has_negatives(self) -> Self:
