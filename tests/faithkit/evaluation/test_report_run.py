@@ -57,8 +57,10 @@ def test_a_tagger_is_shown_beside_baselines_and_published_figures(tmp_path, caps
     assert found["test/ragtruth/all_characters_char_precision"] == pytest.approx(marked / size)
     assert found["test/ragtruth/all_characters_char_recall"] == 1.0 and found["test/ragtruth/no_spans_char_f1"] == 0.0
     assert 0 < found["test/ragtruth/task/qa/mismatch_char_f1"] <= 1.0
+    assert found["test/ragtruth/task/summary/response_by_spans_f1"] == 1.0
     shown = capsys.readouterr().out
-    for part in ("by response", "by character", "by task", "by type", "by generator model", "LettuceDetect large"):
+    tables = ("by response", "by character", "by task", "by type", "by generator model")
+    for part in (*tables, "LettuceDetect large", "model, any span"):
         assert part in shown, part
     assert "these responses are a part of the official ones" in shown
     assert "The kiwi [[can fly far|evident_baseless]]." in shown
