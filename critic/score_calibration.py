@@ -11,6 +11,7 @@ from faithkit.checks import check_number, check_text
 from faithkit.evaluation.calibration import apply_temperature, calibration_error, choose_threshold, fit_temperature
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Prediction
 
+OURS = tuple(label == HALLUCINATED for label in LABELS)  # of the classes, those that mean hallucinated
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 1e3  # far beyond what a fit gives
 NONE_CALLED = float(np.nextafter(1, 2))  # the threshold of a fit that calls nothing, not even a probability of 1
 
@@ -62,7 +63,11 @@ class ScoreCalibration:
         return [Prediction(id=i, label=self.label(s), score=float(s)) for i, s in zip(ids, scores, strict=True)]
 
 
-def log_odds(logits: NDArray[Any]) -> NDArray[np.float64]:
-    """Log-odds of hallucinated from two logits a row."""
-    hallucinated = LABELS.index(HALLUCINATED)
-    return np.asarray(logits[:, hallucinated], np.float64) - np.asarray(logits[:, 1 - hallucinated], np.float64)
+def log_odds(logits: NDArray[Any], hallucinated: Sequence[bool] = OURS) -> NDArray[np.float64]:
+    """Log-odds of hallucinated from the logits of each row [rows, classes].
+
+    Args:
+        hallucinated: Which classes mean it; the others mean faithful.
+    """
+    values, chosen = np.asarray(logits, np.float64), np.array(hallucinated)
+    return np.logaddexp.reduce(values[:, chosen], axis=1) - np.logaddexp.reduce(values[:, ~chosen], axis=1)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from critic.calibration_texts import calibration_pairs
+from critic.class_labels import ClassLabels, hallucinated_classes
 from critic.load_checkpoint import LoadedCheckpoint, load_checkpoint
 from critic.precision import apply_precision, check_precision
 from critic.requests import (
@@ -24,11 +25,12 @@ from critic.requests import (
     join_passages,
     read_requests,
 )
-from critic.score_calibration import ScoreCalibration, log_odds
+from critic.score_calibration import OURS, ScoreCalibration, log_odds
 from critic.settings import Settings, foreign_settings
 from critic.stream import stream_results
 from data_modules.encoding.pairs import PairEncoder
 from faithkit import arguments
+from faithkit.errors import UserError
 from faithkit.files.model_folder import CRITIC
 from faithkit.records import Example, Prediction
 from faithkit.text_arguments import read_examples
@@ -74,6 +76,7 @@ class Critic:
         calibration: Turns log-odds into probabilities and these into labels.
         batch_tokens: Tokens of a batch; changes the speed, not the scores. None takes what suits the model's device.
         name: The model as `repr` tells it; None takes its class.
+        hallucinated: Which of the model's classes mean hallucinated.
     """
 
     def __init__(
@@ -84,8 +87,10 @@ class Critic:
         *,
         batch_tokens: int | None = None,
         name: str | None = None,
+        hallucinated: Sequence[bool] = OURS,
     ):
         self.model, self.encoder, self.calibration = model, encoder, calibration
+        self.hallucinated = tuple(hallucinated)
         self.name = name or type(model).__name__
         own_tokens = arguments.read_count("batch_tokens", batch_tokens)
         self.batch_tokens = own_tokens or (CPU_BATCH_TOKENS if self.device.type == "cpu" else GPU_BATCH_TOKENS)
@@ -93,33 +98,57 @@ class Critic:
     @classmethod
     @arguments.explain_keywords
     def load(
-        cls, path: str | Path, *, device: str | None = None, precision: str = "32-true", batch_tokens: int | None = None
+        cls,
+        path: str | Path,
+        *,
+        device: str | None = None,
+        precision: str = "32-true",
+        batch_tokens: int | None = None,
+        labels: ClassLabels | None = None,
     ) -> "Critic":
-        """Loads a critic from a run, an hf/ folder or a hub name; without our sidecar its labels must be ours.
+        """Loads a critic from a run, an hf/ folder or a hub name.
 
         Args:
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
             precision: 32-true, bf16, int8 (CPU), or auto: what the hardware is fastest in.
+            labels: Of a classifier from elsewhere, what each class means, by its number or its name:
+                `{0: "faithful", 1: "hallucinated"}`, `{"LABEL_0": "hallucinated", "LABEL_1": "faithful"}`. Classes
+                named faithful and hallucinated need none.
 
         Raises:
-            UserError: There is none, or it is of another kind.
+            UserError: There is none, it is of another kind, or nothing says what its classes mean.
         """
         path, device = arguments.read_path(path), arguments.read_device(device)
         check_precision(precision)
         batch_tokens = arguments.read_count("batch_tokens", batch_tokens)
         loaded = load_checkpoint(path, "AutoModelForSequenceClassification", CRITIC, Settings.from_sidecar, device)
-        critic = cls.of(loaded, path, batch_tokens=batch_tokens)
+        critic = cls.of(loaded, path, batch_tokens=batch_tokens, labels=labels)
         critic.model = apply_precision(
             loaded.model, precision, loaded.device, lambda: critic.odds(*calibration_pairs())
         )
         return critic
 
     @classmethod
-    def of(cls, loaded: LoadedCheckpoint[Settings], path: str, *, batch_tokens: int | None = None) -> "Critic":
-        """Makes a critic of a loaded model; without a sidecar its labels must be faithful and hallucinated."""
-        settings = loaded.settings or foreign_settings(loaded.model.config, path)
+    def of(
+        cls,
+        loaded: LoadedCheckpoint[Settings],
+        path: str,
+        *,
+        batch_tokens: int | None = None,
+        labels: ClassLabels | None = None,
+    ) -> "Critic":
+        """Makes a critic of a loaded model; without a sidecar `labels` or their names say what its classes mean."""
+        settings, chosen = loaded.settings, OURS
+        if settings is not None and labels is not None:
+            problem = "labels is for a critic from elsewhere: this one says itself what its classes mean"
+            raise UserError(problem, place=path, hint="leave labels out")
+        if settings is None:
+            config = loaded.model.config
+            chosen = hallucinated_classes([config.id2label[n] for n in range(config.num_labels)], labels, path)
+            settings = foreign_settings(config, path)
         encoder = PairEncoder(tokenizer=loaded.tokenizer, max_length=settings.max_length, order=settings.order)
-        return cls(loaded.model, encoder, settings.calibration, batch_tokens=batch_tokens, name=path)
+        calibration, name = settings.calibration, path
+        return cls(loaded.model, encoder, calibration, batch_tokens=batch_tokens, name=name, hallucinated=chosen)
 
     def __repr__(self) -> str:
         return f"Critic({self.name!r}, threshold={self.calibration.threshold:.4g}, device={str(self.device)!r})"
@@ -216,7 +245,7 @@ class Critic:
         """Log-odds of hallucinated of each pair, from its cached tokens: columns of `PairEncoder`."""
         logits, owner = window_logits(self.model, self.encoder, columns, self.batch_tokens)
         best = np.full(len(columns["response"]), np.inf)
-        np.minimum.at(best, owner, log_odds(logits))
+        np.minimum.at(best, owner, log_odds(logits, self.hallucinated))
         return best
 
     @property

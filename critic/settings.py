@@ -9,7 +9,7 @@ from data_modules.encoding.pairs import ORDERS
 from faithkit.checks import check_mapping, check_names, check_number, check_text
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import CRITIC, SIDECAR, Sidecar
-from faithkit.records import FAITHFUL, HALLUCINATED, LABELS
+from faithkit.records import LABELS
 
 MAX_LENGTH = 1_000_000  # tokens; more than any encoder reads
 
@@ -64,12 +64,7 @@ class Settings:
 
 
 def foreign_settings(config: Any, folder: str) -> Settings:
-    """Settings of a classifier without our sidecar, whose labels must be ours."""
-    labels = {str(label).lower(): index for index, label in config.id2label.items()}
-    if labels != {FAITHFUL: 0, HALLUCINATED: 1}:
-        have = ", ".join(labels)
-        hint = f"give a critic of ours: labels {FAITHFUL} and {HALLUCINATED}"
-        raise UserError(f"a checkpoint of another kind: its labels are {have}", place=folder, hint=hint)
+    """Settings of a classifier without our sidecar."""
     log.warning("%s: without %s, so its probabilities are uncalibrated and its threshold is 0.5", folder, SIDECAR)
     longest = min(512, getattr(config, "max_position_embeddings", 512) - 2)
     return Settings(max_length=longest, order="knowledge_response", calibration=ScoreCalibration(), origin={})

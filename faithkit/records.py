@@ -122,7 +122,9 @@ class Prediction:
         known = self.label is None or self.label in allowed
         _require(known, f"label must be one of {allowed}, or null, got {shorten(self.label)}")
         if self.score is not None:
-            in_range = isinstance(self.score, int | float) and 0 <= self.score <= 1
+            # A bool is a whole number to Python, but a label rather than a probability.
+            number = isinstance(self.score, int | float) and not isinstance(self.score, bool)
+            in_range = number and 0 <= self.score <= 1
             _require(in_range, f"score must lie in 0..1, got {shorten(self.score)}")
 
     def to_dict(self) -> dict[str, Any]:

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from data_modules.build import read_benchmark
+from data_modules.reading.files import EMBEDDED
 from faithkit.evaluation.page import write_page
+from faithkit.evaluation.published.detection import comparable
 from faithkit.evaluation.reports.corpus import report_corpus
 from faithkit.evaluation.reports.run import report_detection
 from faithkit.evaluation.reports.suppression import report_suppression
@@ -21,12 +23,18 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
     benchmark = read_benchmark(block)
     meta = {"config": config, "data": benchmark.summary, "environment": environment()}
     if block["name"] == "analysis":
-        report_corpus(benchmark.examples, run.path, title=block["dataset"], plots=block["plots"])
+        # The paper's figures are about its own models' answers: neither the embedded corpus's nor one's own.
+        published = block["dataset"] == "ragtruth" and block["path"] != EMBEDDED and comparable(benchmark.examples)
+        options = {"title": block["dataset"], "plots": block["plots"], "published": published}
+        report_corpus(benchmark.examples, run.path, **options)
         print(run.path)
         return
     if given is None:
         detector = load_detector(
-            config["checkpoint"], precision=config["precision"], batch_tokens=config["batch_tokens"]
+            config["checkpoint"],
+            precision=config["precision"],
+            batch_tokens=config["batch_tokens"],
+            labels=config.get("labels"),  # runs of older versions have no such key
         )
         written = write_answers(
             run.predictions / f"{benchmark.name}.jsonl",

@@ -1,7 +1,9 @@
 """Loads any detector of ours, by the kind that its folder names."""
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from faithkit.detector import Detector
 from faithkit.errors import UserError
@@ -15,8 +17,17 @@ DETECTORS = {
 }
 
 
-def load_detector(checkpoint: str | None, *, precision: str, batch_tokens: int | None) -> Detector:
+def load_detector(
+    checkpoint: str | None,
+    *,
+    precision: str,
+    batch_tokens: int | None,
+    labels: Mapping[int | str, str] | None = None,
+) -> Detector:
     """The detector that a configuration names.
+
+    Args:
+        labels: Of a critic from elsewhere, what its classes mean.
 
     Raises:
         UserError: It names none, or something else.
@@ -29,7 +40,13 @@ def load_detector(checkpoint: str | None, *, precision: str, batch_tokens: int |
         hint = f"give the folder of a run of a {' or '.join(DETECTORS)}"
         raise UserError(f"a checkpoint of another kind: {kind!r} is no detector", place=checkpoint, hint=hint)
     module, name = DETECTORS[kind]
-    return getattr(import_module(module), name).load(checkpoint, precision=precision, batch_tokens=batch_tokens)
+    options: dict[str, Any] = {"precision": precision, "batch_tokens": batch_tokens}
+    if labels is not None:
+        if kind != CRITIC:
+            problem = f"labels is for a critic from elsewhere, and this is a {kind}"
+            raise UserError(problem, place=checkpoint, hint="leave labels out")
+        options["labels"] = labels
+    return getattr(import_module(module), name).load(checkpoint, **options)
 
 
 def kind_of(checkpoint: str) -> str:

@@ -29,7 +29,8 @@ def load_metric_models(config: Mapping[str, Any]) -> Models:
     bert_score, detector = block["bert_score"], None
     check_precision(config["precision"])
     if block["critic"]:
-        detector = load_detector(block["critic"], precision=config["precision"], batch_tokens=batch_tokens)
+        options = {"batch_tokens": batch_tokens, "labels": config.get("labels")}
+        detector = load_detector(block["critic"], precision=config["precision"], **options)
     return Models(
         detector=detector,
         bert_score=BertScore.load(bert_score["encoder"], num_layers=bert_score["num_layers"])

@@ -45,7 +45,12 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
     join = number_passages if kind_of(config["checkpoint"]) == TAGGER else join_passages
     options = {name: config[name] for name in ("by", "on_bad_row", "num_rows")}
     rows = read_own_rows(config["path"], config["columns"], join=join, **options)
-    detector = load_detector(config["checkpoint"], precision=config["precision"], batch_tokens=config["batch_tokens"])
+    detector = load_detector(
+        config["checkpoint"],
+        precision=config["precision"],
+        batch_tokens=config["batch_tokens"],
+        labels=config.get("labels"),  # runs of older versions have no such key
+    )
     if rows.rejects:
         write_jsonl(run.path / "rejects.jsonl", rows.rejects)
         print(f"note: {len(rows.rejects):,} rows cannot be scored; {run.path / 'rejects.jsonl'} says why")

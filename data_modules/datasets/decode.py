@@ -28,6 +28,7 @@ FILES = {
 }
 LAYOUTS = {"official": ("record_id", "turns", "is_contradiction")}
 LABELS = {"true": HALLUCINATED, "false": FAITHFUL}
+CONTRADICTED = "aggregated_contradiction_indices"
 TAGS = {HALLUCINATED: "contradiction", FAITHFUL: "non-contradiction"}
 
 
@@ -41,15 +42,21 @@ class Decode(Source):
     Args:
         path: Folder or file.
         knowledge: `speaker` joins the speaker's own earlier utterances, `dialogue` all earlier ones.
+        official: Makes the pairs of FaithDial's release, for comparison, whatever `knowledge` says. A contradiction
+            stands against each utterance that is marked (the last mark is the response itself); any other response
+            against the last utterance but two, or in a shorter dialogue the last but one, whoever said it.
     """
 
     name: ClassVar[str] = "decode"
     embedded_layout: ClassVar[str | None] = "decode"
     knowledge: str = "speaker"
+    official: bool = False
 
     def __post_init__(self) -> None:
         if self.knowledge not in ("speaker", "dialogue"):
             raise UserError(f"knowledge is {self.knowledge!r}", hint="use speaker or dialogue")
+        if not isinstance(self.official, bool):
+            raise UserError(f"official is {self.official!r}", hint="use true or false")
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, FILES, address=ADDRESS)
@@ -61,34 +68,50 @@ class Decode(Source):
             raise BadRow("field 'turns' is empty")
         label = row.choice("is_contradiction", LABELS)
         *earlier, (agent, response) = turns
-        said = [text for who, text in earlier if text and (self.knowledge == "dialogue" or who == agent)]
-        if not said:
+        if self.official:
+            knowledge = _official_knowledge(row, turns, label)
+        else:
+            said = [text for who, text in earlier if text and (self.knowledge == "dialogue" or who == agent)]
+            knowledge = {"": " ".join(said)} if said else {}
+        if not knowledge:
             report.count("dropped: nothing said before to contradict")
             return
         if not response:
             raise BadRow("the last turn is empty")
         record = row.text("record_id")
-        yield Example(
-            id=record,
-            source=self.name,
-            split=split,
-            # "<conversation>#truncated#4": cuts of one conversation belong together.
-            group=(identifier(row, "conversation_id") if row.values.get("conversation_id") else record).split("#")[0],
-            knowledge=" ".join(said),
-            history=tuple(Turn(speaker=WIZARD if who == agent else SEEKER, text=text) for who, text in earlier),
-            response=response,
-            label=label,
-            tags=(TAGS[label],),
-            meta={"contradicted": [index for index in _contradicted(row) if index != len(turns) - 1]},
-        )
+        conversation = identifier(row, "conversation_id") if row.values.get("conversation_id") else record
+        for suffix, text in knowledge.items():
+            yield Example(
+                id=record + suffix,
+                source=self.name,
+                split=split,
+                group=conversation.split("#")[0],  # "<conversation>#truncated#4": cuts of one belong together
+                knowledge=text,
+                history=tuple(Turn(speaker=WIZARD if who == agent else SEEKER, text=said) for who, said in earlier),
+                response=response,
+                label=label,
+                tags=(TAGS[label],),
+                meta={"contradicted": [index for index in _contradicted(row) if index != len(turns) - 1]},
+            )
+
+
+def _official_knowledge(row: Row, turns: Sequence[tuple[str, str]], label: str) -> dict[str, str]:
+    """Finds what the release sets the last utterance against, by what it adds to the record's id."""
+    if label == HALLUCINATED:
+        marked = _contradicted(row)[:-1]
+        if outside := [index for index in marked if not 0 <= index < len(turns)]:
+            raise BadRow(f"field {CONTRADICTED!r} names turn {outside[0]}, and there are {len(turns)}")
+        return {f"-{number}": turns[index][1] for number, index in enumerate(marked, 1)}
+    if len(turns) < 2:
+        return {}
+    return {"": turns[-3 if len(turns) > 3 else -2][1]}
 
 
 def _contradicted(row: Row) -> list[int]:
-    name = "aggregated_contradiction_indices"
-    indices = row.items(name) if row.values.get(name) is not None else []
+    indices = row.items(CONTRADICTED) if row.values.get(CONTRADICTED) is not None else []
     for index in indices:
         if not isinstance(index, int) or isinstance(index, bool):
-            raise BadRow(f"field {name!r} must hold whole numbers, got {shorten(index)}")
+            raise BadRow(f"field {CONTRADICTED!r} must hold whole numbers, got {shorten(index)}")
     return indices
 
 

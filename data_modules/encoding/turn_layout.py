@@ -7,6 +7,7 @@
 The control tokens of CTRL (Rashkin et al. 2021) stand in front of everything, one of each group.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +23,15 @@ SEQ2SEQ, CAUSAL = "seq2seq", "causal"
 DIALOGUE, KNOWLEDGE, SEEKER, WIZARD = "<|dialogue|>", "<|knowledge|>", "<|seeker|>", "<|wizard|>"
 # Each marker with the word whose embedding it starts from. DIALOGUE is the bos of tokenizers that have none.
 MARKERS = {DIALOGUE: "dialogue", KNOWLEDGE: "knowledge", SEEKER: "user", WIZARD: "assistant"}
+OVERLAP_TOKENS = ("<|low-overlap|>", "<|medium-overlap|>", "<|high-overlap|>")
 # Control tokens by group, in the order in which they stand; in a group from the unwanted level to the wanted one.
+# `release_` groups are measured as FaithDial's release does; groups that share a token exclude each other.
 CONTROL_TOKENS = {
     "voice": ("<|first-person|>", "<|no-first-person|>"),
-    "overlap": ("<|low-overlap|>", "<|medium-overlap|>", "<|high-overlap|>"),
+    "overlap": OVERLAP_TOKENS,
+    "release_overlap": OVERLAP_TOKENS,
     "entailment": ("<|contradicted|>", "<|neutral|>", "<|entailed|>"),
+    "release_entailment": ("<|not-entailed|>", "<|entailed|>"),
 }
 
 
@@ -57,9 +62,18 @@ class TurnLayout:
             check_number("model.max_history", self.max_history, 0, MAX_LENGTH, whole=True)
         if self.kind not in (SEQ2SEQ, CAUSAL):
             raise UserError(f"a generator of kind {self.kind!r}", hint=f"use {SEQ2SEQ} or {CAUSAL}")
-        if list(self.control) != [name for name in CONTROL_TOKENS if name in self.control]:
-            problem = f"control groups {shorten(self.control)}"
-            raise UserError(problem, hint=f"use some of {', '.join(CONTROL_TOKENS)}, in this order")
+        check_control_groups(self.control)
+
+
+def check_control_groups(groups: Sequence[str]) -> None:
+    """Refuses groups that are unknown, out of order, or two that share a token."""
+    if list(groups) != [name for name in CONTROL_TOKENS if name in groups]:
+        hint = f"use some of {', '.join(CONTROL_TOKENS)}, in this order"
+        raise UserError(f"control groups {shorten(list(groups))}", hint=hint)
+    for number, group in enumerate(groups):
+        for other in groups[:number]:
+            if set(CONTROL_TOKENS[group]) & set(CONTROL_TOKENS[other]):
+                raise UserError(f"control groups {other} and {group} name the same feature", hint="use one of them")
 
 
 def bos_of(tokenizer: Any) -> str:

@@ -5,7 +5,9 @@ level is dominated by long spans; it is no match of whole spans, and says nothin
 
 Response level, the hallucinated class: a response counts as called where the prediction's label is hallucinated.
 `response_precision` = called rightly / called, `response_recall` = called rightly / hallucinated, `response_f1` =
-2 x called rightly / (called + hallucinated), `response_auroc` and `response_ece` of the score.
+2 x called rightly / (called + hallucinated), `response_auroc` and `response_ece` of the score. The same three as
+`response_by_spans_...` call a response hallucinated when any character is predicted in it, whatever the label says:
+RAGTruth's own rule, and that of the published figures.
 
 Character level (Niu et al. 2024, section 5.3): `char_precision` = characters both gold and predicted / predicted ones,
 `char_recall` = the same / gold ones, `char_f1` = 2 x the same / (predicted + gold). Both sides are unions of spans
@@ -32,7 +34,7 @@ from faithkit.evaluation.span_outcomes import SpanOutcomes, join_spans
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 
 AUROC, ECE = "response_auroc", "response_ece"
-LEVELS = ("response", "char")
+LEVELS = ("response", "response_by_spans", "char")
 NOTHING_FOUND = "no prediction marks a character: char_ metrics are 0"
 
 
@@ -115,8 +117,10 @@ def _statistic(outcomes: SpanOutcomes, rows: NDArray[np.bool_]) -> Statistic:
     """The metrics of some rows; a resample that has none of them gives NaN."""
     groups = Groups(outcomes.groups.index[rows], outcomes.groups.count)
     gold, called, scores = outcomes.gold[rows], outcomes.called[rows], outcomes.scores[rows]
+    flagged = outcomes.flagged[rows]
+    responses = np.ones(len(gold)), gold, called, gold * called, flagged, gold * flagged
     characters = outcomes.marked[rows], outcomes.found[rows], outcomes.hits[rows]
-    table = groups.sums(np.stack([np.ones(len(gold)), gold, called, gold * called, *characters], axis=1))  # [G, 7]
+    table = groups.sums(np.stack([*responses, *characters], axis=1))  # [G, 9]
     scored = ~np.isnan(scores)
     in_groups = Groups(groups.index[scored], groups.count)
     gaps = (scores - gold)[scored, None] * np.eye(NUM_BINS)[bin_of(scores[scored])]
@@ -127,9 +131,10 @@ def _statistic(outcomes: SpanOutcomes, rows: NDArray[np.bool_]) -> Statistic:
     whole = table.sum(axis=0)
 
     def values(weights: Values) -> dict[str, Values]:
-        total, hallucinated, calls, right, marked, predicted, hits = (weights @ table).T
+        total, hallucinated, calls, right, flags, right_flags, marked, predicted, hits = (weights @ table).T
         found = _shares("response", right, calls, hallucinated, (whole[2], whole[1]))
-        found |= _shares("char", hits, predicted, marked, (whole[5], whole[4]))
+        found |= _shares("response_by_spans", right_flags, flags, hallucinated, (whole[4], whole[1]))
+        found |= _shares("char", hits, predicted, marked, (whole[7], whole[6]))
         found = {name: np.where(total > 0, value, np.nan) for name, value in found.items()}
         if ranking is not None:
             found[AUROC] = ranking(weights)["auroc"]
@@ -171,5 +176,6 @@ def _notes(outcomes: SpanOutcomes) -> list[str]:
     elif not outcomes.found.any():
         notes.append(NOTHING_FOUND)
     elif differ := int((outcomes.called != outcomes.flagged).sum()):
-        notes.append(f"{differ} of {total} predictions differ in label and spans: response_ metrics follow the label")
+        rules = "response_ metrics follow the label, response_by_spans_ the spans"
+        notes.append(f"{differ} of {total} predictions differ in label and spans: {rules}")
     return notes

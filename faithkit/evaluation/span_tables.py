@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.evaluation.intervals import Metric
-from faithkit.evaluation.published import PROTOCOLS, TEST_RESPONSES, Published
+from faithkit.evaluation.published.detection import TEST_RESPONSES, Published
 from faithkit.evaluation.span_outcomes import SpanOutcomes, merge
 from faithkit.evaluation.tables import fields_table, format_metric, harmless, new_table, outcome_of
 from faithkit.records import Example, Prediction, Span
@@ -169,6 +169,6 @@ def _caption(systems: Systems, names: Sequence[str], published: Sequence[Publish
         lines[0] += f"; published: on the official {TEST_RESPONSES:,}"
         if sizes and sizes[-1] < 0.9 * TEST_RESPONSES:  # the responses of poor quality are far fewer
             lines.append("these responses are a part of the official ones: the published figures are about others")
-        used = {row.source for row in published}
-        lines += [f"{source}: {protocol}" for source, protocol in PROTOCOLS.items() if source in used]
+        protocols = {row.source: row.protocol for row in published}
+        lines += [f"{source}: {protocol}" for source, protocol in protocols.items()]
     return "\n".join(lines)

@@ -10,28 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.evaluation.intervals import Metric
+from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.results import Results
 from faithkit.evaluation.tables import format_metric, harmless, new_table
 
 TRAINED_ON = ("decode", "dnli", "mnli", "faithcritic")
 TESTED_ON = ("mnli", "begin", "faithcritic")
 TITLES = {"decode": "DECODE", "dnli": "DNLI", "mnli": "MNLI", "begin": "BEGIN", "faithcritic": "FaithCritic"}
-
-# Accuracy in percent, RoBERTa-large; zero-shot wherever the two names differ.
-PAPER_ACCURACY: Mapping[tuple[str, str], float] = {
-    ("decode", "mnli"): 62.5,
-    ("decode", "begin"): 58.8,
-    ("decode", "faithcritic"): 38.5,
-    ("dnli", "mnli"): 52.4,
-    ("dnli", "begin"): 59.8,
-    ("dnli", "faithcritic"): 30.9,
-    ("mnli", "mnli"): 93.1,
-    ("mnli", "begin"): 61.1,
-    ("mnli", "faithcritic"): 81.6,
-    ("faithcritic", "mnli"): 74.7,
-    ("faithcritic", "begin"): 71.6,
-    ("faithcritic", "faithcritic"): 86.5,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +55,14 @@ def transfer_table(cells: Sequence[Transfer], *, sources: Mapping[str, str] | No
     """
     place = {(cell.trained_on, cell.tested_on): cell for cell in cells}
     assert len(place) == len(cells), "two cells for one place of the table"
+    accuracies = paper_accuracies()
     table = new_table("Critics across datasets, accuracy in percent (FaithDial, Table 4)")
     table.add_column("trained on", no_wrap=True)
     for tested_on in TESTED_ON:
         table.add_column(TITLES[tested_on], justify="right", overflow="fold")
     for trained_on in TRAINED_ON:
         ours = [place.get((trained_on, tested_on)) for tested_on in TESTED_ON]
-        paper = [f"{PAPER_ACCURACY[trained_on, t]:.1f}{_mark(trained_on, t)}" for t in TESTED_ON]
+        paper = [f"{accuracies[trained_on, t]:.1f}{_mark(trained_on, t)}" for t in TESTED_ON]
         table.add_row(Text(TITLES[trained_on], style="bold"))
         table.add_row("  paper", *paper)
         table.add_row("  ours", *(_percent(cell.accuracy, cell) if cell else "-" for cell in ours))
@@ -92,6 +78,12 @@ def transfer_table(cells: Sequence[Transfer], *, sources: Mapping[str, str] | No
     lines += [f"trained on {TITLES[name]}: {harmless(named.get(name, 'not said'))}" for name in used]
     table.caption = Text("\n".join(lines))
     return table
+
+
+def paper_accuracies() -> dict[tuple[str, str], float]:
+    """Gives the paper's accuracies in percent, by training and test set."""
+    rows = published_table("faithdial_transfer").rows
+    return {(row["trained_on"], row["tested_on"]): row["accuracy"] for row in rows}
 
 
 def _mark(trained_on: str, tested_on: str) -> str:

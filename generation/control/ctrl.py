@@ -11,8 +11,17 @@ from data_modules.encoding.turn_layout import CONTROL_TOKENS
 from faithkit.entailment import Entailment
 from faithkit.errors import UserError
 from faithkit.records import Example
-from generation.control.entailment import entailment_levels, kept_levels, model_digest
-from generation.control.features import ENTAILMENT, OVERLAP, VOICE, lexical_overlap, objective_voice
+from generation.control.entailment import ENTAILED, entailment_levels, kept_levels, model_digest
+from generation.control.features import (
+    ENTAILMENTS,
+    OVERLAP,
+    OVERLAPS,
+    RELEASE_ENTAILMENT,
+    VOICE,
+    lexical_overlap,
+    objective_voice,
+)
+from generation.control.release import release_overlap
 
 VERSION = 1  # raise it when a feature is measured differently
 
@@ -47,7 +56,9 @@ class Ctrl:
         >>> {name: column.tolist() for name, column in ctrl.measure([example]).items()}
         {'voice': [0], 'overlap': [0.6]}
 
-    On the command line: `python train.py model=t5 control=ctrl control.entailment=runs/CRITIC`.
+    On the command line: `python train.py model=t5 control=ctrl control.entailment=runs/CRITIC`. With
+    `control=ctrl_release` overlap and terciles are those of FaithDial's release (`generation.control.release`), and a
+    response is entailed or not: contradiction and neutral are one level.
 
     Args:
         groups: Names of control groups, in the order of `data_modules.encoding.turn_layout.CONTROL_TOKENS`.
@@ -59,9 +70,9 @@ class Ctrl:
         if unknown := [group for group in groups if group not in CONTROL_TOKENS]:
             hint = f"use some of {', '.join(CONTROL_TOKENS)}, in this order"
             raise UserError(f"unknown control group {unknown[0]!r}", place="control.groups", hint=hint)
-        if ENTAILMENT in groups and entailment is None:
+        if entailment is None and any(group in ENTAILMENTS for group in groups):
             log.info("control: no entailment group, for control.entailment names no critic and no NLI model")
-            groups = [group for group in groups if group != ENTAILMENT]
+            groups = [group for group in groups if group not in ENTAILMENTS]
         if not groups:
             hint = "name some in control.groups; entailment needs control.entailment=PATH"
             raise UserError("control without any group", hint=hint)
@@ -76,7 +87,7 @@ class Ctrl:
 
     def fingerprint(self) -> str:
         """Names all that the measured values depend on beside the examples, for the keys of caches."""
-        model = f":{self.digest}" if ENTAILMENT in self.groups else ""
+        model = f":{self.digest}" if any(group in ENTAILMENTS for group in self.groups) else ""
         return f"ctrl:{VERSION}:{','.join(self.groups)}{model}"
 
     def measure(self, examples: Sequence[Example], *, keep: bool = False) -> Columns:
@@ -90,9 +101,11 @@ class Ctrl:
     def _values(self, group: str, examples: Sequence[Example], keep: bool) -> np.ndarray:
         if group == VOICE:
             return np.array([objective_voice(example.response) for example in examples], np.int8)
-        if group == OVERLAP:
-            return np.array([lexical_overlap(e.knowledge, e.response) for e in examples], np.float64)
-        return self._kept(examples) if keep else entailment_levels(examples, self._loaded())
+        if group in OVERLAPS:
+            overlap = lexical_overlap if group == OVERLAP else release_overlap
+            return np.array([overlap(e.knowledge, e.response) for e in examples], np.float64)
+        found = self._kept(examples) if keep else entailment_levels(examples, self._loaded())
+        return (found == ENTAILED).astype(np.int8) if group == RELEASE_ENTAILMENT else found
 
     def _kept(self, examples: Sequence[Example]) -> np.ndarray:
         def ask() -> np.ndarray:

@@ -19,7 +19,8 @@ from data_modules.splits import Subset
 from faithkit.errors import UserError
 from faithkit.records import Example
 from generation.control.ctrl import Ctrl
-from generation.control.features import OVERLAP, Terciles, fit_terciles, levels
+from generation.control.features import OVERLAP, Terciles, fit_terciles, levels, overlap_of
+from generation.control.release import fit_release_terciles
 
 PREFIX = "feature: "  # of the columns
 
@@ -43,7 +44,8 @@ class ControlEncoder(Encoder):
     @property
     def thresholds(self) -> dict[str, Any]:
         """The fitted boundaries of features, for the sidecar."""
-        return {} if self.terciles is None else {OVERLAP: list(self.terciles)}
+        group = overlap_of(self.ctrl.groups)
+        return {group: list(self.terciles)} if group and self.terciles else {}
 
     def fingerprint(self) -> str:
         return f"{self.inner.fingerprint()}:{self.ctrl.fingerprint()}"
@@ -63,8 +65,8 @@ class ControlEncoder(Encoder):
             group: np.concatenate([s.encoded.columns[PREFIX + group][s.indices] for s in train])  # type: ignore[index]
             for group in self.ctrl.groups
         }
-        if OVERLAP in rows:
-            self.terciles = fit_terciles(rows[OVERLAP])
+        if group := overlap_of(rows):
+            self.terciles = (fit_terciles if group == OVERLAP else fit_release_terciles)(rows[group])
             log.info("control: terciles of lexical overlap %.3f and %.3f", *self.terciles)
         shares = [np.bincount(column) / len(column) for column in levels(rows, self.terciles).T]
         said = [

@@ -19,6 +19,7 @@ from faithkit.weights.resolve import resolve
 LEVELS = np.zeros(3, np.int8)
 LEVELS[[entailment.CONTRADICTION, entailment.NEUTRAL, entailment.ENTAILMENT]] = 0, 1, 2
 LEVELS_FILE = "levels.npy"
+ENTAILED = LEVELS[entailment.ENTAILMENT]
 SAYS_NOTHING = LEVELS[entailment.NEUTRAL]
 
 

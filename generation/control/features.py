@@ -5,7 +5,7 @@ Each is a number, higher where the response is likelier to be faithful. Its leve
 the unwanted one (0) to the wanted one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from data_modules.encoding.turn_layout import CONTROL_TOKENS
 from faithkit.words import apostrophe_words, word_set
 
-VOICE, OVERLAP, ENTAILMENT = CONTROL_TOKENS  # the names of the groups
+# The names of the groups.
+VOICE, OVERLAP, RELEASE_OVERLAP, ENTAILMENT, RELEASE_ENTAILMENT = CONTROL_TOKENS
+OVERLAPS, ENTAILMENTS = (OVERLAP, RELEASE_OVERLAP), (ENTAILMENT, RELEASE_ENTAILMENT)
 FIRST_PERSON = word_set("i me my myself mine")
 
 Terciles = tuple[float, float]
@@ -40,6 +42,11 @@ def fit_terciles(values: NDArray[np.float64]) -> Terciles:
     return float(low), float(high)
 
 
+def overlap_of(groups: Iterable[str]) -> str | None:
+    """Finds the group of lexical overlap among groups."""
+    return next((group for group in groups if group in OVERLAPS), None)
+
+
 def levels(values: Mapping[str, Any], terciles: Terciles | None) -> NDArray[np.int64]:
     """Turns measured features into levels: the number of each row's token in its group [rows, groups].
 
@@ -50,9 +57,9 @@ def levels(values: Mapping[str, Any], terciles: Terciles | None) -> NDArray[np.i
     columns = []
     for group, column in values.items():
         column = np.asarray(column)
-        if group == OVERLAP:
+        if group in OVERLAPS:
             assert terciles is not None, "terciles are fitted on the training split"
-            column = np.searchsorted(terciles, column, side="right")
+            column = np.searchsorted(terciles, column, side="right" if group == OVERLAP else "left")
         columns.append(column.astype(np.int64))
     return np.stack(columns, axis=1)
 

@@ -6,7 +6,7 @@ from faithkit.entailment import Entailment
 from faithkit.errors import UserError
 from faithkit.records import Example
 from generation.control.ctrl import Ctrl
-from generation.control.features import ENTAILMENT, OVERLAP, Terciles, levels, tokens_of
+from generation.control.features import ENTAILMENTS, Terciles, levels, overlap_of, tokens_of
 from generation.control_names import check_controlled
 from generation.settings import Settings
 
@@ -30,11 +30,13 @@ class FeatureReader:
             entailment: A critic or an NLI model; None takes the one that it was trained with.
             load: Loads the model of that name.
         """
-        groups, terciles = settings.layout.control, settings.thresholds.get(OVERLAP)
+        groups = settings.layout.control
+        overlap = overlap_of(groups)
+        terciles = settings.thresholds.get(overlap) if overlap else None
         check_controlled(groups)
-        if OVERLAP in groups and terciles is None:
+        if overlap and terciles is None:
             raise UserError("this model's sidecar lacks the terciles of lexical overlap", hint="train it again")
-        if ENTAILMENT in groups and entailment is None:
+        if entailment is None and any(group in ENTAILMENTS for group in groups):
             trained = settings.origin.get("config", {}).get("control") or {}
             entailment = trained.get("entailment")
             if entailment is None:

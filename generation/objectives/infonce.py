@@ -16,6 +16,8 @@ from faithkit.errors import UserError
 from generation.candidate_forward import CAUSAL_QUERIES, SEQ2SEQ_QUERIES, Contrast, run_candidates, takes_candidates
 from generation.objectives.objective import Objective, Step, token_mean
 
+ALL = "all"
+
 
 class InfoNce(Objective):
     """Adds to the likelihood the cross-entropy of choosing the gold response among candidates.
@@ -50,13 +52,14 @@ class InfoNce(Objective):
         query: The context's summary: encoder_mean, encoder_first or decoder_first; for causal models context_last.
             None is the first of these that the model has.
         num_negatives: Of a row, at most.
-        in_batch: The gold responses of the batch's other rows are negatives too.
+        in_batch: True makes the gold responses of the batch's other rows negatives too; `all` their negatives
+            besides, as FaithDial's release does.
     """
 
     projection: torch.nn.Linear
 
     def __init__(
-        self, *, weight: float, temperature: float, query: str | None, num_negatives: int, in_batch: bool = False
+        self, *, weight: float, temperature: float, query: str | None, num_negatives: int, in_batch: bool | str = False
     ):
         super().__init__()
         for name, value in (("weight", weight), ("temperature", temperature)):
@@ -65,6 +68,8 @@ class InfoNce(Objective):
         if num_negatives < (0 if in_batch else 1):
             hint = "use 1 or more; with objective.in_batch=true 0 is possible"
             raise UserError(f"objective.num_negatives is {num_negatives}", hint=hint)
+        if in_batch not in (False, True, ALL):
+            raise UserError(f"objective.in_batch is {in_batch!r}", hint=f"use false, true or {ALL}")
         if query not in (None, *SEQ2SEQ_QUERIES, *CAUSAL_QUERIES):
             raise UserError(f"objective.query is {query!r}", hint=_queries())
         self.weight, self.temperature, self.query = weight, temperature, query
@@ -120,31 +125,32 @@ class InfoNce(Objective):
         return token_mean(step.losses, real[step.batch["target_row"]], step.processes) + self.weight * contrast
 
     def _in_batch_scores(self, query: Tensor, candidates: Tensor, step: Step) -> Tensor:
-        """Scores each row's query against the gold responses of all other rows, those of other processes too.
+        """Scores each row's query against the candidates of all other rows, those of other processes too.
 
         Args:
             query: [rows, size].
             candidates: Row by row, each row's gold response first [candidates, size].
 
         Returns:
-            [rows, processes * share]; -inf at a row's own gold response and at filling.
+            [rows, processes * share]; -inf at a row's own candidates and at filling.
         """
         row, real, processes = step.batch["candidate_row"], step.real, step.processes
-        num_rows = len(real)
-        share = -(-int(step.batch["num_rows"]) // processes.world_size)  # rows of the largest share
+        rows = torch.arange(len(real), device=row.device)
+        if self.in_batch == ALL:
+            own, owner = candidates, row
+            share = int(processes.gather(torch.tensor([len(row)], device=row.device)).max())
+        else:
+            own, owner = candidates[torch.searchsorted(row, rows)], rows  # each row's first candidate
+            share = -(-int(step.batch["num_rows"]) // processes.world_size)  # rows of the largest share
 
-        # The gold responses of this process, filled up so that every process gathers as many [share, size].
-        first = torch.searchsorted(row, torch.arange(num_rows, device=row.device))  # each row's first candidate
-        gold = torch.nn.functional.pad(candidates[first], (0, 0, 0, share - num_rows))
-        is_real = torch.nn.functional.pad(real, (0, share - num_rows))
+        # This process's candidates, filled up so that every process gathers as many [share, size].
+        filling = share - len(owner)
+        all_candidates = processes.gather(torch.nn.functional.pad(own, (0, 0, 0, filling)), with_gradients=True)
+        is_real = processes.gather(torch.nn.functional.pad(real[owner], (0, filling)).float()).bool()
+        is_negative = is_real[None].repeat(len(real), 1, 1)  # [rows, processes, share]
+        is_negative[:, processes.rank, : len(owner)] &= owner != rows[:, None]  # a row's own are scored already
 
-        # Those of all processes [processes, share, size].
-        all_gold = processes.gather(gold, with_gradients=True)
-        is_negative = processes.gather(is_real.float()).bool()[None].repeat(num_rows, 1, 1)  # [rows, processes, share]
-        own = torch.arange(num_rows)
-        is_negative[own, processes.rank, own] = False  # a row's own gold response is no negative of it
-
-        scores = query @ all_gold.flatten(0, 1).T
+        scores = query @ all_candidates.flatten(0, 1).T
         return scores.masked_fill(~is_negative.flatten(1), -torch.inf)
 
 

@@ -88,7 +88,8 @@ def the_long_way(model: Any, objective: InfoNce, encoder: CandidateEncoder, rows
                 queries.append(query)
     contrasts = []
     for place, (query, own) in enumerate(zip(queries, ends, strict=True)):
-        others = [other[0] for n, other in enumerate(ends) if n != place] if objective.in_batch else []
+        taken = {False: 0, True: 1, "all": None}[objective.in_batch]  # of each other row's candidates
+        others = [state for n, other in enumerate(ends) if n != place for state in other[:taken]]
         if own[1:] + others:
             states = torch.stack(own + others)
             scores = states @ (objective.projection.weight @ query) / len(query) ** 0.5 / objective.temperature

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.encoding.turn_layout import CAUSAL, CONTROL_TOKENS, SEQ2SEQ, TurnLayout, add_markers
+from data_modules.encoding.turn_layout import CAUSAL, SEQ2SEQ, TurnLayout, add_markers
 from data_modules.encoding.turns import TurnEncoder
 from data_modules.splits import Subset
 from faithkit.errors import UserError
@@ -30,7 +30,7 @@ from generation.settings import Settings
 from tests.data_modules.examples import example
 from tests.generation.judges import Words, refuse
 
-GROUPS = tuple(CONTROL_TOKENS)
+GROUPS = ("voice", "overlap", "entailment")
 TEXTS = st.text(alphabet=st.sampled_from("imye 'ñ。\n-"), max_size=20)
 
 

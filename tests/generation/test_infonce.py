@@ -104,10 +104,10 @@ def test_scores_stand_row_by_row() -> None:
     assert found.tolist() == [[1.0, 2.0], [3.0, -torch.inf], [4.0, -torch.inf]]
 
 
-@pytest.mark.parametrize("in_batch", [False, True])
+@pytest.mark.parametrize("in_batch", [False, True, "all"])
 @pytest.mark.parametrize(("family", "query"), QUERIES)
 def test_loss_and_gradients_are_those_of_every_candidate_alone(
-    family: str, query: str | None, in_batch: bool, language_models: dict[str, Path]
+    family: str, query: str | None, in_batch: bool | str, language_models: dict[str, Path]
 ) -> None:
     folder = language_models[family]
     model, objective, encoder = prepared(folder, family, query=query, in_batch=in_batch)
@@ -127,11 +127,14 @@ def test_loss_and_gradients_are_those_of_every_candidate_alone(
     assert objective.projection.weight.grad.abs().max() > 1e-5, "the projection is trained"
 
 
+@pytest.mark.parametrize("in_batch", [False, "all"])
 @pytest.mark.parametrize("family", ["t5", "bart", "llama"])
-def test_a_row_of_padding_changes_no_gradient(family: str, language_models: dict[str, Path]) -> None:
+def test_a_row_of_padding_changes_no_gradient(
+    family: str, in_batch: bool | str, language_models: dict[str, Path]
+) -> None:
     gradients = []
     for rows, padding in ((ROWS, ()), ([*ROWS, ROWS[0]], (4,))):
-        model, objective, encoder = prepared(language_models[family], family)
+        model, objective, encoder = prepared(language_models[family], family, in_batch=in_batch)
         loss, logged = loss_of(model, objective, batch_of(encoder, rows, padding))
         loss.backward()
         gradients.append(
@@ -209,6 +212,7 @@ def test_a_written_marker_in_a_negative_is_text(language_models: dict[str, Path]
         ("t5", {"query": "middle"}, "objective.query is 'middle'"),
         ("t5", {"weight": 0.0}, "objective.weight is 0.0"),
         ("t5", {"temperature": -1.0}, "objective.temperature"),
+        ("t5", {"in_batch": "gold"}, "objective.in_batch is 'gold'"),
         ("t5", {"num_negatives": 0}, "num_negatives is 0"),
     ],
 )

@@ -56,13 +56,14 @@ def test_an_interrupted_run_resumes_to_the_same_weights_and_projection(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("in_batch", ["true", "all"])
 @pytest.mark.parametrize("trainer", ["ddp", "fsdp"])
 @pytest.mark.parametrize("model", ["t5", "gpt2"])
 def test_two_processes_take_the_steps_of_one(
-    model: str, trainer: str, options: dict[str, list[str]], tmp_path: Path
+    model: str, trainer: str, in_batch: str, options: dict[str, list[str]], tmp_path: Path
 ) -> None:
     plain = [option for option in options[model] if option != "trainer=cpu"]
-    plain += ["objective.in_batch=true", "objective.weight=1", "data.num_rows=37"]
+    plain += [f"objective.in_batch={in_batch}", "objective.weight=1", "data.num_rows=37"]
     train_here(f"run_dir={tmp_path / 'one'}", *plain, "trainer=cpu")
     two = [f"trainer={trainer}", "trainer.accelerator=cpu", "trainer.devices=2"]
     done = run("train.py", f"run_dir={tmp_path / 'two'}", *plain, *two)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.encoding.turn_layout import CONTROL_TOKENS, KNOWLEDGE, TurnLayout, add_markers
+from data_modules.encoding.turn_layout import KNOWLEDGE, TurnLayout, add_markers
 from faithkit.errors import UserError
 from generation.weights import ARCHITECTURES, check_length, load_generator, starts_with
 
@@ -16,7 +16,10 @@ FAMILIES = {"t5": "seq2seq", "bart": "seq2seq", "gpt2": "causal", "llama": "caus
 
 def load(folder: Path, architecture: str, **options: Any) -> tuple[Any, Any, dict[int, list[int]]]:
     layout = TurnLayout(
-        kind=ARCHITECTURES[architecture].kind, max_length=96, max_response_length=24, control=tuple(CONTROL_TOKENS)
+        kind=ARCHITECTURES[architecture].kind,
+        max_length=96,
+        max_response_length=24,
+        control=("voice", "overlap", "entailment"),
     )
     tokenizer = load_tokenizer(str(folder))
     new = add_markers(tokenizer, layout)

@@ -5,6 +5,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field, create_model, model_validator
 
 from faithkit.inference.decoding import Decoding
+from faithkit.records import LABELS
 from faithkit.settings.check import options_model
 from faithkit.settings.types import (
     Block,
@@ -32,6 +33,11 @@ PRECISIONS = ("auto", "32-true", "bf16")  # of generators, as in generation.load
 DETECTOR_PRECISIONS = (*PRECISIONS, "int8")  # as in critic.precision
 
 Resamples = Annotated[int, Field(ge=1, le=10**6), Hint("use a whole number from 1 to 1000000; 1000 is usual")]
+# What the classes of a critic from elsewhere mean; the critic checks which classes there are.
+ClassLabels = Annotated[
+    Annotated[dict[int | str, Annotated[str, OneOf(LABELS)]], Field(min_length=2)] | None,
+    Hint("use labels={0: faithful, 1: hallucinated}, in quotes, or null for a critic of ours"),
+]
 Numbers = Annotated[list[NonNegativeInt], Field(min_length=1)]
 Devices = Annotated[
     Annotated[int, Field(ge=1, le=4096)] | Annotated[Any, OneOf(("auto", -1, "-1"))] | Numbers,

@@ -6,7 +6,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from critic.options import CriticOptions
 from critic.tagger.options import TaggerOptions
-from data_modules.encoding.turn_layout import CONTROL_TOKENS
+from data_modules.encoding.turn_layout import CONTROL_TOKENS, check_control_groups
 from faithkit.errors import UserError
 from faithkit.settings.types import (
     Block,
@@ -17,7 +17,6 @@ from faithkit.settings.types import (
     OneOf,
     OpenBlock,
     Positive,
-    Switch,
     Text,
 )
 from generation.options import GeneratorOptions
@@ -111,7 +110,7 @@ class InfoNce(Block):
     temperature: Positive
     query: Annotated[Any, OneOf((*QUERIES, None))]
     num_negatives: NonNegativeInt
-    in_batch: Switch = False
+    in_batch: Annotated[Any, OneOf((False, True, "all"))] = False
 
     @model_validator(mode="after")
     def _has_negatives(self) -> Self:
@@ -147,6 +146,5 @@ class ControlBlock(OpenBlock):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        if self.groups != [name for name in GROUPS if name in self.groups]:
-            raise UserError(f"control.groups is {self.groups}", hint=IN_ORDER)
+        check_control_groups(self.groups)
         return self

@@ -26,6 +26,7 @@ from workflows.settings.blocks import (
     DETECTOR_PRECISIONS,
     PRECISIONS,
     Callbacks,
+    ClassLabels,
     DecodingBlock,
     Loggers,
     Optimizer,
@@ -130,6 +131,7 @@ class EvaluateSettings(Extensible):
     against: PathText | None
     html: PathText | None
     batch_tokens: BatchTokens
+    labels: ClassLabels = None
     precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
     max_length: Length
     save_every_num_rows: Count = 2048
@@ -171,9 +173,11 @@ class EvaluateSettings(Extensible):
         if not isinstance(self.benchmark, Responses):
             yield from no_effect.without_effect(given, [*no_effect.GENERATORS_ALONE, "against", "num_examples"], named)
         if isinstance(self.benchmark, Transfer):
-            yield from no_effect.without_effect(given, ["predictions", "checkpoint", "html"], named)
+            yield from no_effect.without_effect(given, ["predictions", "checkpoint", "html", "labels"], named)
         elif self.predictions is not None:
             yield from no_effect.without_effect(given, ["checkpoint"], "beside predictions")
+            if not isinstance(self.benchmark, Responses):
+                yield from no_effect.without_effect(given, ["labels"], "beside predictions")
             if isinstance(self.benchmark, Responses):
                 yield from no_effect.without_effect(given, no_effect.GENERATORS_ALONE, "beside predictions")
 
@@ -261,6 +265,7 @@ class ScoreSettings(Run):
     output: PathText | None
     num_rows: NumRows
     on_bad_row: OnBadRow
+    labels: ClassLabels = None
     precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
     batch_tokens: BatchTokens
     save_every_num_rows: Count

@@ -3,7 +3,7 @@
 `report_corpus(examples, "analysis")` is all that is needed; plots need matplotlib: pip install '.[plots]'.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.table import Table
@@ -11,15 +11,21 @@ from rich.text import Text
 
 from faithkit.evaluation.corpus_plots import require_plots, write_plots
 from faithkit.evaluation.corpus_stats import ALL, Bucket, CorpusStats, corpus_stats, in_order
+from faithkit.evaluation.published.corpus import Row, basic_rows, bucket_rows, citation, model_rows, part_note
 from faithkit.evaluation.tables import harmless, new_table, show
 from faithkit.files.atomic import write_json
 from faithkit.records import Example
 
+PAPER = "  paper"
+
 
 def report_corpus(
-    examples: Iterable[Example], folder: str | Path, *, title: str = "", plots: bool = True
+    examples: Iterable[Example], folder: str | Path, *, title: str = "", plots: bool = True, published: bool = False
 ) -> CorpusStats:
     """Prints the tables of a corpus and writes its numbers and plots to `folder`.
+
+    Args:
+        published: The corpus is RAGTruth, or a part: the paper's figures stand beside.
 
     Returns:
         The numbers, as `corpus.json` has them.
@@ -33,23 +39,24 @@ def report_corpus(
     write_json(Path(folder) / "corpus.json", stats.to_dict())
     if plots:
         write_plots(stats, folder)
-    show(*corpus_tables(stats, title=title))
+    show(*corpus_tables(stats, title=title, published=published))
     return stats
 
 
-def corpus_tables(stats: CorpusStats, *, title: str = "") -> list[Table]:
+def corpus_tables(stats: CorpusStats, *, title: str = "", published: bool = False) -> list[Table]:
     """The tables that the corpus gives rise to: one of generators only where they are told."""
     prefix = f"{title}: " if title else ""
-    tables = [_basic(stats, f"{prefix}responses and hallucination")]
+    tables = [_basic(stats, f"{prefix}responses and hallucination", published)]
     if stats.models:
-        tables.append(_models(stats, f"{prefix}by generator"))
+        tables.append(_models(stats, f"{prefix}by generator", published))
     tables.append(_types(stats, f"{prefix}types of spans"))
-    tables.append(_buckets(stats.context_buckets, f"{prefix}by length of the context"))
-    tables.append(_buckets(stats.response_buckets, f"{prefix}by length of the response"))
+    for by, found in (("context", stats.context_buckets), ("response", stats.response_buckets)):
+        paper = bucket_rows(by) if published else {}
+        tables.append(_buckets(found, paper, f"{prefix}by length of the {by}"))
     return tables
 
 
-def _basic(stats: CorpusStats, title: str) -> Table:
+def _basic(stats: CorpusStats, title: str, published: bool) -> Table:
     names = ("sources", "responses", "context", "response", "hallucinated", "spans")
     table = _table(title, ("task",), names)
     for name, line in stats.basic.items():
@@ -62,11 +69,25 @@ def _basic(stats: CorpusStats, title: str) -> Table:
             f"{line.counts.num_spans:,}",
         )
         _add(table, name, *cells)
-    table.caption = Text(_unmarked(stats) + "context and response: mean and maximum in words")
+        if published and (row := basic_rows().get(name)):
+            table.add_row(
+                PAPER,
+                f"{row['sources']:,}",
+                f"{row['responses']:,}",
+                f"{row['context_mean']:,} / {row['context_max']:,}",
+                f"{row['response_mean']:,} / {row['response_max']:,}",
+                f"{row['hallucinated']:,} ({row['hallucinated_percent']:.1f}%)",
+                f"{row['spans']:,}",
+            )
+    lines = [_unmarked(stats) + "context and response: mean and maximum in words"]
+    if published:
+        whole = stats.basic.get(ALL) or next(iter(stats.basic.values()))
+        lines += [f"paper: {citation()}", part_note(whole.counts.num_responses)]
+    table.caption = Text("\n".join(filter(None, lines)))
     return table
 
 
-def _models(stats: CorpusStats, title: str) -> Table:
+def _models(stats: CorpusStats, title: str, published: bool) -> Table:
     table = _table(title, ("generator", "task"), ("responses", "hallucinated", "spans", "density"))
     for model, tasks in stats.models.items():
         for place, (task, counts) in enumerate(tasks.items()):
@@ -79,6 +100,9 @@ def _models(stats: CorpusStats, title: str) -> Table:
                 f"{counts.num_spans:,}",
                 f"{counts.density:.2f}",
             )
+            if published and (row := model_rows().get((model.lower(), task))):
+                density = "-" if row["density"] is None else f"{row['density']:.2f}"
+                table.add_row("", PAPER, "-", f"{row['hallucinated']:,}", f"{row['spans']:,}", density)
         table.add_section()
     table.caption = Text("density: spans per hundred words")
     return table
@@ -94,7 +118,7 @@ def _types(stats: CorpusStats, title: str) -> Table:
     return table
 
 
-def _buckets(by_task: Mapping[str, list[Bucket]], title: str) -> Table:
+def _buckets(by_task: Mapping[str, list[Bucket]], paper: Mapping[str, Sequence[Row]], title: str) -> Table:
     table = _table(title, ("task",), ("words", "responses", "hallucinated", "spans each"))
     for task, found in by_task.items():
         for place, bucket in enumerate(found):
@@ -106,6 +130,8 @@ def _buckets(by_task: Mapping[str, list[Bucket]], title: str) -> Table:
                 f"{bucket.counts.share:.1%}",
                 f"{bucket.counts.spans_each:.2f}",
             )
+        for row in paper.get(task, ()):
+            table.add_row(PAPER, f"({row['low']:,}, {row['high']:,}]", "-", "-", f"{row['spans_each']:.2f}")
         table.add_section()
     return table
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from faithkit.evaluation.baselines import empty_predictions, mismatch_predictions, whole_predictions
 from faithkit.evaluation.intervals import Metric
-from faithkit.evaluation.published import TASKS, V1, Published, comparable, published
+from faithkit.evaluation.published.detection import TASKS, V1, Published, comparable, published
 from faithkit.evaluation.reports.report import Report, Row, sample_row
 from faithkit.evaluation.span_metrics import NOTHING_FOUND, score_spans, span_metrics
 from faithkit.evaluation.span_outcomes import join_spans
@@ -22,6 +22,7 @@ from faithkit.records import Example, Prediction
 WHOLE, EMPTY, MISMATCH = "all characters", "no spans", "words not in context"
 # The baselines' metrics stand beside the tagger's, under names of their own.
 PREFIXES = {WHOLE: "all_characters_", EMPTY: "no_spans_", MISMATCH: "mismatch_"}
+ANY_SPAN = "model, any span"  # a response is hallucinated when a span is predicted in it
 BY_TASK = ("Llama-2-13B, fine-tuned", "GPT-4-turbo, prompted")  # of the published systems, beside each task
 
 
@@ -62,10 +63,13 @@ def span_report(
     for name, said in baselines.items():
         systems[name] = span_metrics(examples, said, num_resamples=num_resamples).metrics
     beside = dataset if comparable(examples) else ""
-    tables = [level_table(level, systems, published(beside, level), title=title) for level in LEVELS]
+    both_rules = {"model": systems["model"], ANY_SPAN: by_any_span(systems["model"])}
+    shown = {level: systems if level == "char" else both_rules | systems for level in LEVELS}
+    tables = [level_table(level, shown[level], published(beside, level), title=title) for level in LEVELS]
     two = {name: systems[name] for name in ("model", MISMATCH)}
     if outcomes.tasks.any():
-        tables.append(parts_table("task/", two, _by_task(beside), title=f"{title} by task, percent"))
+        by_task = both_rules | two
+        tables.append(parts_table("task/", by_task, _by_task(beside), title=f"{title} by task, percent"))
     if outcomes.types:
         tables.append(types_table(two, title=f"{title}, character recall by type, percent"))
     if outcomes.models.any():
@@ -78,6 +82,15 @@ def span_report(
         metrics |= prefixed(PREFIXES[name], systems[name])
     samples = tuple(_sample(example, predictions[example.id]) for example in chosen)
     return Report(metrics=metrics, tables=tuple(tables), notes=scored.notes, samples=samples)
+
+
+def by_any_span(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    """Gives the response's metrics by the spans alone, under the names of those by its label.
+
+    RAGTruth's release and the peers call a response hallucinated when any span is predicted in it.
+    """
+    inside = "response_by_spans_"
+    return {name.replace(inside, "response_"): metric for name, metric in metrics.items() if inside in name}
 
 
 def _sample(example: Example, prediction: Prediction) -> Row:

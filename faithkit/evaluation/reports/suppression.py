@@ -1,7 +1,6 @@
 """The report of `benchmark=suppression`: RAGTruth's Table 7 with our figures beside the paper's."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -9,6 +8,7 @@ from rich.text import Text
 
 from faithkit.errors import UserError
 from faithkit.evaluation.intervals import Metric
+from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.results import full_names, write_results
 from faithkit.evaluation.suppression import (
     FEWEST,
@@ -29,6 +29,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example, Prediction
 
 BENCHMARK = "suppression"
+Row = Mapping[str, Any]  # of the published table
 TITLES = {
     RANDOM: "random choice",
     FEWEST: "fewest detected spans",
@@ -37,34 +38,6 @@ TITLES = {
     NONE_BY_SCORE: "none, then lowest score",
     MARKS_NOTHING: "a detector that marks nothing",
     PERFECT: "a perfect detector",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaperRow:
-    """A row of Table 7: responses, hallucination rate in percent, reduction against random in percent as printed."""
-
-    num_valid: int
-    rate: float
-    reduction: float | None = None
-
-
-# By the two models chosen from (in lower case), then by treatment: a model's own responses, or a strategy.
-PAPER: Mapping[frozenset[str], Mapping[str, PaperRow]] = {
-    frozenset({"llama-2-7b-chat", "mistral-7b-instruct"}): {
-        "llama-2-7b-chat": PaperRow(num_valid=450, rate=51.8),
-        "mistral-7b-instruct": PaperRow(num_valid=450, rate=57.6),
-        RANDOM: PaperRow(num_valid=450, rate=55.1),
-        FEWEST: PaperRow(num_valid=450, rate=43.1, reduction=21.8),
-        NONE: PaperRow(num_valid=326, rate=23.9, reduction=56.6),
-    },
-    frozenset({"gpt-3.5-turbo-0613", "gpt-4-0613"}): {
-        "gpt-3.5-turbo-0613": PaperRow(num_valid=450, rate=10.9),
-        "gpt-4-0613": PaperRow(num_valid=450, rate=9.3),
-        RANDOM: PaperRow(num_valid=450, rate=10.4),
-        FEWEST: PaperRow(num_valid=450, rate=5.3, reduction=41.0),
-        NONE: PaperRow(num_valid=446, rate=4.9, reduction=52.9),
-    },
 }
 
 
@@ -130,7 +103,7 @@ def suppression_table(groups: Mapping[str, Mapping[str, Metric]]) -> Table:
     ]
     for name, metrics in groups.items():
         models = [n.split("/", 1)[1].rpartition("/")[0] for n in metrics if n.startswith("from/")]
-        paper = PAPER.get(frozenset(model.lower() for model in models), {})
+        paper = paper_rows(models)
         table.add_row(Text(harmless(name), style="bold"))
         treatments = {f"from/{model}": (model, model.lower()) for model in models}
         treatments |= {key: (TITLES[key], key) for key in TITLES}
@@ -140,8 +113,8 @@ def suppression_table(groups: Mapping[str, Mapping[str, Metric]]) -> Table:
             cells = [_percent(rate), _percent(metrics.get(f"{prefix}/{REDUCTION}"))]
             table.add_row(Text(f"  {harmless(title)}"), f"{rate.n:,}", *cells)
             if row := paper.get(key):
-                reduction = "-" if row.reduction is None else f"{row.reduction:.1f}"
-                table.add_row("    paper", f"{row.num_valid:,}", f"{row.rate:.1f}", reduction)
+                reduction = "-" if row["reduction"] is None else f"{row['reduction']:.1f}"
+                table.add_row("    paper", f"{row['num_valid']:,}", f"{row['rate']:.1f}", reduction)
         table.add_section()
         captions += [f"{harmless(name)}: {misprint}" for misprint in _misprints(paper)]
         if same := metrics.get(f"{NONE}/{SAME_SOURCES}"):
@@ -151,13 +124,25 @@ def suppression_table(groups: Mapping[str, Mapping[str, Metric]]) -> Table:
     return table
 
 
-def _misprints(paper: Mapping[str, PaperRow]) -> list[str]:
+def paper_rows(models: Iterable[str]) -> dict[str, Row]:
+    """Finds the paper's rows for a choice between these models, by treatment: a model's own responses, or a strategy.
+
+    Rates and reductions are in percent, reductions as printed; none where the paper has no such choice.
+    """
+    groups: dict[str, dict[str, Row]] = {}
+    for row in published_table("ragtruth_suppression").rows:
+        groups.setdefault(row["group"], {})[row["treatment"]] = row
+    wanted = {model.lower() for model in models}
+    return next((rows for rows in groups.values() if rows.keys() - TITLES.keys() == wanted), {})
+
+
+def _misprints(paper: Mapping[str, Row]) -> list[str]:
     """Names the reductions that the paper prints but that do not follow from its own rates."""
     notes = []
     for row in paper.values():
-        reduction = 100 * (1 - row.rate / paper[RANDOM].rate)
-        if row.reduction is not None and abs(reduction - row.reduction) > 0.5:
-            notes.append(f"the paper prints a reduction of {row.reduction:.1f} where its rates give {reduction:.1f}")
+        printed, found = row["reduction"], 100 * (1 - row["rate"] / paper[RANDOM]["rate"])
+        if printed is not None and abs(found - printed) > 0.5:
+            notes.append(f"the paper prints a reduction of {printed:.1f} where its rates give {found:.1f}")
     return notes
 
 

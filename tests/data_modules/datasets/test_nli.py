@@ -137,6 +137,26 @@ def test_decode_drops_what_has_nothing_to_contradict(tmp_path: Path) -> None:
     assert counts["dropped: nothing said before to contradict"] == 1
 
 
+def test_decode_pairs_as_faithdials_release_makes_them(tmp_path: Path) -> None:
+    turns = [{"turn_id": n, "agent_id": n % 2, "text": f"said {n}"} for n in range(6)]
+    several = {**DECODE[0], "record_id": "r3", "turns": turns, "aggregated_contradiction_indices": [1, 3, 5]}
+    none = {**DECODE[0], "record_id": "r4", "aggregated_contradiction_indices": [3]}
+    short = {**DECODE[1], "record_id": "r5", "turns": DECODE[1]["turns"][:3]}
+    rows = [*DECODE, several, none, short]
+    examples, counts = read(make("decode", write(tmp_path / "dev.jsonl", rows), official=True))
+    assert [(example.id, example.knowledge, example.response, example.label) for example in examples] == [
+        ("r1-1", "i live by lake orvel", "i never saw a lake", "hallucinated"),
+        ("r2", "i live by lake orvel", "it is deep", "faithful"),
+        ("r3-1", "said 1", "said 5", "hallucinated"),
+        ("r3-2", "said 3", "said 5", "hallucinated"),
+        ("r5", "i live by lake orvel", "nice", "faithful"),  # the other speaker's
+    ]
+    assert counts["dropped: nothing said before to contradict"] == 1
+    outside = {**several, "aggregated_contradiction_indices": [9, 5]}
+    with pytest.raises(UserError, match="names turn 9, and there are 6"):
+        read(make("decode", write(tmp_path / "test.jsonl", [outside]), official=True))
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from faithkit.evaluation.baselines import empty_predictions, mismatch_predictions, unsupported_spans, whole_predictions
-from faithkit.evaluation.published import MODELS
+from faithkit.evaluation.published.detection import models
 from faithkit.evaluation.reports.run import report_detection
 from faithkit.evaluation.span_metrics import span_metrics
 from faithkit.files.run_folder import RunFolder
@@ -57,8 +57,10 @@ def test_a_tagger_is_shown_beside_baselines_and_published_figures(tmp_path, caps
     assert found["test/ragtruth/all_characters_char_precision"] == pytest.approx(marked / size)
     assert found["test/ragtruth/all_characters_char_recall"] == 1.0 and found["test/ragtruth/no_spans_char_f1"] == 0.0
     assert 0 < found["test/ragtruth/task/qa/mismatch_char_f1"] <= 1.0
+    assert found["test/ragtruth/task/summary/response_by_spans_f1"] == 1.0
     shown = capsys.readouterr().out
-    for part in ("by response", "by character", "by task", "by type", "by generator model", "LettuceDetect large"):
+    tables = ("by response", "by character", "by task", "by type", "by generator model")
+    for part in (*tables, "LettuceDetect large", "model, any span"):
         assert part in shown, part
     assert "these responses are a part of the official ones" in shown
     assert "The kiwi [[can fly far|evident_baseless]]." in shown
@@ -80,7 +82,7 @@ def test_published_figures_stand_beside_their_own_data_alone(tmp_path, capsys, n
     said = [Prediction(id=e.id, label="hallucinated", spans=e.spans) for e in examples]
     report_detection(run_of(tmp_path), {name: (examples, said)}, meta=meta, num_resamples=5)
     shown = capsys.readouterr().out
-    assert "by character" in shown and "LettuceDetect" not in shown and model.lower() not in MODELS - {"gpt-4-0613"}
+    assert "by character" in shown and "LettuceDetect" not in shown and model.lower() not in models() - {"gpt-4-0613"}
 
 
 def test_a_critic_keeps_its_report_on_data_with_spans(tmp_path, capsys):

@@ -82,8 +82,11 @@ def test_every_value_is_that_of_sets_of_characters(rows):
     for prefix, chosen in parts.items():
         gold, called = [bool(row["gold"]) for row in chosen], [row["called"] for row in chosen]
         right = sum(map(bool.__and__, gold, called))
+        flagged = [bool(characters(row["found"])) for row in chosen]
+        right_spans = sum(map(bool.__and__, gold, flagged))
         for level, values in (
             ("response", f1_of(right, sum(called), sum(gold))),
+            ("response_by_spans", f1_of(right_spans, sum(flagged), sum(gold))),
             ("char", community((row["gold"], row["found"]) for row in chosen)),
         ):
             for name, value in zip(("precision", "recall", "f1"), values, strict=True):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faithkit.evaluation.intervals import Metric
-from faithkit.evaluation.published import published
+from faithkit.evaluation.published.detection import published
 from faithkit.evaluation.span_outcomes import join_spans
 from faithkit.evaluation.span_tables import (
     bracketed,

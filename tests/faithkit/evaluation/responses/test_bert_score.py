@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from transformers import AutoTokenizer
+import torch
+from transformers import AutoModel, AutoTokenizer
 
 from faithkit.errors import UserError
 from faithkit.evaluation.responses.bert_score import BertScore
@@ -27,6 +28,27 @@ def test_values_are_bert_scores(scorer, tiny_bert, monkeypatch):
     found = scorer.score(RESPONSES, KNOWLEDGE)
     for name, values in zip(("precision", "recall", "f1"), expected, strict=True):
         assert found[f"bertscore_{name}"] == pytest.approx(values.numpy(), abs=1e-6)
+
+
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_values_are_the_papers_definition_written_out(tiny_bert, num_layers):
+    scorer = BertScore.load(str(tiny_bert), num_layers=num_layers, device="cpu")
+    tokenizer, model = AutoTokenizer.from_pretrained(tiny_bert), AutoModel.from_pretrained(tiny_bert).eval()
+
+    def states(text):
+        with torch.inference_mode():
+            every = model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True).hidden_states
+        inside = every[num_layers][0].double().numpy()
+        return inside / np.linalg.norm(inside, axis=1, keepdims=True)
+
+    plain = [(r, k) for r, k in zip(RESPONSES, KNOWLEDGE, strict=True) if "[SEP]" not in r]
+    found = scorer.score(*map(list, zip(*plain, strict=True)))
+    for row, (response, knowledge) in enumerate(plain):
+        cosines = states(response) @ states(knowledge).T  # of every pair of tokens
+        precision, recall = cosines.max(1)[1:-1].mean(), cosines.max(0)[1:-1].mean()
+        f1 = 2 * precision * recall / (precision + recall)
+        ours = [found[f"bertscore_{name}"][row] for name in ("precision", "recall", "f1")]
+        assert ours == pytest.approx([precision, recall, f1], abs=1e-6)
 
 
 def test_a_pair_scores_the_same_in_any_batch(scorer):
