@@ -116,7 +116,8 @@ def bootstrap(
         n: Rows that a metric stands on, by name where they differ; default: all rows.
         shares: Which metrics lie in [0, 1] by their definition; True: all.
         debiased: Metrics that lie above the truth as their resamples lie above them, such as the calibration error: the
-            interval is corrected by that difference, and so is a second value, `<name>_debiased`, not below 0.
+            interval is corrected by that difference, and so is a second value, `<name>_debiased`, not below 0, nor
+            above 1 where it is a share.
     """
     values = statistic(np.ones((1, groups.count)))
     rows = len(groups.index)
@@ -136,6 +137,7 @@ def bootstrap(
         if name in debiased and len(samples):
             bias = float(samples.mean() - raw)
         corrected = max(value - bias, 0.0) if bias else value
+        corrected = min(corrected, 1.0) if is_share else corrected
         if name in spreads and is_share and name not in debiased:
             low, high = share_interval(value, spreads[name], groups.count)
         elif name in spreads and np.isfinite(spreads[name].error):

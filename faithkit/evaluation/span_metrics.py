@@ -35,7 +35,7 @@ from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 
 AUROC, ECE = "response_auroc", "response_ece"
 LEVELS = ("response", "response_by_spans", "char")
-NOTHING_FOUND = "no prediction marks a character: char_ metrics are 0"
+NOTHING_FOUND = "no prediction marks a character: char_ and response_by_spans_ metrics are 0"
 
 
 def span_metrics(
