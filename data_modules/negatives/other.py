@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from random import Random
 
-from data_modules.reading.exclude import text_key
+from faithkit.row_keys import text_key
 from faithkit.records import Example
 from faithkit.words import ascii_content_words
 

@@ -14,7 +14,8 @@ from data_modules.encoding.cache import content_hash
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.reading.dataset import Source, read_examples
-from data_modules.reading.exclude import DROPPED, Excluded, text_key
+from data_modules.reading.exclude import DROPPED, Excluded
+from faithkit.row_keys import text_key
 from data_modules.reading.rows import ReadReport
 from data_modules.splits import SplitPlan
 from data_modules.weak.wow import WeakWow
