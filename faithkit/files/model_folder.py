@@ -54,7 +54,7 @@ class Sidecar:
 
 
 def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar, seen: SeenRows | None = None) -> None:
-    """Writes weights as safetensors, the tokenizer, what was seen, and the sidecar; an older folder is replaced whole."""
+    """Writes weights as safetensors, tokenizer, seen rows and sidecar; an older folder is replaced whole."""
     stored = {name: getattr(sidecar, name) for name in Sidecar.__slots__}
     with atomic_folder(folder, replace=True) as unfinished:
         model.save_pretrained(unfinished)

@@ -78,6 +78,7 @@ def report_suppression(
     meta: Mapping[str, Any],
     split: str = "test",
     num_resamples: int = 1000,
+    origin: Provenance | None = None,
 ) -> dict[str, Metric]:
     """Scores each group of models, writes metrics.json and prints the table; the run's path comes last.
 
@@ -86,6 +87,7 @@ def report_suppression(
 
     Args:
         groups: By a name of one's own, the models to choose from at each source; None: all of them.
+        origin: Where the predictions are from; None leaves it out.
     """
     unknown = [strategy for strategy in strategies if strategy not in (RANDOM, *STRATEGIES)]
     if unknown:
