@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from faithkit.evaluation.fingerprints import TestRows
-from faithkit.evaluation.predictions_origin import is_here, read_origin, write_origin
+from faithkit.evaluation.predictions_origin import read_origin, write_origin
 from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.records import Example
 from faithkit.weights.used_model import UsedModel, describe_model
@@ -13,7 +13,12 @@ __all__ = ["describe_model", "helpers_of", "origin_of_file", "write_origin"]
 
 
 def origin_of_file(
-    predictions: str, name: str, examples: Sequence[Example], *, checkpoint: str | None, others: Sequence[UsedModel] = ()
+    predictions: str,
+    name: str,
+    examples: Sequence[Example],
+    *,
+    checkpoint: str | None,
+    others: Sequence[UsedModel] = (),
 ) -> Provenance:
     """Describes given predictions of a benchmark's examples, by the file beside them.
 
@@ -35,5 +40,5 @@ def origin_of_file(
 
 
 def helpers_of(paths: Mapping[str, str | None]) -> list[UsedModel]:
-    """Describes the models that help with metrics or answers, by role: those that are folders."""
-    return [describe_model(path, role) for role, path in paths.items() if path and is_here(path)]
+    """Describes the models that help with metrics or answers, by role."""
+    return [describe_model(path, role) for role, path in paths.items() if path]

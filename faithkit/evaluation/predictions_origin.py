@@ -66,7 +66,7 @@ def read_origin(predictions: Path) -> PredictionsOrigin:
 
 def _recognised(stored: Mapping[str, Any]) -> UsedModel:
     """The model of an origin, with what it has seen where its folder still has the same weights."""
-    if is_here(stored["path"]):
+    if _is_here(stored["path"]):
         with suppress(UserError):  # a damaged folder is another one
             model = describe_model(stored["path"], stored["role"])
             if model.weights is not None and model.weights == stored["weights"]:
@@ -74,7 +74,7 @@ def _recognised(stored: Mapping[str, Any]) -> UsedModel:
     return UsedModel(**stored, reason="it is no longer at that place with the same weights")
 
 
-def is_here(path: str) -> bool:
+def _is_here(path: str) -> bool:
     """Tells whether a path names a model's folder on this machine."""
     return (Path(path).expanduser() / "hf").is_dir() or (Path(path).expanduser() / "config.json").exists()
 
