@@ -67,10 +67,7 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     answerer = build_answerer(
         generator, decoding, config["control_tokens"], detector=detector, features=features, resample=resample
     )
-    helpers = {
-        "detector": config["detector"],
-        "entailment model": config["entailment"] if resample is not None else None,
-    }
+    helpers = {"detector": config["detector"], "entailment model": config["entailment"] if features else None}
     models = [describe_model(config["checkpoint"]), *helpers_of(helpers)]
     for name, examples in sets.items():
         path = run.predictions / f"{name}.jsonl"

@@ -19,6 +19,7 @@ from faithkit.errors import UserError, shorten
 from faithkit.evaluation.classification import classification_metrics
 from faithkit.evaluation.leaks import WITHOUT
 from faithkit.evaluation.reports.provenance import Provenance, leaks_table, select
+from faithkit.evaluation.reports.spans import prefixed
 from faithkit.evaluation.results import Results, full_names, write_results
 from faithkit.evaluation.tables import show
 from faithkit.evaluation.transfer import Transfer, transfer_table, transfers_of
@@ -53,7 +54,7 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> None:
             origin = Provenance.of(benchmark.name, benchmark.examples, [model])
             scored = _score(run, critic, trained_on, benchmark, origin, config)
             found |= full_names("test", benchmark.name, scored)
-            metrics |= full_names("test", benchmark.name, {f"{trained_on}_{n}": m for n, m in scored.items()})
+            metrics |= full_names("test", benchmark.name, prefixed(f"{trained_on}_", scored))
             origins[f"{benchmark.name}-by-{trained_on}"] = origin
         cells += transfers_of(trained_on, Results(metrics=found))
         facts = {name: origin.to_dict() for name, origin in origins.items()}
