@@ -71,6 +71,10 @@ class CriticTask:
         critic.calibration, fit = ScoreCalibration.fit(odds, gold, self.options.threshold_aim)
         return critic, fit
 
+    def calibrated_on(self, training: FinishedTraining[DataModule]) -> list[Example]:
+        """The labelled examples of validation."""
+        return labelled(training.validation)
+
     def predict(self, training: FinishedTraining[DataModule], critic: Critic, subset: Subset) -> list[Prediction]:
         """A prediction for each row of a test subset."""
         rows = Batches([subset], self.encoder)
@@ -88,7 +92,7 @@ class CriticTask:
 
     def report(self, training: FinishedTraining[DataModule], critic: Critic, tests: TestResults) -> Reports:
         """Writes the predictions, and compares them with the labels."""
-        return report_detector(training, tests, fitted_on=labelled(training.validation))
+        return report_detector(training, tests, fitted_on=self.calibrated_on(training))
 
 
 def labelled(examples: Sequence[Example]) -> list[Example]:

@@ -5,7 +5,7 @@ and batched by length (`encoding.batching`). What was kept, dropped and cut is l
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from data_modules.reading.rows import ReadReport
 from data_modules.splits import SplitPlan, Subset, divide, keep_apart, stream_parts, unique_names, use_of
 from data_modules.streaming import Stream
 from faithkit.errors import UserError
+from faithkit.row_keys import RowKeys
 
 log = logging.getLogger("faithkit")
 
@@ -153,6 +154,12 @@ class DataModule(pl.LightningDataModule):
             # The hash of the files: the records are never all there.
             fingerprints[f"{stream.source.name}/{stream.split}"] = content_hash(stream.source, stream.split)
         return {"sizes": sizes, "fingerprints": fingerprints, "counts": self.counts}
+
+    def keys(self, split: str) -> Iterator[RowKeys]:
+        """The keys of all rows of training, validation or test, in parts; streamed ones are read again for it."""
+        if split == "train" and self._stream:
+            yield from self._stream.keys()
+        yield from (subset.keys() for subset in self.subsets[split])
 
     @property
     def num_batches(self) -> int:

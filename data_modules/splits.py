@@ -15,6 +15,7 @@ from data_modules.reading.dataset import SPLITS, Source
 from data_modules.reading.wrappers import FilteringSource
 from faithkit.errors import UserError
 from faithkit.records import Example
+from faithkit.row_keys import RowKeys
 
 Load = Callable[[str], EncodedSplit]  # reads one official split
 
@@ -33,6 +34,9 @@ class Subset:
 
     def examples(self) -> list[Example]:
         return list(self.encoded.examples(self.indices))
+
+    def keys(self) -> RowKeys:
+        return RowKeys(*(keys[self.indices] for keys in self.encoded.keys))
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from data_modules.reading.dataset import Source
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.records import Example
+from faithkit.row_keys import RowKeys, row_keys
 from faithkit.training.batching import plan_batches
 
 WINDOW = 16_384  # records: enough that batches of one length mix well, and few enough to forget about memory
@@ -115,6 +116,12 @@ class Stream(IterableDataset):
         # Ids are not checked to be unique, as `read_examples` does: remembering them would take memory by the row.
         records = self.source.read_from(begin, self.split, ReadReport(self.on_bad_row))
         return (example for example, _ in islice(records, self.num_rows - begin))
+
+    def keys(self) -> Iterator[RowKeys]:
+        """The keys of all records, a window at a time: one more pass over the corpus, which keeps no text."""
+        records = self._records(0)
+        while chunk := list(islice(records, self.window)):
+            yield row_keys(chunk)
 
     def _plan(self, columns: Columns, epoch: int, begin: int) -> list[NDArray[np.int64]]:
         rng = np.random.default_rng([self.seed, epoch, begin // self.window])

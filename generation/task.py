@@ -18,6 +18,7 @@ from data_modules.encoding.turns import TurnEncoder
 from data_modules.splits import Subset
 from faithkit.errors import UserError
 from faithkit.evaluation.reports.perplexity import perplexity_report
+from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.reports.run import Reports
 from faithkit.files.model_folder import Sidecar
 from faithkit.inference.decoding import Decoding, Prompt
@@ -107,6 +108,10 @@ class GeneratorTask:
         """Fits nothing: the model itself predicts."""
         return model, {}
 
+    def calibrated_on(self, training: FinishedTraining[DataModule]) -> list[Example]:
+        """None: control tokens' terciles are those of the training rows."""
+        return []
+
     def predict(self, training: FinishedTraining[DataModule], model: Any, subset: Subset) -> list[NDArray[np.float64]]:
         """`row_statistics` of a subset's rows, in their order; each process works on its share of the batches."""
         batches = Batches([subset], self.encoder)
@@ -143,9 +148,9 @@ class GeneratorTask:
             wanted = training.num_examples
             shown = examples[:: max(1, len(examples) // wanted)][:wanted] if wanted else []
             answers, title = self.answers(model, shown), f"test/{name}"
-            reports[name].append(
-                perplexity_report(examples, np.stack(rows), answers, title=title, num_resamples=training.num_resamples)
-            )
+            origin = Provenance.of(name, examples, training.models)
+            options: dict[str, Any] = {"title": title, "num_resamples": training.num_resamples, "origin": origin}
+            reports[name].append(perplexity_report(examples, np.stack(rows), answers, **options))
         return reports
 
     def answers(self, model: Any, examples: Sequence[Example]) -> dict[str, str]:

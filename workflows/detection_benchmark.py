@@ -8,11 +8,13 @@ from data_modules.reading.files import EMBEDDED
 from faithkit.evaluation.page import write_page
 from faithkit.evaluation.published.detection import comparable
 from faithkit.evaluation.reports.corpus import report_corpus
+from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.reports.run import report_detection
 from faithkit.evaluation.reports.suppression import report_suppression
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder, environment
 from workflows.detectors import load_detector
+from workflows.origins import describe_model, origin_of_file, write_origin
 from workflows.write_answers import Judge, write_answers
 
 
@@ -29,20 +31,23 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
         report_corpus(benchmark.examples, run.path, **options)
         print(run.path)
         return
-    if given is None:
+    if given is not None:
+        origin = origin_of_file(
+            config["predictions"], benchmark.name, benchmark.examples, checkpoint=config["checkpoint"]
+        )
+    else:
         detector = load_detector(
             config["checkpoint"],
             precision=config["precision"],
             batch_tokens=config["batch_tokens"],
             labels=config.get("labels"),  # runs of older versions have no such key
         )
-        written = write_answers(
-            run.predictions / f"{benchmark.name}.jsonl",
-            benchmark.examples,
-            Judge(detector),
-            at_a_time=config["save_every_num_rows"],
-        )
+        path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
+        written = write_answers(path, benchmark.examples, Judge(detector), at_a_time=portion)
         given = {prediction.id: prediction for prediction in written}
+        models = [describe_model(config["checkpoint"])]
+        write_origin(path, benchmark.name, benchmark.examples, models)
+        origin = Provenance.of(benchmark.name, benchmark.examples, models)
     if config["html"]:
         write_page(config["html"], benchmark.examples, given, title=f"{benchmark.name}: answers and their marks")
     predictions = list(given.values())
@@ -55,7 +60,9 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
             strategies=block["strategies"],
             meta=meta,
             num_resamples=num_resamples,
+            origin=origin,
         )
         return
-    sets = {benchmark.name: (benchmark.examples, predictions)}
-    report_detection(run, sets, meta=meta, num_resamples=num_resamples, num_examples=config["num_examples"])
+    sets, origins = {benchmark.name: (benchmark.examples, predictions)}, {benchmark.name: origin}
+    options = {"num_resamples": num_resamples, "num_examples": config["num_examples"]}
+    report_detection(run, sets, meta=meta, origins=origins, **options)

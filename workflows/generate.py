@@ -37,6 +37,7 @@ def main(cfg: Any) -> None:
 def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     """Reads examples, loads the models, writes the answers and shows some of them."""
     from data_modules.generation_inputs import read_generation_inputs
+    from faithkit.evaluation.reports.provenance import Provenance, leaks_table
     from faithkit.evaluation.tables import show
     from faithkit.inference.decoding import Decoding
     from generation.control.reader import FeatureReader
@@ -45,6 +46,7 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     from workflows.detectors import load_detector
     from workflows.engine_choice import settle_engine
     from workflows.entailment import load_entailment
+    from workflows.origins import describe_model, helpers_of, write_origin
     from workflows.write_answers import answers_table, write_answers
 
     log.info(settle_engine(run, config))
@@ -65,10 +67,17 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     answerer = build_answerer(
         generator, decoding, config["control_tokens"], detector=detector, features=features, resample=resample
     )
+    helpers = {"detector": config["detector"], "entailment model": config["entailment"] if features else None}
+    models = [describe_model(config["checkpoint"]), *helpers_of(helpers)]
     for name, examples in sets.items():
         path = run.predictions / f"{name}.jsonl"
         answers = write_answers(path, examples, answerer, at_a_time=config["save_every_num_rows"])
+        write_origin(path, name, examples, models)
         show(answers_table(examples, answers, limit=config["num_examples"], title=name))
+        origin = Provenance.of(name, examples, models)
+        print(*origin.lines, sep="\n")
+        if origin.leaked.any():
+            show(leaks_table(origin, f"{name}, leaks"))
     print(run.path)
 
 

@@ -17,6 +17,7 @@ from faithkit.records import Prediction
 from generation.generator import Generator
 from workflows.answer_strategy import OwnAnswer
 from workflows.metric_models import load_metric_models
+from workflows.origins import describe_model, helpers_of, origin_of_file, write_origin
 from workflows.write_answers import write_answers
 
 
@@ -29,21 +30,29 @@ def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
         hint = "leave html out; a response stands beside its values in the run's scores/"
         raise UserError("the page is for answers with marked spans, as of benchmark=ragtruth", hint=hint)
     answer = benchmark_answerer(run, config)
-    sets, summaries = {}, {}
+    sets, summaries, files = {}, {}, {}
     for name, block in datasets_of(config["benchmark"]).items():
-        files = {key: read_predictions(block[key]) if block[key] else None for key in ("predictions", "against")}
+        given = {key: read_predictions(block[key]) if block[key] else None for key in ("predictions", "against")}
         benchmark = read_benchmark(block, labelled=False)
-        responses = files["predictions"] or answer(benchmark)
-        sets[name] = PairedResponses.of(benchmark.examples, responses, files["against"], incomplete=block["incomplete"])
+        responses = given["predictions"] or answer(benchmark)
+        sets[name] = PairedResponses.of(benchmark.examples, responses, given["against"], incomplete=block["incomplete"])
         summaries[name] = benchmark.summary
+        files[name] = block["predictions"] or str(run.predictions / f"{benchmark.name}.jsonl")
+    models, block = load_metric_models(config), config["benchmark"]
+    judges = helpers_of({"judge": block["critic"], "entailment model": block["nli"] if models.q2 else None})
+    origins = {
+        name: origin_of_file(files[name], name, paired.examples, checkpoint=config["checkpoint"], others=judges)
+        for name, paired in sets.items()
+    }
     report_responses(
         run,
         sets,
-        load_metric_models(config),
+        models,
         meta={"config": config, "data": summaries, "environment": environment()},
         baselines=config["benchmark"]["baselines"],
         num_resamples=config["num_resamples"],
         num_examples=config["num_examples"],
+        origins=origins,
     )
 
 
@@ -55,12 +64,10 @@ def benchmark_answerer(run: RunFolder, config: Mapping[str, Any]) -> Callable[[B
     load = cache(lambda: _load(config))
 
     def answer(benchmark: Benchmark) -> dict[str, Prediction]:
-        answers = write_answers(
-            run.predictions / f"{benchmark.name}.jsonl",
-            benchmark.examples,
-            OwnAnswer(load(), Decoding(**config["decoding"])),
-            at_a_time=config["save_every_num_rows"],
-        )
+        path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
+        answerer = OwnAnswer(load(), Decoding(**config["decoding"]))
+        answers = write_answers(path, benchmark.examples, answerer, at_a_time=portion)
+        write_origin(path, benchmark.name, benchmark.examples, [describe_model(config["checkpoint"])])
         return {prediction.id: prediction for prediction in answers}
 
     return answer

@@ -39,6 +39,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
     from faithkit.files.jsonl import write_jsonl
     from faithkit.files.model_folder import TAGGER
     from workflows.detectors import kind_of, load_detector
+    from workflows.origins import describe_model, write_origin
     from workflows.own_rows import read_own_rows, share_table, write_scored
     from workflows.write_answers import Judge, write_answers
 
@@ -55,12 +56,9 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
         write_jsonl(run.path / "rejects.jsonl", rows.rejects)
         print(f"note: {len(rows.rejects):,} rows cannot be scored; {run.path / 'rejects.jsonl'} says why")
     name = Path(config["path"]).stem
-    predictions = write_answers(
-        run.predictions / f"{name}.jsonl",
-        rows.examples,
-        Judge(detector),
-        at_a_time=config["save_every_num_rows"],
-    )
+    path = run.predictions / f"{name}.jsonl"
+    predictions = write_answers(path, rows.examples, Judge(detector), at_a_time=config["save_every_num_rows"])
+    write_origin(path, name, rows.examples, [describe_model(config["checkpoint"])])
     output = Path(config["output"] or run.path / f"{name}.scored{Path(config['path']).suffix}")
     write_scored(output, rows, predictions)
     show(share_table(rows, predictions, by=config["by"], num_resamples=config["num_resamples"]))

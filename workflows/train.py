@@ -66,6 +66,7 @@ def train(stage: "Stage") -> None:
     from faithkit.training.loggers.results import Finished
     from faithkit.training.task import FinishedTraining
     from faithkit.training.trainer import build_trainer, resume_point, seed_and_threads
+    from faithkit.weights.used_model import seen_before
 
     run, config = stage.run, stage.config
     model, callbacks, seed = config["model"], config["callbacks"], config["seed"]
@@ -89,10 +90,13 @@ def train(stage: "Stage") -> None:
         )
         num_steps = -(-data.num_batches // model["accumulate_grad_batches"])
         module = task.module(num_steps=num_steps, dataset=config["data"]["name"], seed=seed)
+        # Now: when training ends, the folder that it began with may be gone.
+        inherited = seen_before(model["task"].get("weights", model.get("weights")))
         trainer.fit(module, datamodule=data, ckpt_path=begin.path if begin else None, weights_only=True)
         origin = {"config": config, "data": data.summary()}
         sizes = {name: callbacks[name] for name in ("num_resamples", "num_examples")}
-        finished = FinishedTraining(trainer=trainer, module=module, data=data, run=run, origin=origin, **sizes)
+        about: dict[str, Any] = {"run": run, "origin": origin, "inherited": inherited, **sizes}
+        finished = FinishedTraining(trainer=trainer, module=module, data=data, **about)
         reports, fit = task.finish(finished)
         if trainer.is_global_zero:
             write_jsonl(run.path / "rejects.jsonl", data.rejects)

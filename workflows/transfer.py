@@ -17,10 +17,14 @@ from faithkit import signals
 from faithkit.cli import choices_of
 from faithkit.errors import UserError, shorten
 from faithkit.evaluation.classification import classification_metrics
+from faithkit.evaluation.leaks import WITHOUT
+from faithkit.evaluation.reports.provenance import Provenance, leaks_table, select
+from faithkit.evaluation.reports.spans import prefixed
 from faithkit.evaluation.results import Results, full_names, write_results
 from faithkit.evaluation.tables import show
 from faithkit.evaluation.transfer import Transfer, transfer_table, transfers_of
 from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder, environment
+from workflows.origins import describe_model, write_origin
 from workflows.write_answers import Judge, write_answers
 
 # A setting of a training: a choice of a group by its name, or a value of a block.
@@ -40,29 +44,49 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> None:
     tests = [read_benchmark({"name": name, **options}) for name, options in block["test"].items()]
     cells: list[Transfer] = []
     metrics: dict[str, Any] = {}
+    origins: dict[str, Provenance] = {}
     for trained_on, options in block["train"].items():
         checkpoint = options["checkpoint"] or _train(run, trained_on, options["path"], config)
         critic = Critic.load(checkpoint, precision=config["precision"], batch_tokens=config["batch_tokens"])
+        model = describe_model(checkpoint)
         found: dict[str, Any] = {}
         for benchmark in tests:
-            scored = _score(run, critic, trained_on, benchmark, config)
+            origin = Provenance.of(benchmark.name, benchmark.examples, [model])
+            scored = _score(run, critic, trained_on, benchmark, origin, config)
             found |= full_names("test", benchmark.name, scored)
-            metrics |= full_names("test", benchmark.name, {f"{trained_on}_{n}": m for n, m in scored.items()})
+            metrics |= full_names("test", benchmark.name, prefixed(f"{trained_on}_", scored))
+            origins[f"{benchmark.name}-by-{trained_on}"] = origin
         cells += transfers_of(trained_on, Results(metrics=found))
-        write_results(run.metrics, metrics, {"config": config, "environment": environment()})
+        facts = {name: origin.to_dict() for name, origin in origins.items()}
+        write_results(run.metrics, metrics, {"config": config, "environment": environment(), "test_sets": facts})
     sources = {name: _describe(options["path"]) for name, options in {**block["train"], **block["test"]}.items()}
     show(transfer_table(cells, sources=sources))
+    for name, origin in origins.items():
+        print(*(f"{name}: {line}" for line in origin.lines), sep="\n")
+        if origin.leaked.any():
+            show(leaks_table(origin, f"{name}, leaks"))
     print(run.path)
 
 
 def _score(
-    run: RunFolder, critic: Critic, trained_on: str, benchmark: Benchmark, config: Mapping[str, Any]
+    run: RunFolder,
+    critic: Critic,
+    trained_on: str,
+    benchmark: Benchmark,
+    origin: Provenance,
+    config: Mapping[str, Any],
 ) -> dict[str, Any]:
+    """The metrics of one cell; where rows leaked, also those of the others, as `without_leaked/...`."""
     log.info("critic trained on %s, tested on %s", trained_on, benchmark.name)
     path = run.predictions / f"{benchmark.name}-by-{trained_on}.jsonl"
     written = write_answers(path, benchmark.examples, Judge(critic), at_a_time=config["save_every_num_rows"])
-    predictions = {prediction.id: prediction for prediction in written}
-    return classification_metrics(benchmark.examples, predictions, num_resamples=config["num_resamples"]).metrics
+    write_origin(path, benchmark.name, benchmark.examples, origin.models)
+    predictions, options = {p.id: p for p in written}, {"num_resamples": config["num_resamples"]}
+    metrics = classification_metrics(benchmark.examples, predictions, **options).metrics
+    if not origin.leaked.any() or origin.leaked.all():
+        return metrics
+    new = classification_metrics(*select(benchmark.examples, predictions, ~origin.leaked), **options).metrics
+    return metrics | {f"{WITHOUT}{name}": metric for name, metric in new.items()}
 
 
 def check_trainings(config: Mapping[str, Any]) -> None:

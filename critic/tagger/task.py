@@ -79,6 +79,10 @@ class TaggerTask:
         )
         return tagger, fit
 
+    def calibrated_on(self, training: FinishedTraining[DataModule]) -> list[Example]:
+        """The examples of validation whose spans are marked."""
+        return [example for example in training.validation if example.spans is not None]
+
     def predict(self, training: FinishedTraining[DataModule], tagger: Tagger, subset: Subset) -> list[Prediction]:
         """A prediction for each row of a test subset."""
         rows, examples = Batches([subset], self.encoder), subset.examples()

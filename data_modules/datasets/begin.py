@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from data_modules.reading.dataset import Source
-from data_modules.reading.fields import SEEKER, WHOLE_KNOWLEDGE, text_group
+from data_modules.reading.fields import SEEKER, text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
+from faithkit.row_keys import WHOLE_KNOWLEDGE
 from faithkit.sentences import best_sentences
 
 ADDRESS = "https://github.com/google/BEGIN-dataset"

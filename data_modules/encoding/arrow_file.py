@@ -14,16 +14,20 @@ from numpy.typing import NDArray
 
 from data_modules.encoding.pairs import Columns
 from data_modules.encoding.ragged import Ragged
+from faithkit.row_keys import RowKeys
 
 RECORD, GROUP = "record", "group"
+KEYS = tuple(f"seen_{kind}" for kind in RowKeys._fields)
+OWN = (RECORD, GROUP, *KEYS)  # columns that are no encoder's
 FIXED = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64())
 
 
 class Chunk(NamedTuple):
-    """Some rows: columns of numbers, and of each record its group's hash and itself as JSON."""
+    """Some rows: columns of numbers, and of each record its group's hash, its keys and itself as JSON."""
 
     columns: Columns
     groups: list[int]
+    keys: RowKeys
     records: list[str]
 
 
@@ -32,6 +36,7 @@ class Rows(NamedTuple):
 
     columns: Columns
     groups: NDArray[np.uint64]
+    keys: RowKeys
     records: pa.ChunkedArray
 
 
@@ -57,18 +62,20 @@ def read_rows(path: Path) -> Rows:
     try:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
         table.validate()
-        columns = {name: _to_numpy(table[name]) for name in table.column_names if name not in (RECORD, GROUP)}
+        columns = {name: _to_numpy(table[name]) for name in table.column_names if name not in OWN}
         groups, records = _to_numpy(table[GROUP]), table[RECORD]
+        keys = RowKeys(*(_to_numpy(table[name]) for name in KEYS))
         for chunk in records.chunks:
             _check_texts(chunk)
     except (KeyError, pa.ArrowException) as error:  # some of Arrow's are no ValueErrors
         raise ValueError(str(error)) from error
-    return Rows(columns, groups, records)
+    return Rows(columns, groups, keys, records)
 
 
 def _to_arrow(chunk: Chunk) -> pa.RecordBatch:
     arrays = {name: _arrow_array(column) for name, column in chunk.columns.items()}
     arrays |= {GROUP: pa.array(chunk.groups, pa.uint64()), RECORD: pa.array(chunk.records, pa.large_string())}
+    arrays |= {name: pa.array(keys) for name, keys in zip(KEYS, chunk.keys, strict=True)}
     return pa.RecordBatch.from_pydict(arrays)
 
 

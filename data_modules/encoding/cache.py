@@ -1,8 +1,8 @@
 """Encodings on disk, made once: an Arrow file keyed by the content of the files, the layout and the tokenizer.
 
-A folder `encodings/<key>/` holds `rows.arrow` (the columns of the encoder and every record as JSON, read through a
-memory map) and `meta.json` (what was kept, dropped, cut and rejected). It appears whole or not at all, and is made
-again where it is damaged (`faithkit.files.cache_entry`).
+A folder `encodings/<key>/` holds `rows.arrow` (the columns of the encoder, and of every record its keys and itself as
+JSON, read through a memory map) and `meta.json` (what was kept, dropped, cut and rejected). It appears whole or not at
+all, and is made again where it is damaged (`faithkit.files.cache_entry`).
 """
 
 import hashlib
@@ -26,9 +26,10 @@ from data_modules.reading.rows import ReadReport
 from faithkit.files.cache_entry import Damaged, cache_entry
 from faithkit.files.home import cache_dir
 from faithkit.records import Example
+from faithkit.row_keys import RowKeys, row_keys
 from faithkit.words import VERSION as WORDS_VERSION
 
-CACHE_VERSION = 1
+CACHE_VERSION = 2  # raise it when a folder holds something else, or its rows get other keys
 CHUNK = 16_384  # records tokenised at a time: large enough for the tokenizer's threads, small enough for memory
 
 log = logging.getLogger("faithkit")
@@ -42,6 +43,7 @@ class EncodedSplit:
     split: str
     columns: Columns
     groups: NDArray[np.uint64]
+    keys: RowKeys
     records: pa.ChunkedArray
     counts: Counter[str]
     rejects: list[dict[str, Any]]
@@ -77,7 +79,7 @@ def _open(folder: Path, name: str, split: str) -> EncodedSplit:
         counts, rejects, fingerprint = Counter(meta["counts"]), meta["rejects"], meta["fingerprint"]
     except (OSError, ValueError, KeyError) as error:  # of a file that is too large for a checksum
         raise Damaged(str(error)) from error
-    return EncodedSplit(name, split, rows.columns, rows.groups, rows.records, counts, rejects, fingerprint)
+    return EncodedSplit(name, split, *rows, counts, rejects, fingerprint)
 
 
 def group_hash(group: str) -> int:
@@ -114,7 +116,8 @@ def _build(
         while chunk := list(islice(examples, CHUNK)):
             records = [json.dumps(example.to_dict()) for example in chunk]
             digest.update("\n".join(records).encode())
-            yield Chunk(encoder.encode(chunk, cut), [group_hash(example.group) for example in chunk], records)
+            groups = [group_hash(example.group) for example in chunk]
+            yield Chunk(encoder.encode(chunk, cut), groups, row_keys(chunk), records)
 
     write_rows(folder / "rows.arrow", chunks())
     counts = dict(report.counts) | {name: count for name, count in cut.items() if count}

@@ -14,11 +14,11 @@ from data_modules.negatives.entity_swap import entity_swaps
 from data_modules.negatives.original import original_responses
 from data_modules.negatives.other import other_responses
 from data_modules.negatives.verbatim import verbatim_knowledge
-from data_modules.reading.exclude import text_key
 from faithkit.errors import UserError
 from faithkit.files.cache_entry import cache_entry
 from faithkit.files.home import cache_dir
 from faithkit.records import Example
+from faithkit.row_keys import text_key
 from faithkit.words import VERSION as WORDS_VERSION
 
 VERSION = 1  # raised when the same records give other negatives

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from random import Random
 
-from data_modules.reading.exclude import text_key
 from faithkit.records import Example
+from faithkit.row_keys import text_key
 from faithkit.words import ascii_content_words
 
 NUM_WORDS = 6  # rarest words of a knowledge text, by which similar ones are found

@@ -5,23 +5,13 @@ its responses and labels are not.
 """
 
 import hashlib
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from data_modules.reading.fields import WHOLE_KNOWLEDGE
 from faithkit.records import Example
+from faithkit.row_keys import WHOLE_KNOWLEDGE, text_key
 
 DROPPED = "dropped: knowledge stands in an excluded test set"
-
-
-def text_key(text: str) -> str:
-    """Reduces a text to lower-case letters and digits without accents.
-
-    Copies of one text that were tokenised differently have the same key.
-    """
-    decomposed = unicodedata.normalize("NFKD", text)  # "é" becomes "e" and an accent, which is not alphanumeric
-    return "".join(character for character in decomposed.lower() if character.isalnum())
 
 
 @dataclass(frozen=True)

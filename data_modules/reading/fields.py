@@ -6,9 +6,9 @@ from types import NoneType
 from typing import Any
 
 from faithkit.records import Turn
+from faithkit.row_keys import WHOLE_KNOWLEDGE
 
 SEEKER, WIZARD = "seeker", "wizard"  # who asks and who answers, in every dialogue dataset
-WHOLE_KNOWLEDGE = "whole_knowledge"  # in `meta`: the knowledge before it was cut
 PROBABILITY = "probability"  # in `meta`: a weak label
 RESERVED = (WHOLE_KNOWLEDGE, PROBABILITY)  # what our own code puts into `meta`, and no row
 

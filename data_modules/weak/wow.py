@@ -17,7 +17,7 @@ from data_modules.datasets.audit import Audit
 from data_modules.datasets.wow import WizardOfWikipedia
 from data_modules.encoding.cache import group_hash
 from data_modules.reading.dataset import Records, Source, read_examples
-from data_modules.reading.exclude import DROPPED, Excluded, text_key
+from data_modules.reading.exclude import DROPPED, Excluded
 from data_modules.reading.fields import text_group
 from data_modules.reading.files import File
 from data_modules.reading.rows import ReadReport
@@ -26,6 +26,7 @@ from data_modules.weak.generations import generation_files, read_generations
 from data_modules.weak.pairs import PROBABILITY, make_pairs
 from faithkit.errors import UserError
 from faithkit.records import Example
+from faithkit.row_keys import text_key
 from faithkit.sentences import sentences
 from faithkit.weights.resolve import resolve
 from faithkit.words import ascii_content_words

@@ -16,6 +16,8 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder, dumps, write_json
 from faithkit.files.hashes import hash_files
 from faithkit.files.run_folder import RunFolder, environment
+from faithkit.files.seen_rows import FILE as SEEN_ROWS
+from faithkit.files.seen_rows import SeenRows
 from faithkit.files.strict_json import read_strict_json
 from faithkit.words import VERSION as WORDS_VERSION
 
@@ -51,12 +53,14 @@ class Sidecar:
             check_mapping(name, getattr(self, name))
 
 
-def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar) -> None:
-    """Writes weights as safetensors, the tokenizer and the sidecar; an older folder is replaced whole."""
+def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar, seen: SeenRows | None = None) -> None:
+    """Writes weights as safetensors, tokenizer, seen rows and sidecar; an older folder is replaced whole."""
     stored = {name: getattr(sidecar, name) for name in Sidecar.__slots__}
     with atomic_folder(folder, replace=True) as unfinished:
         model.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
+        if seen is not None:
+            seen.write(unfinished / SEEN_ROWS)
         seal(unfinished, {**stored, "versions": {**environment(), "words": WORDS_VERSION}})
 
 

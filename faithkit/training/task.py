@@ -1,7 +1,7 @@
 """The protocol of a task, and the steps from a finished training to its reports, which all tasks share."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -9,13 +9,18 @@ import numpy as np
 import pytorch_lightning as pl
 from numpy.typing import NDArray
 
+from faithkit.evaluation.predictions_origin import write_origin
+from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.reports.run import Reports, detection_reports
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.model_folder import Sidecar, write_folder
 from faithkit.files.run_folder import RunFolder
+from faithkit.files.seen_rows import CALIBRATED, CHOSEN, TRAINED, SeenRows
 from faithkit.records import Example, Prediction
+from faithkit.row_keys import row_keys
 from faithkit.training.checkpoints import load_best
 from faithkit.training.distributed import gather_objects
+from faithkit.weights.used_model import UsedModel, describe_model
 
 Data = TypeVar("Data")  # the DataModule, which the ground does not know
 Predictor = TypeVar("Predictor")
@@ -32,6 +37,7 @@ class FinishedTraining(Generic[Data]):
         origin: Where the model comes from: configuration and data, as its sidecar and metrics.json say.
         num_resamples: Bootstrap resamples of each interval.
         num_examples: Examples that a report shows.
+        inherited: What the weights had seen that training began with.
     """
 
     trainer: pl.Trainer
@@ -41,12 +47,25 @@ class FinishedTraining(Generic[Data]):
     origin: Mapping[str, Any]
     num_resamples: int
     num_examples: int
+    inherited: SeenRows = field(default_factory=lambda: SeenRows({}))
 
     @cached_property
     def validation(self) -> list[Example]:
         """The examples of all validation sets; the tasks' rows have the same order."""
         data: Any = self.data
         return [example for subset in data.subsets["validation"] for example in subset.examples()]
+
+    def seen(self, calibrated_on: Iterable[Example]) -> SeenRows:
+        """What the model has seen: that which its beginning had, training, validation, and rows of calibration."""
+        data: Any = self.data
+        calibrated = [row_keys(calibrated_on)]
+        own = {TRAINED: data.keys("train"), CHOSEN: data.keys("validation"), CALIBRATED: calibrated}
+        return self.inherited | SeenRows.of(own)
+
+    @cached_property
+    def models(self) -> list[UsedModel]:
+        """The model of hf/, as the origins of predictions name it."""
+        return [describe_model(str(self.run.path))]
 
     def divide_work(self, count: int, work: Callable[[NDArray[np.int64]], Sequence[Result]]) -> list[Result]:
         """The results of items 0 to `count`, in order; each process works on its share of them.
@@ -105,6 +124,10 @@ class FinishingSteps(Protocol[Data, Predictor, Row]):
         """Makes a predictor of the best model; also gives a report of what was fitted on validation."""
         ...
 
+    def calibrated_on(self, training: FinishedTraining[Data]) -> list[Example]:
+        """The examples of validation that `calibrate` fits anything on."""
+        ...
+
     def predict(self, training: FinishedTraining[Data], predictor: Predictor, subset: Any) -> list[Row]:
         """Gives a result for each row of a test subset, in order; all processes call it."""
         ...
@@ -136,7 +159,8 @@ def finish_training(
     }
     if not training.trainer.is_global_zero:
         return {}, fit
-    write_folder(training.run.hf, best, steps.tokenizer, steps.sidecar(training, predictor))
+    seen = training.seen(steps.calibrated_on(training))
+    write_folder(training.run.hf, best, steps.tokenizer, steps.sidecar(training, predictor), seen)
     return steps.report(training, predictor, tests), fit
 
 
@@ -151,16 +175,20 @@ def report_detector(
     Args:
         fitted_on: The examples that the detector was calibrated on: baselines choose their threshold on them.
     """
-    labelled = {}
+    labelled, origins = {}, {}
     for name, (examples, predictions) in tests.items():
         if examples:
-            write_jsonl(training.run.predictions / f"{name}.jsonl", (p.to_dict() for p in predictions))
+            path = training.run.predictions / f"{name}.jsonl"
+            write_jsonl(path, (p.to_dict() for p in predictions))
+            write_origin(path, name, examples, training.models)
         pairs = [(e, p) for e, p in zip(examples, predictions, strict=True) if e.label is not None]
         labelled[name] = ([e for e, _ in pairs], [p for _, p in pairs])
+        origins[name] = Provenance.of(name, labelled[name][0], training.models)
     return detection_reports(
         labelled,
         meta=training.origin,
         fitted_on=fitted_on,
         num_resamples=training.num_resamples,
         num_examples=training.num_examples,
+        origins=origins,
     )

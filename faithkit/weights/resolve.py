@@ -21,7 +21,8 @@ __all__ = ["LOCAL", "LocalWeights", "explain", "hub_folder", "is_hub_name", "loa
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 CONFIGS = ("config.json", "adapter_config.json", "meta.json")  # of a model, of an adapter, of spaCy
-OUR_FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model")  # all that a folder of ours is read from
+# All that a folder of ours is read from.
+OUR_FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model", "*.parquet")
 PATH_STARTS = (".", "~", "/")
 RUST_PANIC = "PanicException"  # of tokenizers and safetensors; it is no Exception, and its class has no module
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from faithkit.evaluation.baselines import overlap_predictions
 from faithkit.evaluation.classification import classification_metrics
+from faithkit.evaluation.intervals import Metric
+from faithkit.evaluation.reports.provenance import Provenance, Rows, select, with_provenance
 from faithkit.evaluation.reports.report import Report, sample_row
 from faithkit.evaluation.tables import choose_examples, metrics_table, predictions_table
 from faithkit.records import Example, Prediction
@@ -21,8 +23,13 @@ def label_report(
     fitted_on: Sequence[Example] = (),
     num_resamples: int = 1000,
     num_examples: int = 5,
+    origin: Provenance | None = None,
 ) -> Report:
-    """Classification metrics, with those of the word-overlap baseline as `overlap_...`."""
+    """Classification metrics, with those of the word-overlap baseline as `overlap_...`.
+
+    Args:
+        origin: Where the predictions are from; None leaves it out.
+    """
     scored = classification_metrics(examples, predictions, num_resamples=num_resamples)
     overlap = classification_metrics(examples, overlap_predictions(examples, fitted_on), num_resamples=num_resamples)
     baseline = {n: m for n, m in overlap.metrics.items() if n in SHOWN_OF_BASELINE}
@@ -37,4 +44,11 @@ def label_report(
         tables.append(predictions_table(chosen, predictions, title="predictions to judge"))
     metrics = scored.metrics | {OVERLAP + n: m for n, m in baseline.items()}
     samples = [sample_row(e, gold=e.label, label=p.label, score=p.score) for e in chosen for p in [predictions[e.id]]]
-    return Report(metrics=metrics, tables=tuple(tables), notes=scored.notes, samples=tuple(samples))
+    report = Report(metrics=metrics, tables=tuple(tables), notes=scored.notes, samples=tuple(samples))
+    if origin is None:
+        return report
+
+    def score(rows: Rows) -> Mapping[str, Metric]:
+        return classification_metrics(*select(examples, predictions, rows), num_resamples=num_resamples).metrics
+
+    return with_provenance(report, origin, score, title=title, shown=SHOWN)

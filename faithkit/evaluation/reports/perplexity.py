@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.text import Text
 
+from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.language_model import language_model_metrics
+from faithkit.evaluation.reports.provenance import Provenance, Rows, with_provenance
 from faithkit.evaluation.reports.report import Report, sample_row
 from faithkit.evaluation.tables import fields_table, harmless, metrics_table
 from faithkit.records import Example
@@ -19,12 +21,14 @@ def perplexity_report(
     *,
     title: str,
     num_resamples: int = 1000,
+    origin: Provenance | None = None,
 ) -> Report:
     """Loss, perplexity and token accuracy with intervals, beside a table of answers.
 
     Args:
         rows: See `faithkit.evaluation.language_model`.
         answers: What the model wrote, for some of the examples by id.
+        origin: The model, and what it has seen of the examples; None leaves it out.
     """
     scored = language_model_metrics(examples, rows, num_resamples=num_resamples)
     tables = [metrics_table({"model": scored.metrics}, title=title)]
@@ -41,4 +45,12 @@ def perplexity_report(
             shown.add_row("answer", Text(harmless(answers[example.id], 400)), end_section=True)
         tables.append(shown)
     samples = tuple(sample_row(e, answer=answers[e.id]) for e in examples if e.id in answers)
-    return Report(metrics=scored.metrics, tables=tuple(tables), notes=scored.notes, samples=samples)
+    report = Report(metrics=scored.metrics, tables=tuple(tables), notes=scored.notes, samples=samples)
+    if origin is None:
+        return report
+
+    def score(chosen: Rows) -> Mapping[str, Metric]:
+        left = [example for example, marked in zip(examples, chosen, strict=True) if marked]
+        return language_model_metrics(left, rows[chosen], num_resamples=num_resamples).metrics
+
+    return with_provenance(report, origin, score, title=title)

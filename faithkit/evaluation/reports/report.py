@@ -1,7 +1,7 @@
 """The report of one test set: numbers to keep, tables to show, notes on both, and a sample of predictions."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.table import Table
@@ -20,12 +20,16 @@ class Report:
 
     Args:
         samples: The examples that the last table shows, as plain rows of equal columns, for loggers.
+        lines: Printed as they are, before the notes: where the predictions are from.
+        facts: The same for metrics.json.
     """
 
     metrics: dict[str, Metric]
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
     samples: tuple[Row, ...] = ()
+    lines: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def sample_row(example: Example, **said: Any) -> Row:

@@ -5,6 +5,7 @@ from typing import Any
 
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.reports.labels import label_report
+from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.reports.report import Report, Row
 from faithkit.evaluation.reports.spans import has_spans, span_report
 from faithkit.evaluation.results import full_names, write_results
@@ -14,6 +15,7 @@ from faithkit.records import Example, Prediction
 
 TestSets = Mapping[str, tuple[Sequence[Example], Sequence[Prediction]]]
 Reports = dict[str, list[Report]]  # of each test set; none where nothing of it is labelled
+Origins = Mapping[str, Provenance]
 EMBEDDED = "embedded"
 
 
@@ -26,6 +28,7 @@ def report_detection(
     split: str = "test",
     num_resamples: int = 1000,
     num_examples: int = 5,
+    origins: Origins | None = None,
 ) -> dict[str, Metric]:
     """Scores each test set, writes metrics.json and prints it all; the run's path comes last.
 
@@ -36,8 +39,9 @@ def report_detection(
         sets: For each dataset its labelled examples and their predictions.
         fitted_on: Labelled examples that the baselines choose their threshold on.
         split: The first part of the metrics' names.
+        origins: Of each test set where its predictions are from; None where nothing is to be said of it.
     """
-    options: dict[str, Any] = {"num_resamples": num_resamples, "num_examples": num_examples}
+    options: dict[str, Any] = {"num_resamples": num_resamples, "num_examples": num_examples, "origins": origins}
     reports = detection_reports(sets, meta=meta, fitted_on=fitted_on, split=split, **options)
     return write_reports(run, reports, meta=meta, split=split)
 
@@ -50,6 +54,7 @@ def detection_reports(
     split: str = "test",
     num_resamples: int = 1000,
     num_examples: int = 5,
+    origins: Origins | None = None,
 ) -> Reports:
     """The reports of each test set; arguments as those of `report_detection`."""
     reports: Reports = {}
@@ -64,29 +69,35 @@ def detection_reports(
             "num_resamples": num_resamples,
             "num_examples": num_examples,
         }
-        reports[name].append(label_report(examples, by_id, **options))
+        origin = origins[name] if origins else None
+        reports[name].append(label_report(examples, by_id, origin=origin, **options))
         if has_spans(examples):
-            reports[name].append(span_report(examples, by_id, dataset="" if _embedded(meta) else name, **options))
+            dataset = "" if _embedded(meta) else name
+            reports[name].append(span_report(examples, by_id, dataset=dataset, origin=origin, **options))
     return reports
 
 
 def write_reports(run: RunFolder, found: Reports, *, meta: Mapping[str, Any], split: str = "test") -> dict[str, Metric]:
     """Writes metrics.json and prints the reports of each test set; the run's path comes last."""
     metrics: dict[str, Metric] = {}
+    facts: dict[str, Any] = {}
     for name, reports in found.items():
         if not reports:
             print(f"{name}: there is no test example, or none with a label: nothing to score")
             continue
         for report in reports:
             metrics |= full_names(split, name, report.metrics)
+            facts |= {name: report.facts} if report.facts else {}
         shown = reports[-1:] if reports[-1].tables else reports
         first, *others = (table for report in shown for table in report.tables)
         show(first)
+        for line in (line for report in shown for line in report.lines):
+            print(line)
         for note in (note for report in shown for note in report.notes):
             print(f"note: {note}")
         if others:
             show(*others)
-    write_results(run.metrics, metrics, meta)
+    write_results(run.metrics, metrics, {**meta, "test_sets": facts} if facts else meta)
     print(run.path)
     return metrics
 

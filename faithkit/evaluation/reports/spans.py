@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from faithkit.evaluation.baselines import empty_predictions, mismatch_predictions, whole_predictions
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published.detection import TASKS, V1, Published, comparable, published
+from faithkit.evaluation.reports.provenance import Provenance, Rows, select, with_provenance
 from faithkit.evaluation.reports.report import Report, Row, sample_row
 from faithkit.evaluation.span_metrics import NOTHING_FOUND, score_spans, span_metrics
 from faithkit.evaluation.span_outcomes import join_spans
@@ -23,6 +24,7 @@ WHOLE, EMPTY, MISMATCH = "all characters", "no spans", "words not in context"
 # The baselines' metrics stand beside the tagger's, under names of their own.
 PREFIXES = {WHOLE: "all_characters_", EMPTY: "no_spans_", MISMATCH: "mismatch_"}
 ANY_SPAN = "model, any span"  # a response is hallucinated when a span is predicted in it
+SHOWN = ("response_f1", "response_precision", "response_recall", "char_f1", "char_precision", "char_recall")
 BY_TASK = ("Llama-2-13B, fine-tuned", "GPT-4-turbo, prompted")  # of the published systems, beside each task
 
 
@@ -40,6 +42,7 @@ def span_report(
     fitted_on: Sequence[Example] = (),
     num_resamples: int = 1000,
     num_examples: int = 5,
+    origin: Provenance | None = None,
 ) -> Report:
     """Span metrics, with those of the baselines under prefixes such as `mismatch_char_f1`, `task/qa/mismatch_char_f1`.
 
@@ -48,12 +51,20 @@ def span_report(
     Args:
         dataset: The benchmark's name, where its published figures are to stand beside ours.
         fitted_on: Labelled examples that the mismatch baseline chooses its threshold on.
+        origin: Where the predictions are from; None leaves it out.
     """
     outcomes = join_spans(examples, predictions)
     scored = score_spans(outcomes, num_resamples=num_resamples)
+
+    def score(rows: Rows) -> dict[str, Metric]:
+        found = span_metrics(*select(examples, predictions, rows), num_resamples=num_resamples).metrics
+        return found if outcomes.found.any() else _overall(found)
+
+    def finish(report: Report) -> Report:
+        return report if origin is None else with_provenance(report, origin, score, title=title, shown=SHOWN)
+
     if not outcomes.found.any():
-        overall = {name: metric for name, metric in scored.metrics.items() if "/" not in name}
-        return Report(metrics=overall, notes=(NOTHING_FOUND,))
+        return finish(Report(metrics=_overall(scored.metrics), notes=(NOTHING_FOUND,)))
     baselines = {
         MISMATCH: mismatch_predictions(examples, fitted_on),
         WHOLE: whole_predictions(examples),
@@ -81,7 +92,11 @@ def span_report(
     for name in baselines:
         metrics |= prefixed(PREFIXES[name], systems[name])
     samples = tuple(_sample(example, predictions[example.id]) for example in chosen)
-    return Report(metrics=metrics, tables=tuple(tables), notes=scored.notes, samples=samples)
+    return finish(Report(metrics=metrics, tables=tuple(tables), notes=scored.notes, samples=samples))
+
+
+def _overall(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    return {name: metric for name, metric in metrics.items() if "/" not in name}
 
 
 def by_any_span(metrics: Mapping[str, Metric]) -> dict[str, Metric]:

@@ -1,6 +1,7 @@
 """The report of `benchmark=suppression`: RAGTruth's Table 7 with our figures beside the paper's."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rich.table import Table
@@ -9,7 +10,9 @@ from rich.text import Text
 from faithkit.errors import UserError
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published.tables import published_table
-from faithkit.evaluation.results import full_names, write_results
+from faithkit.evaluation.reports.provenance import Provenance, Rows, select, with_provenance
+from faithkit.evaluation.reports.report import Report
+from faithkit.evaluation.reports.run import write_reports
 from faithkit.evaluation.suppression import (
     FEWEST,
     FEWEST_BY_SCORE,
@@ -24,11 +27,12 @@ from faithkit.evaluation.suppression import (
     STRATEGIES,
     suppression_metrics,
 )
-from faithkit.evaluation.tables import format_metric, harmless, new_table, show
+from faithkit.evaluation.tables import format_metric, harmless, new_table
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example, Prediction
 
 BENCHMARK = "suppression"
+TITLE = "Choosing among responses by detected hallucinations"
 Row = Mapping[str, Any]  # of the published table
 TITLES = {
     RANDOM: "random choice",
@@ -51,6 +55,7 @@ def report_suppression(
     meta: Mapping[str, Any],
     split: str = "test",
     num_resamples: int = 1000,
+    origin: Provenance | None = None,
 ) -> dict[str, Metric]:
     """Scores each group of models, writes metrics.json and prints the table; the run's path comes last.
 
@@ -59,40 +64,67 @@ def report_suppression(
 
     Args:
         groups: By a name of one's own, the models to choose from at each source; None: all of them.
+        origin: Where the predictions are from; None leaves it out.
     """
     unknown = [strategy for strategy in strategies if strategy not in (RANDOM, *STRATEGIES)]
     if unknown:
         raise UserError(f"unknown strategy {unknown[0]!r}", hint=f"use {', '.join((RANDOM, *STRATEGIES))}")
     by_id = {prediction.id: prediction for prediction in predictions}
+    options: dict[str, Any] = {
+        "strategies": [strategy for strategy in strategies if strategy != RANDOM],
+        "num_resamples": num_resamples,
+    }
     have = {str(example.meta.get("model") or "").lower() for example in examples}
-    metrics: dict[str, Metric] = {}
-    found: dict[str, dict[str, Metric]] = {}
-    for name, models in groups.items():
-        if models is not None and not have & {model.lower() for model in models}:
-            print(f"note: {name} is left out: no response is by {' or '.join(models)}")
-            continue
-        scored = suppression_metrics(
-            examples,
-            by_id,
-            models=models,
-            strategies=[strategy for strategy in strategies if strategy != RANDOM],
-            num_resamples=num_resamples,
-        )
-        found[name] = scored.metrics
-        metrics |= full_names(split, BENCHMARK, {f"{name}/{short}": metric for short, metric in scored.metrics.items()})
-        for note in scored.notes:
-            print(f"note: {name}: {note}")
-    if not found:
+    present = {
+        name: models for name, models in groups.items() if models is None or have & {model.lower() for model in models}
+    }
+    if not present:
         raise UserError("no group of models has a response", hint="name models of the data in benchmark.groups")
-    show(suppression_table(found))
-    write_results(run.metrics, metrics, meta)
-    print(run.path)
-    return metrics
+    scored = {name: suppression_metrics(examples, by_id, models=models, **options) for name, models in present.items()}
+    notes = [
+        f"{name} is left out: no response is by {' or '.join(models or ())}"
+        for name, models in groups.items()
+        if name not in present
+    ]
+    notes += [f"{name}: {note}" for name, one in scored.items() for note in one.notes]
+    found = {name: one.metrics for name, one in scored.items()}
+    report = Report(metrics=_flat(found), tables=(suppression_table(found),), notes=tuple(notes))
+    if origin is not None:
+        report = _without_leaked(report, origin, examples, by_id, present, options)
+    return write_reports(run, {BENCHMARK: [report]}, meta=meta, split=split)
 
 
-def suppression_table(groups: Mapping[str, Mapping[str, Metric]]) -> Table:
+def _flat(groups: Mapping[str, Mapping[str, Metric]]) -> dict[str, Metric]:
+    return {f"{name}/{short}": metric for name, metrics in groups.items() for short, metric in metrics.items()}
+
+
+def _without_leaked(
+    report: Report,
+    origin: Provenance,
+    examples: Sequence[Example],
+    predictions: Mapping[str, Prediction],
+    groups: Mapping[str, Sequence[str] | None],
+    options: Mapping[str, Any],
+) -> Report:
+    """Adds where the predictions are from, and the same choice among the responses that did not leak."""
+    left: dict[str, dict[str, Metric]] = {}
+
+    def score(rows: Rows) -> dict[str, Metric]:
+        chosen, said = select(examples, predictions, rows)
+        for name, models in groups.items():
+            with suppress(UserError):  # too little is left of a group
+                left[name] = suppression_metrics(chosen, said, models=models, **options).metrics
+        return _flat(left)
+
+    def table(systems: Mapping[str, Any], *, title: str) -> Table:
+        return suppression_table(left, title=title)
+
+    return with_provenance(report, origin, score, title=BENCHMARK, table=table)
+
+
+def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str = TITLE) -> Table:
     """For each group the models' own rates, random choice, each strategy, and the paper's figures under ours."""
-    table = new_table("Choosing among responses by detected hallucinations, percent")
+    table = new_table(f"{title}, percent")
     table.add_column("treatment", overflow="fold")
     table.add_column("valid", justify="right", no_wrap=True)
     table.add_column("hallucinated", justify="right", no_wrap=True)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from faithkit.evaluation.intervals import Groups, Values
+from faithkit.evaluation.intervals import Groups, Statistic, Values
 from faithkit.evaluation.responses.bert_score import BertScore
 from faithkit.evaluation.responses.bleu import bleu, bleu_counts, corpus_bleu
 from faithkit.evaluation.responses.critic_rate import Detector, critic_rate
@@ -15,6 +16,7 @@ from faithkit.evaluation.responses.extractive import extractive
 from faithkit.evaluation.responses.fallback import fallback
 from faithkit.evaluation.responses.knowledge_f1 import knowledge_f1
 from faithkit.evaluation.responses.metric_columns import MetricColumns
+from faithkit.evaluation.responses.paired_responses import PairedResponses
 from faithkit.evaluation.responses.q2.score import Q2, Q2Scores
 from faithkit.evaluation.responses.rouge import rouge
 from faithkit.records import Example
@@ -77,9 +79,21 @@ def measure(
     columns |= fallback(responses, gold)
     if empty := sum(not text.strip() for text in responses):
         notes.append(f"{empty} of {len(responses)} responses are empty")
-    return MetricColumns(
-        groups, columns, (corpus_bleu(groups, counts), distinct(groups, responses)), details, tuple(notes)
-    )
+    return MetricColumns(groups, columns, _of_corpus(groups, responses, counts), details, tuple(notes))
+
+
+def part_of(columns: MetricColumns, paired: PairedResponses, rows: NDArray[np.bool_]) -> MetricColumns:
+    """Measures the marked rows alone, by what was measured of all: no model reads anything again."""
+    examples = [example for example, marked in zip(paired.examples, rows, strict=True) if marked]
+    texts = [text for text, marked in zip(paired.texts, rows, strict=True) if marked]
+    groups = Groups.of(example.group for example in examples)
+    counts = bleu_counts(texts, [gold_response(example) for example in examples])
+    values = {name: column[rows] for name, column in columns.columns.items()}
+    return MetricColumns(groups, values, _of_corpus(groups, texts, counts))
+
+
+def _of_corpus(groups: Groups, responses: Sequence[str], counts: Values) -> tuple[Statistic, ...]:
+    return corpus_bleu(groups, counts), distinct(groups, responses)
 
 
 def _q2_note(scores: Q2Scores) -> str:

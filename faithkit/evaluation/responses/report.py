@@ -7,9 +7,10 @@ from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.evaluation.intervals import Difference, Metric, paired_difference
+from faithkit.evaluation.reports.provenance import Provenance, Rows, with_provenance
 from faithkit.evaluation.reports.report import Report
 from faithkit.evaluation.reports.run import write_reports
-from faithkit.evaluation.responses.measure import Models, gold_response, measure
+from faithkit.evaluation.responses.measure import Models, gold_response, measure, part_of
 from faithkit.evaluation.responses.metric_columns import MetricColumns
 from faithkit.evaluation.responses.paired_responses import PairedResponses
 from faithkit.evaluation.responses.tables import differences_table, examples_table, systems_table, transfer_table
@@ -32,6 +33,7 @@ def response_report(
     num_resamples: int = 1000,
     num_examples: int = 5,
     progress: bool = False,
+    origin: Provenance | None = None,
 ) -> Report:
     """Measures responses, and writes the values of each example as JSON lines to `scores_path`.
 
@@ -40,6 +42,7 @@ def response_report(
 
     Args:
         baselines: Any of `gold`, the dataset's own response, and `copy`, the knowledge as the response.
+        origin: Where the responses are from, and what their judges have seen; None leaves it out.
     """
     if unknown := [name for name in baselines if name not in BASELINES]:
         raise UserError(f"unknown baseline {unknown[0]!r}", hint=f"use {', '.join(BASELINES)}, or []")
@@ -60,7 +63,14 @@ def response_report(
         tables.append(differences_table(*sides, title=f"{title}, paired"))
     if num_examples:
         tables.append(examples_table(paired.examples, paired.texts, columns, num_examples))
-    return Report(metrics=metrics, tables=tuple(tables), notes=(*models.missing, *paired.notes, *scored.notes))
+    report = Report(metrics=metrics, tables=tuple(tables), notes=(*models.missing, *paired.notes, *scored.notes))
+    if origin is None:
+        return report
+
+    def score(rows: Rows) -> dict[str, Metric]:
+        return part_of(columns, paired, rows).scored(num_resamples=num_resamples).metrics
+
+    return with_provenance(report, origin, score, title=title, table=systems_table)
 
 
 def _baselines(
@@ -112,6 +122,7 @@ def report_responses(
     baselines: Sequence[str],
     num_resamples: int = 1000,
     num_examples: int = 5,
+    origins: Mapping[str, Provenance] | None = None,
 ) -> dict[str, Metric]:
     """Scores the responses to each dataset, writes metrics.json and `scores/<dataset>.jsonl`, and prints it all."""
     reports = {
@@ -125,6 +136,7 @@ def report_responses(
                 num_resamples=num_resamples,
                 num_examples=num_examples,
                 progress=True,
+                origin=origins[name] if origins else None,
             )
         ]
         for name, paired in datasets.items()

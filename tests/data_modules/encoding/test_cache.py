@@ -12,12 +12,13 @@ import pytest
 from data_modules.build import build_source
 from data_modules.datasets.snli import Snli
 from data_modules.embedded.layouts import WRITERS, written_layout
-from data_modules.encoding.arrow_file import Chunk, read_rows, write_rows
+from data_modules.encoding.arrow_file import KEYS, Chunk, read_rows, write_rows
 from data_modules.encoding.cache import EncodedSplit, load_encoded
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.errors import UserError
+from faithkit.row_keys import RowKeys
 from tests.faults.races import race
 
 ROWS = {"train": 12, "validation": 6, "test": 6}
@@ -83,6 +84,7 @@ WRONG_COLUMNS = {
 
 def write_columns(path: Path, **columns: pa.Array) -> None:
     right = {"group": pa.array([1, 2], pa.uint64()), "record": pa.array(["{}", "{}"], pa.large_string())}
+    right |= {name: pa.array([3, 4], pa.uint64()) for name in KEYS}
     batch = pa.RecordBatch.from_pydict({"knowledge": LISTS, **right, **columns})
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -90,6 +92,8 @@ def write_columns(path: Path, **columns: pa.Array) -> None:
 
 @pytest.mark.parametrize("name", WRONG_COLUMNS)
 def test_columns_of_another_kind_are_refused(tmp_path: Path, name: str) -> None:
+    write_columns(tmp_path / "rows.arrow")
+    read_rows(tmp_path / "rows.arrow")
     write_columns(tmp_path / "rows.arrow", knowledge=WRONG_COLUMNS[name])
     with pytest.raises(ValueError):
         read_rows(tmp_path / "rows.arrow")
@@ -107,12 +111,16 @@ def test_rows_that_reach_outside_the_file_are_refused(tmp_path: Path, right: lis
         read_rows(path)
 
 
+KEYS_OF_TWO = RowKeys(*np.arange(6, dtype=np.uint64).reshape(3, 2))
+
+
 def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     columns = {"length": np.array([3, 4], np.int32), "ids": Ragged.from_lists([[5], [6, 7]])}
-    write_rows(tmp_path / "rows.arrow", [Chunk(columns, [8, 2**63], ["{}", '{"a": "é"}'])] * 2)
+    write_rows(tmp_path / "rows.arrow", [Chunk(columns, [8, 2**63], KEYS_OF_TWO, ["{}", '{"a": "é"}'])] * 2)
     found = read_rows(tmp_path / "rows.arrow")
     ids = found.columns["ids"]
     assert isinstance(ids, Ragged) and [ids.row(i).tolist() for i in range(4)] == [[5], [6, 7]] * 2
+    assert [keys.tolist() for keys in found.keys] == [keys.tolist() * 2 for keys in KEYS_OF_TWO]
     assert found.groups.tolist() == [8, 2**63] * 2 and found.records.to_pylist() == ["{}", '{"a": "é"}'] * 2
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from data_modules.negatives.original import original_responses
 from data_modules.negatives.other import other_responses
 from data_modules.negatives.verbatim import MAX_WORDS, verbatim_knowledge
-from data_modules.reading.exclude import text_key
 from faithkit.records import Example
+from faithkit.row_keys import text_key
 from tests.data_modules.negatives.corpus import corpus, example
 
 

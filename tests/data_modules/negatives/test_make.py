@@ -18,11 +18,11 @@ from data_modules.negatives import make
 from data_modules.negatives.make import KINDS, OTHER, VERBATIM, cached_negatives, make_negatives
 from data_modules.negatives.source import NegativesSource
 from data_modules.reading.dataset import read_examples
-from data_modules.reading.exclude import text_key
 from data_modules.reading.rows import ReadReport
 from data_modules.splits import SplitPlan
 from faithkit.errors import UserError
 from faithkit.records import Example
+from faithkit.row_keys import text_key
 from tests.data_modules.negatives.corpus import corpus, example, ruled
 from tests.data_modules.official_rows import FAITHDIAL, write
 from tests.data_modules.official_rows import make as make_source

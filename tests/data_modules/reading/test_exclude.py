@@ -8,9 +8,10 @@ import pytest
 
 from data_modules.build import build_source, build_sources, read_excluded
 from data_modules.reading.dataset import read_examples
-from data_modules.reading.exclude import DROPPED, Excluded, text_key
+from data_modules.reading.exclude import DROPPED, Excluded
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
+from faithkit.row_keys import text_key
 from tests.data_modules.examples import example
 
 HEADER = ["model_name", "data_source", "knowledge", "message", "response", "begin_label"]

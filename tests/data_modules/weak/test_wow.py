@@ -14,11 +14,12 @@ from data_modules.encoding.cache import content_hash
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.reading.dataset import Source, read_examples
-from data_modules.reading.exclude import DROPPED, Excluded, text_key
+from data_modules.reading.exclude import DROPPED, Excluded
 from data_modules.reading.rows import ReadReport
 from data_modules.splits import SplitPlan
 from data_modules.weak.wow import WeakWow
 from faithkit.errors import UserError
+from faithkit.row_keys import text_key
 from tests.data_modules.official_rows import utterance, write
 from tests.running import train_here
 

@@ -1,0 +1,119 @@
+"""Describes a model that predictions come from: its weights, where its threshold is from, and what it has seen."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from faithkit.files.hashes import hash_files
+from faithkit.files.model_folder import CONFIG, CRITIC, MARK, SIDECAR, TAGGER, find_folder, read_stored
+from faithkit.files.seen_rows import SeenRows, read_seen
+from faithkit.files.strict_json import read_strict_json
+from faithkit.weights.resolve import hub_folder, is_hub_name
+
+CHECKPOINT = "checkpoint"  # the role of the model that is evaluated
+DEFAULT_THRESHOLD = "0.5, the default: nothing was fitted"
+THRESHOLDS = {CRITIC: "threshold", TAGGER: "response_threshold"}  # where a sidecar has that of responses
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsedModel:
+    """A model that had a part in predictions.
+
+    Args:
+        role: What it did: `checkpoint`, or for instance `judge`.
+        path: As the command named it.
+        kind: critic, tagger or generator; None for a model that is not ours.
+        weights: A hash of its weights; None where they are not at hand.
+        threshold: The threshold of its labels and where that comes from; None for a model without labels.
+        seen: What it was trained on, chosen on and calibrated on; None where that cannot be told.
+        reason: Why it cannot.
+    """
+
+    role: str
+    path: str
+    kind: str | None = None
+    weights: str | None = None
+    threshold: str | None = None
+    seen: SeenRows | None = None
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Gives what a predictions file and metrics.json say of it."""
+        return {name: getattr(self, name) for name in ("role", "path", "kind", "weights", "threshold")}
+
+
+def describe_model(path: str, role: str = CHECKPOINT) -> UsedModel:
+    """Describes what a path names: a run, an hf/ folder or a hub name; it has been loaded before."""
+    is_hub = is_hub_name(path)
+    folder = hub_folder(path) if is_hub else find_folder(path)
+    stored = read_stored(folder) if folder else None
+    if folder is None or stored is None:
+        files = folder or _hub_snapshot(path)
+        reason = "it is no model of ours"
+        threshold = DEFAULT_THRESHOLD if role == CHECKPOINT else None
+        weights = _hash(files) if files else None
+        return UsedModel(role=role, path=path, weights=weights, threshold=threshold, reason=reason)
+    seen = read_seen(folder)
+    return UsedModel(
+        role=role,
+        path=path,
+        kind=stored.get("kind"),
+        weights=_hash(folder, stored.get("hashes")),
+        threshold=_threshold(stored),
+        seen=seen,
+        reason="" if seen else "it was written before models held what they have seen",
+    )
+
+
+def seen_before(weights: str | None) -> SeenRows:
+    """What the weights have seen that a training begins with: nothing, as far as is known, where they are not ours."""
+    if weights is None:
+        return SeenRows({})
+    folder: Path | None = Path(weights).expanduser()
+    if is_hub_name(weights):
+        snapshot = _hub_snapshot(weights)  # of weights that are loaded: nothing is asked of the hub for others' models
+        config = read_strict_json(snapshot / CONFIG, hint="download it again") if snapshot else {}
+        folder = hub_folder(weights) if isinstance(config, dict) and MARK in config else None
+    if folder is None or not (folder / SIDECAR).exists():
+        return SeenRows({})
+    return read_seen(folder) or SeenRows({}, (weights,))
+
+
+def _hub_snapshot(name: str) -> Path | None:
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(name, CONFIG)
+    return Path(found).parent if isinstance(found, str) else None
+
+
+def _hash(folder: Path, known: Any = None) -> str | None:
+    """Hashes the weights: the hashes of their files, which a sidecar of ours has."""
+    names = sorted(path.name for path in folder.glob("*.safetensors"))
+    if not names:
+        return None
+    is_known = isinstance(known, Mapping) and known.keys() >= set(names)
+    hashes = known if is_known else hash_files(folder, names)
+    return hashlib.sha256("\n".join(f"{name} {hashes[name]}" for name in names).encode()).hexdigest()[:32]
+
+
+def _threshold(stored: Mapping[str, Any]) -> str | None:
+    name = THRESHOLDS.get(str(stored.get("kind")))
+    thresholds = stored.get("thresholds")
+    if name is None or not isinstance(thresholds, Mapping) or name not in thresholds:
+        return None
+    aim = str(thresholds.get("aim", ""))
+    if aim.startswith("none"):
+        return DEFAULT_THRESHOLD
+    chosen = "of argmax" if aim == "argmax" else f"chosen for {aim} on validation{_validation(stored)}"
+    return f"{thresholds[name]:.4g}, {chosen}"
+
+
+def _validation(stored: Mapping[str, Any]) -> str:
+    """Names the validation sets and their sizes."""
+    try:
+        sizes = stored["origin"]["data"]["sizes"]["validation"]
+        return f" ({', '.join(f'{name}: {count:,} rows' for name, count in sizes.items())})"
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return ""
