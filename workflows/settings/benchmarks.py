@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag
 
 from faithkit.settings.types import Block, Count, Hint, OneOf, OpenBlock, PathText, Switch, Text
+from faithkit.training.options import Aim
 from workflows.settings.data import NumRows, OnBadRow, Split
 
 BASELINES = ("gold", "copy")  # as in faithkit.evaluation.responses.report, without torch
@@ -100,6 +101,8 @@ class Transfer(Block):
     name: Text
     train: Annotated[dict[str, TransferTraining], Field(min_length=1)]
     test: Annotated[dict[str, TransferTest], Field(min_length=1)]
+    threshold_aim: Aim | None = None
+    validation_fraction: Annotated[float | None, Field(gt=0, lt=1), Hint("use a share above 0 and below 1")] = None
     overrides: list[Text]
 
 
