@@ -11,6 +11,7 @@ from faithkit.evaluation.reports.suppression import report_suppression
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder, environment
 from workflows.detectors import load_detector
+from workflows.fitted_baselines import read_fitting
 from workflows.write_answers import Judge, write_answers
 
 
@@ -24,6 +25,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
         report_corpus(benchmark.examples, run.path, title=block["dataset"], plots=block["plots"])
         print(run.path)
         return
+    detector = None
     if given is None:
         detector = load_detector(
             config["checkpoint"], precision=config["precision"], batch_tokens=config["batch_tokens"]
@@ -50,4 +52,11 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
         )
         return
     sets = {benchmark.name: (benchmark.examples, predictions)}
-    report_detection(run, sets, meta=meta, num_resamples=num_resamples, num_examples=config["num_examples"])
+    report_detection(
+        run,
+        sets,
+        meta=meta,
+        fitting=read_fitting(run, config, benchmark, detector),
+        num_resamples=num_resamples,
+        num_examples=config["num_examples"],
+    )

@@ -9,6 +9,7 @@ import numpy as np
 import pytorch_lightning as pl
 from numpy.typing import NDArray
 
+from faithkit.evaluation.fitted_baselines import Fitting
 from faithkit.evaluation.reports.run import Reports, detection_reports
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.model_folder import Sidecar, write_folder
@@ -160,7 +161,7 @@ def report_detector(
     return detection_reports(
         labelled,
         meta=training.origin,
-        fitted_on=fitted_on,
+        fitting=Fitting(rows=fitted_on, name=f"{len(fitted_on):,} validation rows"),
         num_resamples=training.num_resamples,
         num_examples=training.num_examples,
     )

@@ -6,7 +6,7 @@ from pydantic import Discriminator, Field, Tag
 
 from faithkit.settings.types import Block, Count, Hint, OneOf, OpenBlock, PathText, Switch, Text
 from faithkit.training.options import Aim
-from workflows.settings.data import NumRows, OnBadRow, Split
+from workflows.settings.data import FittingSet, NumRows, OnBadRow, Split
 
 BASELINES = ("gold", "copy")  # as in faithkit.evaluation.responses.report, without torch
 STRATEGIES = ("random", "fewest", "none", "fewest_by_score", "none_by_score")
@@ -24,6 +24,7 @@ class Detection(OpenBlock):
     num_rows: NumRows
     on_bad_row: OnBadRow
     options: Options
+    fit_on: list[FittingSet] = Field(default_factory=list)
     plots: Switch = False
     groups: dict[str, list[Text] | None] | None = None
     strategies: Annotated[list[Annotated[str, OneOf(STRATEGIES)]], Field(min_length=1)] | None = None

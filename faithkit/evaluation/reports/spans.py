@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from faithkit.evaluation.baselines import empty_predictions, mismatch_predictions, whole_predictions
+from faithkit.evaluation.fitted_baselines import Fitting
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published import TASKS, V1, Published, comparable, published
 from faithkit.evaluation.reports.report import Report, Row, sample_row
@@ -36,7 +37,7 @@ def span_report(
     *,
     title: str,
     dataset: str = "",
-    fitted_on: Sequence[Example] = (),
+    fitting: Fitting | None = None,
     num_resamples: int = 1000,
     num_examples: int = 5,
 ) -> Report:
@@ -46,7 +47,7 @@ def span_report(
 
     Args:
         dataset: The benchmark's name, where its published figures are to stand beside ours.
-        fitted_on: Labelled examples that the mismatch baseline chooses its threshold on.
+        fitting: What the mismatch baseline chooses its threshold on.
     """
     outcomes = join_spans(examples, predictions)
     scored = score_spans(outcomes, num_resamples=num_resamples)
@@ -54,7 +55,7 @@ def span_report(
         overall = {name: metric for name, metric in scored.metrics.items() if "/" not in name}
         return Report(metrics=overall, notes=(NOTHING_FOUND,))
     baselines = {
-        MISMATCH: mismatch_predictions(examples, fitted_on),
+        MISMATCH: mismatch_predictions(examples, threshold=(fitting or Fitting()).overlap("f1")),
         WHOLE: whole_predictions(examples),
         EMPTY: empty_predictions(examples),
     }
