@@ -73,6 +73,8 @@ class Responses(Block):
     incomplete: Switch
     baselines: list[Annotated[str, OneOf(BASELINES)]]
     critic: PathText | None
+    judges: list[Text] = Field(default_factory=list)
+    judge_labels: list[FittingSet] = Field(default_factory=list)
     bert_score: BertScore | None
     nli: Text | None
     q2: Q2 | None

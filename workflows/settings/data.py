@@ -96,9 +96,9 @@ class NamedSet(OpenBlock):
 
 
 class FittingSet(NamedSet):
-    """Labelled rows of `benchmark.fit_on`."""
+    """Labelled rows of `benchmark.fit_on` or `benchmark.judge_labels`."""
 
-    key: ClassVar[str] = "a set of benchmark.fit_on"
+    key: ClassVar[str] = "a set of labelled rows"
     num_rows: NumRows = None
 
 
