@@ -40,6 +40,7 @@ class Fitting:
         name: The rows, as a table names them.
         thresholds: Of word overlap, fitted elsewhere, by aim: a model's folder has those of its validation rows.
         learn: Boosted trees learn from the rows too; validation rows of a training are too few for that.
+        counted: Trees that were fitted on the model's training rows, with a threshold on its validation rows.
         own: The model's own predictions of the rows, to fit its threshold on them as well.
     """
 
@@ -47,6 +48,7 @@ class Fitting:
     name: str = ""
     thresholds: Mapping[str, float] = field(default_factory=dict)
     learn: bool = False
+    counted: CountedFeatures | None = None
     own: Mapping[str, Prediction] = field(default_factory=dict)
 
     def overlap(self, aim: str = HEADLINE) -> float | None:
@@ -98,6 +100,10 @@ def beside(examples: Sequence[Example], predictions: Mapping[str, Prediction], f
     found.append(Baseline(key="overlap", name="word overlap", predictions=shares, fitted_on=where))
     if fitting.learn and (counted := cross_fitted(examples, fitting.rows)) is not None:
         found.append(Baseline(key="counted", name="counted features", predictions=counted, fitted_on=fitting.name))
+    if fitting.counted is not None:
+        where = f"the training rows, its threshold on {fitting.name}"
+        said = fitting.counted.predictions(examples)
+        found.append(Baseline(key="counted", name="counted features", predictions=said, fitted_on=where))
     if fitting.own and (moved := refit(predictions, fitting)) is not None:
         found.append(Baseline(key="refitted", name="the model itself", predictions=moved, fitted_on=fitting.name))
     return found

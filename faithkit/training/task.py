@@ -9,6 +9,7 @@ import numpy as np
 import pytorch_lightning as pl
 from numpy.typing import NDArray
 
+from faithkit.evaluation.cheap_baselines import CountedFeatures
 from faithkit.evaluation.fitted_baselines import Fitting
 from faithkit.evaluation.reports.run import Reports, detection_reports
 from faithkit.files.jsonl import write_jsonl
@@ -146,11 +147,13 @@ def report_detector(
     tests: TestResults,
     *,
     fitted_on: Sequence[Example],
+    counted: CountedFeatures | None = None,
 ) -> Reports:
     """Writes a detector's predictions, a file a test set, and compares those of labelled examples with their labels.
 
     Args:
         fitted_on: The examples that the detector was calibrated on: baselines choose their threshold on them.
+        counted: The baseline that was fitted on the training rows, where there is one.
     """
     labelled = {}
     for name, (examples, predictions) in tests.items():
@@ -161,7 +164,7 @@ def report_detector(
     return detection_reports(
         labelled,
         meta=training.origin,
-        fitting=Fitting(rows=fitted_on, name=f"{len(fitted_on):,} validation rows"),
+        fitting=Fitting(rows=fitted_on, name=f"{len(fitted_on):,} validation rows", counted=counted),
         num_resamples=training.num_resamples,
         num_examples=training.num_examples,
     )

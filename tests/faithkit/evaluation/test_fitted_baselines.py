@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from faithkit.evaluation.baselines import fit_overlap, overlap_predictions
+from faithkit.evaluation.cheap_baselines import fit_counted
 from faithkit.evaluation.classification import classification_metrics
 from faithkit.evaluation.fitted_baselines import MEDIAN, Fitting, beside, cross_fitted, fitted_origin, stored_fitting
 from faithkit.evaluation.reports.labels import label_report
@@ -111,3 +112,10 @@ def test_the_report_gives_what_the_model_has_over_each_baseline() -> None:
         assert 0 < found[f"p_value/{key}_macro_f1"].value <= 1
     shown = as_text(*report.tables)
     assert "model less it" in shown and "200 rows" in shown and all(len(line) <= 80 for line in shown.splitlines())
+
+
+def test_trees_that_learnt_from_the_training_rows_stand_beside_a_training() -> None:
+    trees = fit_counted(corpus(7, 300, "c"), ROWS)
+    found = {one.key: one for one in beside(TESTED, judged(TESTED), Fitting(rows=ROWS, name="200 rows", counted=trees))}
+    assert list(found) == ["majority", "overlap", "counted"] and macro_f1(found["counted"].predictions) > 0.75
+    assert found["counted"].fitted_on == "the training rows, its threshold on 200 rows"
