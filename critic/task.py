@@ -16,6 +16,7 @@ from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.pairs import NO_LABEL, PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.splits import Subset
+from faithkit.evaluation.fitted_baselines import fitted_origin
 from faithkit.evaluation.reports.run import Reports
 from faithkit.files.model_folder import Sidecar
 from faithkit.records import HALLUCINATED, Example, Prediction
@@ -87,7 +88,7 @@ class CriticTask:
             max_length=self.encoder.max_length,
             order=self.encoder.order,
             calibration=critic.calibration,
-            origin=dict(training.origin),
+            origin={**training.origin, **fitted_origin(labelled(training.validation))},
         ).to_sidecar()
 
     def report(self, training: FinishedTraining[DataModule], critic: Critic, tests: TestResults) -> Reports:

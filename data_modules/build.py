@@ -113,7 +113,7 @@ def build_sources(
 
 
 def read_excluded(tests: Sequence[Mapping[str, Any]]) -> Excluded:
-    """The knowledge of test sets, each given as `{dataset, path, split}`; nothing else of them is used."""
+    """The knowledge and dialogues of test sets, each given as `{dataset, path, split}`; no label of them is used."""
     examples: list[Example] = []
     for test in tests:
         options = dict(test)

@@ -65,7 +65,14 @@ def test_the_zero_shot_experiment_uses_begin_to_exclude_and_to_test_alone() -> N
     data = compose("train", "experiment=critic_local_real", "data_dir=/somewhere").data
     begin = {name: part for name, part in data.parts.items() if part.dataset == "begin"}
     assert {name: part.only for name, part in begin.items()} == {"begin_dev": "test"}
-    assert [test.path for test in data.exclude] == ["/somewhere/begin/wow/begin_test_wow.tsv"]
+    # And all turns that it judges as a critic of generators are left out of what it learns.
+    excluded = {test.dataset: test.path for test in data.exclude}
+    assert excluded == {
+        "begin": "/somewhere/begin/wow/begin_test_wow.tsv",
+        "wow": "/somewhere/wow",
+        "topical_chat": "/somewhere/topical_chat",
+        "cmu_dog": "/somewhere/cmu_dog",
+    }
     assert data.parts.natural.validation_fraction == data.validation_fraction > 0
 
 

@@ -14,6 +14,7 @@ from faithkit.evaluation.reports.suppression import report_suppression
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder, environment
 from workflows.detectors import load_detector
+from workflows.fitted_baselines import read_fitting
 from workflows.origins import describe_model, origin_of_file, write_origin
 from workflows.write_answers import Judge, write_answers
 
@@ -31,6 +32,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
         report_corpus(benchmark.examples, run.path, **options)
         print(run.path)
         return
+    detector = None
     if given is not None:
         origin = origin_of_file(
             config["predictions"], benchmark.name, benchmark.examples, checkpoint=config["checkpoint"]
@@ -64,5 +66,6 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
         )
         return
     sets, origins = {benchmark.name: (benchmark.examples, predictions)}, {benchmark.name: origin}
+    fitting = read_fitting(run, config, benchmark, detector)
     options = {"num_resamples": num_resamples, "num_examples": config["num_examples"]}
-    report_detection(run, sets, meta=meta, origins=origins, **options)
+    report_detection(run, sets, meta=meta, fitting=fitting, origins=origins, **options)

@@ -15,12 +15,13 @@ from faithkit.evaluation.responses.q2.score import Q2
 from faithkit.inference.foreign_model_beams import beam_writer
 from workflows.detectors import load_detector
 from workflows.entailment import load_entailment
+from workflows.judges import error_of, load_judges, read_labelled
 
 log = logging.getLogger("faithkit")
 
 
 def load_metric_models(config: Mapping[str, Any]) -> Models:
-    """Loads what the `benchmark` block names: critic, bert_score, and q2 with nli; null leaves a metric out.
+    """Loads what the `benchmark` block names: critic, judges, bert_score, and q2 with nli; null leaves a metric out.
 
     Raises:
         UserError: Q2 has some of its models, but not all; or one cannot be loaded.
@@ -28,11 +29,14 @@ def load_metric_models(config: Mapping[str, Any]) -> Models:
     block, batch_tokens = config["benchmark"], config["batch_tokens"]
     bert_score, detector = block["bert_score"], None
     check_precision(config["precision"])
+    options = {"precision": config["precision"], "batch_tokens": batch_tokens}
+    labelled = read_labelled(block)
     if block["critic"]:
-        options = {"batch_tokens": batch_tokens, "labels": config.get("labels")}
-        detector = load_detector(block["critic"], precision=config["precision"], **options)
+        detector = load_detector(block["critic"], labels=config.get("labels"), **options)
     return Models(
         detector=detector,
+        error=error_of(detector, labelled) if detector is not None else None,
+        others=load_judges(block, labelled, **options),
         bert_score=BertScore.load(bert_score["encoder"], num_layers=bert_score["num_layers"])
         if bert_score and bert_score["encoder"]
         else None,

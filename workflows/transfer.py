@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from data_modules.reading.files import EMBEDDED
 from faithkit import signals
 from faithkit.cli import choices_of
 from faithkit.errors import UserError, shorten
+from faithkit.evaluation.calibration import ARGMAX
 from faithkit.evaluation.classification import classification_metrics
 from faithkit.evaluation.leaks import WITHOUT
 from faithkit.evaluation.reports.provenance import Provenance, leaks_table, select
@@ -23,6 +25,7 @@ from faithkit.evaluation.reports.spans import prefixed
 from faithkit.evaluation.results import Results, full_names, write_results
 from faithkit.evaluation.tables import show
 from faithkit.evaluation.transfer import Transfer, transfer_table, transfers_of
+from faithkit.files.model_folder import find_folder, read_sidecar
 from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder, environment
 from workflows.origins import describe_model, write_origin
 from workflows.write_answers import Judge, write_answers
@@ -30,6 +33,8 @@ from workflows.write_answers import Judge, write_answers
 # A setting of a training: a choice of a group by its name, or a value of a block.
 _SETTING = re.compile(r"[a-z_]\w*=[\w,\[\]-]*|[a-z_]\w*(\.\w+)+=[^\n]*")
 _NO_SETTING = ("_target_", "extensions", "hydra", "${", "run_dir", "resume")
+VALIDATION = "validation"
+LIKELIER = 0.5  # the threshold that calls the likelier class; a temperature does not move it
 log = logging.getLogger("faithkit")
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -42,13 +47,19 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> None:
     block = config["benchmark"]
     check_trainings(config)
     tests = [read_benchmark({"name": name, **options}) for name, options in block["test"].items()]
+    tested = {benchmark.name: benchmark.examples[0].split for benchmark in tests}
     cells: list[Transfer] = []
     metrics: dict[str, Any] = {}
     origins: dict[str, Provenance] = {}
+    chosen_on: dict[str, str] = {}
     for trained_on, options in block["train"].items():
-        checkpoint = options["checkpoint"] or _train(run, trained_on, options["path"], config)
+        checkpoint = options["checkpoint"] or _train(run, trained_on, options["path"], tested.get(trained_on), config)
         critic = Critic.load(checkpoint, precision=config["precision"], batch_tokens=config["batch_tokens"])
         model = describe_model(checkpoint)
+        if block.get("threshold_aim") == ARGMAX:
+            critic.calibration = replace(critic.calibration, threshold=LIKELIER, aim=ARGMAX)
+            model = replace(model, threshold=f"{LIKELIER}, the likelier class: nothing was fitted")
+        chosen_on[trained_on] = _describe_choice(checkpoint, tested.get(trained_on))
         found: dict[str, Any] = {}
         for benchmark in tests:
             origin = Provenance.of(benchmark.name, benchmark.examples, [model])
@@ -60,7 +71,7 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> None:
         facts = {name: origin.to_dict() for name, origin in origins.items()}
         write_results(run.metrics, metrics, {"config": config, "environment": environment(), "test_sets": facts})
     sources = {name: _describe(options["path"]) for name, options in {**block["train"], **block["test"]}.items()}
-    show(transfer_table(cells, sources=sources))
+    show(transfer_table(cells, sources=sources, chosen_on=chosen_on, threshold_aim=block.get("threshold_aim")))
     for name, origin in origins.items():
         print(*(f"{name}: {line}" for line in origin.lines), sep="\n")
         if origin.leaked.any():
@@ -108,8 +119,13 @@ def check_trainings(config: Mapping[str, Any]) -> None:
             raise UserError(f"not a setting: {shorten(override)}", place="benchmark.overrides", hint=hint)
 
 
-def _train(run: RunFolder, dataset: str, path: str, config: Mapping[str, Any]) -> str:
-    """Trains in a process of its own; a training that was interrupted goes on, one that has ended is used."""
+def _train(run: RunFolder, dataset: str, path: str, tested: str | None, config: Mapping[str, Any]) -> str:
+    """Trains in a process of its own; a training that was interrupted goes on, one that has ended is used.
+
+    Args:
+        tested: The split of the same dataset that the table tests on. Where that is validation, as for MNLI, whose
+            test set has no labels, a share of the training split chooses the checkpoint in its place.
+    """
     folder = RunFolder(run.path / f"trained-on-{dataset}")
     if folder.metrics.exists():
         return str(folder.path)
@@ -117,7 +133,9 @@ def _train(run: RunFolder, dataset: str, path: str, config: Mapping[str, Any]) -
         arguments = [f"resume={folder.path}"]
     else:
         arguments = ["model=critic", f"data={dataset}", f"scale={config['scale']['name']}", f"run_dir={folder.path}"]
-        arguments += [f"data.path={_quoted(path)}", f"seed={config['seed']}", *config["benchmark"]["overrides"]]
+        arguments += [f"data.path={_quoted(path)}", f"seed={config['seed']}"]
+        arguments += _choosing(config["benchmark"], tested)
+        arguments += config["benchmark"]["overrides"]
     log.info("training on %s: python train.py %s", dataset, " ".join(arguments))
     environ = {name: value for name, value in os.environ.items() if name != RUN_DIR_VARIABLE}
     # A checkout that is not installed is found by its path.
@@ -129,6 +147,33 @@ def _train(run: RunFolder, dataset: str, path: str, config: Mapping[str, Any]) -
         hint = f"go on with resume={run.path}; with other settings begin anew: checkpoint= takes what is trained"
         raise UserError(f"training on {dataset} failed with exit code {code}", hint=hint)
     return str(folder.path)
+
+
+def _choosing(block: Mapping[str, Any], tested: str | None) -> list[str]:
+    """The settings of a training that keep the tested rows out of every choice; a run of before has none of them."""
+    aim, fraction = block.get("threshold_aim"), block.get("validation_fraction")
+    settings = [] if aim is None else [f"model.threshold_aim={_quoted(aim)}"]
+    if tested == VALIDATION and fraction is not None:
+        settings += ["data.split=train", f"data.validation_fraction={fraction}", "data.test_fraction=0"]
+    return settings
+
+
+def _describe_choice(checkpoint: str, tested: str | None) -> str:
+    """Tells the rows that chose a critic's checkpoint, by the configuration that its folder keeps.
+
+    Args:
+        tested: The split of its own dataset that the table tests on.
+    """
+    unknown = "rows that its folder does not name"
+    if not Path(checkpoint).expanduser().exists():
+        return unknown
+    sidecar = read_sidecar(find_folder(checkpoint))
+    data = (sidecar.origin.get("config") or {}).get("data") if sidecar else None
+    if not isinstance(data, Mapping):
+        return unknown
+    if data.get("split") is not None:
+        return f"{data.get('validation_fraction', 0):.0%} of the groups of its {data['split']} split"
+    return "the validation split that is tested" if tested == VALIDATION else "its validation split"
 
 
 def _run(command: list[str], environ: Mapping[str, str]) -> int:

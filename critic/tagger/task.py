@@ -19,6 +19,7 @@ from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.spans import SpanEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.splits import Subset
+from faithkit.evaluation.fitted_baselines import fitted_origin
 from faithkit.evaluation.reports.run import Reports
 from faithkit.files.model_folder import Sidecar
 from faithkit.records import Example, Prediction
@@ -99,7 +100,7 @@ class TaggerTask:
             labels=tagger_labels(self.options.typed),
             max_length=self.encoder.max_length,
             calibration=tagger.calibration,
-            origin=dict(training.origin),
+            origin={**training.origin, **fitted_origin(training.validation)},
         ).to_sidecar()
 
     def report(self, training: FinishedTraining[DataModule], tagger: Tagger, tests: TestResults) -> Reports:

@@ -1,41 +1,68 @@
-"""Knowledge of test sets that training must not touch.
+"""Knowledge and dialogues of test sets that training must not touch.
 
-A zero-shot score means little where training has seen the same source texts. Only the knowledge of a test set is used;
-its responses and labels are not.
+A zero-shot score means little where training has seen the same source texts, and so does a judge of responses that has
+seen the turns which it judges. A test set's texts are only compared with; its labels are not used.
+
+Dialogues are known by what was said in them and not by their ids: corpora number the dialogues of each split from 0,
+and the same dialogue has other ids in another corpus.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from faithkit.records import Example
 from faithkit.row_keys import WHOLE_KNOWLEDGE, text_key
 
 DROPPED = "dropped: knowledge stands in an excluded test set"
+DROPPED_DIALOGUE = "dropped: dialogue stands in an excluded test set"
+MIN_WORDS = 6  # of an utterance that tells its dialogue; "Yes, I love that too!" is said in many
+
+
+def dialogue_keys(example: Example) -> Iterator[str]:
+    """The `text_key`s of what was said in an example's dialogue, as far as it tells one dialogue from others."""
+    said = [turn.text for turn in example.history] + [example.response, example.reference or ""]
+    return (text_key(text) for text in said if len(text.split()) >= MIN_WORDS)
 
 
 @dataclass(frozen=True)
 class Excluded:
-    """The knowledge texts that must not be trained on.
+    """The knowledge texts and dialogues that must not be trained on.
 
     Args:
-        keys: Their `text_key`s.
+        keys: The `text_key`s of the knowledge.
+        utterances: Those of what was said.
     """
 
     keys: frozenset[str] = frozenset()
+    utterances: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, examples: Iterable[Example]) -> "Excluded":
-        """The knowledge of these examples."""
-        keys = frozenset(text_key(example.knowledge) for example in examples)
-        return cls(keys - {""})  # a text without letters and digits would match every other one
+        """The knowledge and the dialogues of these examples."""
+        rows = list(examples)
+        keys = frozenset(text_key(example.knowledge) for example in rows)
+        utterances = frozenset(key for example in rows for key in dialogue_keys(example))
+        return cls(keys - {""}, utterances - {""})  # a text without letters and digits would match every other one
+
+    def reason(self, example: Example) -> str | None:
+        """The outcome under which an example must be dropped; None where it may be trained on.
+
+        Its knowledge counts as it was before any cut.
+        """
+        knowledge = example.meta.get(WHOLE_KNOWLEDGE, example.knowledge)
+        if text_key(knowledge) in self.keys:
+            return DROPPED
+        if self.utterances and any(key in self.utterances for key in dialogue_keys(example)):
+            return DROPPED_DIALOGUE
+        return None
 
     def covers(self, example: Example) -> bool:
-        """True if the example must not be trained on: its knowledge, before any cut, is excluded."""
-        knowledge = example.meta.get(WHOLE_KNOWLEDGE, example.knowledge)
-        return text_key(knowledge) in self.keys
+        """True if the example must not be trained on."""
+        return self.reason(example) is not None
 
     @property
     def digest(self) -> str:
         """A hash of the texts, for a cache's key."""
-        return hashlib.blake2b("\n".join(sorted(self.keys)).encode(), digest_size=16).hexdigest()
+        texts = [*sorted(self.keys), "", *sorted(self.utterances)] if self.utterances else sorted(self.keys)
+        return hashlib.blake2b("\n".join(texts).encode(), digest_size=16).hexdigest()

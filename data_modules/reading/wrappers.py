@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from data_modules.reading.dataset import Records, Source
-from data_modules.reading.exclude import DROPPED, Excluded
+from data_modules.reading.exclude import Excluded
 from data_modules.reading.files import File
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.errors import UserError
@@ -77,7 +77,7 @@ class FilteringSource(WrappedSource):
 
 @dataclass(frozen=True)
 class ExcludingSource(FilteringSource):
-    """A dataset without the records whose knowledge is excluded."""
+    """A dataset without the records whose knowledge or dialogue is excluded."""
 
     excluded: Excluded
 
@@ -85,12 +85,12 @@ class ExcludingSource(FilteringSource):
         return {**self.source.layout(), "excluded": self.excluded.digest}
 
     def drops(self, example: Example) -> str | None:
-        return DROPPED if self.excluded.covers(example) else None
+        return self.excluded.reason(example)
 
 
 def exclude_from(source: Source, excluded: Excluded) -> Source:
-    """The dataset without the knowledge of test sets that training must not touch."""
-    if not excluded.keys:
+    """The dataset without the knowledge and dialogues of test sets that training must not touch."""
+    if excluded == Excluded():
         return source
     if source.generated:
         raise UserError(f"data.exclude does not apply to {source.name}", hint="leave it out of data.parts")

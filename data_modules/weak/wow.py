@@ -17,7 +17,7 @@ from data_modules.datasets.audit import Audit
 from data_modules.datasets.wow import WizardOfWikipedia
 from data_modules.encoding.cache import group_hash
 from data_modules.reading.dataset import Records, Source, read_examples
-from data_modules.reading.exclude import DROPPED, Excluded
+from data_modules.reading.exclude import Excluded
 from data_modules.reading.fields import text_group
 from data_modules.reading.files import File
 from data_modules.reading.rows import ReadReport
@@ -60,7 +60,7 @@ class WeakWow(Source):
         validation_fraction: Share of the audit's groups that validation takes under this seed: the teacher must not see
             them. Likewise `test_fraction`.
         teacher: Weights of the teacher's encoder.
-        excluded: Knowledge that must not be trained on: nothing is made from it.
+        excluded: Knowledge and dialogues that must not be trained on: nothing is made from them.
     """
 
     name: ClassVar[str] = "weak_wow"
@@ -136,10 +136,10 @@ class WeakWow(Source):
         return [replace(t, knowledge=t.knowledge.strip(), response=t.response.strip()) for t in turns]
 
     def _allowed(self, examples: Sequence[Example], report: ReadReport) -> list[Example]:
-        allowed = [example for example in examples if not self.excluded.covers(example)]
-        if len(allowed) < len(examples):
-            report.count(DROPPED, len(examples) - len(allowed))
-        return allowed
+        reasons = [self.excluded.reason(example) for example in examples]
+        for reason in filter(None, reasons):
+            report.count(reason)
+        return [example for example, reason in zip(examples, reasons, strict=True) if reason is None]
 
     def _natural(self, turns: Mapping[str, list[Example]], report: ReadReport) -> Iterator[Example]:
         from data_modules.weak.teacher import Teacher

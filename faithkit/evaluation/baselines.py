@@ -18,20 +18,34 @@ def unsupported_share(knowledge: str, response: str) -> float:
     return sum(word not in known for word in words) / len(words) if words else 0.0
 
 
+def fit_overlap(train: Iterable[Example], aim: str = "macro_f1") -> float | None:
+    """Chooses the threshold of `overlap_predictions` for `aim` on labelled examples; None where there are none."""
+    known = [example for example in train if example.label]
+    if not known:
+        return None
+    scores = [unsupported_share(example.knowledge, example.response) for example in known]
+    return choose_threshold(scores, [example.label == HALLUCINATED for example in known], aim).value
+
+
 def overlap_predictions(
-    examples: Sequence[Example], train: Iterable[Example] = (), *, aim: str = "macro_f1"
+    examples: Sequence[Example],
+    train: Iterable[Example] = (),
+    *,
+    aim: str = "macro_f1",
+    threshold: float | None = None,
 ) -> dict[str, Prediction]:
     """Predicts hallucinated where too many of the response's words are not in the knowledge; their share is the score.
 
     The threshold is chosen for `aim` on the labelled training examples. Without them it lies above the median share of
     the evaluated examples, which uses no label: at most half of them are then called hallucinated.
+
+    Args:
+        threshold: One that `fit_overlap` has chosen already; nothing is fitted then.
     """
     shares = {example.id: unsupported_share(example.knowledge, example.response) for example in examples}
-    known = [example for example in train if example.label]
-    if known:
-        scores = [unsupported_share(example.knowledge, example.response) for example in known]
-        threshold = choose_threshold(scores, [example.label == HALLUCINATED for example in known], aim).value
-    else:
+    if threshold is None:
+        threshold = fit_overlap(train, aim)
+    if threshold is None:
         threshold = nextafter(median(shares.values()), inf) if shares else 0.5
     return {
         id_: Prediction(id=id_, label=HALLUCINATED if share >= threshold else FAITHFUL, score=share)
@@ -68,10 +82,15 @@ def unsupported_spans(knowledge: str, response: str) -> tuple[Span, ...]:
 
 
 def mismatch_predictions(
-    examples: Sequence[Example], train: Iterable[Example] = (), *, aim: str = "f1"
+    examples: Sequence[Example],
+    train: Iterable[Example] = (),
+    *,
+    aim: str = "f1",
+    threshold: float | None = None,
 ) -> dict[str, Prediction]:
     """Adds to `overlap_predictions` a span for every run of unsupported words, in responses called faithful too."""
+    called = overlap_predictions(examples, train, aim=aim, threshold=threshold)
     return {
         example.id: replace(prediction, spans=unsupported_spans(example.knowledge, example.response))
-        for example, prediction in zip(examples, overlap_predictions(examples, train, aim=aim).values(), strict=True)
+        for example, prediction in zip(examples, called.values(), strict=True)
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
+from faithkit.evaluation.calibration import ARGMAX
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.results import Results
@@ -46,12 +47,20 @@ def transfers_of(trained_on: str, results: Results, *, split: str = "test") -> l
     return cells
 
 
-def transfer_table(cells: Sequence[Transfer], *, sources: Mapping[str, str] | None = None) -> Table:
+def transfer_table(
+    cells: Sequence[Transfer],
+    *,
+    sources: Mapping[str, str] | None = None,
+    chosen_on: Mapping[str, str] | None = None,
+    threshold_aim: str | None = None,
+) -> Table:
     """Shows Table 4 with our figures under the paper's, all in percent.
 
     Args:
         cells: One for each critic and test set that was run; the others show a dash.
         sources: What stood for each dataset, for example `{"begin": "BEGIN 2022, Wizard of Wikipedia part"}`.
+        chosen_on: The rows that chose the checkpoint of each critic.
+        threshold_aim: How all thresholds were chosen; None: by each critic's own training.
     """
     place = {(cell.trained_on, cell.tested_on): cell for cell in cells}
     assert len(place) == len(cells), "two cells for one place of the table"
@@ -75,7 +84,10 @@ def transfer_table(cells: Sequence[Transfer], *, sources: Mapping[str, str] | No
     table.add_row("tested on", *(Text(harmless(named.get(tested_on, "not said"))) for tested_on in TESTED_ON))
     lines = ["† zero-shot; [low, high] 95% bootstrap interval over groups; majority: accuracy of the commoner class"]
     used = [name for name in TRAINED_ON if any(cell.trained_on == name for cell in cells)]
-    lines += [f"trained on {TITLES[name]}: {harmless(named.get(name, 'not said'))}" for name in used]
+    for name in used:
+        chosen = (chosen_on or {}).get(name, "rows that are not said")
+        lines.append(f"trained on {TITLES[name]}: {harmless(named.get(name, 'not said'))}; chosen on {chosen}")
+    lines.append(_threshold_line(threshold_aim))
     table.caption = Text("\n".join(lines))
     return table
 
@@ -84,6 +96,12 @@ def paper_accuracies() -> dict[tuple[str, str], float]:
     """Gives the paper's accuracies in percent, by training and test set."""
     rows = published_table("faithdial_transfer").rows
     return {(row["trained_on"], row["tested_on"]): row["accuracy"] for row in rows}
+
+
+def _threshold_line(aim: str | None) -> str:
+    if aim == ARGMAX:
+        return "threshold: the likelier class (0.5), as in the paper's release; chosen on no rows"
+    return "threshold: each critic's own, from the rows that chose its checkpoint"
 
 
 def _mark(trained_on: str, tested_on: str) -> str:

@@ -9,6 +9,8 @@ import numpy as np
 import pytorch_lightning as pl
 from numpy.typing import NDArray
 
+from faithkit.evaluation.cheap_baselines import CountedFeatures
+from faithkit.evaluation.fitted_baselines import Fitting
 from faithkit.evaluation.predictions_origin import write_origin
 from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.reports.run import Reports, detection_reports
@@ -169,11 +171,13 @@ def report_detector(
     tests: TestResults,
     *,
     fitted_on: Sequence[Example],
+    counted: CountedFeatures | None = None,
 ) -> Reports:
     """Writes a detector's predictions, a file a test set, and compares those of labelled examples with their labels.
 
     Args:
         fitted_on: The examples that the detector was calibrated on: baselines choose their threshold on them.
+        counted: The baseline that was fitted on the training rows, where there is one.
     """
     labelled, origins = {}, {}
     for name, (examples, predictions) in tests.items():
@@ -187,7 +191,7 @@ def report_detector(
     return detection_reports(
         labelled,
         meta=training.origin,
-        fitted_on=fitted_on,
+        fitting=Fitting(rows=fitted_on, name=f"{len(fitted_on):,} validation rows", counted=counted),
         num_resamples=training.num_resamples,
         num_examples=training.num_examples,
         origins=origins,

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag
 
 from faithkit.settings.types import Block, Count, Hint, OneOf, OpenBlock, PathText, Switch, Text
-from workflows.settings.data import NumRows, OnBadRow, Split
+from faithkit.training.options import Aim
+from workflows.settings.data import FittingSet, NumRows, OnBadRow, Split
 
 BASELINES = ("gold", "copy")  # as in faithkit.evaluation.responses.report, without torch
 STRATEGIES = ("random", "fewest", "none", "fewest_by_score", "none_by_score")
@@ -23,6 +24,7 @@ class Detection(OpenBlock):
     num_rows: NumRows
     on_bad_row: OnBadRow
     options: Options
+    fit_on: list[FittingSet] = Field(default_factory=list)
     plots: Switch = False
     groups: dict[str, list[Text] | None] | None = None
     strategies: Annotated[list[Annotated[str, OneOf(STRATEGIES)]], Field(min_length=1)] | None = None
@@ -71,6 +73,8 @@ class Responses(Block):
     incomplete: Switch
     baselines: list[Annotated[str, OneOf(BASELINES)]]
     critic: PathText | None
+    judges: list[Text] = Field(default_factory=list)
+    judge_labels: list[FittingSet] = Field(default_factory=list)
     bert_score: BertScore | None
     nli: Text | None
     q2: Q2 | None
@@ -100,6 +104,8 @@ class Transfer(Block):
     name: Text
     train: Annotated[dict[str, TransferTraining], Field(min_length=1)]
     test: Annotated[dict[str, TransferTest], Field(min_length=1)]
+    threshold_aim: Aim | None = None
+    validation_fraction: Annotated[float | None, Field(gt=0, lt=1), Hint("use a share above 0 and below 1")] = None
     overrides: list[Text]
 
 

@@ -1,7 +1,7 @@
 """The block `data`: where examples come from, how they are divided, and how they become batches."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
@@ -24,7 +24,7 @@ from faithkit.settings.types import (
     Text,
 )
 
-__all__ = ["Data", "EmbeddedRows", "NumRows", "OnBadRow", "Parts"]
+__all__ = ["Data", "EmbeddedRows", "FittingSet", "NumRows", "OnBadRow", "Parts"]
 
 NumRows = Annotated[Count | None, Hint("use a whole number of 1 or more, or null for all")]
 OnBadRow = Annotated[str, OneOf(("stop", "skip"))]
@@ -79,9 +79,10 @@ Parts = Annotated[
 ]
 
 
-class Excluded(OpenBlock):
+class NamedSet(OpenBlock):
     """A test set of `data.exclude`; its dataset's own options may stand beside these."""
 
+    key: ClassVar[str] = "a test set of data.exclude"
     dataset: Text | None = None
     target: Text | None = Field(None, alias="_target_")
     path: PathText
@@ -90,8 +91,15 @@ class Excluded(OpenBlock):
     @model_validator(mode="after")
     def _names_a_dataset(self) -> Self:
         if self.dataset is None and self.target is None:
-            raise UserError("a test set of data.exclude names no dataset", hint="{dataset: NAME, path: PATH}")
+            raise UserError(f"{self.key} names no dataset", hint="{dataset: NAME, path: PATH}")
         return self
+
+
+class FittingSet(NamedSet):
+    """Labelled rows of `benchmark.fit_on` or `benchmark.judge_labels`."""
+
+    key: ClassVar[str] = "a set of labelled rows"
+    num_rows: NumRows = None
 
 
 class Negatives(Block):
@@ -126,7 +134,7 @@ class Data(OpenBlock):
     test_fraction: PartialShare
     fold: Annotated[NonNegativeInt | None, Hint("use 0, 1, ... up to data.num_folds - 1, or null")]
     num_folds: Annotated[int, Field(ge=2, le=10**6), Hint("use 2 or more")]
-    exclude: list[Excluded]
+    exclude: list[NamedSet]
     negatives: Negatives | None
     batch_size: Annotated[Count | None, BATCH_SIZE]
     max_tokens: Annotated[Count | None, Hint("use 1 or more tokens, or null")]

@@ -172,6 +172,8 @@ class EvaluateSettings(Extensible):
         named = f"with benchmark={self.benchmark.name}"
         if not isinstance(self.benchmark, Responses):
             yield from no_effect.without_effect(given, [*no_effect.GENERATORS_ALONE, "against", "num_examples"], named)
+        if isinstance(self.benchmark, Detection) and self.benchmark.name in ("analysis", "suppression"):
+            yield from no_effect.without_effect(given, ["benchmark.fit_on"], named)
         if isinstance(self.benchmark, Transfer):
             yield from no_effect.without_effect(given, ["predictions", "checkpoint", "html", "labels"], named)
         elif self.predictions is not None:

@@ -1,18 +1,28 @@
-"""The report of a test set with labels: classification metrics beside their baselines, predictions to judge by eye."""
+"""The report of a test set with labels: classification metrics beside fitted baselines, predictions to judge by eye."""
 
 from collections.abc import Mapping, Sequence
 
-from faithkit.evaluation.baselines import overlap_predictions
-from faithkit.evaluation.classification import classification_metrics
-from faithkit.evaluation.intervals import Metric
+from rich.table import Table
+from rich.text import Text
+
+from faithkit.evaluation.classification import classification_metrics, compare
+from faithkit.evaluation.fitted_baselines import Baseline, Fitting, beside
+from faithkit.evaluation.intervals import Difference, Metric
 from faithkit.evaluation.reports.provenance import Provenance, Rows, select, with_provenance
 from faithkit.evaluation.reports.report import Report, sample_row
-from faithkit.evaluation.tables import choose_examples, metrics_table, predictions_table
+from faithkit.evaluation.tables import (
+    choose_examples,
+    format_metric,
+    harmless,
+    metrics_table,
+    new_table,
+    predictions_table,
+)
 from faithkit.records import Example, Prediction
 
-OVERLAP = "overlap_"  # the baseline's metrics stand beside the detector's, under names of their own
 SHOWN = ("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "ece")  # the others stand in metrics.json
 SHOWN_OF_BASELINE = ("macro_f1", "f1", "accuracy", "auroc")
+HEADLINE = "macro_f1"
 
 
 def label_report(
@@ -20,29 +30,35 @@ def label_report(
     predictions: Mapping[str, Prediction],
     *,
     title: str,
-    fitted_on: Sequence[Example] = (),
+    fitting: Fitting | None = None,
     num_resamples: int = 1000,
     num_examples: int = 5,
     origin: Provenance | None = None,
 ) -> Report:
-    """Classification metrics, with those of the word-overlap baseline as `overlap_...`.
+    """Classification metrics, with those of each baseline (`overlap_macro_f1`) and what the model has over it.
+
+    The differences are `difference/overlap_macro_f1` with their p-values `p_value/overlap_macro_f1`, both on the same
+    resamples of groups.
 
     Args:
         origin: Where the predictions are from; None leaves it out.
     """
     scored = classification_metrics(examples, predictions, num_resamples=num_resamples)
-    overlap = classification_metrics(examples, overlap_predictions(examples, fitted_on), num_resamples=num_resamples)
-    baseline = {n: m for n, m in overlap.metrics.items() if n in SHOWN_OF_BASELINE}
-    columns = {
-        "model": {n: m for n, m in scored.metrics.items() if n in SHOWN},
-        "majority": {n: scored.metrics[f"majority_{n}"] for n in ("macro_f1", "accuracy")},
-        "word overlap": baseline,
-    }
-    tables = [metrics_table(columns, title=title)]
+    metrics = dict(scored.metrics)
+    columns = {"model": {n: m for n, m in scored.metrics.items() if n in SHOWN}}
+    rows: list[tuple[Baseline, Metric, Difference]] = []
+    for baseline in beside(examples, predictions, fitting or Fitting()):
+        found = classification_metrics(examples, baseline.predictions, num_resamples=num_resamples).metrics
+        columns[baseline.name] = shown = {n: found[n] for n in SHOWN_OF_BASELINE if n in found}
+        differences = compare(examples, predictions, baseline.predictions, num_resamples=num_resamples)
+        own = {f"{baseline.key}_{n}": m for n, m in shown.items()}
+        metrics = own | metrics | _named(baseline.key, differences)  # the majority class has some of its own already
+        rows.append((baseline, found[HEADLINE], differences[HEADLINE]))
+    # Three columns fit 80 characters: the model, the commoner class and word overlap; the others stand below.
+    tables = [metrics_table(dict(list(columns.items())[:3]), title=title), _baselines_table(rows, title=title)]
     chosen = choose_examples(examples, predictions, num_examples) if num_examples else []
     if num_examples:
         tables.append(predictions_table(chosen, predictions, title="predictions to judge"))
-    metrics = scored.metrics | {OVERLAP + n: m for n, m in baseline.items()}
     samples = [sample_row(e, gold=e.label, label=p.label, score=p.score) for e in chosen for p in [predictions[e.id]]]
     report = Report(metrics=metrics, tables=tuple(tables), notes=scored.notes, samples=tuple(samples))
     if origin is None:
@@ -52,3 +68,32 @@ def label_report(
         return classification_metrics(*select(examples, predictions, rows), num_resamples=num_resamples).metrics
 
     return with_provenance(report, origin, score, title=title, shown=SHOWN)
+
+
+def _named(key: str, differences: Mapping[str, Difference]) -> dict[str, Metric]:
+    found = {}
+    for name, one in differences.items():
+        if name in SHOWN_OF_BASELINE:
+            found[f"difference/{key}_{name}"] = Metric(value=one.value, low=one.low, high=one.high, n=one.n)
+            found[f"p_value/{key}_{name}"] = Metric(value=one.p_value, n=one.n)
+    return found
+
+
+def _p(value: float) -> str:
+    return f"{value:.3f}" if value >= 0.0005 else "<0.001"
+
+
+def _baselines_table(rows: Sequence[tuple[Baseline, Metric, Difference]], *, title: str) -> Table:
+    """Shows each baseline's macro-F1, and the model's less it."""
+    table = new_table(f"{title}: the model less each baseline, macro-F1 in percent")
+    table.show_edge = False
+    table.add_column("baseline")
+    for name in ("its own", "model less it", "p"):
+        table.add_column(name, justify="right", no_wrap=name == "p")
+    for baseline, value, difference in rows:
+        interval = Metric(value=difference.value, low=difference.low, high=difference.high)
+        cells = [format_metric(metric, digits=1, scale=100) for metric in (value, interval)]
+        table.add_row(baseline.name, *cells, _p(difference.p_value))
+    lines = [f"{one.name}: fitted on {harmless(one.fitted_on)}" for one, _, _ in rows]
+    table.caption = Text("\n".join([*lines, "paired, on the same resamples of groups; p two-sided, each by itself"]))
+    return table

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from faithkit.evaluation.fitted_baselines import Fitting
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.reports.labels import label_report
 from faithkit.evaluation.reports.provenance import Provenance
@@ -24,7 +25,7 @@ def report_detection(
     sets: TestSets,
     *,
     meta: Mapping[str, Any],
-    fitted_on: Sequence[Example] = (),
+    fitting: Fitting | None = None,
     split: str = "test",
     num_resamples: int = 1000,
     num_examples: int = 5,
@@ -37,12 +38,12 @@ def report_detection(
 
     Args:
         sets: For each dataset its labelled examples and their predictions.
-        fitted_on: Labelled examples that the baselines choose their threshold on.
+        fitting: What the baselines are fitted on.
         split: The first part of the metrics' names.
         origins: Of each test set where its predictions are from; None where nothing is to be said of it.
     """
     options: dict[str, Any] = {"num_resamples": num_resamples, "num_examples": num_examples, "origins": origins}
-    reports = detection_reports(sets, meta=meta, fitted_on=fitted_on, split=split, **options)
+    reports = detection_reports(sets, meta=meta, fitting=fitting, split=split, **options)
     return write_reports(run, reports, meta=meta, split=split)
 
 
@@ -50,7 +51,7 @@ def detection_reports(
     sets: TestSets,
     *,
     meta: Mapping[str, Any],
-    fitted_on: Sequence[Example] = (),
+    fitting: Fitting | None = None,
     split: str = "test",
     num_resamples: int = 1000,
     num_examples: int = 5,
@@ -65,7 +66,7 @@ def detection_reports(
         by_id = {prediction.id: prediction for prediction in predictions}
         options: dict[str, Any] = {
             "title": f"{split}/{name}",
-            "fitted_on": fitted_on,
+            "fitting": fitting,
             "num_resamples": num_resamples,
             "num_examples": num_examples,
         }

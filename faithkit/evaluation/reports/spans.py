@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from faithkit.evaluation.baselines import empty_predictions, mismatch_predictions, whole_predictions
+from faithkit.evaluation.fitted_baselines import Fitting
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published.detection import TASKS, V1, Published, comparable, published
 from faithkit.evaluation.reports.provenance import Provenance, Rows, select, with_provenance
@@ -39,7 +40,7 @@ def span_report(
     *,
     title: str,
     dataset: str = "",
-    fitted_on: Sequence[Example] = (),
+    fitting: Fitting | None = None,
     num_resamples: int = 1000,
     num_examples: int = 5,
     origin: Provenance | None = None,
@@ -50,7 +51,7 @@ def span_report(
 
     Args:
         dataset: The benchmark's name, where its published figures are to stand beside ours.
-        fitted_on: Labelled examples that the mismatch baseline chooses its threshold on.
+        fitting: What the mismatch baseline chooses its threshold on.
         origin: Where the predictions are from; None leaves it out.
     """
     outcomes = join_spans(examples, predictions)
@@ -66,7 +67,7 @@ def span_report(
     if not outcomes.found.any():
         return finish(Report(metrics=_overall(scored.metrics), notes=(NOTHING_FOUND,)))
     baselines = {
-        MISMATCH: mismatch_predictions(examples, fitted_on),
+        MISMATCH: mismatch_predictions(examples, threshold=(fitting or Fitting()).overlap("f1")),
         WHOLE: whole_predictions(examples),
         EMPTY: empty_predictions(examples),
     }

@@ -14,6 +14,8 @@ from faithkit.evaluation.responses.critic_rate import Detector, critic_rate
 from faithkit.evaluation.responses.distinct import distinct
 from faithkit.evaluation.responses.extractive import extractive
 from faithkit.evaluation.responses.fallback import fallback
+from faithkit.evaluation.responses.judge_error import JudgeError
+from faithkit.evaluation.responses.judges import CRITIC, Judge, judge_columns
 from faithkit.evaluation.responses.knowledge_f1 import knowledge_f1
 from faithkit.evaluation.responses.metric_columns import MetricColumns
 from faithkit.evaluation.responses.paired_responses import PairedResponses
@@ -25,11 +27,26 @@ from faithkit.words import apostrophe_words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Models:
-    """The models that metrics need; metrics of a model that is not given are left out."""
+    """The models that metrics need; metrics of a model that is not given are left out.
+
+    Args:
+        detector: Gives the critic's rate.
+        error: How the detector errs on labelled rows.
+        others: Judges of other kinds, to stand beside it.
+    """
 
     detector: Detector | None = None
+    error: JudgeError | None = None
+    others: tuple[Judge, ...] = ()
     bert_score: BertScore | None = None
     q2: Q2 | None = None
+
+    @property
+    def judges(self) -> tuple[Judge, ...]:
+        """The critic, with its error on labelled rows, and the judges beside it."""
+        if self.detector is None:
+            return self.others
+        return (Judge(key=CRITIC, name="critic", detector=self.detector, error=self.error), *self.others)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -60,6 +77,7 @@ def measure(
         columns |= critic_rate(models.detector, examples, responses, progress=progress)
         if unparsed := int(np.isnan(columns["critic_rate"]).sum()):
             notes.append(f"critic_rate: {unparsed} of {len(examples)} verdicts could not be parsed, and do not count")
+    columns |= judge_columns(models.others, examples, responses, progress=progress)
     if models.q2 is not None:
         scores = models.q2.score(responses, knowledge)
         columns |= {"q2_f1": scores.f1, "q2_nli": scores.nli}

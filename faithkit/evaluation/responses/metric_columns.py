@@ -36,7 +36,9 @@ class MetricColumns:
         """Computes overall values with intervals over groups; n counts the examples that define the metric."""
         counts = {name: int(np.isfinite(column).sum()) for name, column in self.columns.items()}
         applied = MetricColumns(self.groups, {name: c for name, c in self.columns.items() if counts[name]}, self.corpus)
-        scored = bootstrap(self.groups, applied.statistic, n=counts, num_resamples=num_resamples, seed=seed)
+        shares = [name for name in self.columns if name.endswith("_rate")]
+        options: dict[str, Any] = {"n": counts, "shares": shares, "num_resamples": num_resamples, "seed": seed}
+        scored = bootstrap(self.groups, applied.statistic, **options)
         nowhere = tuple(f"{name} is left out: no example defines it" for name, count in counts.items() if not count)
         return Scored(metrics=scored.metrics, notes=(*self.notes, *nowhere, *scored.notes))
 

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.errors import UserError
-from faithkit.evaluation.intervals import Difference, Metric, paired_difference
+from faithkit.evaluation.intervals import Difference, Metric, Values, paired_difference
 from faithkit.evaluation.reports.provenance import Provenance, Rows, with_provenance
 from faithkit.evaluation.reports.report import Report
 from faithkit.evaluation.reports.run import write_reports
+from faithkit.evaluation.responses.judges import judge_report
 from faithkit.evaluation.responses.measure import Models, gold_response, measure, part_of
 from faithkit.evaluation.responses.metric_columns import MetricColumns
 from faithkit.evaluation.responses.paired_responses import PairedResponses
@@ -52,18 +53,25 @@ def response_report(
         write_scores(scores_path, paired, columns)
     beside = _baselines(paired.examples, replace(models, q2=None), baselines, num_resamples)
     metrics = dict(scored.metrics)
-    for name, found in beside.items():
+    for name, (_, found) in beside.items():
         metrics |= {f"{name}/{metric}": value for metric, value in found.items()}
-    tables = [systems_table({"predictions": scored.metrics, **beside}, title=title)]
+    shown = {"predictions": scored.metrics} | {name: found for name, (_, found) in beside.items()}
+    tables = [systems_table(shown, title=title)]
+    judged = {"predictions": (columns.columns, scored.metrics)} | beside
     if paired.against is not None:
         theirs = measure(paired.examples, paired.against, models, progress=progress)
         compared = compare(columns, theirs, num_resamples=num_resamples)
         metrics |= compared.metrics
+        judged["against"] = (theirs.columns, compared.theirs)
         sides = scored.metrics, compared.theirs, compared.differences
         tables.append(differences_table(*sides, title=f"{title}, paired"))
+    judges = judge_report(models.judges, paired.examples, judged, title=title, num_resamples=num_resamples)
+    metrics |= judges.metrics
+    tables += judges.tables
     if num_examples:
         tables.append(examples_table(paired.examples, paired.texts, columns, num_examples))
-    report = Report(metrics=metrics, tables=tuple(tables), notes=(*models.missing, *paired.notes, *scored.notes))
+    notes = (*models.missing, *paired.notes, *scored.notes, *judges.notes)
+    report = Report(metrics=metrics, tables=tuple(tables), notes=notes)
     if origin is None:
         return report
 
@@ -75,14 +83,13 @@ def response_report(
 
 def _baselines(
     examples: Sequence[Example], models: Models, names: Sequence[str], num_resamples: int
-) -> dict[str, dict[str, Metric]]:
+) -> dict[str, tuple[Mapping[str, Values], Mapping[str, Metric]]]:
     responses = {
         GOLD: [gold_response(example) for example in examples],
         COPY: [example.knowledge for example in examples],
     }
-    return {
-        name: measure(examples, responses[name], models).scored(num_resamples=num_resamples).metrics for name in names
-    }
+    measured = {name: measure(examples, responses[name], models) for name in names}
+    return {name: (m.columns, m.scored(num_resamples=num_resamples).metrics) for name, m in measured.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

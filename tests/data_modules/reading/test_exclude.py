@@ -1,6 +1,7 @@
 """Knowledge of a test set never trains: however it is tokenised, and through every way that leads into training."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,10 @@ import pytest
 
 from data_modules.build import build_source, build_sources, read_excluded
 from data_modules.reading.dataset import read_examples
-from data_modules.reading.exclude import DROPPED, Excluded
+from data_modules.reading.exclude import DROPPED, DROPPED_DIALOGUE, Excluded
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
+from faithkit.records import Turn
 from faithkit.row_keys import text_key
 from tests.data_modules.examples import example
 
@@ -75,3 +77,23 @@ def test_a_generated_corpus_cannot_be_excluded_from(begin: Path) -> None:
     with pytest.raises(UserError, match="does not apply to embedded"):
         build_sources([{"dataset": "embedded"}], [{"dataset": "begin", "path": str(begin), "split": "test"}])
     assert build_source("embedded").name == "embedded"
+
+
+def test_a_dialogue_of_a_test_set_is_known_by_what_was_said_whatever_its_id() -> None:
+    said = "I went to the old river twice last year."
+    tested = example(
+        knowledge="The river is long.",
+        response="Did you swim in it on that day?",
+        history=(Turn(speaker="a", text=said),),
+    )
+    excluded = Excluded.of([tested])
+    # Another turn of the same dialogue: other knowledge and other ids; the words are tokenised as another corpus does.
+    later = example(id="x", group="7", knowledge="Boats.", history=(Turn(speaker="b", text=said.replace(".", " .")),))
+    answered = example(id="y", knowledge="Boats.", response="Did you swim in it on that day ?")
+    assert excluded.reason(later) == excluded.reason(answered) == DROPPED_DIALOGUE
+    assert excluded.reason(replace(tested, response="No.", history=())) == DROPPED
+    # The same number in another split is another dialogue, and short utterances are said in many.
+    other = example(id="z", group=tested.group, knowledge="Boats.", history=(Turn(speaker="a", text="Hello there!"),))
+    greeted = Excluded.of([replace(tested, history=(Turn(speaker="a", text="Hello there!"),))])
+    assert excluded.reason(other) is None and greeted.reason(other) is None
+    assert excluded.digest != Excluded(excluded.keys).digest, "the cache must tell them apart"

@@ -1,0 +1,154 @@
+"""Simple detectors that stand beside a model, each fitted on labelled rows as the model was.
+
+A baseline without a fitted threshold is weak for no fault of its own. So word overlap takes its threshold from the
+rows that the model's came from, or from rows that are named for it. Named rows also fit boosted trees on counted
+features, and a second threshold of the model.
+
+>>> from faithkit.records import Example, Prediction
+>>> def row(id, response, label):
+...     return Example(id=id, source="a", split="test", group=id, knowledge="red fox", response=response, label=label)
+>>> rows = [row("1", "red fox", "faithful"), row("2", "red cat", "hallucinated")]
+>>> said = {row.id: Prediction(id=row.id, label=row.label) for row in rows}
+>>> [(one.name, one.fitted_on) for one in beside(rows, said, Fitting(rows=rows, name="2 rows"))]
+[('majority', 'the tested rows'), ('word overlap', '2 rows')]
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from faithkit.evaluation.baselines import fit_overlap, overlap_predictions
+from faithkit.evaluation.calibration import choose_threshold
+from faithkit.evaluation.cheap_baselines import CountedFeatures, counted_predictions
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
+
+AIMS = ("macro_f1", "f1")  # of a report's headline by label, and of one by spans
+HEADLINE = AIMS[0]
+NUM_FOLDS = 5  # for the threshold of what is fitted on the same rows
+BASELINES, OVERLAP = "baselines", "word_overlap"  # keys of a model's folder
+MEDIAN = "nothing: the median of the tested rows"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitting:
+    """Labelled rows for baselines to fit on.
+
+    Args:
+        rows: The rows; none where only thresholds are at hand.
+        name: The rows, as a table names them.
+        thresholds: Of word overlap, fitted elsewhere, by aim: a model's folder has those of its validation rows.
+        learn: Boosted trees learn from the rows too; validation rows of a training are too few for that.
+        counted: Trees that were fitted on the model's training rows, with a threshold on its validation rows.
+        own: The model's own predictions of the rows, to fit its threshold on them as well.
+    """
+
+    rows: Sequence[Example] = ()
+    name: str = ""
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    learn: bool = False
+    counted: CountedFeatures | None = None
+    own: Mapping[str, Prediction] = field(default_factory=dict)
+
+    def overlap(self, aim: str = HEADLINE) -> float | None:
+        """The threshold of word overlap; None where nothing tells it."""
+        return self.thresholds.get(aim) if self.thresholds else fit_overlap(self.rows, aim)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What a simple detector says of the tested rows.
+
+    Args:
+        key: Begins the names of its metrics.
+        fitted_on: The rows that it was fitted on, as a table names them.
+    """
+
+    key: str
+    name: str
+    predictions: Mapping[str, Prediction]
+    fitted_on: str
+
+
+def fitted_origin(rows: Sequence[Example]) -> dict[str, Any]:
+    """What a model's folder keeps below `origin`: thresholds of word overlap on the rows of the model's own."""
+    known = [row for row in rows if row.label]
+    return {BASELINES: {OVERLAP: {aim: fit_overlap(known, aim) for aim in AIMS} | {"num_rows": len(known)}}}
+
+
+def stored_fitting(origin: Mapping[str, Any]) -> Fitting:
+    """Reads what `fitted_origin` gave; a folder of before, or another's, has no thresholds."""
+    kept: Any = origin.get(BASELINES)
+    found: Any = kept.get(OVERLAP) if isinstance(kept, Mapping) else None
+    if not isinstance(found, Mapping):
+        return Fitting()
+    values = {aim: found.get(aim) for aim in AIMS}
+    thresholds = {aim: float(value) for aim, value in values.items() if isinstance(value, int | float)}
+    return Fitting(thresholds=thresholds, name=f"{found.get('num_rows')} validation rows of the training")
+
+
+def beside(examples: Sequence[Example], predictions: Mapping[str, Prediction], fitting: Fitting) -> list[Baseline]:
+    """Gives the baselines of a test set, the plainest first; with `fitting.own` the model at another threshold, too."""
+    positives = sum(example.label == HALLUCINATED for example in examples)
+    commoner = HALLUCINATED if 2 * positives > len(examples) else FAITHFUL
+    always = {example.id: Prediction(id=example.id, label=commoner) for example in examples}
+    found = [Baseline(key="majority", name="majority", predictions=always, fitted_on="the tested rows")]
+    threshold = fitting.overlap()
+    shares = overlap_predictions(examples, threshold=threshold)
+    where = MEDIAN if threshold is None else fitting.name
+    found.append(Baseline(key="overlap", name="word overlap", predictions=shares, fitted_on=where))
+    if fitting.learn and (counted := cross_fitted(examples, fitting.rows)) is not None:
+        found.append(Baseline(key="counted", name="counted features", predictions=counted, fitted_on=fitting.name))
+    if fitting.counted is not None:
+        where = f"the training rows, its threshold on {fitting.name}"
+        said = fitting.counted.predictions(examples)
+        found.append(Baseline(key="counted", name="counted features", predictions=said, fitted_on=where))
+    if fitting.own and (moved := refit(predictions, fitting)) is not None:
+        found.append(Baseline(key="refitted", name="the model itself", predictions=moved, fitted_on=fitting.name))
+    return found
+
+
+def cross_fitted(examples: Sequence[Example], rows: Sequence[Example]) -> dict[str, Prediction] | None:
+    """Predicts by boosted trees on counted features; None where the rows hold too little of a class.
+
+    The trees learn from all rows. Their threshold is chosen on scores of rows that they had not seen: folds by group.
+    """
+    known = [row for row in rows if row.label]
+    found = counted_predictions(examples, known)
+    if found is None:
+        return None
+    place = {group: number % NUM_FOLDS for number, group in enumerate(sorted({row.group for row in known}))}
+    folds = np.array([place[row.group] for row in known])
+    gold = np.array([row.label == HALLUCINATED for row in known])
+    scores = np.full(len(known), np.nan)
+    for fold in range(NUM_FOLDS):
+        inside, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        if not len(held) or len(set(gold[inside])) < 2:
+            continue
+        model = CountedFeatures.fit(
+            [known[i].knowledge for i in inside], [known[i].response for i in inside], gold[inside]
+        )
+        scores[held] = model.score([known[i].knowledge for i in held], [known[i].response for i in held])
+    seen = np.isfinite(scores)
+    threshold = choose_threshold(scores[seen], gold[seen], HEADLINE).value if seen.any() else 0.5
+    return {id_: _called(prediction, threshold) for id_, prediction in found.items()}
+
+
+def refit(predictions: Mapping[str, Prediction], fitting: Fitting) -> dict[str, Prediction] | None:
+    """Labels the model's predictions anew, at the threshold that is best on the rows; None where scores are missing."""
+    known = [row for row in fitting.rows if row.label]
+    scores = [fitting.own[row.id].score for row in known]
+    if not known or any(score is None for score in [*scores, *(one.score for one in predictions.values())]):
+        return None
+    gold = [row.label == HALLUCINATED for row in known]
+    threshold = choose_threshold(np.array(scores, np.float64), gold, HEADLINE).value
+    return {id_: _called(prediction, threshold) for id_, prediction in predictions.items()}
+
+
+def _called(prediction: Prediction, threshold: float) -> Prediction:
+    if prediction.label == UNPARSED:
+        return prediction
+    score = prediction.score
+    assert score is not None
+    return replace(prediction, label=HALLUCINATED if score >= threshold else FAITHFUL, spans=())

@@ -1,0 +1,73 @@
+"""evaluate.py fits its baselines as the model was fitted, or on rows that are named for both."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.embedded.layouts import written_layout
+from faithkit.errors import UserError
+from tests.running import evaluate_here
+
+
+@pytest.fixture(scope="module")
+def begin() -> str:
+    return written_layout("begin", {"validation": 120, "test": 80})
+
+
+def metrics(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "metrics.json").read_text())["metrics"]
+
+
+def test_the_baseline_takes_the_threshold_of_the_rows_that_the_models_came_from(
+    begin: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = json.loads((trained / "hf" / "faithkit.json").read_text())["origin"]["baselines"]["word_overlap"]
+    assert kept["num_rows"] == 60 and 0 <= kept["macro_f1"] <= 1.1
+    evaluate_here("benchmark=begin", f"benchmark.path={begin}", f"checkpoint={trained}", f"run_dir={tmp_path / 'a'}")
+    assert "60 validation rows of the training" in " ".join(capsys.readouterr().out.split())
+
+
+def test_named_rows_fit_every_baseline_and_the_model_itself(
+    begin: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, fit_on = tmp_path / "run", f"benchmark.fit_on=[{{dataset: begin, path: '{begin}', split: validation}}]"
+    evaluate_here("benchmark=begin", f"benchmark.path={begin}", f"checkpoint={trained}", fit_on, f"run_dir={folder}")
+    shown, found = capsys.readouterr(), metrics(folder)
+    for key in ("majority", "overlap", "counted", "refitted"):
+        value = found["test/begin/macro_f1"]["value"] - found[f"test/begin/{key}_macro_f1"]["value"]
+        assert found[f"test/begin/difference/{key}_macro_f1"]["value"] == pytest.approx(value)
+        assert f"test/begin/p_value/{key}_macro_f1" in found
+    assert "rows of begin" in " ".join(shown.out.split()) and "the model itself" in shown.out
+    rows = (folder / "predictions" / "begin-fit_on.jsonl").read_text().splitlines()
+    # Without a model its own threshold stays, and the baselines are fitted all the same.
+    given = f"predictions={folder / 'predictions' / 'begin.jsonl'}"
+    evaluate_here("benchmark=begin", f"benchmark.path={begin}", given, fit_on, f"run_dir={tmp_path / 'given'}")
+    again = metrics(tmp_path / "given")
+    assert again["test/begin/counted_macro_f1"] == found["test/begin/counted_macro_f1"]
+    assert "test/begin/refitted_macro_f1" not in again and len(rows) > 60
+
+
+def test_rows_whose_knowledge_is_tested_fit_nothing(begin: str, trained: Path, tmp_path: Path) -> None:
+    tested = f"benchmark.fit_on=[{{dataset: begin, path: '{begin}', split: test}}]"
+    with pytest.raises(UserError, match="no labelled row of begin is left"):
+        evaluate_here(
+            "benchmark=begin", f"benchmark.path={begin}", f"checkpoint={trained}", tested, f"run_dir={tmp_path}"
+        )
+
+
+def test_a_model_of_before_has_no_fitted_baseline_and_the_table_says_so(
+    begin: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from faithkit.files.model_folder import read_stored, seal
+
+    older = tmp_path / "older"
+    shutil.copytree(trained / "hf", older)
+    stored = read_stored(older)
+    assert stored is not None
+    del stored["origin"]["baselines"]
+    seal(older, stored)
+    evaluate_here("benchmark=begin", f"benchmark.path={begin}", f"checkpoint={older}", f"run_dir={tmp_path / 'run'}")
+    assert "the median of the tested rows" in " ".join(capsys.readouterr().out.split())

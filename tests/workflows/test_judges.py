@@ -1,0 +1,109 @@
+"""Judges of responses stand beside their own error, measured on labelled rows that they were not trained on."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.build import read_benchmark
+from data_modules.embedded.layouts import written_layout
+from faithkit.errors import UserError
+from faithkit.files.model_folder import read_stored, seal
+from tests.running import evaluate_here
+from workflows.judges import read_labelled
+
+NO_BERT = "benchmark.bert_score.encoder=null"
+
+
+@pytest.fixture(scope="module")
+def audit() -> str:
+    return written_layout("audit", {"test": 40})
+
+
+@pytest.fixture(scope="module")
+def wow() -> str:
+    return written_layout("wow_faithdial", {"train": 20, "validation": 20, "test": 60})
+
+
+@pytest.fixture(scope="module")
+def answers(wow: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Responses of which every second copies half of the knowledge."""
+    block = {"name": "wow", "path": wow, "split": "test", "num_rows": None, "on_bad_row": "stop", "options": {}}
+    file = tmp_path_factory.mktemp("answers") / "answers.jsonl"
+    examples = read_benchmark(block, labelled=False).examples
+    texts = [e.knowledge[: len(e.knowledge) // 2] if i % 2 else "I like music!" for i, e in enumerate(examples)]
+    rows = [{"id": example.id, "text": text} for example, text in zip(examples, texts, strict=True)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def metrics(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "metrics.json").read_text())["metrics"]
+
+
+def with_training(trained: Path, folder: Path, data: dict[str, Any]) -> Path:
+    """The critic's folder as if it had been trained on other data."""
+    shutil.copytree(trained / "hf", folder)
+    stored = read_stored(folder)
+    assert stored is not None
+    stored["origin"]["config"]["data"] = data
+    seal(folder, stored)
+    return folder
+
+
+def test_every_judge_stands_beside_its_error_and_its_corrected_rate(
+    trained: Path, audit: str, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = f"benchmark.judge_labels=[{{dataset: audit, path: '{audit}'}}]"
+    judges = f"benchmark.judges=[word_overlap,counted_features,'{trained}']"
+    options = [f"predictions={answers}", f"benchmark.critic={trained}", NO_BERT, f"run_dir={tmp_path / 'run'}"]
+    evaluate_here("benchmark=wow", f"benchmark.path={wow}", "benchmark.split=test", labels, judges, *options)
+    found, shown = metrics(tmp_path / "run"), " ".join(capsys.readouterr().out.split())
+    for key in ("critic", "word_overlap", "counted_features", "critic_4"):
+        assert 0 <= found[f"test/wow/{key}_rate"]["value"] <= 1
+        assert found[f"test/wow/judge/{key}_recall"]["low"] <= found[f"test/wow/judge/{key}_recall"]["high"]
+    assert found["test/wow/critic_4_rate"]["value"] == found["test/wow/critic_rate"]["value"], "the same critic"
+    recall, alarms = (found[f"test/wow/judge/word_overlap_{name}"]["value"] for name in ("recall", "false_alarms"))
+    exact = (found["test/wow/word_overlap_rate"]["value"] - alarms) / (recall - alarms)
+    corrected = found["test/wow/word_overlap_rate_corrected"]
+    assert corrected["value"] == pytest.approx(min(max(exact, 0), 1)) and corrected["low"] <= corrected["high"]
+    assert "test/wow/gold/word_overlap_rate" in found and "corrected by its error" in shown
+    assert "against people's labels" in shown and "each fitted on the other folds" in shown
+
+
+def test_without_labelled_rows_nothing_is_corrected_and_it_says_so(
+    trained: Path, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [f"predictions={answers}", f"benchmark.critic={trained}", NO_BERT, f"run_dir={tmp_path / 'run'}"]
+    evaluate_here("benchmark=wow", f"benchmark.path={wow}", "benchmark.split=test", *options)
+    assert not any("corrected" in name for name in metrics(tmp_path / "run"))
+    assert "no rate is corrected" in capsys.readouterr().out
+    with pytest.raises(UserError, match="learns from labelled rows"):
+        evaluate_here(
+            "benchmark=wow",
+            f"benchmark.path={wow}",
+            "benchmark.judges=[word_overlap]",
+            f"predictions={answers}",
+            NO_BERT,
+            f"run_dir={tmp_path / 'none'}",
+        )
+
+
+def test_rows_that_the_critic_was_trained_on_do_not_tell_its_error(trained: Path, audit: str, tmp_path: Path) -> None:
+    labels = [{"dataset": "audit", "path": audit}]
+    every = read_labelled({"critic": None, "judge_labels": labels})
+    assert every is not None and every.name == f"{len(every.rows)} rows of audit"
+    # Trained on the audit, less one of its corpora: those rows alone are new to it.
+    excluded = [{"dataset": "audit", "path": audit, "corpora": "cmu"}]
+    parts: dict[str, Any] = {"natural": {"dataset": "weak_wow", "path": "elsewhere", "audit_path": audit}}
+    critic = with_training(trained, tmp_path / "less", {"parts": parts, "exclude": excluded})
+    held = read_labelled({"critic": str(critic), "judge_labels": labels})
+    assert held is not None and 0 < len(held.rows) < len(every.rows) and "left out" in held.name
+    whole = with_training(trained, tmp_path / "whole", {"parts": parts, "exclude": []})
+    with pytest.raises(UserError, match="trained on every row of audit"):
+        read_labelled({"critic": str(whole), "judge_labels": labels})
+    other = with_training(trained, tmp_path / "other", {"parts": [{"dataset": "snli", "path": "x"}], "exclude": []})
+    free = read_labelled({"critic": str(other), "judge_labels": labels})
+    assert free is not None and len(free.rows) == len(every.rows)

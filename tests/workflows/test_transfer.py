@@ -1,0 +1,84 @@
+"""The transfer table: nothing of a test set chooses the checkpoint or the threshold that the table reports."""
+
+import json
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from data_modules.embedded.layouts import written_layout
+from tests.running import SMALL, evaluate_here
+
+
+@pytest.fixture(scope="module")
+def mnli() -> str:
+    """A folder with MNLI's training and matched validation files."""
+    return written_layout("mnli", {"train": 300, "validation": 60})
+
+
+def run_transfer(folder: Path, *options: str) -> None:
+    alone = [f"~benchmark.train.{name}" for name in ("decode", "dnli", "faithcritic")]
+    alone += [f"~benchmark.test.{name}" for name in ("begin", "faithcritic")]
+    evaluate_here("benchmark=transfer", *alone, f"run_dir={folder}", *options)
+
+
+@pytest.fixture(scope="module")
+def whole(mnli: str, tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    small = [option for option in SMALL if not option.startswith("data.")]
+    overrides = [f"model.weights={tiny_bert}", "logger=none", "callbacks.num_examples=0", *small]
+    quoted = ",".join(f"'{override}'" for override in overrides)
+    folder = tmp_path_factory.mktemp("transfer") / "run"
+    paths = [f"benchmark.{part}.mnli.path={mnli}" for part in ("train", "test")]
+    run_transfer(folder, *paths, f"benchmark.overrides=[{quoted}]")
+    return folder
+
+
+def test_the_rows_that_are_reported_choose_neither_checkpoint_nor_threshold(whole: Path) -> None:
+    results = json.loads((whole / "trained-on-mnli" / "metrics.json").read_text())["meta"]
+    sizes = results["data"]["sizes"]
+    assert set(results["data"]["fingerprints"]) == {"mnli/train"}, "only the training file is read"
+    assert 0 < sizes["validation"]["mnli"] < sizes["train"]["mnli"]
+    threshold = results["calibration"]["threshold"]
+    assert threshold["aim"] == "argmax" and threshold["value"] == 0.5
+    assert json.loads((whole / "metrics.json").read_text())["metrics"]["test/mnli/mnli_accuracy"]["n"] > 0
+
+
+def test_the_caption_says_what_chose_checkpoint_and_threshold(
+    whole: Path, mnli: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={whole / 'trained-on-mnli'}"]
+    run_transfer(tmp_path / "held", *options)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "chosen on 5% of the groups of its train split" in shown
+    assert "the likelier class (0.5), as in the paper's release" in shown
+    # A critic whose training read the official splits, as all did before.
+    options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={trained}"]
+    run_transfer(tmp_path / "official", *options, "benchmark.threshold_aim=null")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "chosen on the validation split that is tested" in shown
+    assert "threshold: each critic's own" in shown
+
+
+def test_a_given_critic_calls_the_likelier_class(mnli: str, trained: Path, tmp_path: Path) -> None:
+    own, likelier = tmp_path / "own", tmp_path / "likelier"
+    options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={trained}"]
+    for folder, aim in ((own, "null"), (likelier, "argmax")):
+        run_transfer(folder, *options, f"benchmark.threshold_aim={aim}")
+    stored = json.loads((trained / "hf" / "faithkit.json").read_text())["thresholds"]["threshold"]
+    for folder, threshold in ((own, stored), (likelier, 0.5)):
+        lines = (folder / "predictions" / "mnli-by-mnli.jsonl").read_text().splitlines()
+        for row in map(json.loads, lines):
+            assert row["label"] == ("hallucinated" if row["score"] >= threshold else "faithful")
+
+
+def test_a_run_of_before_there_was_a_choice_still_resumes(mnli: str, trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={trained}"]
+    run_transfer(folder, *options, "benchmark.threshold_aim=null")
+    config = OmegaConf.load(folder / "config.yaml")
+    for name in ("threshold_aim", "validation_fraction"):
+        del config.benchmark[name]
+    OmegaConf.save(config, folder / "config.yaml")
+    before = (folder / "metrics.json").read_text()
+    evaluate_here(f"resume={folder}")
+    assert json.loads((folder / "metrics.json").read_text())["metrics"] == json.loads(before)["metrics"]

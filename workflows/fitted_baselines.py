@@ -1,0 +1,75 @@
+"""What the baselines of a benchmark are fitted on: named rows, or the rows that the model's threshold came from."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from data_modules.build import Benchmark, build_source
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.exclude import Excluded
+from data_modules.reading.rows import ReadReport
+from faithkit.detector import Detector
+from faithkit.errors import UserError
+from faithkit.evaluation.fitted_baselines import Fitting, stored_fitting
+from faithkit.files.model_folder import find_folder, read_sidecar
+from faithkit.files.run_folder import RunFolder
+from faithkit.records import Example
+from workflows.write_answers import Judge, write_answers
+
+UNFITTED = "no labelled rows are named, so word overlap has no fitted threshold: benchmark.fit_on=[{dataset, path}]"
+log = logging.getLogger("faithkit")
+
+
+def read_fitting(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark, detector: Detector | None) -> Fitting:
+    """Reads the rows of `benchmark.fit_on`; without them the thresholds that the model's folder keeps, if any.
+
+    Args:
+        detector: Judges the rows too, so that its own threshold is fitted beside the baselines'; None where the
+            predictions are given.
+    """
+    sets = config["benchmark"].get("fit_on") or []
+    if not sets:
+        return _stored(config["checkpoint"] if detector is not None else None)
+    rows, names = [], []
+    for number, block in enumerate(sets):
+        found = _labelled_rows(block, benchmark, prefix=f"{number}/")
+        rows += found
+        names.append(f"{len(found):,} rows of {block.get('dataset') or block['_target_']}, {Path(block['path']).name}")
+    own = {}
+    if detector is not None:
+        path = run.predictions / f"{benchmark.name}-fit_on.jsonl"
+        written = write_answers(path, rows, Judge(detector), at_a_time=config["save_every_num_rows"])
+        own = {prediction.id: prediction for prediction in written}
+    return Fitting(rows=rows, name="; ".join(names), learn=True, own=own)
+
+
+def _labelled_rows(block: Mapping[str, Any], benchmark: Benchmark, *, prefix: str) -> list[Example]:
+    """The labelled rows of one set, less those of a tested knowledge or dialogue."""
+    options = dict(block)
+    split, num_rows = options.pop("split", None), options.pop("num_rows", None)
+    report, tested = ReadReport(), Excluded.of(benchmark.examples)
+    found = list(read_examples(build_source(**options), split, report, num_rows))
+    labelled = [example for example in found if example.label is not None]
+    kept = [example for example in labelled if not tested.covers(example)]
+    name = block.get("dataset") or block["_target_"]
+    log.info(
+        "fitting on %s: %s rows, %s more left out because their knowledge is tested, %s because they have no label",
+        *(name, f"{len(kept):,}", f"{len(labelled) - len(kept):,}", f"{len(found) - len(labelled):,}"),
+    )
+    if not kept:
+        hint = "name other rows: benchmark.fit_on=[{dataset: NAME, path: PATH, split: validation}]"
+        raise UserError(f"benchmark.fit_on: no labelled row of {name} is left", place=str(block["path"]), hint=hint)
+    return [replace(example, id=prefix + example.id) for example in kept]
+
+
+def _stored(checkpoint: str | None) -> Fitting:
+    """The thresholds that a model's folder keeps: of the rows that chose the model's own."""
+    sidecar = None
+    if checkpoint and Path(checkpoint).expanduser().exists():
+        sidecar = read_sidecar(find_folder(checkpoint))
+    fitting = stored_fitting(sidecar.origin if sidecar else {})
+    if not fitting.thresholds:
+        log.info(UNFITTED)
+    return fitting
