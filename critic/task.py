@@ -39,7 +39,10 @@ class CriticTask:
         with loading(self.options.weights) as source:
             self.tokenizer = load_tokenizer(source)
         self.encoder = PairEncoder(
-            tokenizer=self.tokenizer, max_length=self.options.max_length, order=self.options.order
+            tokenizer=self.tokenizer,
+            max_length=self.options.max_length,
+            order=self.options.order,
+            marked=bool(self.options.span_weight),
         )
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> CriticModule:
