@@ -16,6 +16,7 @@ from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.pairs import NO_LABEL, PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.splits import Subset
+from faithkit.evaluation.cheap_baselines import MAX_ROWS, fit_counted
 from faithkit.evaluation.reports.run import Reports
 from faithkit.files.model_folder import Sidecar
 from faithkit.records import HALLUCINATED, Example, Prediction
@@ -91,7 +92,9 @@ class CriticTask:
 
     def report(self, training: FinishedTraining[DataModule], critic: Critic, tests: TestResults) -> Reports:
         """Writes the predictions, and compares them with the labels."""
-        return report_detector(training, tests, fitted_on=labelled(training.validation))
+        fitted_on = labelled(training.validation)
+        counted = fit_counted(training.training_sample(MAX_ROWS), fitted_on, aim=self.options.threshold_aim)
+        return report_detector(training, tests, fitted_on=fitted_on, counted=counted)
 
 
 def labelled(examples: Sequence[Example]) -> list[Example]:

@@ -37,8 +37,9 @@ class Wording(NamedTuple):
     phrases: float  # the verb phrase around it
 
 
-# Where faithful replies repeat values, a wrong value is a word that the knowledge lacks, and counting words finds it. So
-# dialogues reword values, and repeat verb phrases, which say nothing of the truth. Long answers quote, as real ones do.
+# Where faithful replies repeat values, a wrong value is a word that the knowledge lacks, and counting words finds it.
+# So dialogues reword values, and repeat verb phrases, which say nothing of the truth. Long answers quote, as real ones
+# do.
 REWORDED = Wording(values=0.3, phrases=0.25)
 QUOTED = Wording(values=0.7, phrases=0.0)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytorch_lightning as pl
 from numpy.typing import NDArray
 
+from faithkit.evaluation.cheap_baselines import CountedFeatures
 from faithkit.evaluation.reports.run import Reports, detection_reports
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.model_folder import Sidecar, write_folder
@@ -47,6 +48,18 @@ class FinishedTraining(Generic[Data]):
         """The examples of all validation sets; the tasks' rows have the same order."""
         data: Any = self.data
         return [example for subset in data.subsets["validation"] for example in subset.examples()]
+
+    def training_sample(self, size: int) -> list[Example]:
+        """Draws at most `size` of the training examples; none where they are streamed."""
+        data: Any = self.data
+        subsets = data.subsets.get("train", ())
+        total = sum(len(subset) for subset in subsets)
+        rows = np.arange(total) if total <= size else np.sort(np.random.default_rng(0).permutation(total)[:size])
+        examples: list[Example] = []
+        for subset in subsets:
+            examples += subset.encoded.examples(subset.indices[rows[(rows >= 0) & (rows < len(subset))]])
+            rows = rows - len(subset)
+        return examples
 
     def divide_work(self, count: int, work: Callable[[NDArray[np.int64]], Sequence[Result]]) -> list[Result]:
         """The results of items 0 to `count`, in order; each process works on its share of them.
@@ -145,11 +158,13 @@ def report_detector(
     tests: TestResults,
     *,
     fitted_on: Sequence[Example],
+    counted: CountedFeatures | None = None,
 ) -> Reports:
     """Writes a detector's predictions, a file a test set, and compares those of labelled examples with their labels.
 
     Args:
         fitted_on: The examples that the detector was calibrated on: baselines choose their threshold on them.
+        counted: The baseline that was fitted on the training rows, where there is one.
     """
     labelled = {}
     for name, (examples, predictions) in tests.items():
@@ -161,6 +176,7 @@ def report_detector(
         labelled,
         meta=training.origin,
         fitted_on=fitted_on,
+        counted=counted,
         num_resamples=training.num_resamples,
         num_examples=training.num_examples,
     )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from faithkit.evaluation.cheap_baselines import CountedFeatures
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.reports.labels import label_report
 from faithkit.evaluation.reports.report import Report, Row
@@ -47,11 +48,12 @@ def detection_reports(
     *,
     meta: Mapping[str, Any],
     fitted_on: Sequence[Example] = (),
+    counted: CountedFeatures | None = None,
     split: str = "test",
     num_resamples: int = 1000,
     num_examples: int = 5,
 ) -> Reports:
-    """The reports of each test set; arguments as those of `report_detection`."""
+    """The reports of each test set; arguments as those of `report_detection`, and `counted` as of `label_report`."""
     reports: Reports = {}
     for name, (examples, predictions) in sets.items():
         reports[name] = []
@@ -64,7 +66,7 @@ def detection_reports(
             "num_resamples": num_resamples,
             "num_examples": num_examples,
         }
-        reports[name].append(label_report(examples, by_id, **options))
+        reports[name].append(label_report(examples, by_id, counted=counted, **options))
         if has_spans(examples):
             reports[name].append(span_report(examples, by_id, dataset="" if _embedded(meta) else name, **options))
     return reports
