@@ -8,7 +8,7 @@ import torch
 
 from critic.label_checks import check_labels
 from critic.options import CriticOptions
-from critic.overlap_supervision import OverlapHead, unit_vectors
+from critic.overlap_supervision import TokenHead, unit_vectors
 from critic.tagger.options import TaggerOptions
 from faithkit.training.module import TrainingModule
 from faithkit.training.options import OptimizerOptions
@@ -22,7 +22,9 @@ class EncoderModule(TrainingModule, Generic[Options]):
     """A detector under training; a subclass gives `set_up` its model."""
 
     options: Options
-    support: OverlapHead | None  # no default here: the class's None would hide the module's own
+    # Heads of auxiliary losses. No default here: the class's None would hide the module's own.
+    support: TokenHead | None
+    span_head: TokenHead | None
 
     def __init__(self, options: Options, optimizer: OptimizerOptions, **hyperparameters: Any):
         kept = {name: value for name, value in asdict(options).items() if name not in NOT_KEPT}
@@ -35,11 +37,11 @@ class EncoderModule(TrainingModule, Generic[Options]):
         if self.options.gradient_checkpointing:
             model.gradient_checkpointing_enable()
         model.get_input_embeddings().requires_grad_(not self.options.freeze_embeddings)
-        self.support = None
+        self.support = self.span_head = None
         if self.options.support_weight:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(self.hparams["seed"])
-                self.support = OverlapHead(model.config.hidden_size)
+                self.support = TokenHead(model.config.hidden_size)
             # No buffer: it would be sent to all processes at every step, and saved with every checkpoint.
             self._word_vectors = unit_vectors(model.get_input_embeddings().weight)
 
@@ -48,8 +50,9 @@ class EncoderModule(TrainingModule, Generic[Options]):
             from faithkit.training.sharding import shard
 
             shard(self.model, self.device_mesh)
-            if self.support is not None:
-                shard(self.support, self.device_mesh)
+            for head in (self.support, self.span_head):
+                if head is not None:
+                    shard(head, self.device_mesh)
 
     def on_fit_start(self) -> None:
         super().on_fit_start()

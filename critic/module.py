@@ -1,6 +1,6 @@
 """The critic as a LightningModule: an encoder with two classes, cross-entropy, and macro-F1 on validation.
 
-An auxiliary loss may be added in training: see `critic.overlap_supervision`.
+Auxiliary losses may be added in training: see `critic.overlap_supervision` and `critic.span_supervision`.
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,9 @@ from torch import Tensor
 from critic.encoder_module import EncoderModule
 from critic.loss import batch_loss
 from critic.options import CriticOptions
-from critic.overlap_supervision import overlap_loss, overlap_targets, response_tokens
+from critic.overlap_supervision import TokenHead, overlap_loss, overlap_targets, response_tokens
 from critic.score_calibration import ScoreCalibration, log_odds
+from critic.span_supervision import marked_tokens, span_loss
 from critic.weights import load_classifier
 from data_modules.encoding.pairs import MODEL_INPUTS
 from faithkit.evaluation.classification import statistic
@@ -23,6 +24,8 @@ from faithkit.evaluation.intervals import Groups
 from faithkit.evaluation.outcomes import Outcomes
 from faithkit.training.options import OptimizerOptions
 from faithkit.training.row_metric import RowMetric
+
+READ_LAYER = -2  # of the encoder's states, those that its last layer reads: see critic.span_supervision
 
 
 class CriticModule(EncoderModule[CriticOptions]):
@@ -45,6 +48,10 @@ class CriticModule(EncoderModule[CriticOptions]):
     ):
         super().__init__(options, optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
         self.set_up(load_classifier(options.weights, dropout=options.dropout, seed=seed))
+        if options.span_weight:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed + 1)
+                self.span_head = TokenHead(self.model.config.hidden_size)
         self.validation = RowMetric(_figures)
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
@@ -55,14 +62,19 @@ class CriticModule(EncoderModule[CriticOptions]):
         return self.model(**{name: batch[name] for name in MODEL_INPUTS if name in batch}, **options)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
-        output = self._run(batch, output_hidden_states=self.support is not None)
+        auxiliary = self.support is not None or self.span_head is not None
+        output = self._run(batch, output_hidden_states=auxiliary)
         loss = self._loss(output.logits, batch)
         self.log("train/loss", loss.detach(), prog_bar=True)
-        if self.support is None:
-            return loss
-        support = self._support_loss(self.support(output.hidden_states[-1]), batch)
-        self.log("train/support_loss", support.detach())
-        return loss + self.options.support_weight * support
+        if self.support is not None:
+            support = self._support_loss(self.support(output.hidden_states[-1]), batch)
+            self.log("train/support_loss", support.detach())
+            loss = loss + self.options.support_weight * support
+        if self.span_head is not None:
+            spans = self._span_loss(self.span_head(output.hidden_states[READ_LAYER]), batch)
+            self.log("train/span_loss", spans.detach())
+            loss = loss + self.options.span_weight * spans
+        return loss
 
     def _loss(self, logits: Tensor, batch: dict[str, Tensor]) -> Tensor:
         return batch_loss(
@@ -82,6 +94,11 @@ class CriticModule(EncoderModule[CriticOptions]):
             num_tokens=self.total(counted.sum()),
             world_size=self.trainer.world_size,
         )
+
+    def _span_loss(self, logits: Tensor, batch: dict[str, Tensor]) -> Tensor:
+        marks = marked_tokens(batch["mark"], batch["index"])
+        num_tokens = self.total((marks >= 0).sum())
+        return span_loss(logits, marks, num_tokens=num_tokens, world_size=self.trainer.world_size)
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         labels = batch["label"].float()[:, None]

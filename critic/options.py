@@ -19,6 +19,7 @@ class CriticOptions:
         order: Which text stands first: knowledge_response or response_knowledge.
         label_smoothing: Share of the probability that the target gives to both classes alike.
         support_weight: Weight of the auxiliary loss of `critic.overlap_supervision`; 0 leaves it out.
+        span_weight: Weight of the auxiliary loss of `critic.span_supervision`; 0 leaves it out.
         freeze_embeddings: Word embeddings stay as they are.
         dropout: Overrides the encoder's own; None keeps it.
         gradient_checkpointing: Trades time for memory.
@@ -30,6 +31,7 @@ class CriticOptions:
     order: Annotated[str, OneOf(ORDERS)] = "knowledge_response"
     label_smoothing: PartialShare = 0.0
     support_weight: NonNegative = 0.0
+    span_weight: NonNegative = 0.0
     freeze_embeddings: Switch = False
     dropout: PartialShare | None = None
     gradient_checkpointing: Switch = False

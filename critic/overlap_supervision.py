@@ -38,8 +38,8 @@ from torch import Tensor, nn
 from data_modules.encoding.pairs import KNOWLEDGE, RESPONSE
 
 
-class OverlapHead(nn.Module):
-    """Predicts the overlap of each token from its hidden state; used in training alone."""
+class TokenHead(nn.Module):
+    """Predicts one number of each token from its hidden state, such as its overlap; used in training alone."""
 
     def __init__(self, hidden_size: int):
         super().__init__()

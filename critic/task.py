@@ -16,6 +16,7 @@ from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.pairs import NO_LABEL, PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.splits import Subset
+from faithkit.evaluation.cheap_baselines import MAX_ROWS, fit_counted
 from faithkit.evaluation.fitted_baselines import fitted_origin
 from faithkit.evaluation.reports.run import Reports
 from faithkit.files.model_folder import Sidecar
@@ -40,7 +41,10 @@ class CriticTask:
         with loading(self.options.weights) as source:
             self.tokenizer = load_tokenizer(source)
         self.encoder = PairEncoder(
-            tokenizer=self.tokenizer, max_length=self.options.max_length, order=self.options.order
+            tokenizer=self.tokenizer,
+            max_length=self.options.max_length,
+            order=self.options.order,
+            marked=bool(self.options.span_weight),
         )
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> CriticModule:
@@ -93,7 +97,9 @@ class CriticTask:
 
     def report(self, training: FinishedTraining[DataModule], critic: Critic, tests: TestResults) -> Reports:
         """Writes the predictions, and compares them with the labels."""
-        return report_detector(training, tests, fitted_on=self.calibrated_on(training))
+        fitted_on = self.calibrated_on(training)
+        counted = fit_counted(training.training_sample(MAX_ROWS), fitted_on, aim=self.options.threshold_aim)
+        return report_detector(training, tests, fitted_on=fitted_on, counted=counted)
 
 
 def labelled(examples: Sequence[Example]) -> list[Example]:

@@ -130,7 +130,7 @@ def _sentence(random: Random01, topic: Topic, facts: list[Fact], kind: str, plan
     """Writes a sentence that states the facts; with a kind of hallucination, some of it is wrong and marked."""
     state = topic.state
     claim, harmless = pick(random, PERSONAL)
-    clauses = [true_clause(random, state, fact) for fact in facts]
+    clauses = [true_clause(random, state, fact, h.QUOTED) for fact in facts]
     remark = Clause(harmless) if random() < REMARK_RATE / 3 else None
     targets: Sequence[int] = range(len(facts)) if random() > ONE_WRONG_RATE else (int(random() * len(facts)),)
     severities, due_to_null = {}, set()
@@ -139,13 +139,13 @@ def _sentence(random: Random01, topic: Topic, facts: list[Fact], kind: str, plan
     elif kind == h.ADDITION:
         for i in targets:
             relation = topic.null if random() < 0.5 else draw_unknown_relation(random, state.domain, topic.facts)
-            clauses[i] = added_clause(random, state, relation)
+            clauses[i] = added_clause(random, state, relation, h.QUOTED)
             severities[i] = "evident" if len(facts) == 1 else "subtle"  # beside a right clause it is easily missed
             if relation == topic.null:
                 due_to_null.add(i)
     elif kind:
         for i in targets:
-            clauses[i], severities[i] = wrong_clause(random, state, facts[i], topic.facts)
+            clauses[i], severities[i] = wrong_clause(random, state, facts[i], topic.facts, h.QUOTED)
     text, marks = write_reply(plan, clauses, remark)
     # The marks are those of the wrong clauses, in order, and then that of a subjective remark.
     wrong = [*(i for i, clause in enumerate(clauses) if clause.end), len(clauses)]

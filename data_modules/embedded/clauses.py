@@ -5,7 +5,7 @@ from functools import cache
 
 from data_modules.embedded import hallucinate as h
 from data_modules.embedded.facts import Domain, draw_value
-from data_modules.embedded.hallucinate import Fact
+from data_modules.embedded.hallucinate import Fact, Wording
 from data_modules.embedded.knowledge import DialogueState, draw_unknown_relation
 from data_modules.embedded.lexicon import Random01
 from data_modules.embedded.phrasing import Clause
@@ -18,31 +18,33 @@ def _contrastable(domain: Domain) -> tuple[bool, ...]:
     return tuple(h.can_contrast(relation) for relation in domain.relations)
 
 
-def true_clause(random: Random01, state: DialogueState, fact: Fact) -> Clause:
+def true_clause(random: Random01, state: DialogueState, fact: Fact, wording: Wording) -> Clause:
     """Writes a clause that states the fact."""
     relation = state.domain.relations[fact.relation]
     if random() < CONTRAST_RATE and _contrastable(state.domain)[fact.relation]:
         other = draw_value(random, relation.values, state.split, unlike=fact.value)
-        return h.contrast(random, relation, fact.value, other, wrong=False)
-    return h.reply_clause(random, relation, fact.value)
+        return h.contrast(random, relation, fact.value, other, wording, wrong=False)
+    return h.reply_clause(random, relation, fact.value, wording)
 
 
-def wrong_clause(random: Random01, state: DialogueState, fact: Fact, facts: list[Fact]) -> tuple[Clause, str]:
+def wrong_clause(
+    random: Random01, state: DialogueState, fact: Fact, facts: list[Fact], wording: Wording
+) -> tuple[Clause, str]:
     """Writes a clause that contradicts the fact, with the wrong part marked, and returns it with its severity."""
     relation = state.domain.relations[fact.relation]
     other, severity = h.wrong_value(random, state.domain, fact, facts, state.split)
     if random() < CONTRAST_RATE and _contrastable(state.domain)[fact.relation]:
-        return h.contrast(random, relation, fact.value, other, wrong=True), "subtle"
-    clause = h.reply_clause(random, relation, other, wrong=True)
+        return h.contrast(random, relation, fact.value, other, wording, wrong=True), "subtle"
+    clause = h.reply_clause(random, relation, other, wording, wrong=True)
     if not relation.reply_templates[0].before and not relation.reply_templates[0].after:  # the value is all of it
         clause = Clause(clause.text, 0, len(clause.text), clause.kind)
     return clause, severity
 
 
-def added_clause(random: Random01, state: DialogueState, relation: int) -> Clause:
+def added_clause(random: Random01, state: DialogueState, relation: int, wording: Wording) -> Clause:
     """Writes a clause about a relation that the knowledge does not mention; all of it is marked."""
     described = state.domain.relations[relation]
-    text = h.reply_clause(random, described, draw_value(random, described.values, state.split)).text
+    text = h.reply_clause(random, described, draw_value(random, described.values, state.split), wording).text
     return Clause(text, 0, len(text), h.ADDITION)
 
 
@@ -55,6 +57,7 @@ def wrong_clauses(
     clauses: Sequence[Clause],
     targets: Sequence[int],
     unknown: int,
+    wording: Wording,
 ) -> tuple[list[Clause], str]:
     """Makes some clauses of a reply wrong, and returns all of them with the severity of the whole.
 
@@ -69,10 +72,10 @@ def wrong_clauses(
     wrong, severities = list(clauses), set()
     for i in targets:
         if kind == h.ADDITION:
-            wrong[i] = added_clause(random, state, unknown)
-            unknown = draw_unknown_relation(random, state.domain, [*facts, Fact(unknown, None, "")])
+            wrong[i] = added_clause(random, state, unknown, wording)
+            unknown = draw_unknown_relation(random, state.domain, [*facts, Fact(unknown, None, "")], closed=True)
         else:
-            wrong[i], severity = wrong_clause(random, state, stated[i], facts)
+            wrong[i], severity = wrong_clause(random, state, stated[i], facts, wording)
             severities.add(severity)
     # A wrong clause beside a right one is easily missed.
     subtle = "subtle" in severities or len(targets) < len(stated)

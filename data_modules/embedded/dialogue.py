@@ -8,7 +8,7 @@ from data_modules.embedded import hallucinate as h
 from data_modules.embedded.clauses import true_clause, wrong_clauses
 from data_modules.embedded.domains import DOMAINS
 from data_modules.embedded.exchange import Exchange, Reply
-from data_modules.embedded.facts import Domain
+from data_modules.embedded.facts import Domain, Slot
 from data_modules.embedded.hallucinate import Fact
 from data_modules.embedded.knowledge import DialogueState, draw_facts, draw_unknown_relation, write_sentences
 from data_modules.embedded.lexicon import Random01, pick, word
@@ -26,7 +26,7 @@ from faithkit.records import Turn
 
 BOTH_RATE = 0.75  # of hallucinated replies with two clauses, those with both wrong
 REMARK_RATE = 0.15  # of replies, those with a harmless first-person remark
-SUBJECTIVE_REMARK_RATE = 0.7  # the same for faithful replies whose partner makes a subjective remark
+OPEN_RATE = 0.15  # of additions, those that may be about a name or a number
 EDITED_RATE = 0.75  # of faithful replies, those made from their partner
 
 
@@ -62,7 +62,7 @@ def exchanges(split: str, seed: int, number: int, num_turns: int) -> list[Exchan
 def _exchange(random: Random01, state: DialogueState) -> Exchange:
     outline = _draw_outline(random, state)
     history = (*state.history, outline.seeker)
-    clauses = [true_clause(random, state, fact) for fact in outline.stated]
+    clauses = [true_clause(random, state, fact, h.REWORDED) for fact in outline.stated]
     faithful = _faithful_reply(outline, clauses)
     hallucinated, wrong = _hallucinated_reply(random, state, outline, clauses, faithful.vrm)
     state.history += (outline.seeker, Turn(speaker="wizard", text=faithful.text))
@@ -81,7 +81,7 @@ def _draw_outline(random: Random01, state: DialogueState) -> Outline:
     kind, focus = _draw_kind_and_focus(random, domain)
     facts = draw_facts(random, state, focus)
     sentences = write_sentences(random, state, [fact.clause for fact in facts])
-    unknown = draw_unknown_relation(random, domain, facts)
+    unknown = draw_unknown_relation(random, domain, facts, closed=kind == h.ADDITION)
     asks_unknown = random() < 0.25
     admits_ignorance = asks_unknown and random() < 0.6
     main = next(fact for fact in facts if fact.relation == focus)
@@ -90,8 +90,8 @@ def _draw_outline(random: Random01, state: DialogueState) -> Outline:
     hallucinated_first = random() < 0.5
     seeker = _ask(random, state, relations[asked].question)
     plan = draw_plan(random, domain.name, state.full_name, relations[asked].topic if admits_ignorance else None)
-    remark_rate = SUBJECTIVE_REMARK_RATE if kind == h.SUBJECTIVE else REMARK_RATE
-    remark = int(random() * len(PERSONAL)) if random() < remark_rate else None
+    # The partner of a subjective remark is a harmless one, so that having a remark tells nothing.
+    remark = int(random() * len(PERSONAL)) if kind == h.SUBJECTIVE or random() < REMARK_RATE else None
     return Outline(
         kind, facts, sentences, main, stated, unknown, asked, admits_ignorance, hallucinated_first, seeker, plan, remark
     )
@@ -109,6 +109,8 @@ def _draw_kind_and_focus(random: Random01, domain: Domain) -> tuple[str, int]:
     by_kind = _relations_by_kind(domain)
     if kind in (h.ENTITY_SWAP, h.NUMBER_SWAP) and kind not in by_kind:
         kind = h.CONTRADICTION  # the domain has no relation whose value is a name or a number
+    if kind == h.ADDITION and random() >= OPEN_RATE:  # it replaces a clause without a name or a number by such another
+        return kind, pick(random, by_kind[h.CONTRADICTION])
     return kind, pick(random, by_kind[kind]) if kind in by_kind else int(random() * len(domain.relations))
 
 
@@ -150,20 +152,32 @@ def _hallucinated_reply(
     both = random() < BOTH_RATE
     wrong, severity, remark = clauses, "evident", _harmless_remark(outline)
     if kind == h.SUBJECTIVE:
-        claim = PERSONAL[outline.remark if outline.remark is not None else int(random() * len(PERSONAL))][0]
+        assert outline.remark is not None, "a subjective reply has a remark"
+        claim = PERSONAL[outline.remark][0]
         remark = Clause(claim, 0, len(claim), kind)
     else:
         # The relation that the wizard admits not to know is not what it then makes a claim about.
         unknown = outline.unknown
         if outline.admits_ignorance:
-            unknown = draw_unknown_relation(random, state.domain, outline.facts)
-        targets = range(len(stated)) if both else (stated.index(outline.main),)
-        wrong, severity = wrong_clauses(random, state, kind, outline.facts, stated, clauses, targets, unknown)
+            unknown = draw_unknown_relation(random, state.domain, outline.facts, closed=kind == h.ADDITION)
+        targets = _wrong_clauses_of(outline, state.domain, both)
+        wrong, severity = wrong_clauses(
+            random, state, kind, outline.facts, stated, clauses, targets, unknown, h.REWORDED
+        )
     text, marks = write_reply(outline.plan, wrong, remark)
     is_partly_true = len(wrong) > len(marks) or kind == h.SUBJECTIVE
     tags = ("Hallucination", "Entailment") if is_partly_true else ("Hallucination",)
     vrm = ["Disclosure", *faithful_vrm] if kind == h.SUBJECTIVE else faithful_vrm
     return Reply(text, kind, severity, marks, tags, vrm, _contrary_truth(outline, both)), wrong
+
+
+def _wrong_clauses_of(outline: Outline, domain: Domain, both: bool) -> list[int]:
+    """Chooses the clauses that become wrong: beside the main one no name and no number, which would stand out."""
+    main = outline.stated.index(outline.main)
+    if not both:
+        return [main]
+    closed = [not isinstance(domain.relations[fact.relation].values, Slot) for fact in outline.stated]
+    return [i for i, is_closed in enumerate(closed) if i == main or is_closed]
 
 
 def _contrary_truth(outline: Outline, both: bool) -> str:

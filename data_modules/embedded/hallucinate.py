@@ -18,7 +18,7 @@ from data_modules.embedded.phrasing import Clause
 
 CONTRADICTION, ADDITION, SUBJECTIVE = "contradiction", "addition", "subjective"
 ENTITY_SWAP, NUMBER_SWAP = "entity_swap", "number_swap"
-RATES = {CONTRADICTION: 0.30, ADDITION: 0.32, SUBJECTIVE: 0.11, ENTITY_SWAP: 0.16, NUMBER_SWAP: 0.11}
+RATES = {CONTRADICTION: 0.40, ADDITION: 0.32, SUBJECTIVE: 0.12, ENTITY_SWAP: 0.09, NUMBER_SWAP: 0.07}
 # RAGTruth's types distinguish contradicting the source (conflict) from going beyond it (baseless).
 KIND_TO_TYPE = {
     CONTRADICTION: "conflict",
@@ -28,7 +28,20 @@ KIND_TO_TYPE = {
     SUBJECTIVE: "baseless",
 }
 MIX_UP_RATE = 0.25  # of wrong values, those that the knowledge gives to another relation, where there is one
-VERBATIM_RATE = 0.7  # how often a reply keeps the knowledge's own wording of a value
+
+
+class Wording(NamedTuple):
+    """How often a reply says things as the knowledge does: faithful and hallucinated replies alike."""
+
+    values: float  # a value in the knowledge's own words; a wrong one in those that the knowledge would have for it
+    phrases: float  # the verb phrase around it
+
+
+# Where faithful replies repeat values, a wrong value is a word that the knowledge lacks, and counting words finds it.
+# So dialogues reword values, and repeat verb phrases, which say nothing of the truth. Long answers quote, as real ones
+# do.
+REWORDED = Wording(values=0.3, phrases=0.25)
+QUOTED = Wording(values=0.7, phrases=0.0)
 
 
 class Fact(NamedTuple):
@@ -68,10 +81,11 @@ def knowledge_clause(random: Random01, relation: Relation, value: Any) -> str:
     return f"{before}{knowledge_wording(random, value)}{after}"
 
 
-def reply_clause(random: Random01, relation: Relation, value: Any, *, wrong: bool = False) -> Clause:
+def reply_clause(random: Random01, relation: Relation, value: Any, wording: Wording, *, wrong: bool = False) -> Clause:
     """Words a fact as a verb phrase of a reply; the value of a wrong one is marked."""
-    before, after = pick(random, relation.reply_templates)
-    text = reply_wording(random, value, VERBATIM_RATE)
+    repeats = bool(wording.phrases) and random() < wording.phrases
+    before, after = pick(random, relation.knowledge_templates if repeats else relation.reply_templates)
+    text = reply_wording(random, value, wording.values)
     whole = f"{before}{text}{after}"
     return Clause(whole, len(before), len(before) + len(text), swap_kind(relation)) if wrong else Clause(whole)
 
@@ -91,19 +105,19 @@ def wrong_value(random: Random01, domain: Domain, fact: Fact, facts: Sequence[Fa
     return value, "subtle" if value in confusable else "evident"
 
 
-def contrast(random: Random01, relation: Relation, truth: Any, other: Any, wrong: bool) -> Clause:
+def contrast(random: Random01, relation: Relation, truth: Any, other: Any, wording: Wording, *, wrong: bool) -> Clause:
     """Words a fact as `is A, not B` or `is not B`.
 
     A faithful and a hallucinated reply then have the same words in another order, so the words alone cannot tell.
     """
     claimed, denied = (other, truth) if wrong else (truth, other)
     before, _ = pick(random, relation.reply_templates)
-    denial = reply_wording(random, denied, VERBATIM_RATE)
+    denial = reply_wording(random, denied, wording.values)
     if random() < 0.5 and before.startswith(("is ", "was ")):
         verb, _, rest = before.partition(" ")
         text = f"{verb} not {rest}{denial}"
         return Clause(text, 0, len(text), CONTRADICTION) if wrong else Clause(text)
-    text = f"{before}{reply_wording(random, claimed, VERBATIM_RATE)}, not {denial}"
+    text = f"{before}{reply_wording(random, claimed, wording.values)}, not {denial}"
     return Clause(text, len(before), len(text), CONTRADICTION) if wrong else Clause(text)
 
 

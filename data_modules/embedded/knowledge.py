@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from data_modules.embedded import hallucinate as h
-from data_modules.embedded.facts import Domain, Year, draw_value
+from data_modules.embedded.facts import Domain, Slot, Year, draw_value
 from data_modules.embedded.hallucinate import Fact
 from data_modules.embedded.lexicon import Random01, pick
 from faithkit.records import Turn
@@ -88,9 +88,15 @@ def write_sentences(random: Random01, state: DialogueState, clauses: list[str]) 
     return written
 
 
-def draw_unknown_relation(random: Random01, domain: Domain, facts: list[Fact]) -> int:
-    """Draws a relation that the knowledge does not mention."""
+def draw_unknown_relation(random: Random01, domain: Domain, facts: list[Fact], *, closed: bool = False) -> int:
+    """Draws a relation that the knowledge does not mention; `closed` prefers those whose values are a closed set.
+
+    A new name or number would give an addition away.
+    """
     known = [fact.relation for fact in facts]
-    while (index := int(random() * len(domain.relations))) in known:
-        pass
-    return index
+    relations = domain.relations
+    for _ in range(20):
+        index = int(random() * len(relations))
+        if index not in known and not (closed and isinstance(relations[index].values, Slot)):
+            return index
+    return next(i for i in range(len(relations)) if i not in known)

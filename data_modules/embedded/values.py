@@ -160,7 +160,7 @@ rap | rap songs > rhymes spoken over beats | hip hop
 PRODUCT = value_set("""
 bicycles | racing bicycles > two-wheelers with pedals | bikes
 shoes | walking shoes > footwear | boots and sandals
-furniture | chairs and tables > things to sit on | sofas and cupboards
+furniture | chairs and tables > pieces for the living room | sofas and cupboards
 watches | wrist watches > timepieces | clocks for the wrist
 chocolate | bars of chocolate > cocoa sweets | candy
 soap | scented soap > what people wash with | products for cleaning hands

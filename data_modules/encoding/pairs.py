@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from data_modules.encoding.offsets import OUTSIDE, tags_of, visible_extents
 from data_modules.encoding.ragged import Ragged, steps_of
-from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize
+from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
 from faithkit.errors import UserError
 from faithkit.records import LABELS, Example
 
@@ -70,11 +71,13 @@ class PairEncoder(Encoder):
     Args:
         max_length: Tokens of a sequence, special tokens counted.
         order: `knowledge_response` or `response_knowledge`: which text stands first.
+        marked: Also says which response tokens lie in a marked span, for training.
     """
 
     tokenizer: Tokenizer
     max_length: int
     order: str = KNOWLEDGE_FIRST
+    marked: bool = False
     template: PairTemplate = field(init=False)
     # A sequence's five parts are prefix, first text, middle, second text and suffix. Shapes are (1, n), to be repeated.
     _special_ids: NDArray[np.int32] = field(init=False, repr=False, compare=False)  # of prefix, middle and suffix
@@ -100,7 +103,8 @@ class PairEncoder(Encoder):
             raise UserError(f"model.max_length is {self.max_length}", hint="use at least 16")
 
     def fingerprint(self) -> str:
-        return f"pair texts:{ENCODING_VERSION}:{self.max_length}:{fingerprint_of(self.tokenizer)}"
+        kind = "marked pair texts" if self.marked else "pair texts"
+        return f"{kind}:{ENCODING_VERSION}:{self.max_length}:{fingerprint_of(self.tokenizer)}"
 
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
         """Columns of the examples: knowledge, response, length of the cut sequence, label, training target."""
@@ -111,13 +115,26 @@ class PairEncoder(Encoder):
         counts["truncated: response"] += int((response.lengths > room.response).sum())
         length = self.template.num_special + np.minimum(knowledge.lengths, room.knowledge) + room.response
         labels = [NO_LABEL if e.label is None else LABELS.index(e.label) for e in examples]
-        return {
+        columns: Columns = {
             "knowledge": knowledge,
             "response": response,
             "length": length.astype(np.int32),
             "label": np.array(labels, np.int8),
             "target": np.array([target_of(example) for example in examples], np.float32),
         }
+        if self.marked:
+            columns["mark"] = self._marks(examples, response)
+        return columns
+
+    def _marks(self, examples: Sequence[Example], response: Ragged) -> Ragged:
+        """For each response token 1 in a marked span, 0 outside, -1 where nobody marked spans."""
+        marks = Ragged(np.full_like(response.values, -1), response.offsets)
+        known = [(row, example) for row, example in enumerate(examples) if example.spans is not None]
+        _, offsets = tokenize_with_offsets(self.tokenizer, [example.response for _, example in known])
+        for (row, example), own in zip(known, offsets, strict=True):
+            start, end = visible_extents(example.response, own)
+            marks.row(row)[:] = tags_of(example.spans or (), start, end, len(example.response)) > OUTSIDE
+        return marks
 
     def encode_texts(self, knowledge: Sequence[str], response: Sequence[str]) -> Columns:
         """The columns that prediction needs."""
@@ -149,6 +166,9 @@ class PairEncoder(Encoder):
         batch = self._pad(columns["knowledge"].cut(room.knowledge), columns["response"].cut(room.response))
         batch["label"] = np.asarray(columns["label"], np.int64)
         batch["target"] = np.asarray(columns["target"], np.float32)
+        if "mark" in columns:
+            batch["mark"] = np.full(batch["segment"].shape, -1, np.int8)
+            batch["mark"][batch["segment"] == RESPONSE] = columns["mark"].cut(room.response).values
         return batch
 
     def collate_windows(self, columns: Mapping[str, Any], windows: "Windows") -> dict[str, NDArray[Any]]:

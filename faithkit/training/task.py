@@ -69,6 +69,18 @@ class FinishedTraining(Generic[Data]):
         """The model of hf/, as the origins of predictions name it."""
         return [describe_model(str(self.run.path))]
 
+    def training_sample(self, size: int) -> list[Example]:
+        """Draws at most `size` of the training examples; none where they are streamed."""
+        data: Any = self.data
+        subsets = data.subsets.get("train", ())
+        total = sum(len(subset) for subset in subsets)
+        rows = np.arange(total) if total <= size else np.sort(np.random.default_rng(0).permutation(total)[:size])
+        examples: list[Example] = []
+        for subset in subsets:
+            examples += subset.encoded.examples(subset.indices[rows[(rows >= 0) & (rows < len(subset))]])
+            rows = rows - len(subset)
+        return examples
+
     def divide_work(self, count: int, work: Callable[[NDArray[np.int64]], Sequence[Result]]) -> list[Result]:
         """The results of items 0 to `count`, in order; each process works on its share of them.
 

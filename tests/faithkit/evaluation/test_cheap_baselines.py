@@ -1,0 +1,85 @@
+"""Boosted trees on counted features: what they find, how they are fitted, and where a report shows them."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from faithkit.evaluation.cheap_baselines import FEATURES, count_features, counted_predictions, fit_counted
+from faithkit.evaluation.fitted_baselines import Fitting
+from faithkit.evaluation.reports.labels import label_report
+from faithkit.evaluation.tables import as_text
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+
+KNOWLEDGE = "The kiwi is a small bird of New Zealand that sleeps by day."
+RESPONSES = ("The kiwi is a small bird.", "It lives on Mars with 12 cats!")
+
+
+def examples(split: str, num: int) -> list[Example]:
+    labels = (FAITHFUL, HALLUCINATED)
+    return [
+        Example(id=f"{split}{i}", source="s", split=split, group=f"{split}{i // 2}", knowledge=KNOWLEDGE,
+                response=RESPONSES[i % 2] + " Yes." * (i % 3), label=labels[i % 2])
+        for i in range(num)
+    ]  # fmt: skip
+
+
+def counted(knowledge: str, response: str) -> dict[str, float]:
+    return dict(zip(FEATURES, count_features([knowledge], [response])[0].tolist(), strict=True))
+
+
+def test_features_by_hand() -> None:
+    found = counted("Ada built 3 boats, not 4.", "In 1990 Bruno built 3 boats, boats.")
+    wanted = {
+        "response words": 7, "knowledge words": 6, "unknown words": 3, "unknown numbers": 1, "known numbers": 1,
+        "unknown names": 1, "unknown pairs": 4, "longest copied run": 3, "copied runs": 2, "longest unknown run": 3,
+        "unknown runs": 1, "first unknown place": 0, "repeated words": 1, "negations": 0,
+        "negations, response - knowledge": -1, "marks ,": 1, "marks .": 1,
+    }  # fmt: skip
+    assert {name: found[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("response", ["", "...", "日本語 🙂", "a" * 10_000])
+def test_any_text_has_finite_features(response: str) -> None:
+    assert np.isfinite(count_features([KNOWLEDGE, ""], [response, response])).all()
+
+
+def test_the_trees_find_what_counting_finds_and_repeat_it() -> None:
+    train, test = examples("train", 80), examples("test", 20)
+    found = counted_predictions(test, train, examples("validation", 20))
+    assert found is not None and all(found[e.id].label == e.label for e in test)
+    assert found == counted_predictions(test, train, examples("validation", 20))
+
+
+def test_a_class_of_few_rows_is_not_fitted() -> None:
+    train = [e for e in examples("train", 200) if e.label == FAITHFUL] + examples("few", 20)
+    assert fit_counted(train) is None
+
+
+def test_the_threshold_is_chosen_on_validation() -> None:
+    train, validation = examples("train", 80), examples("validation", 20)
+    plain = fit_counted(train)
+    assert plain is not None and plain.threshold == 0.5
+    flipped = [validation[0], *(replace(e, label=HALLUCINATED) for e in validation[1:])]  # the threshold has to fall
+    fitted = fit_counted(train, flipped, aim="f1")
+    assert fitted is not None and fitted.threshold <= min(p.score or 0 for p in plain.predictions(validation).values())
+
+
+def test_a_report_shows_the_trees_and_the_paired_difference() -> None:
+    test = examples("test", 60)
+    model = fit_counted(examples("train", 80))
+    said = {e.id: Prediction(id=e.id, label=HALLUCINATED, score=0.9) for e in test}
+    report = label_report(test, said, title="t", fitting=Fitting(counted=model), num_resamples=50)
+    metrics = report.metrics
+    gain = metrics["difference/counted_macro_f1"]
+    assert metrics["counted_macro_f1"].value == 1.0
+    assert gain.value == pytest.approx(metrics["macro_f1"].value - 1.0) and gain.low <= gain.value <= gain.high < 0
+    assert "counted features" in as_text(*report.tables)
+    assert not any("counted" in name for name in label_report(test, said, title="t", num_resamples=5).metrics)
+
+
+def test_the_start_of_a_script_does_not_pay_for_scikit_learn() -> None:
+    code = "import sys, faithkit.evaluation.reports.labels; sys.exit('sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
