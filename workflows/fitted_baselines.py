@@ -1,4 +1,4 @@
-"""What the baselines of a benchmark are fitted on: named rows, or the rows that the model's threshold came from."""
+"""Chooses what a benchmark's baselines are fitted on: named rows, or those that the model's threshold came from."""
 
 import logging
 from collections.abc import Mapping

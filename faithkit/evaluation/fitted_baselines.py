@@ -58,7 +58,7 @@ class Fitting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What a simple detector says of the tested rows.
+    """A simple detector's predictions of the tested rows.
 
     Args:
         key: Begins the names of its metrics.
@@ -72,7 +72,7 @@ class Baseline:
 
 
 def fitted_origin(rows: Sequence[Example]) -> dict[str, Any]:
-    """What a model's folder keeps below `origin`: thresholds of word overlap on the rows of the model's own."""
+    """Makes what a model's folder keeps below `origin`: thresholds of word overlap on the rows of the model's own."""
     known = [row for row in rows if row.label]
     return {BASELINES: {OVERLAP: {aim: fit_overlap(known, aim) for aim in AIMS} | {"num_rows": len(known)}}}
 

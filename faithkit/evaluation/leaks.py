@@ -35,7 +35,7 @@ class RowCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaks:
-    """What a model has seen of a test set.
+    """The rows of a test set that a model has seen.
 
     Args:
         sizes: Its rows, different knowledge texts and groups.

@@ -21,7 +21,7 @@ from faithkit.weights.used_model import UsedModel, describe_model
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionsOrigin:
-    """What is known of a predictions file.
+    """The origin of a predictions file, as far as it is known.
 
     Args:
         rows: The rows that were predicted; None where it is not known.

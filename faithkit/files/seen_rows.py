@@ -1,4 +1,4 @@
-"""What a model has seen, as hashes: one file beside its weights, read when it is evaluated.
+"""Hashes of the rows that a model has seen: one file beside its weights, read when it is evaluated.
 
 `seen_rows.parquet` holds the keys of rows, knowledge texts and groups (`faithkit.row_keys`) that the model was trained
 on, chosen on (validation, for the best checkpoint) and calibrated on, those of the models that it was trained from

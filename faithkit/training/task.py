@@ -58,7 +58,7 @@ class FinishedTraining(Generic[Data]):
         return [example for subset in data.subsets["validation"] for example in subset.examples()]
 
     def seen(self, calibrated_on: Iterable[Example]) -> SeenRows:
-        """What the model has seen: that which its beginning had, training, validation, and rows of calibration."""
+        """Joins what the model has seen: that which its beginning had, training, validation, rows of calibration."""
         data: Any = self.data
         calibrated = [row_keys(calibrated_on)]
         own = {TRAINED: data.keys("train"), CHOSEN: data.keys("validation"), CALIBRATED: calibrated}

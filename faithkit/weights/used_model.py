@@ -68,7 +68,7 @@ def describe_model(path: str, role: str = CHECKPOINT) -> UsedModel:
 
 
 def seen_before(weights: str | None) -> SeenRows:
-    """What the weights have seen that a training begins with: nothing, as far as is known, where they are not ours."""
+    """Reads what the weights have seen that a training begins with: nothing that is known, where they are not ours."""
     if weights is None:
         return SeenRows({})
     folder: Path | None = Path(weights).expanduser()

@@ -1,4 +1,4 @@
-"""What `make mutate` changes, and that it tells a change that is noticed from one that is not."""
+"""`make mutate`: the changes it makes, and that it tells one that is noticed from one that is not."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What the scripts say of rows that a model has seen, and of where predictions are from."""
+"""The scripts tell of rows that a model has seen, and of where predictions are from."""
 
 import json
 import shutil

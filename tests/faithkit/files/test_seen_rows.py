@@ -1,4 +1,4 @@
-"""What a model has seen: always found again, rarely found wrongly, and small on the disk."""
+"""Rows that a model has seen: always found again, rarely found wrongly, and small on the disk."""
 
 from itertools import chain
 from pathlib import Path

@@ -50,7 +50,7 @@ def test_the_share_of_every_token_is_transformers(size, options, seed):
 
 
 def reference(decoding):
-    """What `generate` makes of the same settings, in its order."""
+    """Makes the processors that `generate` makes of the same settings, in its order."""
     steps = [
         RepetitionPenaltyLogitsProcessor(decoding.repetition_penalty),
         MinNewTokensLengthLogitsProcessor(3, decoding.min_new_tokens, EOS),  # 2 tokens stand behind a prompt of 3
