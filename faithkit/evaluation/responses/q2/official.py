@@ -43,18 +43,28 @@ def official_q2(
     candidates: SpacyCandidates, questions: Seq2SeqQuestions, answers: ExtractiveAnswers, entailment: Entailment
 ) -> Q2:
     """Makes a Q2 of the scripts' protocol out of the models of ours."""
-    read = OfficialAnswers(answers)
+    read, pipeline = OfficialAnswers(answers), candidates.pipeline
+    rules = official_rules(pipeline, read.no_answer)
+    return Q2(OfficialCandidates(pipeline), OfficialQuestions(questions), read, entailment, rules)
+
+
+def official_rules(pipeline: Any, no_answer: str) -> Rules:
+    """Makes the scripts' rules.
+
+    Args:
+        pipeline: spaCy's, with a parser.
+        no_answer: The reader's first token.
+    """
 
     def usable(texts: Sequence[str]) -> list[bool]:
-        return [not is_personal(document) for document in candidates.pipeline.pipe(texts)]
+        return [not is_personal(question) for question in pipeline.pipe(texts)]
 
     def compared(question: str, answer: str, candidate: str) -> Pair | None:
-        if read.no_answer in answer or answer in MISSING:
+        if no_answer in answer or answer in MISSING:
             return None
         return comparison(*("nan" if text in MISSING else text for text in (question, answer, candidate)))
 
-    rules = Rules(usable=usable, clean=clean, comparison=compared, fallback=str.lower)
-    return Q2(OfficialCandidates(candidates.pipeline), OfficialQuestions(questions), read, entailment, rules)
+    return Rules(usable=usable, clean=clean, comparison=compared, fallback=str.lower)
 
 
 def clean(text: str) -> str:
