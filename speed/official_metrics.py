@@ -2,10 +2,13 @@
 
 Both sides have the same models: `flan-t5-small` asks, a trained `minilm` answers (speed.q2_audit trains one), `minilm`
 is BERTScore's encoder, and the same spaCy pipeline and critic parse and judge. peers/README.md says how the scripts'
-environment is made. The pairs are the audit's where its folder is given, else of the embedded corpus, with some that
-are made to be hard. `--write` keeps what the scripts said, for tests/faithkit/evaluation/responses/test_official.py.
+environment is made.
+
+Without models, pairs of the embedded corpus and some hard ones go through models by rule, which take every branch of
+the protocol; `--write` keeps what the scripts said of them, for tests/faithkit/evaluation/responses/test_official.py.
 
 python -m speed.official_metrics --scripts DIR --nli runs/snli --reader runs/reader --data DIR
+python -m speed.official_metrics --scripts DIR --write tests/faithkit/evaluation/responses/official_figures.json
 """
 
 import argparse
@@ -30,7 +33,7 @@ from faithkit.evaluation.responses.knowledge_f1 import knowledge_f1
 from faithkit.evaluation.responses.official import Official, RescaledBertScore
 from faithkit.evaluation.responses.q2.answers import ExtractiveAnswers
 from faithkit.evaluation.responses.q2.candidates import SpacyCandidates
-from faithkit.evaluation.responses.q2.official import official_q2
+from faithkit.evaluation.responses.q2.official import PERSONAL, OfficialCandidates, official_q2, official_rules
 from faithkit.evaluation.responses.q2.questions import Seq2SeqQuestions
 from faithkit.evaluation.responses.q2.score import Q2
 from faithkit.inference.foreign_model_beams import beam_writer
@@ -39,6 +42,7 @@ from speed.measure import table
 from speed.metric_speed import read_pairs
 from speed.peer import environment
 from speed.q2_audit import TEMPLATE
+from speed.stand_ins import NO_ANSWER, StandIns
 from workflows.entailment import load_entailment
 
 PEER = Path(__file__).parent / "peers" / "q_squared.py"
@@ -63,26 +67,36 @@ def main() -> None:
     """Runs both sides and prints the largest differences."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--scripts", type=Path, required=True, help="a checkout of orhonovich/q-squared")
-    parser.add_argument("--nli", required=True, help="a critic's run or an NLI model")
-    parser.add_argument("--reader", required=True, help="as trained by speed.q2_audit")
-    parser.add_argument("--data", type=Path, help="the folder with faithdial_audit")
+    parser.add_argument("--nli", help="a critic's run or an NLI model")
+    parser.add_argument("--reader", help="as trained by speed.q2_audit; without it all models are by rule")
+    parser.add_argument("--data", type=Path, help="the folder with faithdial_audit, for its pairs")
     parser.add_argument("--pairs", type=int, default=50)
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     if not (python := os.environ.get(VARIABLE)):
         sys.exit(f"{VARIABLE} is not set: {PEER.parent.name}/README.md says how to make the scripts' environment")
-    asker = Seq2SeqQuestions.load("flan-t5-small", template=TEMPLATE, writer=beam_writer)
-    reader, entailment = ExtractiveAnswers.load(options.reader), load_entailment(options.nli)
-    parts = SpacyCandidates.load("spacy-sm"), asker, reader, entailment
+    spacy, models = SpacyCandidates.load("spacy-sm"), StandIns()
+    parts: Any = spacy, models, models, models
+    if options.reader:
+        asker = Seq2SeqQuestions.load("flan-t5-small", template=TEMPLATE, writer=beam_writer)
+        parts = spacy, asker, ExtractiveAnswers.load(options.reader), load_entailment(options.nli)
     scorer = BertScore.load("minilm")
     pairs = choose_pairs(options.data, options.pairs)
     with tempfile.TemporaryDirectory() as folder:
-        write_inputs(Path(folder), pairs, asker.model, reader.model, scorer.model)
-        command = [python, str(PEER), str(options.scripts), folder, TEMPLATE]
+        command = [python, str(PEER), str(options.scripts), folder, *([TEMPLATE] if options.reader else [])]
+        write_pairs(Path(folder) / "pairs.csv", pairs)
+        write_model(Path(folder) / "encoder", scorer.model, "minilm")
+        if options.reader:
+            write_model(Path(folder) / "questions", parts[1].model, "flan-t5-small")
+            write_model(Path(folder) / "answers", parts[2].model, "minilm")
         theirs = answer_peer(command, parts)
     responses, knowledge = map(list, zip(*pairs, strict=True))
     assert [(one["response"], one["knowledge"]) for one in theirs["pairs"]] == pairs
-    official = Official(bert_score=RescaledBertScore.of(scorer, theirs["baseline"]), q2=official_q2(*parts))
+    if options.reader:
+        q2 = official_q2(*parts)
+    else:
+        q2 = Q2(OfficialCandidates(spacy.pipeline), *parts[1:], official_rules(spacy.pipeline, NO_ANSWER))
+    official = Official(bert_score=RescaledBertScore.of(scorer, theirs["baseline"]), q2=q2)
     columns, asked = official.score(responses, knowledge)
     assert asked is not None
     ours = Q2(*parts).score(responses, knowledge)
@@ -105,7 +119,7 @@ def main() -> None:
     print(table(["metric", "ours", "official", "the scripts", "largest difference", "pairs that differ"], rows))
     tell_differences(official, theirs)
     if options.write:
-        options.write.write_text(json.dumps(theirs, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
+        options.write.write_text(json.dumps(theirs, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
 def choose_pairs(data: Path | None, count: int) -> Pairs:
@@ -118,29 +132,28 @@ def choose_pairs(data: Path | None, count: int) -> Pairs:
     return [(e.response, e.knowledge) for e in examples[:: len(examples) // count][:count]]
 
 
-def write_inputs(folder: Path, pairs: Pairs, asker: Any, reader: Any, encoder: Any) -> None:
-    """Writes the pairs, and the models as torch 1.6 and transformers 3.2 read them."""
+def write_pairs(path: Path, pairs: Pairs) -> None:
+    """Writes the pairs as the scripts read them."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("response", "knowledge"), *pairs])
+
+
+def write_model(folder: Path, model: Any, weights: str) -> None:
+    """Writes a model and the tokenizer of its weights as torch 1.6 and transformers 3.2 read them."""
     import torch
 
-    with (folder / "pairs.csv").open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([("response", "knowledge"), *pairs])
-    for name, model, weights in (
-        ("questions", asker, "flan-t5-small"),
-        ("answers", reader, "minilm"),
-        ("encoder", encoder, "minilm"),
-    ):
-        (folder / name).mkdir()
-        model.config.to_json_file(folder / name / "config.json", use_diff=False)
-        state = {key: value.float().cpu().clone() for key, value in model.state_dict().items()}
-        torch.save(state, folder / name / "pytorch_model.bin", _use_new_zipfile_serialization=False)
-        for file_name in ("tokenizer.json", "vocab.txt"):
-            if (source := Path(resolve(weights)) / file_name).exists():
-                (folder / name / file_name).write_bytes(source.read_bytes())
+    folder.mkdir()
+    model.config.to_json_file(folder / "config.json", use_diff=False)
+    state = {key: value.float().cpu().clone() for key, value in model.state_dict().items()}
+    torch.save(state, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+    for name in ("tokenizer.json", "vocab.txt"):
+        if (source := Path(resolve(weights)) / name).exists():
+            (folder / name).write_bytes(source.read_bytes())
 
 
 def answer_peer(command: Sequence[str], parts: Any) -> dict[str, Any]:
     """Starts the scripts, answers what they ask of pipeline and NLI model, and returns all of what was said."""
-    candidates, _, _, entailment = parts
+    candidates, asker, reader, entailment = parts
     parses: dict[str, Any] = {}
     labels: list[list[str]] = []
     reply: Any
@@ -153,6 +166,11 @@ def answer_peer(command: Sequence[str], parts: Any) -> dict[str, Any]:
                 return {**words[0], "parses": parses, "labels": labels}
             if kind == "parse":
                 reply = parses[words[0]] = parse(candidates.pipeline(words[0]))
+            elif kind == "questions":
+                [reply] = asker.questions([words[0]], [words[1]])
+            elif kind == "answers":
+                [reply] = reader.answers([words[0]], [words[1]])
+                reply = NO_ANSWER if reply is None else reply
             else:
                 reply = LABELS[int(entailment.entailment([words[0]], [words[1]]).argmax())]
                 labels.append([*words, reply])
@@ -165,7 +183,7 @@ def parse(document: Any) -> dict[str, Any]:
     return {
         "entities": [span.text for span in document.ents],
         "chunks": [span.text for span in document.noun_chunks],
-        "tokens": [[token.text, token.dep_] for token in document],
+        "tokens": [[token.text, token.dep_] for token in document if token.dep_ in PERSONAL],
     }
 
 
@@ -177,7 +195,9 @@ def tell_differences(official: Official, theirs: dict[str, Any]) -> None:
         ("answers", official.q2.answers, theirs["answers"]),
     ):
         found = known([(first, second) for first, second, _ in calls])
-        wanted = [tuple(value) if isinstance(value, list) else {"[CLS]": None}.get(value, value) for *_, value in calls]
+        wanted = [
+            tuple(value) if isinstance(value, list) else None if value == NO_ANSWER else value for *_, value in calls
+        ]
         other = [(call[:2], a, b) for call, a, b in zip(calls, found, wanted, strict=True) if a != b]
         print(f"{name}: {len(calls) - len(other)} of {len(calls)} are the scripts'")
         for key, a, b in other[:5]:

@@ -4,10 +4,11 @@ Their models are not at hand, so the names that they load lead to others: `flan-
 with a trained head reads answers and is BERTScore's encoder. The spaCy pipeline's entities, chunks and parses, and the
 NLI labels, are asked of the process that started this one: a line with a question out, a line with the answer in.
 
-q_squared.py SCRIPTS FOLDER TEMPLATE
+q_squared.py SCRIPTS FOLDER [TEMPLATE]
 
 FOLDER has pairs.csv and, in folders of their own, the models questions, answers and encoder. TEMPLATE is how the
-question writer at hand wants {answer} and {context}; the scripts' own is taken apart for it.
+question writer at hand wants {answer} and {context}; the scripts' own is taken apart for it. Without a TEMPLATE the
+other process also writes the questions and reads the answers.
 """
 
 import base64
@@ -20,7 +21,8 @@ import sys
 import types
 from pathlib import Path
 
-SCRIPTS, FOLDER, TEMPLATE = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+SCRIPTS, FOLDER = Path(sys.argv[1]), Path(sys.argv[2])
+TEMPLATE = sys.argv[3] if len(sys.argv) > 3 else ""
 LINES = sys.stdout  # the scripts print to stdout
 BASELINE = 0.4  # of the encoder: any number shows the rescaling
 
@@ -152,6 +154,15 @@ def prepare_models():
     transformers.AutoModelForQuestionAnswering = types.SimpleNamespace(from_pretrained=lambda name: answerer)
 
 
+def leave_out_models():
+    """Lets the scripts load nothing."""
+    import transformers
+
+    nothing = types.SimpleNamespace(from_pretrained=lambda name: None)
+    for name in ("AutoTokenizer", "AutoModelWithLMHead", "AutoModelForQuestionAnswering"):
+        setattr(transformers, name, nothing)
+
+
 def prepare_bert_score():
     """Gives BERTScore another encoder, with a baseline of its own."""
     import bert_score
@@ -188,7 +199,7 @@ def main():
     spacy.load = lambda name: spacy.blank("en")  # the baselines need its tokenizer alone
     sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "pipeline")]
     baselines = importlib.import_module("baselines")
-    prepare_models()
+    prepare_models() if TEMPLATE else leave_out_models()
     spacy.load = lambda name: Parsed
     for name in ("allennlp", "allennlp.predictors", "allennlp.predictors.predictor"):
         sys.modules[name] = types.ModuleType(name)
@@ -197,6 +208,9 @@ def main():
         sys.modules[name] = types.ModuleType(name)
     pipeline, nli = importlib.import_module("run_pipeline"), importlib.import_module("run_nli")
 
+    if not TEMPLATE:
+        pipeline.qg.get_questions_beam = lambda answer, context: ask("questions", answer, context)
+        pipeline.qa.get_answer = lambda question, text: ask("answers", question, text)
     questions, answers = [], []
     recorded(pipeline.qg, "get_questions_beam", questions)
     recorded(pipeline.qa, "get_answer", answers)
