@@ -95,7 +95,8 @@ def main() -> None:
     if options.reader:
         q2 = official_q2(*parts)
     else:
-        q2 = Q2(OfficialCandidates(spacy.pipeline), *parts[1:], official_rules(spacy.pipeline, NO_ANSWER))
+        rules = official_rules(spacy.pipeline, NO_ANSWER)
+        q2 = Q2(OfficialCandidates(spacy.pipeline), models, models, models, rules)
     official = Official(bert_score=RescaledBertScore.of(scorer, theirs["baseline"]), q2=q2)
     columns, asked = official.score(responses, knowledge)
     assert asked is not None

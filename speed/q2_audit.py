@@ -60,14 +60,13 @@ def main() -> None:
     audit = Audit(path=str(options.data / "faithdial_audit"), corpora="wow")
     examples = list(read_examples(audit, None, ReadReport()))[:: options.every]
     scores = score(examples, options.nli, str(options.reader))
-    for line in compare(examples, scores):
-        print(line)
+    print(compare(examples, scores))
 
 
 def score(examples: Sequence[Example], nli: str, reader: str) -> dict[str, Values]:
     """Scores each response by every metric, the higher the likelier hallucinated [N]."""
     responses, knowledge = [e.response for e in examples], [e.knowledge for e in examples]
-    asker = Seq2SeqQuestions.load("flan-t5-small", template=TEMPLATE, writer=beam_writer)
+    asker = Seq2SeqQuestions.load("flan-t5-small", template=TEMPLATE, precision="auto", writer=beam_writer)
     parts = SpacyCandidates.load("spacy-sm"), asker, ExtractiveAnswers.load(reader), load_entailment(nli)
     scores = {
         BASELINE: np.array([unsupported_share(e.knowledge, e.response) for e in examples]),
@@ -89,8 +88,8 @@ def score(examples: Sequence[Example], nli: str, reader: str) -> dict[str, Value
     return scores
 
 
-def compare(examples: Sequence[Example], scores: dict[str, Values]) -> list[str]:
-    """Prints AUROC with its interval over knowledge, and the paired difference from the baseline."""
+def compare(examples: Sequence[Example], scores: dict[str, Values]) -> str:
+    """Makes a table of AUROC with its interval over knowledge, and the paired difference from the baseline."""
     gold = np.array([e.label == HALLUCINATED for e in examples], np.float64)
     groups = Groups.of(e.group for e in examples)
     first = Ranking(scores[BASELINE], gold, groups)

@@ -20,11 +20,17 @@ import re
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 SCRIPTS, FOLDER = Path(sys.argv[1]), Path(sys.argv[2])
 TEMPLATE = sys.argv[3] if len(sys.argv) > 3 else ""
 LINES = sys.stdout  # the scripts print to stdout
 BASELINE = 0.4  # of the encoder: any number shows the rescaling
+
+
+def load(name: str) -> Any:
+    """Imports a module of this environment, which no type checker knows."""
+    return importlib.import_module(name)
 
 
 def ask(*request):
@@ -66,8 +72,8 @@ class Templated:
         self.tokenizer = tokenizer
 
     def __call__(self, texts, **options):
-        parts = [re.fullmatch("answer: (.*)  context: (.*) </s>", text, re.DOTALL).groups() for text in texts]
-        return self.tokenizer([TEMPLATE.format(answer=a, context=c) + " </s>" for a, c in parts], **options)
+        parts = [re.findall("^answer: (.*)  context: (.*) </s>$", text, re.DOTALL) for text in texts]
+        return self.tokenizer([TEMPLATE.format(answer=a, context=c) + " </s>" for [(a, c)] in parts], **options)
 
     def __getattr__(self, name):
         return getattr(self.tokenizer, name)
@@ -87,8 +93,7 @@ def recorded(module, name, calls):
 
 def write_sentencepiece(folder):
     """Writes the model file that this version's T5 tokenizer reads, from the one that later versions read."""
-    from sentencepiece import sentencepiece_model_pb2 as pb
-
+    pb = load("sentencepiece.sentencepiece_model_pb2")
     tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     model = pb.ModelProto()
     kinds = {"<pad>": 3, "</s>": 3, "<unk>": 2}
@@ -107,11 +112,10 @@ def write_sentencepiece(folder):
 
 def prepare_models():
     """Lets this version of transformers load a T5 of version 1.1, and find every model by the scripts' names."""
-    import torch
-    import transformers
-    from transformers import modeling_t5 as t5
+    torch, transformers = load("torch"), load("transformers")
+    t5 = load("transformers.modeling_t5")
 
-    class Gated(torch.nn.Module):
+    class Gated(torch.nn.Module):  # type: ignore[name-defined]
         def __init__(self, config):
             super().__init__()
             self.wi_0 = torch.nn.Linear(config.d_model, config.d_ff, bias=False)
@@ -156,8 +160,7 @@ def prepare_models():
 
 def leave_out_models():
     """Lets the scripts load nothing."""
-    import transformers
-
+    transformers = load("transformers")
     nothing = types.SimpleNamespace(from_pretrained=lambda name: None)
     for name in ("AutoTokenizer", "AutoModelWithLMHead", "AutoModelForQuestionAnswering"):
         setattr(transformers, name, nothing)
@@ -165,8 +168,7 @@ def leave_out_models():
 
 def prepare_bert_score():
     """Gives BERTScore another encoder, with a baseline of its own."""
-    import bert_score
-    import transformers
+    bert_score, transformers = load("bert_score"), load("transformers")
 
     encoder = FOLDER / "encoder"
     layers = transformers.BertConfig.from_pretrained(str(encoder)).num_hidden_layers
@@ -192,26 +194,25 @@ def prepare_bert_score():
 
 
 def main():
-    import pandas as pd
-    import spacy
-
+    pd, spacy = load("pandas"), load("spacy")
     prepare_bert_score()
     spacy.load = lambda name: spacy.blank("en")  # the baselines need its tokenizer alone
     sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "pipeline")]
-    baselines = importlib.import_module("baselines")
+    baselines = load("baselines")
     prepare_models() if TEMPLATE else leave_out_models()
     spacy.load = lambda name: Parsed
     for name in ("allennlp", "allennlp.predictors", "allennlp.predictors.predictor"):
         sys.modules[name] = types.ModuleType(name)
-    sys.modules["allennlp.predictors.predictor"].Predictor = Predictor
+    load("allennlp.predictors.predictor").Predictor = Predictor
     for name in ("allennlp_models", "allennlp_models.pair_classification"):
         sys.modules[name] = types.ModuleType(name)
-    pipeline, nli = importlib.import_module("run_pipeline"), importlib.import_module("run_nli")
+    pipeline, nli = load("run_pipeline"), load("run_nli")
 
     if not TEMPLATE:
         pipeline.qg.get_questions_beam = lambda answer, context: ask("questions", answer, context)
         pipeline.qa.get_answer = lambda question, text: ask("answers", question, text)
-    questions, answers = [], []
+    questions: list[Any] = []
+    answers: list[Any] = []
     recorded(pipeline.qg, "get_questions_beam", questions)
     recorded(pipeline.qa, "get_answer", answers)
     pairs = FOLDER / "pairs.csv"
