@@ -2,14 +2,17 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from critic.precision import check_precision
+from faithkit.entailment import Entailment
 from faithkit.errors import UserError
 from faithkit.evaluation.responses.bert_score import BertScore
 from faithkit.evaluation.responses.measure import Models
+from faithkit.evaluation.responses.official import Official, RescaledBertScore, published_baseline
 from faithkit.evaluation.responses.q2.answers import ExtractiveAnswers
 from faithkit.evaluation.responses.q2.candidates import SpacyCandidates
+from faithkit.evaluation.responses.q2.official import official_q2
 from faithkit.evaluation.responses.q2.questions import Seq2SeqQuestions
 from faithkit.evaluation.responses.q2.score import Q2
 from faithkit.inference.foreign_model_beams import beam_writer
@@ -20,6 +23,15 @@ from workflows.judges import error_of, load_judges, read_labelled
 log = logging.getLogger("faithkit")
 
 
+class Q2Models(NamedTuple):
+    """What Q2 asks, ours or the official one."""
+
+    candidates: SpacyCandidates
+    questions: Seq2SeqQuestions
+    answers: ExtractiveAnswers
+    entailment: Entailment
+
+
 def load_metric_models(config: Mapping[str, Any]) -> Models:
     """Loads what the `benchmark` block names: critic, judges, bert_score, and q2 with nli; null leaves a metric out.
 
@@ -27,25 +39,50 @@ def load_metric_models(config: Mapping[str, Any]) -> Models:
         UserError: Q2 has some of its models, but not all; or one cannot be loaded.
     """
     block, batch_tokens = config["benchmark"], config["batch_tokens"]
-    bert_score, detector = block["bert_score"], None
+    names, detector, bert_score, q2, official = block["bert_score"], None, None, None, None
     check_precision(config["precision"])
     options = {"precision": config["precision"], "batch_tokens": batch_tokens}
     labelled = read_labelled(block)
     if block["critic"]:
         detector = load_detector(block["critic"], labels=config.get("labels"), **options)
+    if names and names["encoder"]:
+        bert_score = BertScore.load(names["encoder"], num_layers=names["num_layers"])
+    parts = load_q2_models(block["q2"], block["nli"], precision=config["precision"]) if block["q2"] else None
+    if parts is not None:
+        q2 = Q2(*parts)
+    if block.get("official"):
+        official = load_official(names, bert_score, official_q2(*parts) if parts is not None else None)
     return Models(
         detector=detector,
         error=error_of(detector, labelled) if detector is not None else None,
         others=load_judges(block, labelled, **options),
-        bert_score=BertScore.load(bert_score["encoder"], num_layers=bert_score["num_layers"])
-        if bert_score and bert_score["encoder"]
-        else None,
-        q2=load_q2(block["q2"], block["nli"], precision=config["precision"]) if block["q2"] else None,
+        bert_score=bert_score,
+        q2=q2,
+        official=official,
     )
 
 
-def load_q2(names: Mapping[str, Any], nli: str | None, *, precision: str) -> Q2 | None:
-    """Q2 with its models; None where neither its questions nor its answers have one.
+def load_official(names: Mapping[str, Any] | None, scorer: BertScore | None, q2: Q2 | None) -> Official:
+    """The q-squared scripts' metrics by the models of ours.
+
+    Args:
+        names: The block `bert_score`; without its baseline the published one of its encoder is taken.
+    """
+    if names is None or scorer is None:
+        return Official(q2=q2)
+    encoder, num_layers, baseline = names["encoder"], names["num_layers"], names.get("baseline")
+    if baseline is None:
+        baseline = published_baseline(encoder, num_layers)
+    if baseline is None:
+        problem = (
+            f"official_bertscore is left out: {encoder} has no published baseline for {num_layers or 'all'} layers"
+        )
+        return Official(q2=q2, notes=(f"{problem} (benchmark.bert_score.baseline=NUMBER)",))
+    return Official(bert_score=RescaledBertScore.of(scorer, baseline), q2=q2)
+
+
+def load_q2_models(names: Mapping[str, Any], nli: str | None, *, precision: str) -> Q2Models | None:
+    """The four models of Q2; None where neither its questions nor its answers have one.
 
     Args:
         names: candidates (a spaCy pipeline), questions and answers (models), question_template.
@@ -61,7 +98,7 @@ def load_q2(names: Mapping[str, Any], nli: str | None, *, precision: str) -> Q2 
         raise UserError(f"Q2 lacks {', '.join(missing)}", hint=hint)
     if precision == "int8":
         log.info("Q2's models stay in fp32: int8 is for detectors")
-    return Q2(
+    return Q2Models(
         SpacyCandidates.load(names["candidates"]),
         Seq2SeqQuestions.load(
             names["questions"], template=names["question_template"], precision=precision, writer=beam_writer

@@ -107,6 +107,22 @@ def test_a_detector_and_an_encoder_judge_the_responses(data, tmp_path, trained, 
     assert found["test/faithdial/copy/bertscore_f1"] == pytest.approx(1.0, abs=1e-6)
 
 
+def test_the_official_protocol_stands_beside_ours_under_its_own_names(data, tmp_path, tiny_bert, capsys):
+    file, run = responses(tmp_path / "good.jsonl", GOOD), tmp_path / "run"
+    encoder = f"benchmark.bert_score.encoder={tiny_bert}"
+    options = [data, f"predictions={file}", "benchmark.official=true", encoder]
+    evaluate_here("benchmark=faithdial", *options, f"run_dir={run}")
+    found = metrics(run)
+    for name in ("official_f1", "official_bleu", "copy/official_f1", "knowledge_f1", "bleu"):
+        assert f"test/faithdial/{name}" in found, name
+    assert "test/faithdial/official_bertscore" not in found
+    shown = capsys.readouterr().out
+    assert "official BLEU, knowledge" in shown and "benchmark.bert_score.baseline=NUMBER" in shown
+    evaluate_here("benchmark=faithdial", *options, f"run_dir={tmp_path / 'b'}", "benchmark.bert_score.baseline=0.5")
+    f1 = [metrics(tmp_path / "b")[f"test/faithdial/{name}"] for name in ("bertscore_f1", "official_bertscore")]
+    assert f1[1] < f1[0]
+
+
 @pytest.mark.parametrize(
     ("texts", "problem"),
     [

@@ -35,6 +35,7 @@ class BertScore(Block):
 
     encoder: Text | None
     num_layers: Annotated[Count | None, Hint("use 1 or more, or null for all layers")]
+    baseline: Annotated[float | None, Field(gt=-1, lt=1), Hint("use a number below 1, or null")] = None
 
 
 class Q2(Block):
@@ -78,6 +79,7 @@ class Responses(Block):
     bert_score: BertScore | None
     nli: Text | None
     q2: Q2 | None
+    official: Switch = False
     datasets: dict[str, ResponseSet] | None = None
 
 

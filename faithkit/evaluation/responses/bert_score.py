@@ -33,9 +33,13 @@ class BertScore:
 
     Args:
         max_length: Tokens that are read of a text; `num_cut` counts the texts that were longer.
+        prefix: What every text begins with; with a space RoBERTa's tokenizer splits the first word like any other.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, *, max_length: int, batch_tokens: int | None = None):
+    def __init__(
+        self, model: Any, tokenizer: Any, *, max_length: int, batch_tokens: int | None = None, prefix: str = ""
+    ):
+        self.prefix = prefix
         self.model, self.tokenizer, self.max_length = model.eval(), tokenizer, max_length
         self.device = next(model.parameters()).device
         self.batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if self.device.type == "cpu" else GPU_BATCH_TOKENS)
@@ -83,7 +87,8 @@ class BertScore:
 
     def _encode(self, texts: list[str]) -> dict[str, "Encoded"]:
         stripped = [text.strip() for text in texts]
-        rows = self.tokenizer(stripped, truncation=True, max_length=self.max_length)["input_ids"]
+        begun = [self.prefix + text for text in stripped]
+        rows = self.tokenizer(begun, truncation=True, max_length=self.max_length)["input_ids"]
         lengths = np.array([len(row) for row in rows], np.int32)
         self.num_cut += int((lengths >= self.max_length).sum())
         special = torch.tensor([i for i in (self.tokenizer.cls_token_id, self.tokenizer.sep_token_id) if i is not None])

@@ -42,11 +42,12 @@ def tokenize(texts: Sequence[str]) -> list[list[str]]:
     return tokens
 
 
-def bleu(counts: Values, *, effective_order: bool = False) -> Values:
+def bleu(counts: Values, *, effective_order: bool = False, smooth_no_match: bool = False) -> Values:
     """Scores counts [R, 10] from 0 to 100 [R], with sacrebleu's default smoothing (`exp`).
 
     Args:
         effective_order: Leaves out the orders that a response is too short for, as single sentences need it.
+        smooth_no_match: Smooths where no n-gram of any order matches too, as sacrebleu did before 2.0; now that is 0.
     """
     length, reference_length = counts[:, 0], counts[:, 1]
     matched, total = counts[:, 2 : 2 + MAX_ORDER], counts[:, 2 + MAX_ORDER :]
@@ -59,7 +60,7 @@ def bleu(counts: Values, *, effective_order: bool = False) -> Values:
     score = np.exp(np.log(precision).sum(axis=1) / orders)
     ratio = np.divide(reference_length, length, out=np.ones_like(length), where=length > 0)
     score *= np.where(length < reference_length, np.exp(1 - ratio), 1.0)
-    defined = hit.any(axis=1) & (effective_order | has.all(axis=1))
+    defined = (smooth_no_match | hit.any(axis=1)) & (effective_order | has.all(axis=1))
     return np.where(defined, score, 0.0)
 
 

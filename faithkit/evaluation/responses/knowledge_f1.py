@@ -4,11 +4,11 @@ F1 = 2 * shared / (words of the response + words of the knowledge), each word as
 without stop words. Use it as a cheap sign of grounding. A negation costs nothing, and a faithful paraphrase scores low.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from faithkit.evaluation.intervals import Values
 from faithkit.evaluation.responses.ngrams import shared_grams
-from faithkit.words import answer_words, apostrophe_content_words
+from faithkit.words import apostrophe_content_words
 
 
 def knowledge_f1(responses: Sequence[str], knowledge: Sequence[str]) -> Values:
@@ -23,7 +23,7 @@ def knowledge_f1(responses: Sequence[str], knowledge: Sequence[str]) -> Values:
     return shared.f1
 
 
-def answer_f1(first: Sequence[str], second: Sequence[str]) -> Values:
-    """Computes the F1 of two short answers each [N], in lower case, without articles and punctuation."""
-    [shared] = shared_grams([answer_words(text) for text in first], [answer_words(text) for text in second])
+def answer_f1(first: Sequence[str], second: Sequence[str], clean: Callable[[str], str]) -> Values:
+    """Computes the F1 of two short answers each [N], by the words that are left of them when they are cleaned."""
+    [shared] = shared_grams([clean(text).split() for text in first], [clean(text).split() for text in second])
     return shared.f1

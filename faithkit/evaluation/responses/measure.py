@@ -1,7 +1,7 @@
 """Measures responses by every metric whose models are given."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from faithkit.evaluation.responses.judge_error import JudgeError
 from faithkit.evaluation.responses.judges import CRITIC, Judge, judge_columns
 from faithkit.evaluation.responses.knowledge_f1 import knowledge_f1
 from faithkit.evaluation.responses.metric_columns import MetricColumns
+from faithkit.evaluation.responses.official import Official
 from faithkit.evaluation.responses.paired_responses import PairedResponses
 from faithkit.evaluation.responses.q2.score import Q2, Q2Scores
 from faithkit.evaluation.responses.rouge import rouge
@@ -33,6 +34,7 @@ class Models:
         detector: Gives the critic's rate.
         error: How the detector errs on labelled rows.
         others: Judges of other kinds, to stand beside it.
+        official: The metrics of the q-squared scripts, beside ours.
     """
 
     detector: Detector | None = None
@@ -40,6 +42,11 @@ class Models:
     others: tuple[Judge, ...] = ()
     bert_score: BertScore | None = None
     q2: Q2 | None = None
+    official: Official | None = None
+
+    def without_q2(self) -> "Models":
+        """Leaves out what takes long, for baselines."""
+        return replace(self, q2=None, official=self.official and replace(self.official, q2=None))
 
     @property
     def judges(self) -> tuple[Judge, ...]:
@@ -56,7 +63,8 @@ class Models:
             "bert_score": "BERTScore is left out: no encoder is given (benchmark.bert_score.encoder=minilm)",
             "q2": "Q2 is left out: it takes benchmark.q2.questions, benchmark.q2.answers and benchmark.nli",
         }
-        return tuple(note for name, note in hints.items() if getattr(self, name) is None)
+        missing = tuple(note for name, note in hints.items() if getattr(self, name) is None)
+        return missing + (self.official.notes if self.official else ())
 
 
 def gold_response(example: Example) -> str:
@@ -72,7 +80,7 @@ def measure(
     groups = Groups.of(example.group for example in examples)
     columns: dict[str, Values] = {}
     notes: list[str] = []
-    details: list[dict[str, Any]] | None = None
+    details: list[dict[str, Any]] = [{} for _ in examples]
     if models.detector is not None:
         columns |= critic_rate(models.detector, examples, responses, progress=progress)
         if unparsed := int(np.isnan(columns["critic_rate"]).sum()):
@@ -82,12 +90,18 @@ def measure(
         scores = models.q2.score(responses, knowledge)
         columns |= {"q2_f1": scores.f1, "q2_nli": scores.nli}
         notes.append(_q2_note(scores))
-        details = [{"q2": [_question(one) for one in asked]} for asked in scores.asked]
+        _keep_questions(details, "q2", scores)
     if models.bert_score is not None:
         before = models.bert_score.num_cut
         columns |= models.bert_score.score(responses, knowledge)
         if cut := models.bert_score.num_cut - before:
             notes.append(f"BERTScore reads {models.bert_score.max_length} tokens: {cut} texts were cut")
+    if models.official is not None:
+        found, asked = models.official.score(responses, knowledge)
+        columns |= found
+        if asked is not None:
+            notes.append(f"official {_q2_note(asked)}")
+            _keep_questions(details, "official_q2", asked)
     columns["knowledge_f1"] = knowledge_f1(responses, knowledge)
     counts = bleu_counts(responses, gold)
     columns["sentence_bleu"] = bleu(counts, effective_order=True)
@@ -123,5 +137,6 @@ def _q2_note(scores: Q2Scores) -> str:
     )
 
 
-def _question(asked: Any) -> dict[str, Any]:
-    return {name: getattr(asked, name) for name in type(asked).__slots__}
+def _keep_questions(details: list[dict[str, Any]], name: str, scores: Q2Scores) -> None:
+    for detail, asked in zip(details, scores.asked, strict=True):
+        detail[name] = [asdict(one) for one in asked]

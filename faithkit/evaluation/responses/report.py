@@ -1,7 +1,7 @@
 """The report of generated responses: metrics beside baselines, another system's if there is one, and a few to read."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ def response_report(
     scored = columns.scored(num_resamples=num_resamples)
     if scores_path is not None:
         write_scores(scores_path, paired, columns)
-    beside = _baselines(paired.examples, replace(models, q2=None), baselines, num_resamples)
+    beside = _baselines(paired.examples, models.without_q2(), baselines, num_resamples)
     metrics = dict(scored.metrics)
     for name, (_, found) in beside.items():
         metrics |= {f"{name}/{metric}": value for metric, value in found.items()}

@@ -66,7 +66,7 @@ class ExtractiveAnswers:
         owners = windows["overflow_to_sample_mapping"]
         lengths = np.array([len(row) for row in windows["input_ids"]], np.int32)
         for batch in plan_batches(lengths, None, self.batch_tokens, None):
-            for i, start, end in zip(batch, *self._logits(windows, batch), strict=True):
+            for i, start, end in zip(batch, *self.logits(windows, batch), strict=True):
                 owner, text = owners[i], contexts[owners[i]]
                 nothing[owner] = min(nothing[owner], start[0] + end[0])
                 inside = [part == 1 for part in windows.sequence_ids(int(i))]
@@ -96,7 +96,8 @@ class ExtractiveAnswers:
         )
 
     @torch.inference_mode()
-    def _logits(self, windows: Any, batch: NDArray[np.int64]) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+    def logits(self, windows: Any, batch: NDArray[np.int64]) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+        """Gives the start and the end logits of each encoded row of a batch, without the padding's."""
         names = [name for name in self.tokenizer.model_input_names if name in windows]
         rows = {name: [windows[name][i] for i in batch] for name in names}
         inputs = self.tokenizer.pad(rows, padding_side="right", return_tensors="pt").to(self.device)

@@ -83,18 +83,29 @@ class Seq2SeqQuestions:
         return cls(model, tokenizer, template=template, write=writer(model))
 
     def questions(self, answers: Sequence[str], contexts: Sequence[str]) -> list[tuple[str, ...]]:
-        prompts = [self.template.format(answer=a, context=c) for a, c in zip(answers, contexts, strict=True)]
+        prompts = self.prompts(answers, contexts)
         if not prompts:
             return []
-        rows = self.tokenizer(prompts, truncation=True, max_length=self.max_length)["input_ids"]
-        return [self._texts(beams) for beams in self.write(rows, self.num_beams, self.max_new_tokens)]
+        return [self._texts(beams) for beams in self.write(self.encode(prompts), self.num_beams, self.max_new_tokens)]
+
+    def encode(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Gives the model's input ids of each prompt, cut to what it reads."""
+        return list(self.tokenizer(prompts, truncation=True, max_length=self.max_length)["input_ids"])
+
+    def prompts(self, answers: Sequence[str], contexts: Sequence[str]) -> list[str]:
+        """Fills the template with each answer and its context."""
+        return [self.template.format(answer=a, context=c) for a, c in zip(answers, contexts, strict=True)]
 
     def _texts(self, beams: list[list[int]]) -> tuple[str, ...]:
         texts = self.tokenizer.batch_decode(beams, skip_special_tokens=True)
         return tuple(text.strip().removeprefix(self.prefix).strip() for text in texts)
 
-    @torch.inference_mode()
     def _generate(self, rows: Sequence[Sequence[int]], num_beams: int, max_new_tokens: int) -> list[list[list[int]]]:
+        return self.generate(rows, num_beams, max_new_tokens=max_new_tokens)
+
+    @torch.inference_mode()
+    def generate(self, rows: Sequence[Sequence[int]], num_beams: int, **options: Any) -> list[list[list[int]]]:
+        """Searches with transformers' `generate` under its own options, in batches: all beams of each row."""
         lengths = np.array([len(row) for row in rows], np.int32)
         found: list[list[list[int]]] = [[] for _ in rows]
         for batch in plan_batches(lengths * num_beams, None, self.batch_tokens * num_beams, None):
@@ -105,8 +116,8 @@ class Seq2SeqQuestions:
                 attention_mask=inputs["attention_mask"],
                 num_beams=num_beams,
                 num_return_sequences=num_beams,
-                max_new_tokens=max_new_tokens,
                 do_sample=False,
+                **options,
             )
             for place, i in enumerate(batch):
                 found[i] = ids[place * num_beams : (place + 1) * num_beams].tolist()

@@ -22,10 +22,9 @@ from faithkit.evaluation.responses.knowledge_f1 import answer_f1
 from faithkit.evaluation.responses.q2.answers import Answers
 from faithkit.evaluation.responses.q2.candidates import Candidates
 from faithkit.evaluation.responses.q2.once import Once
-from faithkit.evaluation.responses.q2.questions import Questions, is_personal
-from faithkit.words import answer_words
+from faithkit.evaluation.responses.q2.questions import Questions
+from faithkit.evaluation.responses.q2.rules import Pair, Rules
 
-Pair = tuple[str, str]
 NLI_SCORES = {ENTAILMENT: 1.0, CONTRADICTION: 0.0}
 
 
@@ -61,9 +60,22 @@ class _Open:
 
 
 class Q2:
-    """Scores responses with its models; no model is asked the same thing twice."""
+    """Scores responses with its models; no model is asked the same thing twice.
 
-    def __init__(self, candidates: Candidates, questions: Questions, answers: Answers, entailment: Entailment):
+    Args:
+        rules: Those of another protocol, such as `official.official_q2`; the defaults are ours.
+    """
+
+    def __init__(
+        self,
+        candidates: Candidates,
+        questions: Questions,
+        answers: Answers,
+        entailment: Entailment,
+        rules: Rules | None = None,
+    ):
+        self.rules = rules or Rules()
+        self.usable: Once[str, bool] = Once(self.rules.usable)
         self.candidates: Once[str, tuple[str, ...]] = Once(candidates.candidates)
         self.questions: Once[Pair, tuple[str, ...]] = Once(lambda keys: questions.questions(*_columns(keys)))
         self.answers: Once[Pair, str | None] = Once(lambda keys: answers.answers(*_columns(keys)))
@@ -77,7 +89,8 @@ class Q2:
         f1 = np.array([_mean([one.f1 for one in questions]) for questions in asked])
         nli = np.array([_mean([one.nli for one in questions]) for questions in asked])
         silent = [row for row, questions in enumerate(asked) if not questions]
-        labels = self.nli_labels([(knowledge[row], responses[row]) for row in silent])
+        written = self.rules.fallback
+        labels = self.nli_labels([(written(knowledge[row]), written(responses[row])) for row in silent])
         f1[silent] = nli[silent] = [NLI_SCORES.get(label, 0.5) for label in labels]
         return Q2Scores(f1, nli, asked, [len(found) for found in candidates])
 
@@ -85,15 +98,18 @@ class Q2:
         """Finds for each response the first valid question of each candidate that has one."""
         keys = [(candidate, responses[row]) for row, found in enumerate(candidates) for candidate in found]
         rows = [row for row, found in enumerate(candidates) for _ in found]
+        generated = self.questions(keys)
+        usable = iter(self.usable([question for questions in generated for question in questions]))
         opened = [
-            _Open(row, candidate, [question for question in questions if question and not is_personal(question)])
-            for row, (candidate, _), questions in zip(rows, keys, self.questions(keys), strict=True)
+            _Open(row, candidate, [question for question in questions if next(usable)])
+            for row, (candidate, _), questions in zip(rows, keys, generated, strict=True)
         ]
+        clean = self.rules.clean
         rank = 0
         while waiting := [one for one in opened if one.found is None and rank < len(one.questions)]:
             answers = self.answers([(one.questions[rank], responses[one.response]) for one in waiting])
             for one, answer in zip(waiting, answers, strict=True):
-                if answer is not None and answer_words(answer) == answer_words(one.candidate):
+                if answer is not None and clean(answer) == clean(one.candidate):
                     one.found = Asked(one.questions[rank], one.candidate)
             rank += 1
         asked: list[list[Asked]] = [[] for _ in responses]
@@ -111,12 +127,16 @@ class Q2:
             one.answer = answer
             if answer is not None:
                 answered.append(one)
-        scores = answer_f1([one.candidate for one in answered], [one.answer or "" for one in answered])
+        given = [one.answer or "" for one in answered]
+        scores = answer_f1([one.candidate for one in answered], given, self.rules.clean)
         for one, score in zip(answered, scores.tolist(), strict=True):
             one.f1 = one.nli = score
-        differing = [one for one in answered if one.f1 < 1]
-        pairs = [(f"{one.question} {one.answer}.", f"{one.question} {one.candidate}.") for one in differing]
-        for one, label in zip(differing, self.nli_labels(pairs), strict=True):
+        compared = [
+            (one, pair)
+            for one in answered
+            if one.f1 < 1 and (pair := self.rules.comparison(one.question, one.answer or "", one.candidate))
+        ]
+        for (one, _), label in zip(compared, self.nli_labels([pair for _, pair in compared]), strict=True):
             one.nli = NLI_SCORES.get(label, one.f1)
 
 

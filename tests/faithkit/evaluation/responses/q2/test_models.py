@@ -17,6 +17,7 @@ from transformers import (
 from faithkit.errors import UserError
 from faithkit.evaluation.responses.q2.answers import ExtractiveAnswers, best_span
 from faithkit.evaluation.responses.q2.candidates import SpacyCandidates
+from faithkit.evaluation.responses.q2.official import SEARCH, OfficialAnswers, OfficialQuestions
 from faithkit.evaluation.responses.q2.questions import Seq2SeqQuestions
 from faithkit.inference.foreign_model_beams import beam_writer
 from tests.tiny import write_tokenizer
@@ -141,6 +142,33 @@ def test_answers_are_the_same_in_any_batch_and_texts_of_any_length_are_read(answ
     assert together == alone
     assert any(found is not None for found in together)
     assert all(found is None or found in context for found, context in zip(together, contexts, strict=True))
+
+
+def test_official_answers_run_from_the_likeliest_start_to_the_likeliest_end(answerer):
+    official, tokenizer = OfficialAnswers(answerer), answerer.tokenizer
+    together = official.answers(QUESTIONS, CONTEXTS)
+    assert together == [official.answers([q], [c])[0] for q, c in zip(QUESTIONS, CONTEXTS, strict=True)]
+    for question, context, found in zip(QUESTIONS, CONTEXTS, together, strict=True):
+        inputs = tokenizer(question, context, return_tensors="pt")
+        with torch.inference_mode():
+            output = answerer.model(**inputs)
+        begin, end = int(output.start_logits.argmax()), int(output.end_logits.argmax())
+        words = " ".join(tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist()[begin : end + 1]))
+        assert ("[CLS]" if found is None else found) == words.replace(" ##", "").strip()
+    assert official.answers([], []) == []
+
+
+def test_official_questions_never_say_three_tokens_twice(asker):
+    official = OfficialQuestions(asker)
+    together = official.questions(QUESTIONS, CONTEXTS)
+    assert together == [official.questions([q], [c])[0] for q, c in zip(QUESTIONS, CONTEXTS, strict=True)]
+    assert all(len(beams) == 5 for beams in together)
+    for beams in asker.generate(asker.encode(asker.prompts(QUESTIONS, CONTEXTS)), 5, **SEARCH):
+        for ids in beams:
+            written = ids[: len(ids) - ids[::-1].index(next(i for i in ids[::-1] if i != asker.tokenizer.pad_token_id))]
+            triples = list(zip(written, written[1:], written[2:], strict=False))
+            assert len(triples) == len(set(triples)) and len(written) <= 128
+    assert official.questions([], []) == []
 
 
 def test_nothing_can_be_answered_on_nothing(answerer):
