@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.files.model_folder import CONFIG, MARK, SIDECAR
+from faithkit.files.seen_rows import FILE as SEEN_ROWS
 
 Change = Callable[[Path], Any]  # made to a folder
 
@@ -29,6 +30,7 @@ def edit_tensors(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 def make_older(folder: Path) -> Path:
     """Makes a folder of ours one that was written before there were hashes."""
+    (folder / SEEN_ROWS).unlink(missing_ok=True)
     edit_json(folder / CONFIG, lambda config: config.pop(MARK) and None)
     edit_json(folder / SIDECAR, lambda stored: stored.pop("hashes") and None)
     return folder
@@ -36,6 +38,7 @@ def make_older(folder: Path) -> Path:
 
 def make_foreign(folder: Path) -> Path:
     """Makes a folder of ours one of someone else's: weights, tokenizer and config.json alone."""
+    (folder / SEEN_ROWS).unlink(missing_ok=True)
     edit_json(folder / CONFIG, lambda config: config.pop(MARK) and None)
     (folder / SIDECAR).unlink()
     return folder

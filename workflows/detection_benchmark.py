@@ -66,6 +66,6 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
         )
         return
     sets, origins = {benchmark.name: (benchmark.examples, predictions)}, {benchmark.name: origin}
-    fitting = read_fitting(run, config, benchmark, detector)
+    fitting = read_fitting(run, config, benchmark, detector, origin.models)
     options = {"num_resamples": num_resamples, "num_examples": config["num_examples"]}
     report_detection(run, sets, meta=meta, fitting=fitting, origins=origins, **options)

@@ -1,7 +1,7 @@
 """Chooses what a benchmark's baselines are fitted on: named rows, or those that the model's threshold came from."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,22 +16,30 @@ from faithkit.evaluation.fitted_baselines import Fitting, stored_fitting
 from faithkit.files.model_folder import find_folder, read_sidecar
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example
+from faithkit.weights.used_model import CHECKPOINT, UsedModel
 from workflows.write_answers import Judge, write_answers
 
 UNFITTED = "no labelled rows are named, so word overlap has no fitted threshold: benchmark.fit_on=[{dataset, path}]"
 log = logging.getLogger("faithkit")
 
 
-def read_fitting(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark, detector: Detector | None) -> Fitting:
+def read_fitting(
+    run: RunFolder,
+    config: Mapping[str, Any],
+    benchmark: Benchmark,
+    detector: Detector | None,
+    models: Sequence[UsedModel],
+) -> Fitting:
     """Reads the rows of `benchmark.fit_on`; without them the thresholds that the model's folder keeps, if any.
 
     Args:
         detector: Judges the rows too, so that its own threshold is fitted beside the baselines'; None where the
             predictions are given.
+        models: Those that the predictions are from.
     """
     sets = config["benchmark"].get("fit_on") or []
     if not sets:
-        return _stored(config["checkpoint"] if detector is not None else None)
+        return _stored(next((model.path for model in models if model.role == CHECKPOINT), None))
     rows, names = [], []
     for number, block in enumerate(sets):
         found = _labelled_rows(block, benchmark, prefix=f"{number}/")
