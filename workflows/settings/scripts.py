@@ -171,15 +171,14 @@ class EvaluateSettings(Extensible):
     def notes(self, given: Set[str]) -> Iterator[str]:
         named = f"with benchmark={self.benchmark.name}"
         if not isinstance(self.benchmark, Responses):
-            yield from no_effect.without_effect(given, [*no_effect.GENERATORS_ALONE, "against", "num_examples"], named)
+            yield from no_effect.without_effect(given, [*no_effect.GENERATORS_ALONE, "against"], named)
         if isinstance(self.benchmark, Detection) and self.benchmark.name in ("analysis", "suppression"):
-            yield from no_effect.without_effect(given, ["benchmark.fit_on"], named)
+            yield from no_effect.without_effect(given, ["benchmark.fit_on", "num_examples"], named)
         if isinstance(self.benchmark, Transfer):
-            yield from no_effect.without_effect(given, ["predictions", "checkpoint", "html", "labels"], named)
-        elif self.predictions is not None:
-            yield from no_effect.without_effect(given, ["checkpoint"], "beside predictions")
-            if not isinstance(self.benchmark, Responses):
-                yield from no_effect.without_effect(given, ["labels"], "beside predictions")
+            keys = ["predictions", "checkpoint", "html", "labels", "num_examples"]
+            yield from no_effect.without_effect(given, keys, named)
+        elif self.predictions is not None and not isinstance(self.benchmark, Responses):
+            yield from no_effect.without_effect(given, ["labels"], "beside predictions")
             if isinstance(self.benchmark, Responses):
                 yield from no_effect.without_effect(given, no_effect.GENERATORS_ALONE, "beside predictions")
 
