@@ -194,9 +194,7 @@ def share_table(rows: OwnRows, predictions: Sequence[Prediction], *, by: str | N
     for name, part in _parts(judged, by):
         share = _share([example for _, example in part], verdicts, num_resamples)
         table.add_row(Text(harmless(name, 60)), f"{len(part):,}", format_metric(share, digits=1, scale=100))
-    captions = [
-        "95% bootstrap intervals over groups of rows, as the detector calls them: its own errors are not in them"
-    ]
+    captions = ["95% intervals over groups of rows, as the detector calls them: its own errors are not in them"]
     if len(judged) < len(rows.values):
         captions.append(f"{len(rows.values) - len(judged):,} rows have no verdict and do not count")
     table.caption = Text("\n".join(captions))

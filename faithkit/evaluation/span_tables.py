@@ -164,7 +164,7 @@ def _percent(metric: Metric | None, *, bounds: bool = True) -> Text:
 
 def _caption(systems: Systems, names: Sequence[str], published: Sequence[Published]) -> str:
     sizes = sorted({m.n for metrics in systems.values() for name in names if (m := metrics.get(name)) and m.n})
-    lines = [f"95% bootstrap intervals over sources; n = {', '.join(f'{n:,}' for n in sizes)}"]
+    lines = [f"95% intervals over sources; n = {', '.join(f'{n:,}' for n in sizes)}"]
     if published:
         lines[0] += f"; published: on the official {TEST_RESPONSES:,}"
         if sizes and sizes[-1] < 0.9 * TEST_RESPONSES:  # the responses of poor quality are far fewer

@@ -65,7 +65,7 @@ def metrics_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str = "
         table.add_row(Text(harmless(name)), *map(Text, cells))
     sizes = {metric.n for metrics in systems.values() for metric in metrics.values() if metric.n is not None}
     if sizes:
-        table.caption = Text(f"95% bootstrap intervals over groups; n = {', '.join(f'{n:,}' for n in sorted(sizes))}")
+        table.caption = Text(f"95% intervals over groups; n = {', '.join(f'{n:,}' for n in sorted(sizes))}")
     return table
 
 

@@ -130,7 +130,7 @@ def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str 
     table.add_column("hallucinated", justify="right", no_wrap=True)
     table.add_column("reduction", justify="right", no_wrap=True)
     captions = [
-        "95% bootstrap intervals over sources; reduction: of random choice's rate at all sources",
+        "95% intervals over sources; reduction: of random choice's rate at all sources",
         "ties: the expectation of drawing one at random",
     ]
     for name, metrics in groups.items():

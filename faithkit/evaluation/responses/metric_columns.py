@@ -8,6 +8,9 @@ import numpy as np
 
 from faithkit.evaluation.intervals import Groups, Scored, Statistic, Values, bootstrap
 
+# How the names end or begin of metrics that count responses: intervals of a share never leave [0, 1].
+COUNTED = ("_rate", "fallback")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MetricColumns:
@@ -36,7 +39,7 @@ class MetricColumns:
         """Computes overall values with intervals over groups; n counts the examples that define the metric."""
         counts = {name: int(np.isfinite(column).sum()) for name, column in self.columns.items()}
         applied = MetricColumns(self.groups, {name: c for name, c in self.columns.items() if counts[name]}, self.corpus)
-        shares = [name for name in self.columns if name.endswith("_rate")]
+        shares = [name for name in self.columns if name.endswith(COUNTED) or name.startswith(COUNTED)]
         options: dict[str, Any] = {"n": counts, "shares": shares, "num_resamples": num_resamples, "seed": seed}
         scored = bootstrap(self.groups, applied.statistic, **options)
         nowhere = tuple(f"{name} is left out: no example defines it" for name, count in counts.items() if not count)

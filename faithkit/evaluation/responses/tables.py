@@ -43,7 +43,7 @@ SHOWN: Mapping[str, tuple[str, float]] = {
 }
 TRANSFER = ("critic_rate", "q2_f1", "q2_nli", "bertscore_f1", "knowledge_f1", "density", "coverage", "num_words")
 JUDGED = ("critic_score", "q2_nli", "bertscore_f1", "knowledge_f1", "coverage", "rouge_l", "fallback")
-CAPTION = "percent but for BLEU, density and words; 95% bootstrap intervals over dialogues"
+CAPTION = "percent but for BLEU, density and words; 95% intervals over dialogues"
 
 
 def systems_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str) -> Table:
