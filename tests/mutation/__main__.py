@@ -41,12 +41,9 @@ def main() -> int:
     chosen = random.Random(options.seed).sample(every, min(options.mutants, len(every)))
     chosen.sort(key=lambda mutant: (mutant.path, mutant.line))
     print(f"{len(chosen)} of {len(every):,} mutants of {len(files)} files", file=sys.stderr)
-    results: list[tuple[Mutant, str]] = []
     with ExitStack() as stack:
         crew = Crew([stack.enter_context(started()) for _ in range(options.workers)])
-        for mutant, end in crew.run(chosen):
-            results.append((mutant, end))
-            print(f"{len(results):4} {end:8} {mutant}", file=sys.stderr, flush=True)
+        results = list(crew.run(chosen))
     missed = [mutant for mutant, end in results if end == PASSED]
     untested = sorted({mutant.path for mutant, end in results if end == NOT_RUN})
     for mutant in missed:
@@ -108,6 +105,11 @@ class Crew:
                     continue  # one that fails anyway, takes too long, or has only slow tests, notices nothing
                 for m in left:
                     ends[m] = worker.ask(m.path, m.source, [test], 20 + 4 * seconds)[0]
+                    if ends[m] != PASSED:
+                        print(f"{ends[m]:8} {m}", file=sys.stderr, flush=True)
+            for m, end in ends.items():
+                if end in (PASSED, NOT_RUN):
+                    print(f"{end:8} {m}", file=sys.stderr, flush=True)
             return list(ends.items())
         finally:
             self._free.put(worker)

@@ -68,6 +68,6 @@ def test_noticed_and_unnoticed_changes_are_told_apart() -> None:
     command = [sys.executable, "-m", "tests.mutation", "--only", "faithkit/evaluation/outcomes.py", "--workers", "1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     lines = [line.split() for line in done.stderr.splitlines() if "->" in line]
-    assert "failed" in {line[1] for line in lines}, done.stderr
-    unnoticed = sum(line[1] == "passed" for line in lines)
+    assert "failed" in {line[0] for line in lines}, done.stderr
+    unnoticed = sum(line[0] == "passed" for line in lines)
     assert done.stdout.count("not noticed: ") == unnoticed and f"{len(lines)} mutants" in done.stdout
