@@ -105,6 +105,8 @@ def _changes(node: ast.expr | ast.stmt) -> Iterator[ast.AST]:
             yield ast.BoolOp(ast.Or(), node.values)
         case ast.BoolOp():
             yield ast.BoolOp(ast.And(), node.values)
+        case ast.BinOp(op=ast.Div(), right=ast.Constant(value=str()) | ast.JoinedStr()):
+            return  # a path, which has no product
         case ast.BinOp(op=old_operator) if new_operator := OPERATORS.get(type(old_operator)):
             yield ast.BinOp(node.left, new_operator(), node.right)
         case ast.AugAssign(op=old_operator) if new_operator := OPERATORS.get(type(old_operator)):

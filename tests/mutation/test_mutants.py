@@ -15,6 +15,7 @@ SMALL = 3
 Kind = Annotated[int, 5]
 def within(value: int, ends: "tuple[int, 2]" = (0, 9)) -> bool:
     assert value != 7
+    path = ROOT / "a"
     if not ends:
         raise ValueError(f"{value + 1}")
     return ends[0] <= value < ends[1] and value is not None
@@ -23,14 +24,14 @@ CHANGES = {
     (3, "3", "(4)"),
     (5, "0", "(1)"),
     (5, "9", "(10)"),
-    (7, "not ends", "(ends)"),
-    (9, "0", "(1)"),
-    (9, "1", "(2)"),
-    (9, "ends[0] <= value < ends[1]", "(ends[0] < value < ends[1])"),
-    (9, "ends[0] <= value < ends[1]", "(ends[0] <= value <= ends[1])"),
-    (9, "value is not None", "(value is None)"),
+    (8, "not ends", "(ends)"),
+    (10, "0", "(1)"),
+    (10, "1", "(2)"),
+    (10, "ends[0] <= value < ends[1]", "(ends[0] < value < ends[1])"),
+    (10, "ends[0] <= value < ends[1]", "(ends[0] <= value <= ends[1])"),
+    (10, "value is not None", "(value is None)"),
     (
-        9,
+        10,
         "ends[0] <= value < ends[1] and value is not None",
         "(ends[0] <= value < ends[1] or value is not None)",
     ),
