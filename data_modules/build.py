@@ -99,8 +99,7 @@ def build_sources(
         weight = options.pop("weight", 1.0)
         only = options.pop("only", None)
         if not isinstance(weight, int | float) or not weight > 0:
-            name = options.get("dataset", options.get("_target_"))
-            raise UserError(f"weight {weight!r} of {name!r}", hint="use a number above 0")
+            raise UserError(f"weight {weight!r} of {dataset_of(options)!r}", hint="use a number above 0")
         if not options.keys() & {"dataset", "_target_"}:
             raise UserError(f"a part of data.parts names no dataset: {dict(part)}", hint="{dataset: NAME, path: PATH}")
         source = build_source(**options)
@@ -114,14 +113,26 @@ def build_sources(
 
 def read_excluded(tests: Sequence[Mapping[str, Any]]) -> Excluded:
     """The knowledge and dialogues of test sets, each given as `{dataset, path, split}`; no label of them is used."""
-    examples: list[Example] = []
-    for test in tests:
-        options = dict(test)
-        split = options.pop("split", None)
-        source = build_source(**options)
-        whole = replace(source, **source.options_for_all_rows)
-        examples += read_examples(whole, split, ReadReport())
-    return Excluded.of(examples)
+    return Excluded.of([example for test in tests for example in read_block(test, every_row=True)])
+
+
+def dataset_of(block: Mapping[str, Any]) -> str:
+    """Names the dataset of a block `{dataset, path, split, ...}`, or the class that it gives instead."""
+    return str(block.get("dataset") or block.get("_target_"))
+
+
+def read_block(block: Mapping[str, Any], *, every_row: bool = False) -> list[Example]:
+    """The rows of a block `{dataset, path, split, num_rows}`; one that cannot be read stops the run.
+
+    Args:
+        every_row: Reads those too that scoring leaves out.
+    """
+    options = dict(block)
+    split, num_rows = options.pop("split", None), options.pop("num_rows", None)
+    source = build_source(**options)
+    if every_row:
+        source = replace(source, **source.options_for_all_rows)
+    return list(read_examples(source, split, ReadReport(), num_rows))
 
 
 def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, seed: int) -> DataModule:

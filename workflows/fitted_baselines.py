@@ -6,14 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from data_modules.build import Benchmark, build_source
-from data_modules.reading.dataset import read_examples
+from data_modules.build import Benchmark, dataset_of, read_block
 from data_modules.reading.exclude import Excluded
-from data_modules.reading.rows import ReadReport
 from faithkit.detector import Detector
 from faithkit.errors import UserError
 from faithkit.evaluation.fitted_baselines import Fitting, stored_fitting
-from faithkit.files.model_folder import find_folder, read_sidecar
+from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example
 from faithkit.weights.used_model import CHECKPOINT, UsedModel
@@ -44,7 +42,7 @@ def read_fitting(
     for number, block in enumerate(sets):
         found = _labelled_rows(block, benchmark, prefix=f"{number}/")
         rows += found
-        names.append(f"{len(found):,} rows of {block.get('dataset') or block['_target_']}, {Path(block['path']).name}")
+        names.append(f"{len(found):,} rows of {dataset_of(block)}, {Path(block['path']).name}")
     own = {}
     if detector is not None:
         path = run.predictions / f"{benchmark.name}-fit_on.jsonl"
@@ -55,13 +53,10 @@ def read_fitting(
 
 def _labelled_rows(block: Mapping[str, Any], benchmark: Benchmark, *, prefix: str) -> list[Example]:
     """The labelled rows of one set, less those of a tested knowledge or dialogue."""
-    options = dict(block)
-    split, num_rows = options.pop("split", None), options.pop("num_rows", None)
-    report, tested = ReadReport(), Excluded.of(benchmark.examples)
-    found = list(read_examples(build_source(**options), split, report, num_rows))
+    found, tested = read_block(block), Excluded.of(benchmark.examples)
     labelled = [example for example in found if example.label is not None]
     kept = [example for example in labelled if not tested.covers(example)]
-    name = block.get("dataset") or block["_target_"]
+    name = dataset_of(block)
     log.info(
         "fitting on %s: %s rows, %s more left out because their knowledge is tested, %s because they have no label",
         *(name, f"{len(kept):,}", f"{len(labelled) - len(kept):,}", f"{len(found) - len(labelled):,}"),
@@ -74,9 +69,7 @@ def _labelled_rows(block: Mapping[str, Any], benchmark: Benchmark, *, prefix: st
 
 def _stored(checkpoint: str | None) -> Fitting:
     """The thresholds that a model's folder keeps: of the rows that chose the model's own."""
-    sidecar = None
-    if checkpoint and Path(checkpoint).expanduser().exists():
-        sidecar = read_sidecar(find_folder(checkpoint))
+    sidecar = sidecar_of(checkpoint)
     fitting = stored_fitting(sidecar.origin if sidecar else {})
     if not fitting.thresholds:
         log.info(UNFITTED)

@@ -10,23 +10,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from data_modules.build import build_source, read_excluded
-from data_modules.reading.dataset import read_examples
-from data_modules.reading.rows import ReadReport
+from data_modules.build import dataset_of, read_block, read_excluded
 from faithkit.detector import Detector
 from faithkit.entailment import ENTAILMENT, Entailment
-from faithkit.errors import UserError, shorten
+from faithkit.errors import UserError
 from faithkit.evaluation.baselines import fit_overlap, overlap_predictions
-from faithkit.evaluation.fitted_baselines import cross_fitted
+from faithkit.evaluation.cheap_baselines import CountedFeatures
+from faithkit.evaluation.fitted_baselines import fit_counted_by_folds, folds_by_group
 from faithkit.evaluation.responses.judge_error import JudgeError
 from faithkit.evaluation.responses.judges import CRITIC, Judge
-from faithkit.files.model_folder import find_folder, read_sidecar
+from faithkit.files.model_folder import sidecar_of
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from workflows.detectors import load_detector
 from workflows.entailment import load_entailment
 
 OVERLAP, COUNTED, NLI = "word_overlap", "counted_features", "nli:"
-NUM_FOLDS = 5
 Fit = Callable[[Sequence[Example]], Detector]
 log = logging.getLogger("faithkit")
 
@@ -47,10 +45,7 @@ def read_labelled(block: Mapping[str, Any]) -> LabelledRows | None:
     trained_on = _training(critic)
     rows, names = [], []
     for number, one in enumerate(sets):
-        options = dict(one)
-        split, num_rows = options.pop("split", None), options.pop("num_rows", None)
-        found = [e for e in read_examples(build_source(**options), split, ReadReport(), num_rows) if e.label]
-        name = one.get("dataset") or one["_target_"]
+        found, name = [example for example in read_block(one) if example.label], dataset_of(one)
         kept, how = found, "" if trained_on or not critic else " (not known whether the critic was trained on them)"
         if trained_on and name in _datasets(trained_on):
             excluded = read_excluded(trained_on["exclude"])
@@ -66,9 +61,7 @@ def read_labelled(block: Mapping[str, Any]) -> LabelledRows | None:
 
 def _training(checkpoint: str | None) -> Mapping[str, Any] | None:
     """The `data` block that a detector was trained with, where its folder tells."""
-    if not checkpoint or not Path(checkpoint).expanduser().exists():
-        return None
-    sidecar = read_sidecar(find_folder(checkpoint))
+    sidecar = sidecar_of(checkpoint)
     data = (sidecar.origin.get("config") or {}).get("data") if sidecar else None
     return data if isinstance(data, Mapping) and "exclude" in data else None
 
@@ -78,7 +71,7 @@ def _datasets(data: Mapping[str, Any]) -> set[str]:
     parts = data["parts"]
     blocks = parts.values() if isinstance(parts, Mapping) else parts
     read = [part for part in blocks if part.get("only") != "test"]
-    names = {str(part.get("dataset") or part.get("_target_")) for part in read}
+    names = {dataset_of(part) for part in read}
     return names | ({"audit"} if any(part.get("audit_path") for part in read) else set())
 
 
@@ -99,7 +92,7 @@ def load_judges(block: Mapping[str, Any], labelled: LabelledRows | None, **optio
     judges: list[Judge] = []
     for number, name in enumerate(block.get("judges") or [], start=2):
         if name in (OVERLAP, COUNTED):
-            judges.append(_fitted(name, fit_word_overlap if name == OVERLAP else FittedFeatures, labelled))
+            judges.append(_fitted(name, fit_word_overlap if name == OVERLAP else fit_features, labelled))
             continue
         if name.startswith(NLI):
             detector: Detector = EntailmentJudge(load_entailment(name.removeprefix(NLI), **options))
@@ -115,13 +108,9 @@ def _fitted(name: str, fit: Fit, labelled: LabelledRows | None) -> Judge:
     if labelled is None:
         hint = "benchmark.judge_labels=[{dataset: audit, path: DIR}]"
         raise UserError(f"the judge {name} learns from labelled rows, and none are named", hint=hint)
-    place = {group: number % NUM_FOLDS for number, group in enumerate(sorted({row.group for row in labelled.rows}))}
     said: dict[str, Prediction] = {}
-    for fold in range(NUM_FOLDS):
-        held = [row for row in labelled.rows if place[row.group] == fold]
-        if held:
-            detector = fit([row for row in labelled.rows if place[row.group] != fold])
-            said |= {prediction.id: prediction for prediction in detector.predict_examples(held)}
+    for others, held in folds_by_group(labelled.rows):
+        said |= {prediction.id: prediction for prediction in fit(others).predict_examples(held)}
     error = JudgeError.of(labelled.rows, said, f"{labelled.name}, each fitted on the other folds")
     return Judge(key=name, name=name.replace("_", " "), detector=fit(labelled.rows), error=error)
 
@@ -147,15 +136,20 @@ def fit_word_overlap(rows: Sequence[Example]) -> WordOverlap:
 class FittedFeatures:
     """Boosted trees on counted features, learnt from labelled rows."""
 
-    rows: Sequence[Example]
+    trees: CountedFeatures
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
-        """Fits the trees anew, a second's work, and predicts by them."""
-        found = cross_fitted(examples, self.rows)
-        if found is None:
-            hint = "name more labelled rows, or leave out the judge counted_features"
-            raise UserError(f"{shorten(COUNTED)}: {len(self.rows)} labelled rows teach too little", hint=hint)
-        yield from found.values()
+        """Counts and asks the trees; there is nothing to show a bar for."""
+        yield from self.trees.predictions(examples).values()
+
+
+def fit_features(rows: Sequence[Example]) -> FittedFeatures:
+    """Boosted trees with the threshold that is best on the rows, by folds."""
+    trees = fit_counted_by_folds(rows)
+    if trees is None:
+        hint = f"name more labelled rows, or leave out the judge {COUNTED}"
+        raise UserError(f"{COUNTED}: {len(rows)} labelled rows teach too little", hint=hint)
+    return FittedFeatures(trees)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from data_modules.build import Benchmark, datasets_of, read_benchmark
@@ -10,7 +9,7 @@ from faithkit.errors import UserError
 from faithkit.evaluation.responses.paired_responses import PairedResponses
 from faithkit.evaluation.responses.report import report_responses
 from faithkit.files.jsonl import read_predictions
-from faithkit.files.model_folder import GENERATOR, find_folder, read_sidecar
+from faithkit.files.model_folder import GENERATOR, sidecar_of
 from faithkit.files.run_folder import RunFolder, environment
 from faithkit.inference.decoding import Decoding
 from faithkit.records import Prediction
@@ -83,9 +82,7 @@ def _load(config: Mapping[str, Any]) -> Generator:
 
 
 def _check_kind(checkpoint: str) -> None:
-    if not Path(checkpoint).expanduser().exists():
-        return  # a hub name: loading the generator says what is wrong with it
-    sidecar = read_sidecar(find_folder(checkpoint))
+    sidecar = sidecar_of(checkpoint)  # of a hub name, loading the generator says what is wrong with it
     if sidecar is not None and sidecar.kind != GENERATOR:
         hint = (
             f"benchmark.critic={checkpoint} judges the responses of predictions=FILE with it; "

@@ -25,7 +25,7 @@ from faithkit.evaluation.reports.spans import prefixed
 from faithkit.evaluation.results import Results, full_names, write_results
 from faithkit.evaluation.tables import show
 from faithkit.evaluation.transfer import Transfer, transfer_table, transfers_of
-from faithkit.files.model_folder import find_folder, read_sidecar
+from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder, environment
 from workflows.origins import describe_model, write_origin
 from workflows.write_answers import Judge, write_answers
@@ -165,9 +165,7 @@ def _describe_choice(checkpoint: str, tested: str | None) -> str:
         tested: The split of its own dataset that the table tests on.
     """
     unknown = "rows that its folder does not name"
-    if not Path(checkpoint).expanduser().exists():
-        return unknown
-    sidecar = read_sidecar(find_folder(checkpoint))
+    sidecar = sidecar_of(checkpoint)
     data = (sidecar.origin.get("config") or {}).get("data") if sidecar else None
     if not isinstance(data, Mapping):
         return unknown

@@ -138,19 +138,6 @@ def fit_counted(
     return model
 
 
-def counted_predictions(
-    examples: Sequence[Example],
-    train: Sequence[Example],
-    validation: Sequence[Example] = (),
-    *,
-    aim: str = "macro_f1",
-    seed: int = 0,
-) -> dict[str, Prediction] | None:
-    """Predicts as `fit_counted` fits: for one test set, where nothing is kept."""
-    model = fit_counted(train, validation, aim=aim, seed=seed)
-    return None if model is None else model.predictions(examples)
-
-
 def count_features(knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
     """Counts `FEATURES` of each pair [pairs, features]."""
     return np.array([_count(*pair) for pair in zip(knowledge, response, strict=True)], np.float64)

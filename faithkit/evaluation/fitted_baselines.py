@@ -13,7 +13,7 @@ features, and a second threshold of the model.
 [('majority', 'the tested rows'), ('word overlap', '2 rows')]
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,12 +21,12 @@ import numpy as np
 
 from faithkit.evaluation.baselines import fit_overlap, overlap_predictions
 from faithkit.evaluation.calibration import choose_threshold
-from faithkit.evaluation.cheap_baselines import CountedFeatures, counted_predictions
+from faithkit.evaluation.cheap_baselines import CountedFeatures, fit_counted
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 
 AIMS = ("macro_f1", "f1")  # of a report's headline by label, and of one by spans
 HEADLINE = AIMS[0]
-NUM_FOLDS = 5  # for the threshold of what is fitted on the same rows
+NUM_FOLDS = 5  # where a thing is fitted and judged on the same rows
 BASELINES, OVERLAP = "baselines", "word_overlap"  # keys of a model's folder
 MEDIAN = "nothing: the median of the tested rows"
 
@@ -98,8 +98,9 @@ def beside(examples: Sequence[Example], predictions: Mapping[str, Prediction], f
     shares = overlap_predictions(examples, threshold=threshold)
     where = MEDIAN if threshold is None else fitting.name
     found.append(Baseline(key="overlap", name="word overlap", predictions=shares, fitted_on=where))
-    if fitting.learn and (counted := cross_fitted(examples, fitting.rows)) is not None:
-        found.append(Baseline(key="counted", name="counted features", predictions=counted, fitted_on=fitting.name))
+    if fitting.learn and (counted := fit_counted_by_folds(fitting.rows)) is not None:
+        said = counted.predictions(examples)
+        found.append(Baseline(key="counted", name="counted features", predictions=said, fitted_on=fitting.name))
     if fitting.counted is not None:
         where = f"the training rows, its threshold on {fitting.name}"
         said = fitting.counted.predictions(examples)
@@ -109,30 +110,32 @@ def beside(examples: Sequence[Example], predictions: Mapping[str, Prediction], f
     return found
 
 
-def cross_fitted(examples: Sequence[Example], rows: Sequence[Example]) -> dict[str, Prediction] | None:
-    """Predicts by boosted trees on counted features; None where the rows hold too little of a class.
+def folds_by_group(rows: Sequence[Example]) -> Iterator[tuple[list[Example], list[Example]]]:
+    """Parts rows into folds of whole groups; gives the other rows and the fold's own, for each that has any."""
+    place = {group: number % NUM_FOLDS for number, group in enumerate(sorted({row.group for row in rows}))}
+    for fold in range(min(NUM_FOLDS, len(place))):
+        yield [row for row in rows if place[row.group] != fold], [row for row in rows if place[row.group] == fold]
+
+
+def fit_counted_by_folds(rows: Sequence[Example]) -> CountedFeatures | None:
+    """Fits boosted trees and their threshold on the same rows; None where they hold too little of a class.
 
     The trees learn from all rows. Their threshold is chosen on scores of rows that they had not seen: folds by group.
     """
     known = [row for row in rows if row.label]
-    found = counted_predictions(examples, known)
-    if found is None:
+    model = fit_counted(known)
+    if model is None:
         return None
-    place = {group: number % NUM_FOLDS for number, group in enumerate(sorted({row.group for row in known}))}
-    folds = np.array([place[row.group] for row in known])
-    gold = np.array([row.label == HALLUCINATED for row in known])
-    scores = np.full(len(known), np.nan)
-    for fold in range(NUM_FOLDS):
-        inside, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        if not len(held) or len(set(gold[inside])) < 2:
+    scores: list[float] = []
+    gold: list[bool] = []
+    for others, held in folds_by_group(known):
+        labels = [row.label == HALLUCINATED for row in others]
+        if len(set(labels)) < 2:
             continue
-        model = CountedFeatures.fit(
-            [known[i].knowledge for i in inside], [known[i].response for i in inside], gold[inside]
-        )
-        scores[held] = model.score([known[i].knowledge for i in held], [known[i].response for i in held])
-    seen = np.isfinite(scores)
-    threshold = choose_threshold(scores[seen], gold[seen], HEADLINE).value if seen.any() else 0.5
-    return {id_: _called(prediction, threshold) for id_, prediction in found.items()}
+        trees = CountedFeatures.fit([row.knowledge for row in others], [row.response for row in others], labels)
+        scores += trees.score([row.knowledge for row in held], [row.response for row in held]).tolist()
+        gold += [row.label == HALLUCINATED for row in held]
+    return replace(model, threshold=choose_threshold(scores, gold, HEADLINE).value) if scores else model
 
 
 def refit(predictions: Mapping[str, Prediction], fitting: Fitting) -> dict[str, Prediction] | None:

@@ -139,6 +139,13 @@ def read_sidecar(folder: Path) -> Sidecar | None:
     return parse(folder, lambda: Sidecar(**{name: stored[name] for name in Sidecar.__slots__}))
 
 
+def sidecar_of(checkpoint: str | None) -> Sidecar | None:
+    """Reads the sidecar of a run or folder on this machine; None for a hub name, and for a folder of someone else's."""
+    if not checkpoint or not Path(checkpoint).expanduser().exists():
+        return None
+    return read_sidecar(find_folder(checkpoint))
+
+
 def _check_words(stored: dict[str, Any], path: Path) -> None:
     """Warns of a model that was made with other rules for words than today's."""
     versions = stored.get("versions")

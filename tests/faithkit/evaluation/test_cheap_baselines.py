@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from faithkit.evaluation.cheap_baselines import FEATURES, count_features, counted_predictions, fit_counted
+from faithkit.evaluation.cheap_baselines import FEATURES, count_features, fit_counted
 from faithkit.evaluation.fitted_baselines import Fitting
 from faithkit.evaluation.reports.labels import label_report
 from faithkit.evaluation.tables import as_text
@@ -48,9 +48,10 @@ def test_any_text_has_finite_features(response: str) -> None:
 
 def test_the_trees_find_what_counting_finds_and_repeat_it() -> None:
     train, test = examples("train", 80), examples("test", 20)
-    found = counted_predictions(test, train, examples("validation", 20))
-    assert found is not None and all(found[e.id].label == e.label for e in test)
-    assert found == counted_predictions(test, train, examples("validation", 20))
+    first, again = (fit_counted(train, examples("validation", 20)) for _ in range(2))
+    assert first is not None and again is not None
+    found = first.predictions(test)
+    assert all(found[e.id].label == e.label for e in test) and found == again.predictions(test)
 
 
 def test_a_class_of_few_rows_is_not_fitted() -> None:

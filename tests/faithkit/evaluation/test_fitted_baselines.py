@@ -8,7 +8,14 @@ import pytest
 from faithkit.evaluation.baselines import fit_overlap, overlap_predictions
 from faithkit.evaluation.cheap_baselines import fit_counted
 from faithkit.evaluation.classification import classification_metrics
-from faithkit.evaluation.fitted_baselines import MEDIAN, Fitting, beside, cross_fitted, fitted_origin, stored_fitting
+from faithkit.evaluation.fitted_baselines import (
+    MEDIAN,
+    Fitting,
+    beside,
+    fit_counted_by_folds,
+    fitted_origin,
+    stored_fitting,
+)
 from faithkit.evaluation.reports.labels import label_report
 from faithkit.evaluation.tables import as_text
 from faithkit.records import Example, Prediction
@@ -77,14 +84,14 @@ def test_the_thresholds_that_a_folder_keeps_are_those_of_its_rows() -> None:
 
 
 def test_counted_features_choose_their_threshold_on_rows_that_they_have_not_learnt() -> None:
-    found = cross_fitted(TESTED, ROWS)
-    assert found is not None and macro_f1(found) > 0.75
+    found = fit_counted_by_folds(ROWS)
+    assert found is not None and macro_f1(found.predictions(TESTED)) > 0.75
     # A pair of which every row has its own label by chance: trees that knew these rows would be sure of all of them.
     draw = random.Random(3)
     noise = [replace(row, label=draw.choice(["faithful", "hallucinated"])) for row in ROWS]
-    guessed = cross_fitted(TESTED, noise)
-    assert guessed is not None and macro_f1(guessed) < 0.65
-    assert cross_fitted(TESTED, ROWS[:10]) is None
+    guessed = fit_counted_by_folds(noise)
+    assert guessed is not None and macro_f1(guessed.predictions(TESTED)) < 0.65
+    assert fit_counted_by_folds(ROWS[:10]) is None
 
 
 def test_the_model_is_fitted_on_the_named_rows_as_its_baselines_are() -> None:
