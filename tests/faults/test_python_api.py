@@ -98,7 +98,7 @@ METHODS = sorted({(call.owner, call.method, call.blamed) for call in CALLS})
 
 
 @given(data=st.data())
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_value_in_any_argument_raises_anything_else(
     data: st.DataObject, models: dict[str, Any], folders: dict[str, Path]
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -78,7 +78,6 @@ PARTS = st.tuples(TEXT, TEXT, st.lists(TURN, max_size=3))
 
 
 @given(st.lists(PARTS, min_size=1, max_size=4))
-@settings(deadline=None)
 def test_the_second_view_is_the_row_without_its_knowledge(
     rows: list[tuple[list[int], list[int], list[list[int]]]],
 ) -> None:

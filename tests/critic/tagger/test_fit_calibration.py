@@ -181,7 +181,7 @@ ROWS = st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 3), st.integers(0, 
 
 
 @given(rows=ROWS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_best_f1_is_that_of_the_best_threshold(rows: list[tuple[int, int, int]]) -> None:
     odds, right, more = (np.array(column) for column in zip(*rows, strict=True))
     total = int(right.sum())

@@ -26,7 +26,7 @@ def test_repeated_words_are_marked_each_where_it_stands(tagger: Tagger) -> None:
 
 
 @given(context=TEXT, question=TEXT, answer=TEXT)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_text_is_tagged_within_its_bounds(tagger: Tagger, context: str, question: str, answer: str) -> None:
     check(tagger.predict(context=context, question=question, answer=answer), answer)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.datasets.ragtruth import LABELS
@@ -249,7 +249,6 @@ def test_an_answer_of_50_000_words(tmp_path: Path) -> None:
     assert texts(examples[0]) == [("moon", "evident_conflict")]
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_any_text_and_its_spans_come_back(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     answer = data.draw(st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.datasets.xsum_tokens import align, token_spans
@@ -72,7 +72,6 @@ def test_a_row_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], told
 WORDS = st.lists(st.text(st.characters(exclude_categories=["Cs", "Z", "C"]), min_size=1), min_size=1)
 
 
-@settings(deadline=None)
 @given(WORDS.filter(lambda words: all(word.strip() == word for word in words)), st.data())
 def test_the_marked_characters_are_those_of_the_marked_tokens(words: list[str], data: st.DataObject) -> None:
     marks = data.draw(st.lists(st.integers(0, 1), min_size=len(words), max_size=len(words)))

@@ -98,7 +98,7 @@ def decoded(start: np.ndarray, end: np.ndarray, tags: np.ndarray) -> set[int]:
 @example(text="\u0301a")
 @example(text="\u200b")
 @example(text="a\u200b \u200b")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_visible_character_belongs_to_a_token(kind: str, text: str) -> None:
     start, end = extents(kind, text)
     assert (start <= end).all() and (end <= len(text)).all()
@@ -113,7 +113,7 @@ def test_every_visible_character_belongs_to_a_token(kind: str, text: str) -> Non
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=TEXTS, data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_spans_become_tags_and_come_back_without_a_loss(kind: str, text: str, data: Any) -> None:
     start, end = extents(kind, text)
     spans = spans_within(text, data)
@@ -132,7 +132,7 @@ def test_spans_become_tags_and_come_back_without_a_loss(kind: str, text: str, da
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=TEXTS, data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_whole_tokens_come_back_exactly(kind: str, text: str, data: Any) -> None:
     start, end = extents(kind, text)
     owners = np.flatnonzero(end > start)

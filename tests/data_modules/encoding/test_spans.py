@@ -68,7 +68,7 @@ def places_of(batch: dict[str, Any]) -> list[dict[str, np.ndarray]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=4), max_length=st.sampled_from([48, 64, 90]), packed=st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_windows_cover_every_token_within_their_length(
     kind: str, texts: list[tuple[str, str, str]], max_length: int, packed: bool
 ) -> None:
@@ -96,7 +96,7 @@ def test_windows_cover_every_token_within_their_length(
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_padded_and_packed_batches_hold_the_same(kind: str, texts: list[tuple[str, str, str]]) -> None:
     columns = encoder(kind).encode_texts(*map(list, zip(*texts, strict=True)))
     padded, packed = (

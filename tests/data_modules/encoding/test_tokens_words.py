@@ -45,7 +45,7 @@ def test_which_tokenizers_cut_at_spaces(tokenizers: dict, kind: str, mark: str |
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=6))
 def test_words_give_the_ids_of_whole_texts(tokenizers: dict, kind: str, texts: list[str]) -> None:
     tokenizer = tokenizers[kind]

@@ -78,7 +78,7 @@ turns = st.lists(st.builds(Turn, speaker=st.sampled_from(["seeker", "wizard"]), 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rows=st.lists(st.tuples(texts, turns, texts), min_size=1, max_size=4), limit=st.sampled_from([None, 0, 1, 3]))
 def test_the_newest_turns_stay_and_nothing_else_is_cut(
     kind: str, folders: dict[str, Path], rows: list[tuple[str, list[Turn], str]], limit: int | None

@@ -32,7 +32,7 @@ def test_entities_change_places_with_others_of_their_type() -> None:
             assert new and not any(name in one.knowledge for name in new)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.randoms(use_true_random=False), st.integers(0, 3))
 def test_the_order_of_the_rows_does_not_matter(shuffler: random.Random, seed: int) -> None:
     examples = corpus()
@@ -131,7 +131,7 @@ def test_a_swap_at_the_start_of_a_sentence_has_a_capital() -> None:
     assert _replace("It is in Tarn. Tarn!", {"Tarn": "the west"}) == "It is in the west. The west!"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.text(max_size=60), st.sampled_from(TOPICS))
 def test_any_text_around_the_entities_stays(around: str, topic: str) -> None:
     one = example(0, response=f"{around} Tarn {around}", knowledge=f"The {topic} of Tarn.")

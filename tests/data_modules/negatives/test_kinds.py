@@ -63,7 +63,7 @@ def test_near_knowledge_comes_first() -> None:
     assert other_responses([example(0), *far, near], 3, 0)[0][0] == near.response
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.randoms(use_true_random=False), st.integers(0, 3))
 def test_the_order_of_the_rows_does_not_matter(shuffler: random.Random, seed: int) -> None:
     examples = corpus()
@@ -82,7 +82,7 @@ def test_another_seed_gives_others() -> None:
     assert other_responses(examples, 2, 0) != other_responses(examples, 2, 1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.text(max_size=40), st.text(max_size=40)), min_size=1, max_size=6))
 def test_any_text_may_stand_there(texts: list[tuple[str, str]]) -> None:
     examples: list[Example] = [

@@ -82,7 +82,7 @@ def test_settings_are_checked(options: dict[str, Any], told: str) -> None:
         make_negatives(corpus(), **options)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=30)), min_size=1, max_size=6), st.integers(1, 5))
 def test_any_text_is_taken(texts: list[tuple[str, str]], num: int) -> None:
     examples = [

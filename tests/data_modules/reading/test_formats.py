@@ -18,7 +18,7 @@ TEXT = st.text(max_size=30) | st.sampled_from(
 )
 LONE = st.text(alphabet=st.characters(), max_size=10)  # with half surrogate pairs, which JSON escapes can hold
 CELL = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\t\n\r"), max_size=20)
-RUNS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RUNS = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def values(path: Path, **options: str) -> list[dict]:

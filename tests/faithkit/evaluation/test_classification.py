@@ -50,7 +50,7 @@ def expected(gold, called, scores):
         }
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(rows=st.lists(ROW, min_size=1, max_size=30))
 def test_values_are_those_of_scikit_learn_and_torchmetrics(rows):
     outcomes = outcomes_of(rows)
@@ -78,7 +78,7 @@ def undefined(name, outcomes, times):
     return lost.get(name, False) or (name == "macro_f1" and lost["f1"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rows=st.lists(ROW, min_size=1, max_size=15), drawn=st.lists(st.integers(0, 3), min_size=5, max_size=5))
 def test_a_resample_is_worth_its_rows_written_out(rows, drawn):
     outcomes = outcomes_of(rows)

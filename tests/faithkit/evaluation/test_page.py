@@ -86,7 +86,7 @@ def test_pieces_joined_are_the_text_and_every_character_knows_its_spans(case):
         assert tuple(found) == wanted
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(marked(), ANY_TEXT, ANY_TEXT)
 def test_any_text_survives_the_page_and_none_of_it_is_markup(tmp_path_factory, case, other, title):
     response, gold, called = case

@@ -26,7 +26,7 @@ def characters(spans):
     return {place for s in spans for place in range(s.start, s.end)}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(first=SPANS, second=SPANS)
 def test_runs_hold_the_characters_of_the_spans_and_no_other(first, second):
     ours, theirs = merge(first), merge(second)

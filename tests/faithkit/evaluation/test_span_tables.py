@@ -69,7 +69,7 @@ def test_spans_stand_in_brackets_with_type_and_score_and_what_is_left_out_is_cou
     assert bracketed("", []) == ""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=ANY_TEXT, cuts=st.lists(st.floats(0, 1), max_size=6), name=ANY_TEXT.filter(bool))
 def test_no_marked_text_steers_the_terminal(text, cuts, name):
     places = sorted(int(cut * len(text)) for cut in cuts)

@@ -67,7 +67,7 @@ SOURCES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(sources=SOURCES)
 def test_rates_are_expectations_of_choosing_by_hand_with_ties_drawn_at_random(sources):
     examples, predictions = [], {}

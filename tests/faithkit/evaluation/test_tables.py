@@ -47,7 +47,7 @@ def test_systems_stand_side_by_side_within_eighty_columns():
     assert "n = 1,864" in text
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(texts=st.tuples(ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT.filter(bool)))
 def test_no_text_from_data_steers_the_terminal_or_breaks_the_table(texts):
     knowledge, response, said, id_ = texts

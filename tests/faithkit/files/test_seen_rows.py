@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.errors import UserError
@@ -23,7 +23,6 @@ def random_keys(count: int, seed: int = 0) -> RowKeys:
     return RowKeys(*np.random.default_rng(seed).integers(1, 2**64 - 1, (3, count), dtype=np.uint64))
 
 
-@settings(deadline=None)
 @given(first=st.lists(KEYS, max_size=3), second=KEYS)
 def test_whatever_was_seen_is_found(first: list[list[int]], second: list[int], tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("seen")

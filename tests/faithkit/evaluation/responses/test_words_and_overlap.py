@@ -29,7 +29,7 @@ def test_answers_are_compared_without_articles_and_case():
     assert found.tolist() == pytest.approx([1.0, 2 / 3])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(PAIRS)
 def test_bleu_is_sacrebleus_for_the_corpus_and_for_every_sentence(pairs):
     said, gold = map(list, zip(*pairs, strict=True))
@@ -40,13 +40,13 @@ def test_bleu_is_sacrebleus_for_the_corpus_and_for_every_sentence(pairs):
     assert bleu(counts, effective_order=True).tolist() == pytest.approx(sentences, abs=1e-6)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(TEXTS, min_size=1, max_size=5))
 def test_many_texts_in_one_call_are_tokenised_as_each_alone(texts):
     assert tokenize(texts) == [Tokenizer13a()(text.rstrip()).split() for text in texts]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(PAIRS)
 def test_rouge_is_rouge_scores(pairs):
     scorer = RougeScorer(["rouge1", "rouge2", "rougeL"])
