@@ -4,6 +4,10 @@ from typing import Any
 
 import torch
 
+from faithkit.arguments import read_choice
+
+PRECISIONS = ("auto", "32-true", "bf16")  # of models that write
+
 
 def best_precision(accelerator: str) -> str:
     """Chooses bf16-mixed where the hardware computes in it, else fp32: emulated bf16 is many times slower."""
@@ -21,6 +25,12 @@ def computes_in_bf16(device: str) -> bool:
 def wants_bf16(precision: str, device: str) -> bool:
     """Tells whether a model shall run in bf16: as asked, or for `auto` where the device is faster in it."""
     return precision == "bf16" or (precision == "auto" and computes_in_bf16(device))
+
+
+def resolve_precision(precision: str, device: str) -> str:
+    """Turns `auto` into 32-true or bf16 by the device, and refuses unknown precisions."""
+    read_choice("precision", precision, PRECISIONS)
+    return "bf16" if wants_bf16(precision, device) else "32-true"
 
 
 def to_bf16(model: Any) -> Any:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from data_modules.encoding.turn_layout import CAUSAL
 from faithkit import arguments
 from faithkit.errors import UserError
+from faithkit.hardware import PRECISIONS, resolve_precision
 from faithkit.inference.decoding import BEAM, GREEDY, Engine
-from generation.load_checkpoint import PRECISIONS, LoadedCheckpoint, load_model, resolve_precision
+from generation.load_checkpoint import LoadedCheckpoint, load_model
 
 AUTO, TRANSFORMERS, VLLM = "auto", "transformers", "vllm"
 

@@ -6,17 +6,15 @@ from typing import Any, NamedTuple
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_layout import TurnLayout, add_markers
 from data_modules.encoding.turns import TurnEncoder
-from faithkit.arguments import read_choice
 from faithkit.errors import UserError
 from faithkit.files.model_folder import GENERATOR, find_folder, read_settings
-from faithkit.hardware import to_bf16, wants_bf16
+from faithkit.hardware import resolve_precision, to_bf16
 from faithkit.weights.load import load_config
 from faithkit.weights.quick_import import import_transformers
 from faithkit.weights.resolve import hub_folder, is_hub_name, loading
 from generation.settings import Settings
 from generation.weights import ARCHITECTURES, families_of, load_generator, model_names
 
-PRECISIONS = ("auto", "32-true", "bf16")
 MAX_LENGTH, MAX_RESPONSE_LENGTH = 512, 100  # the paper's, for models without our sidecar
 
 
@@ -74,12 +72,6 @@ def load_model(loaded: LoadedCheckpoint, *, device: str | None, precision: str) 
     )
     model = model.eval().to(device, torch.float32)
     return to_bf16(model) if resolve_precision(precision, device) == "bf16" else model
-
-
-def resolve_precision(precision: str, device: str) -> str:
-    """Turns `auto` into 32-true or bf16 by the device, and refuses unknown precisions."""
-    read_choice("precision", precision, PRECISIONS)
-    return "bf16" if wants_bf16(precision, device) else "32-true"
 
 
 def foreign_settings(source: str) -> Settings:

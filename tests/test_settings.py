@@ -66,7 +66,7 @@ def test_lists_that_stand_here_without_torch_are_those_of_the_code() -> None:
     from faithkit.training.loggers.build import BUILDERS
     from generation.candidate_forward import CAUSAL_QUERIES, SEQ2SEQ_QUERIES
     from generation.engines import AUTO, ENGINES
-    from generation.load_checkpoint import PRECISIONS
+    from faithkit.hardware import PRECISIONS
     from generation.options import ARCHITECTURE_NAMES
     from generation.weights import ARCHITECTURES
 

@@ -28,6 +28,7 @@ from data_modules.encoding.turn_layout import (
 )
 from data_modules.reading.fields import WIZARD as WIZARD_SPEAKER
 from faithkit.errors import UserError, shorten
+from faithkit.literal_text import literal_text, without_special
 from faithkit.records import Example, Turn
 
 Ints = NDArray[np.int64]
@@ -117,18 +118,9 @@ class TurnEncoder(Encoder):
 
     def text_ids(self, texts: Sequence[str]) -> Ragged:
         """Tokenises texts; a marker inside a text is encoded as text, never as the special token."""
-        backend = self.tokenizer.backend_tokenizer
-        before = backend.encode_special_tokens
-        backend.encode_special_tokens = True
-        try:
+        with literal_text(self.tokenizer):
             ids = tokenize(self.tokenizer, texts)
-        finally:
-            backend.encode_special_tokens = before
-        # A Unigram model still maps the spelling of a special token to its id: it becomes unknown.
-        unknown, special = self.tokenizer.unk_token_id, self.tokenizer.all_special_ids
-        if unknown is not None and unknown != self.tokenizer.eos_token_id:
-            ids = Ragged(np.where(np.isin(ids.values, special), np.int32(unknown), ids.values), ids.offsets)
-        return ids
+        return Ragged(without_special(self.tokenizer, ids.values), ids.offsets)
 
     def _turns(self, example: Example) -> Sequence[Turn]:
         limit = self.layout.max_history

@@ -110,6 +110,12 @@ class Engine(Protocol):
         """Yields the completions as they end, in any order."""
         ...
 
+    def next_probabilities(
+        self, prompts: Sequence[Prompt], tokens: Sequence[int]
+    ) -> Iterator[tuple[str, NDArray[np.float64]]]:
+        """Yields for each prompt how probable each of some tokens is as the next one, relative to the others."""
+        ...
+
 
 def check_prompts(prompts: Sequence[Prompt]) -> None:
     """Refuses prompts that cannot be told apart, and empty ones."""

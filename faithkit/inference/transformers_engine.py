@@ -81,6 +81,18 @@ class TransformersEngine:
             yield from batch.advance(self, decoding)
             batch = batch.compacted(keep_ended=bool(texts) and self.refills)
 
+    @torch.inference_mode()
+    def next_probabilities(
+        self, prompts: Sequence[Prompt], tokens: Sequence[int]
+    ) -> Iterator[tuple[str, NDArray[np.float64]]]:
+        """Yields for each prompt how probable each of some tokens is as the next one, relative to the others."""
+        check_prompts(prompts)
+        waiting = sorted(prompts, key=lambda prompt: -len(prompt.ids))
+        for part in _by_tokens(waiting, self.read_tokens):
+            _, logits = self._read_part([prompt.ids for prompt in part])
+            shares = torch.softmax(logits[:, list(tokens)].double(), dim=-1).cpu().numpy()
+            yield from zip((prompt.id for prompt in part), shares, strict=True)
+
     def _fill(self, batch: "_Batch | None", texts: list["_Text"], decoding: Decoding) -> "_Batch":
         """Reads the prompts of new texts and gives them the rows of ended ones, or begins a batch."""
         state, logits, seen = self.begin([text.prompt for text in texts], decoding)
@@ -103,16 +115,16 @@ class TransformersEngine:
         return state, logits, self._seen(prompts, logits.shape[-1]) if decoding.repetition_penalty != 1 else None
 
     def _read(self, prompts: Sequence[Prompt]) -> tuple[State, Tensor]:
-        ids = {prompt.id: prompt.ids for prompt in prompts}
-        place = {id_: number for number, id_ in enumerate(ids)}
+        unique = {prompt.id: prompt for prompt in prompts}
+        place = {id_: number for number, id_ in enumerate(unique)}
         states, logits = [], []
-        for part in _by_tokens(list(ids.values()), self.read_tokens):
-            state, following = self._read_part(part)
+        for part in _by_tokens(list(unique.values()), self.read_tokens):
+            state, following = self._read_part([prompt.ids for prompt in part])
             states.append(state)
             logits.append(following)
         state = states[0] if len(states) == 1 else type(states[0]).join(states)  # type: ignore[arg-type]
         following = torch.cat(logits)
-        if len(ids) < len(prompts):
+        if len(unique) < len(prompts):
             rows = torch.tensor([place[prompt.id] for prompt in prompts], device=self.model.device)
             state.select(rows)
             following = following[rows]
@@ -130,12 +142,12 @@ class TransformersEngine:
         return seen.to(self.model.device)
 
 
-def _by_tokens(ids: Sequence[NDArray[np.int32]], most: int) -> Iterator[Sequence[NDArray[np.int32]]]:
+def _by_tokens(prompts: Sequence[Prompt], most: int) -> Iterator[Sequence[Prompt]]:
     """Cuts prompts, longest first, into parts of at most `most` tokens, padding counted."""
     begin = 0
-    while begin < len(ids):
-        count = max(1, most // len(ids[begin]))
-        yield ids[begin : begin + count]
+    while begin < len(prompts):
+        count = max(1, most // len(prompts[begin].ids))
+        yield prompts[begin : begin + count]
         begin += count
 
 

@@ -5,6 +5,9 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from faithkit.errors import UserError
 from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts
 
@@ -21,6 +24,7 @@ class VllmEngine:
         precision: 32-true or bf16.
         batch_size: Texts at a time; None leaves it to vLLM.
         memory_fraction: Share of the device's memory, for weights, keys and values; None leaves it to vLLM.
+        relative: Log-probabilities are those among the allowed tokens, as `next_probabilities` needs them.
     """
 
     name = "vllm"
@@ -34,6 +38,7 @@ class VllmEngine:
         precision: str = "32-true",
         batch_size: int | None = None,
         memory_fraction: float | None = None,
+        relative: bool = False,
     ):
         on_cpu = check_platform()
         check_causal(folder)
@@ -43,6 +48,7 @@ class VllmEngine:
             os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
         wanted = {"max_num_seqs": batch_size, "gpu_memory_utilization": memory_fraction}
         options |= {name: value for name, value in wanted.items() if value is not None}
+        options |= {"logprobs_mode": "processed_logprobs"} if relative else {}
         from vllm import LLM
 
         self.eos_id, self.device = eos_id, "cpu" if on_cpu else "cuda"
@@ -71,6 +77,26 @@ class VllmEngine:
                 ids = tuple(written.token_ids)
                 ids = ids[:-1] if finished and ids and ids[-1] == self.eos_id else ids
                 yield Completion(prompt.id, sample, ids, float(written.cumulative_logprob or 0.0), finished)
+
+    def next_probabilities(
+        self, prompts: Sequence[Prompt], tokens: Sequence[int]
+    ) -> Iterator[tuple[str, NDArray[np.float64]]]:
+        """Yields for each prompt how probable each of some tokens is as the next one, relative to the others."""
+        from vllm import SamplingParams, TokensPrompt
+
+        check_prompts(prompts)
+        settings = SamplingParams(
+            temperature=0.0,
+            max_tokens=1,
+            allowed_token_ids=list(tokens),
+            logprobs=len(tokens),
+            detokenize=False,
+        )
+        asked = [TokensPrompt(prompt_token_ids=prompt.ids.tolist()) for prompt in prompts]
+        for prompt, output in zip(prompts, self.llm.generate(asked, settings, use_tqdm=False), strict=True):
+            [found] = output.outputs[0].logprobs
+            shares = np.exp([found[token].logprob for token in tokens])
+            yield prompt.id, shares / shares.sum()
 
 
 def sampling_params(decoding: Decoding, prompt_id: str, eos_id: int) -> dict[str, Any]:

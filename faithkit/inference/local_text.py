@@ -1,0 +1,172 @@
+"""Asks a causal language model on this machine: messages in, text or the probabilities of choices out."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from faithkit import arguments
+from faithkit.errors import UserError
+from faithkit.hardware import PRECISIONS, resolve_precision, to_bf16
+from faithkit.inference.decoding import Completion, Decoding, Engine, Prompt
+from faithkit.inference.messages import MessageTokens
+from faithkit.inference.text import Form, Reply, Request, check_requests
+from faithkit.weights.load import check_vocabulary, load_config, load_model, load_tokenizer
+from faithkit.weights.resolve import loading
+from faithkit.weights.used_model import describe_model
+
+TRANSFORMERS, VLLM = "transformers", "vllm"
+PLACES = 4096  # tokens of prompt and answer, of a model that names no limit
+
+
+class LocalTextEngine:
+    """Asks a model that an engine of tokens runs.
+
+    It holds no model to a form (`Form`): it writes, and `weigh` chooses.
+
+    Args:
+        window: Tokens of prompt and answer together. A request that needs more gets a reply with that problem.
+        identity: As `TextEngine.identity`.
+    """
+
+    def __init__(self, engine: Engine, tokens: MessageTokens, *, window: int, identity: str):
+        self.engine, self.tokens, self.window, self.identity = engine, tokens, window, identity
+
+    def generate(self, requests: Sequence[Request], decoding: Decoding, form: Form | None = None) -> Iterator[Reply]:
+        """Yields a reply to each request once all of its samples have ended."""
+        prompts, replies = self._prompts(requests, decoding.max_new_tokens)
+        yield from replies
+        sizes = {prompt.id: len(prompt.ids) for prompt in prompts}
+        samples: defaultdict[str, list[Completion]] = defaultdict(list)
+        for completion in self.engine.generate(prompts, decoding):
+            samples[completion.id].append(completion)
+            if len(samples[completion.id]) == decoding.num_samples:
+                yield self._reply(sorted(samples.pop(completion.id), key=lambda one: one.sample), sizes)
+
+    def weigh(self, requests: Sequence[Request], choices: Sequence[str]) -> Iterator[Reply]:
+        """Yields the probabilities of the choices' first tokens: one pass over each prompt, and nothing is written."""
+        prompts, replies = self._prompts(requests, 1)
+        yield from replies
+        sizes = {prompt.id: len(prompt.ids) for prompt in prompts}
+        for id_, shares in self.engine.next_probabilities(prompts, self.tokens.first_tokens(choices)):
+            probabilities = dict(zip(choices, shares.tolist(), strict=True))
+            yield Reply(id=id_, probabilities=probabilities, prompt_tokens=sizes[id_])
+
+    def _prompts(self, requests: Sequence[Request], new_tokens: int) -> tuple[list[Prompt], list[Reply]]:
+        """Encodes requests; gives replies to those that the model has no room for."""
+        check_requests(requests)
+        prompts, replies = [], []
+        for request, ids in zip(requests, self.tokens.prompts([r.messages for r in requests]), strict=True):
+            if len(ids) + new_tokens <= self.window:
+                prompts.append(Prompt(request.id, ids))
+            else:
+                problem = f"too long: {len(ids)} tokens and {new_tokens} to write, and the model reads {self.window}"
+                replies.append(Reply(id=request.id, problem=problem, prompt_tokens=len(ids)))
+        return prompts, replies
+
+    def _reply(self, samples: Sequence[Completion], sizes: dict[str, int]) -> Reply:
+        return Reply(
+            id=samples[0].id,
+            texts=tuple(self.tokens.decode(one.ids) for one in samples),
+            finished=tuple(one.finished for one in samples),
+            prompt_tokens=sizes[samples[0].id],
+            new_tokens=sum(len(one.ids) for one in samples),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalOptions:
+    """How a model of this machine is run.
+
+    Args:
+        engine: TRANSFORMERS, or VLLM where it is installed.
+        precision: 32-true, bf16, or auto: bf16 where the hardware computes in it.
+        device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
+        batch_size: Texts at a time; changes the speed, not the texts.
+        max_length: Tokens of prompt and answer together; None for as many as the model has places for.
+        memory_fraction: Of a GPU's memory, for vLLM.
+    """
+
+    engine: str = TRANSFORMERS
+    precision: str = "auto"
+    device: str | None = None
+    batch_size: int | None = None
+    max_length: int | None = None
+    memory_fraction: float | None = None
+
+    def __post_init__(self) -> None:
+        arguments.read_choice("engine", self.engine, (TRANSFORMERS, VLLM))
+        arguments.read_choice("precision", self.precision, PRECISIONS)
+        arguments.read_count("batch_size", self.batch_size)
+        arguments.read_count("max_length", self.max_length)
+        arguments.read_probability("memory_fraction", self.memory_fraction)
+
+
+def load_local(model: str, options: LocalOptions | None = None) -> LocalTextEngine:
+    """Loads a causal language model: a folder, a local name or a hub name."""
+    options = options or LocalOptions()
+    with loading(model) as source:
+        tokenizer = load_tokenizer(source)
+        if tokenizer.eos_token_id is None:
+            hint = "set eos_token in its tokenizer_config.json, or use another model"
+            raise UserError("the tokenizer has no token that ends an answer", place=model, hint=hint)
+        window = _window(source, options.max_length)
+        build = _load_vllm if options.engine == VLLM else _load_transformers
+        engine, used = build(source, tokenizer, options, window)
+    identity = _identity(source, tokenizer, f"{options.engine} {used}")
+    return LocalTextEngine(engine, MessageTokens(tokenizer), window=window, identity=identity)
+
+
+def _load_transformers(source: str, tokenizer: Any, options: LocalOptions, window: int) -> tuple[Engine, str]:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from faithkit.inference.transformers_engine import TransformersEngine
+
+    device = arguments.read_device(options.device) or ("cuda" if torch.cuda.is_available() else "cpu")
+    used = resolve_precision(options.precision, device)
+    network = load_model(AutoModelForCausalLM, source).eval().to(device)
+    check_vocabulary(network, tokenizer, source)
+    network = to_bf16(network) if used == "bf16" else network
+    pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id  # masked out
+    return TransformersEngine(network, eos_id=tokenizer.eos_token_id, pad_id=pad, batch_size=options.batch_size), used
+
+
+def _load_vllm(source: str, tokenizer: Any, options: LocalOptions, window: int) -> tuple[Engine, str]:
+    from faithkit.inference.vllm_engine import VllmEngine, check_platform
+
+    here = "cpu" if check_platform() else "cuda"
+    if options.device is not None and not options.device.startswith(here):
+        problem = f"vLLM runs on {here} here, and device={options.device} is asked for"
+        raise UserError(problem, hint="use engine=transformers")
+    used = resolve_precision(options.precision, here)
+    engine = VllmEngine(
+        source,
+        eos_id=tokenizer.eos_token_id,
+        max_length=window,
+        precision=used,
+        batch_size=options.batch_size,
+        memory_fraction=options.memory_fraction if here == "cuda" else None,
+        relative=True,
+    )
+    return engine, used
+
+
+def _window(source: str, max_length: int | None) -> int:
+    from transformers import AutoConfig
+
+    config = load_config(AutoConfig, source)
+    if config.is_encoder_decoder:
+        raise UserError("an encoder-decoder has no chat: judges are causal models", place=source, hint="use another")
+    have = getattr(config, "max_position_embeddings", None) or PLACES
+    if max_length is not None and max_length > have:
+        problem = f"max_length is {max_length}, but this model has {have} places"
+        raise UserError(problem, place=source, hint=f"set max_length={have} or less")
+    return int(max_length or have)
+
+
+def _identity(source: str, tokenizer: Any, how: str) -> str:
+    """Names the weights by their hashes, so that a folder with other weights is another model."""
+    template = hashlib.sha256(str(tokenizer.chat_template).encode()).hexdigest()[:8]
+    return f"{how} {describe_model(source).weights or source} {template}"
