@@ -1,0 +1,1 @@
+"""Language models as judges: prompts, what their replies say, and their fine-tuning."""

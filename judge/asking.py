@@ -1,0 +1,130 @@
+"""The ways to ask a judge: which prompt, what its reply must look like, and what is read from it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from faithkit.inference.text import Form
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Span
+from faithkit.settings.check import check_fields
+from faithkit.settings.types import Count, OneOf, Positive, Text
+from judge.locate import locate_all
+from judge.reply import CHOICES, quoted_parts, read_last_line, read_list, read_verdict, without_thoughts
+
+VERDICT, JUDGEMENT, STEPS, SPANS = "verdict", "judgement", "steps", "spans"
+SPANS_SCHEMA = {
+    "type": "object",
+    "properties": {"hallucinations": {"type": "array", "items": {"type": "string"}}},
+    "required": ["hallucinations"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What a judge says of a response.
+
+    Args:
+        label: hallucinated, faithful, or unparsed where the reply has no readable verdict.
+        probability: P(hallucinated): of the answer's first word, or the share of samples; None where neither is known.
+        spans: The quoted parts that stand in the response.
+        rationale: The reply without its verdict.
+        text: The whole reply; where there is none, why.
+        num_unlocated: Quoted parts that do not stand in the response.
+    """
+
+    label: str
+    probability: float | None = None
+    spans: tuple[Span, ...] = ()
+    rationale: str = ""
+    text: str = ""
+    num_unlocated: int = 0
+
+
+Read = Callable[[str, str], Judgement]  # a judgement from a reply and the response that it judges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """A way to ask.
+
+    Args:
+        prompt: The name of its prompt.
+        read: Reads a reply.
+        new_tokens: That a reply may have.
+        begins_with_verdict: The reply's first word is the verdict, so its probability is known before it is written.
+        form: That the reply should have.
+    """
+
+    prompt: str
+    read: Read
+    new_tokens: int
+    begins_with_verdict: bool
+    form: Form | None = None
+
+
+def read_plain(text: str, response: str) -> Judgement:
+    """Reads a verdict alone."""
+    return Judgement(label=read_verdict(text), text=text)
+
+
+def read_judgement(text: str, response: str) -> Judgement:
+    """Reads a verdict, the parts that are quoted, and the explanation."""
+    label = read_verdict(text)
+    said = without_thoughts(text)
+    rationale = said if label == UNPARSED else said.lstrip(" \t\n\"'`*_").partition(" ")[2].strip()
+    if label != HALLUCINATED:  # what a reply without an error quotes is no error
+        return Judgement(label=label, rationale=rationale, text=text)
+    spans, missed = locate_all(quoted_parts(said), response)
+    return Judgement(label=label, spans=spans, rationale=rationale, text=text, num_unlocated=missed)
+
+
+def read_steps(text: str, response: str) -> Judgement:
+    """Reads the verdict of the last line; all before it is the explanation."""
+    return Judgement(
+        label=read_last_line(text), rationale=without_thoughts(text).rpartition("\n")[0].strip(), text=text
+    )
+
+
+def read_spans(text: str, response: str) -> Judgement:
+    """Reads a list of parts; an empty one calls the response faithful."""
+    parts = read_list(text)
+    if parts is None:
+        return Judgement(label=UNPARSED, text=text)
+    spans, missed = locate_all(parts, response)
+    return Judgement(label=HALLUCINATED if parts else FAITHFUL, spans=spans, text=text, num_unlocated=missed)
+
+
+ASKINGS = {
+    VERDICT: Asking(
+        prompt=VERDICT, read=read_plain, new_tokens=4, begins_with_verdict=True, form=Form(choices=CHOICES)
+    ),
+    JUDGEMENT: Asking(prompt=JUDGEMENT, read=read_judgement, new_tokens=300, begins_with_verdict=True),
+    STEPS: Asking(prompt=STEPS, read=read_steps, new_tokens=600, begins_with_verdict=False),
+    SPANS: Asking(
+        prompt=SPANS, read=read_spans, new_tokens=300, begins_with_verdict=False, form=Form(schema=SPANS_SCHEMA)
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskOptions:
+    """The block `judge` of evaluate.py.
+
+    Args:
+        ask: A key of ASKINGS, whose prompt is used.
+        prompts: A folder with prompts of one's own, `<ask>.txt`; None takes ours.
+        num_samples: Replies to each question. With several they are drawn at random, the majority decides, and the
+            share that says hallucinated is the probability.
+        temperature: For several samples.
+        max_new_tokens: Of a reply; None takes the way's own.
+    """
+
+    ask: Annotated[str, OneOf(tuple(ASKINGS))] = VERDICT
+    prompts: Text | None = None
+    num_samples: Count = 1
+    temperature: Positive = 1.0
+    max_new_tokens: Count | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)

@@ -1,0 +1,228 @@
+"""The public class `Judge`: a language model that says whether a response is hallucinated, where, and why."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, overload
+
+from tqdm.auto import tqdm
+
+from data_modules.reading.fields import SEEKER, WIZARD
+from faithkit import arguments
+from faithkit.arguments import wrong
+from faithkit.inference.decoding import NUCLEUS, Decoding
+from faithkit.inference.text import Reply, Request, TextEngine
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, Turn
+from faithkit.text_arguments import (
+    ASSISTANTS,
+    TEXT_HINT,
+    check_lengths,
+    is_list,
+    read_examples,
+    read_passages,
+    read_text,
+    read_turns,
+)
+from judge.asking import ASKINGS, AskOptions, Judgement
+from judge.prompt import PromptTemplate, read_prompt
+from judge.reply import CHOICES, YES
+
+OURS = AskOptions()
+
+
+class Judge:
+    """Asks a language model about responses.
+
+        from faithkit import Judge
+        judge = Judge.load("smollm2-135m")
+        judge.judge(knowledge="The Danube flows through ten countries.", response="It flows through twelve.")
+
+    A response is judged the same alone and in a list. With `ask="verdict"`, the default, nothing is written: the
+    probability of Yes against No decides. The other ways have the model write, and read its reply strictly: a reply
+    without a readable verdict is `unparsed`.
+
+    Args:
+        engine: Runs the model, or asks a server.
+        template: The prompt; None takes that of `options`.
+        threshold: P(hallucinated) from which a response is called so, where the probability decides.
+        name: The model as `repr` tells it.
+    """
+
+    def __init__(
+        self,
+        engine: TextEngine,
+        options: AskOptions = OURS,
+        *,
+        template: PromptTemplate | None = None,
+        threshold: float = 0.5,
+        name: str = "",
+    ):
+        self.engine, self.options, self.threshold = engine, options, threshold
+        self.template = template or read_prompt(ASKINGS[options.ask].prompt, options.prompts)
+        self.name = name or engine.identity
+
+    @classmethod
+    @arguments.explain_keywords
+    def load(
+        cls,
+        model: str | TextEngine,
+        *,
+        ask: str = OURS.ask,
+        prompts: str | None = None,
+        num_samples: int = 1,
+        max_new_tokens: int | None = None,
+        engine: str = "transformers",
+        precision: str = "auto",
+        device: str | None = None,
+        batch_size: int | None = None,
+        max_length: int | None = None,
+    ) -> "Judge":
+        """Loads a judge: any causal language model by folder, local name or hub name, or an engine that is there.
+
+        Args:
+            ask: verdict, judgement, steps or spans.
+            prompts: A folder with prompts of one's own.
+            num_samples: Replies to each question; the majority decides.
+            max_new_tokens: Of a reply; None takes what the way of asking needs.
+            engine: transformers, or vllm where it is installed.
+            precision: 32-true, bf16, or auto: bf16 where the hardware computes in it.
+            max_length: Tokens of prompt and reply; None for as many as the model has places for.
+        """
+        options = AskOptions(ask=ask, prompts=prompts, num_samples=num_samples, max_new_tokens=max_new_tokens)
+        if not isinstance(model, str):
+            return cls(model, options)
+        from faithkit.inference.local_text import LocalOptions, load_local
+
+        own = LocalOptions(
+            engine=engine, precision=precision, device=device, batch_size=batch_size, max_length=max_length
+        )
+        return cls(load_local(arguments.read_path(model), own), options, name=model)
+
+    def __repr__(self) -> str:
+        return f"Judge({self.name!r}, ask={self.options.ask!r}, threshold={self.threshold:.4g})"
+
+    @overload
+    def judge(self, knowledge: str | Sequence[str], response: str, history: Any = None) -> Judgement: ...
+    @overload
+    def judge(self, knowledge: Sequence[Any], response: list[str], history: Any = None) -> list[Judgement]: ...
+    @arguments.explain_keywords
+    def judge(self, knowledge: Any, response: Any, history: Any = None) -> Judgement | list[Judgement]:
+        """Judges one response, or many at once: a list of responses gives a list of judgements, in their order.
+
+        Args:
+            knowledge: A text or a list of passages; for a list of responses a list of these.
+            history: The turns before the response, the oldest first; for a list of responses a list of these.
+        """
+        if isinstance(response, str):
+            return self.judgements([_example(knowledge, response, history, 0)])[0]
+        if not is_list(response):
+            raise wrong("response", "a text or a list of texts", response, TEXT_HINT)
+        columns = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
+        for name, column in columns.items():
+            if not is_list(column):
+                raise wrong(name, "a list, since response is one", column, f"give {name} as a list too")
+        rows = {name: list(column) for name, column in columns.items()}
+        check_lengths(rows)
+        histories = rows.get("history", [None] * len(rows["response"]))
+        every = zip(rows["knowledge"], rows["response"], histories, strict=True)
+        return self.judgements([_example(*row, number) for number, row in enumerate(every)])
+
+    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
+        """One prediction for each example, in their order; `text` is the reply, or why there is none."""
+        examples = read_examples(examples)
+        for example, found in zip(examples, self.judgements(examples, progress=progress), strict=True):
+            yield Prediction(
+                id=example.id, label=found.label, score=found.probability, spans=found.spans, text=found.text
+            )
+
+    def judgements(self, examples: Sequence[Example], *, progress: bool = False) -> list[Judgement]:
+        """Judges examples, whose ids need not differ."""
+        asking = ASKINGS[self.options.ask]
+        requests = [Request(str(number), self.template.messages(example)) for number, example in enumerate(examples)]
+        with tqdm(total=len(requests), desc="judging", disable=not progress, unit="response") as bar:
+            weighed = {}
+            if asking.begins_with_verdict and self.options.num_samples == 1:
+                weighed = self._collect(self.engine.weigh(requests, CHOICES), None if self._writes else bar)
+            open_requests = [r for r in requests if self._writes or not _is_settled(weighed.get(r.id))]
+            written = self._collect(self.engine.generate(open_requests, self._decoding, asking.form), bar)
+        return [
+            self._judgement(example.response, weighed.get(str(number)), written.get(str(number)))
+            for number, example in enumerate(examples)
+        ]
+
+    @property
+    def _writes(self) -> bool:
+        """Tells whether replies are wanted, not only the probability of the verdict."""
+        return self.options.ask != OURS.ask or self.options.num_samples > 1
+
+    @property
+    def _decoding(self) -> Decoding:
+        options = self.options
+        new_tokens = options.max_new_tokens or ASKINGS[options.ask].new_tokens
+        if options.num_samples == 1:
+            return Decoding(max_new_tokens=new_tokens)
+        return Decoding(
+            strategy=NUCLEUS,
+            top_p=1.0,
+            temperature=options.temperature,
+            num_samples=options.num_samples,
+            max_new_tokens=new_tokens,
+        )
+
+    @staticmethod
+    def _collect(replies: Iterator[Reply], bar: Any) -> dict[str, Reply]:
+        found = {}
+        for reply in replies:
+            found[reply.id] = reply
+            if bar is not None:
+                bar.update()
+        return found
+
+    def _judgement(self, response: str, weighed: Reply | None, written: Reply | None) -> Judgement:
+        """Reads the replies to one question."""
+        probability = weighed.probabilities.get(YES) if weighed else None
+        if written is None:
+            assert weighed is not None, "every question gets a reply"
+            if probability is None:
+                return Judgement(label=UNPARSED, text=weighed.problem)
+            label = HALLUCINATED if probability >= self.threshold else FAITHFUL
+            return Judgement(label=label, probability=probability)
+        if not written.texts:
+            return Judgement(label=UNPARSED, text=written.problem)
+        read = ASKINGS[self.options.ask].read
+        found = [read(text, response) for text in written.texts]
+        if len(found) == 1:
+            return replace(found[0], probability=probability)
+        votes = Counter(one.label for one in found)
+        parsed = votes[HALLUCINATED] + votes[FAITHFUL]
+        if not parsed:
+            return found[0]
+        label = HALLUCINATED if 2 * votes[HALLUCINATED] >= parsed else FAITHFUL
+        chosen = next(one for one in found if one.label == label)
+        return replace(chosen, probability=votes[HALLUCINATED] / parsed)
+
+
+def _is_settled(reply: Reply | None) -> bool:
+    """Tells whether a question needs no written reply: its probabilities are known, or the model has no room for it."""
+    return reply is not None and bool(reply.probabilities or reply.problem)
+
+
+def _example(knowledge: Any, response: Any, history: Any, number: int) -> Example:
+    place = f"item {number}"
+    said = [] if history is None else [(None, history)] if isinstance(history, str) else history
+    turns = [
+        Turn(speaker=WIZARD if str(speaker).lower() in ASSISTANTS else SEEKER, text=text)
+        for speaker, text in read_turns("history", said, place)
+    ]
+    passages = read_passages("knowledge", knowledge, place) if knowledge else []
+    text = read_text("response", response, place)
+    name = str(number)
+    return Example(
+        id=name,
+        source="judge",
+        split="judge",
+        group=name,
+        knowledge="\n".join(passages),
+        history=tuple(turns),
+        response=text,
+    )

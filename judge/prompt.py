@@ -1,0 +1,101 @@
+"""Prompts as text files: what stands in them, and how an example fills them.
+
+A prompt holds the fields `{knowledge}`, `{history}` and `{response}`. A paragraph whose only fields are empty for an
+example (a dialogue without knowledge, a first turn without history) is left out. What stands before the first field is
+the same for all examples, and what is judged comes last, so that engines that keep the beginnings of prompts read an
+instruction, a knowledge and a conversation once for all replies to it.
+
+>>> from faithkit.records import Example
+>>> example = Example(id="1", source="a", split="b", group="c", knowledge="It is red.", response="It is blue.")
+>>> PromptTemplate("Knowledge: {knowledge}\\n\\nHistory: {history}\\n\\nReply: {response}").fill(example)
+'Knowledge: It is red.\\n\\nReply: It is blue.'
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from data_modules.reading.fields import WIZARD
+from faithkit.errors import UserError, choice_hint
+from faithkit.inference.text import SYSTEM, USER, Message
+from faithkit.records import Example, Turn
+
+FIELDS = ("knowledge", "history", "response")
+FIELD = re.compile(r"\{([a-z_]+)\}")
+SUFFIX, SYSTEM_FILE = ".txt", "system.txt"  # the latter, where a folder has it, is said first in the system's role
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTemplate:
+    """The text of a prompt, with its fields.
+
+    Args:
+        system: Said first, in the system's role; empty for none.
+        name: As the command line names it.
+    """
+
+    text: str
+    system: str = ""
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        found = FIELD.findall(self.text)
+        if unknown := [field for field in found if field not in FIELDS]:
+            raise UserError(f"a prompt has no field {{{unknown[0]}}}", hint=choice_hint(unknown[0], FIELDS))
+        if missing := [field for field in FIELDS if field not in found]:
+            raise UserError(f"the prompt lacks {{{missing[0]}}}", hint=f"write {{{missing[0]}}} where it is to stand")
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the text, by which a result tells which prompt it is from."""
+        return hashlib.sha256(f"{self.system}\0{self.text}".encode()).hexdigest()[:12]
+
+    def fill(self, example: Example) -> str:
+        """Puts an example's texts in place of the fields; what looks like a field in them stays as it is."""
+        values = {
+            "knowledge": example.knowledge.strip(),
+            "history": write_history(example.history),
+            "response": example.response.strip(),
+        }
+        paragraphs = [
+            FIELD.sub(lambda match: values[match[1]], paragraph)
+            for paragraph in self.text.strip().split("\n\n")
+            if not (own := FIELD.findall(paragraph)) or any(values[field] for field in own) or "response" in own
+        ]
+        return "\n\n".join(paragraphs)
+
+    def messages(self, example: Example) -> tuple[Message, ...]:
+        """Makes the messages of a request."""
+        said = Message(USER, self.fill(example))
+        return (Message(SYSTEM, self.system), said) if self.system else (said,)
+
+
+def write_history(turns: Sequence[Turn]) -> str:
+    """Writes the turns of a conversation, a line each, as HalluDial does."""
+    return "\n".join(f"[{'Assistant' if turn.speaker == WIZARD else 'Human'}]: {turn.text.strip()}" for turn in turns)
+
+
+def read_prompt(name: str, folder: str | None = None) -> PromptTemplate:
+    """Reads a prompt of ours by its name, or one of a folder of the user's.
+
+    Raises:
+        UserError: There is none of this name, or a field is missing or unknown.
+    """
+    root = files("judge") / "prompts" if folder is None else Path(folder).expanduser()
+    path = root / f"{name}{SUFFIX}"
+    if not path.is_file():
+        have = sorted(own.name.removesuffix(SUFFIX) for own in root.iterdir()) if root.is_dir() else []
+        choices = [one for one in have if one != SYSTEM_FILE.removesuffix(SUFFIX)]
+        hint = choice_hint(name, choices) if choices else f"put {name}{SUFFIX} there"
+        raise UserError(f"there is no prompt {name}", place=str(root), hint=hint)
+    system = root / SYSTEM_FILE
+    try:
+        said = system.read_text(encoding="utf-8").strip() if system.is_file() else ""
+        return PromptTemplate(path.read_text(encoding="utf-8"), system=said, name=name)
+    except (UserError, UnicodeDecodeError) as error:
+        problem = error.problem if isinstance(error, UserError) else "the prompt is no UTF-8 text"
+        hint = (isinstance(error, UserError) and error.hint) or "save it as UTF-8"
+        raise UserError(problem, place=str(path), hint=hint) from error
