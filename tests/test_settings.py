@@ -63,10 +63,10 @@ def test_lists_that_stand_here_without_torch_are_those_of_the_code() -> None:
     from faithkit.evaluation.reports.suppression import RANDOM
     from faithkit.evaluation.responses.report import BASELINES
     from faithkit.evaluation.suppression import STRATEGIES
+    from faithkit.hardware import PRECISIONS
     from faithkit.training.loggers.build import BUILDERS
     from generation.candidate_forward import CAUSAL_QUERIES, SEQ2SEQ_QUERIES
     from generation.engines import AUTO, ENGINES
-    from faithkit.hardware import PRECISIONS
     from generation.options import ARCHITECTURE_NAMES
     from generation.weights import ARCHITECTURES
 

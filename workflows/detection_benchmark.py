@@ -5,6 +5,7 @@ from typing import Any
 
 from data_modules.build import read_benchmark
 from data_modules.reading.files import EMBEDDED
+from faithkit.detector import Detector
 from faithkit.evaluation.page import write_page
 from faithkit.evaluation.published.detection import comparable
 from faithkit.evaluation.reports.corpus import report_corpus
@@ -13,10 +14,27 @@ from faithkit.evaluation.reports.run import report_detection
 from faithkit.evaluation.reports.suppression import report_suppression
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder, environment
+from faithkit.weights.used_model import UsedModel
 from workflows.detectors import load_detector
 from workflows.fitted_baselines import read_fitting
 from workflows.origins import describe_model, origin_of_file, write_origin
 from workflows.write_answers import Judge, write_answers
+
+
+def _load(config: Mapping[str, Any]) -> tuple[Detector, list[UsedModel]]:
+    """The detector that a configuration names, and its description for the predictions' origin."""
+    # Runs of older versions have neither `engine` nor `labels`.
+    if (config.get("engine") or {}).get("name"):
+        from workflows.judging import describe_judge, load_judge
+
+        return load_judge(config), [describe_judge(config)]
+    detector = load_detector(
+        config["checkpoint"],
+        precision=config["precision"],
+        batch_tokens=config["batch_tokens"],
+        labels=config.get("labels"),
+    )
+    return detector, [describe_model(config["checkpoint"])]
 
 
 def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
@@ -38,16 +56,10 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
             config["predictions"], benchmark.name, benchmark.examples, checkpoint=config["checkpoint"]
         )
     else:
-        detector = load_detector(
-            config["checkpoint"],
-            precision=config["precision"],
-            batch_tokens=config["batch_tokens"],
-            labels=config.get("labels"),  # runs of older versions have no such key
-        )
+        detector, models = _load(config)
         path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
         written = write_answers(path, benchmark.examples, Judge(detector), at_a_time=portion)
         given = {prediction.id: prediction for prediction in written}
-        models = [describe_model(config["checkpoint"])]
         write_origin(path, benchmark.name, benchmark.examples, models)
         origin = Provenance.of(benchmark.name, benchmark.examples, models)
     if config["html"]:

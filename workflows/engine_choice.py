@@ -18,11 +18,12 @@ def settle_engine(run: RunFolder, config: dict[str, Any]) -> EngineChoice:
     Raises:
         UserError: The engine does not exist.
     """
-    check_engine(config["engine"])
-    if config["engine"] != AUTO:
-        return EngineChoice(config["engine"], "as the run began" if run.has_work() else "is set")
+    asked = config["engine"]["name"]
+    check_engine(asked)
+    if asked != AUTO:
+        return EngineChoice(asked, "as the run began" if run.has_work() else "is set")
     strategy = config["decoding"]["strategy"]
     choice = choose_engine(lambda: load_checkpoint(config["checkpoint"], config["max_length"]), strategy=strategy)
-    config["engine"] = choice.name
-    settle(run, "engine", choice.name)
+    config["engine"] = {"name": choice.name}
+    settle(run, "engine", config["engine"])
     return choice

@@ -4,6 +4,7 @@ python evaluate.py benchmark=begin benchmark.path=FILE checkpoint=runs/...   pre
 python evaluate.py benchmark=begin benchmark.path=FILE predictions=FILE      score only: no model is loaded
 python evaluate.py benchmark=ragtruth benchmark.path=DIR checkpoint=runs/... html=answers.html   and a page to read
 python evaluate.py benchmark=faithdial predictions=FILE benchmark.critic=runs/... against=FILE   generated responses
+python evaluate.py benchmark=halueval benchmark.path=DIR engine=auto engine.model=NAME   a language model judges
 python evaluate.py resume=runs/...                                           go on after any interruption
 """
 
@@ -12,8 +13,12 @@ from typing import Any
 from faithkit.cli import run_script
 
 # What a resumed run may change: how it is carried out and shown, never what it predicts.
-MAY_CHANGE = ("batch_tokens", "save_every_num_rows", "num_resamples", "num_examples", "html")
-GROUPS = ("benchmark", "decoding", "scale")
+MAY_CHANGE = (
+    *("batch_tokens", "save_every_num_rows", "num_resamples", "num_examples", "html"),
+    *("engine.batch_size", "engine.cache", "engine.api_key_variable", "engine.concurrency", "engine.max_retries"),
+    *("engine.timeout_seconds", "engine.price", "engine.memory_fraction"),
+)
+GROUPS = ("benchmark", "engine", "decoding", "scale")
 
 
 def main(cfg: Any) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # What a resumed run may change: how it is carried out and shown, never what it answers.
 MAY_CHANGE = ("batch_size", "save_every_num_rows", "num_examples")
-GROUPS = ("data", "decoding", "scale")
+GROUPS = ("data", "decoding", "engine", "scale")
 SHARED_MEMORY = 0.6  # of a GPU, for vLLM, where a detector or an entailment model runs beside it
 
 log = logging.getLogger("faithkit")
@@ -54,7 +54,7 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     sets = read_generation_inputs(config["data"])
     generator = Generator.load(
         config["checkpoint"],
-        engine=config["engine"],
+        engine=config["engine"]["name"],
         precision=config["precision"],
         batch_size=config["batch_size"],
         max_length=config["max_length"],

@@ -23,7 +23,7 @@ from faithkit.words import VERSION as WORDS_VERSION
 
 SIDECAR, CONFIG, CARD = "faithkit.json", "config.json", "README.md"
 MARK = "faithkit"  # the key of config.json that says whose folder it is
-CRITIC, TAGGER, GENERATOR = "critic", "tagger", "generator"  # the kinds of model
+CRITIC, TAGGER, GENERATOR, JUDGE = "critic", "tagger", "generator", "judge"  # the kinds of model
 Settings = TypeVar("Settings")
 log = logging.getLogger("faithkit")
 

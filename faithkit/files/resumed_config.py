@@ -33,6 +33,8 @@ class ResumedConfig:
 
     def __init__(self, run: RunFolder, given: Mapping[str, Any], overrides: Sequence[str], may_change: Sequence[str]):
         saved = _moved(read_config(run.config))
+        if isinstance(saved.get("engine"), str):  # older runs have the engine's name alone
+            saved["engine"] = {"name": saved["engine"]}
         self._run, self._may_change = run, may_change
         self._history = saved.pop(HISTORY, [])
         if not isinstance(self._history, list):

@@ -63,7 +63,7 @@ def test_batch_size_and_portions_change_nothing_and_the_seed_does(
 
 
 def test_auto_is_written_as_the_engine_that_it_came_to(whole: Path) -> None:
-    assert "\nengine: transformers\n" in (whole / "config.yaml").read_text()
+    assert "\nengine:\n  name: transformers\n" in (whole / "config.yaml").read_text()
     assert "engine: transformers (" in (whole / "train.log").read_text()
 
 
@@ -78,7 +78,7 @@ def test_a_resumed_run_keeps_the_engine_that_it_began_with(
         choice = settle_engine(run, config)
     assert (choice.name, choice.reason) == ("transformers", "as the run began")
     with (
-        pytest.raises(UserError, match=r"engine=vllm \(it began with engine=transformers\)"),
+        pytest.raises(UserError, match=r"engine\.name=vllm \(it began with name=transformers\)"),
         opened("generate", f"resume={folder}", "engine=vllm", may_change=MAY_CHANGE),
     ):
         pass
@@ -122,7 +122,7 @@ def settled(*overrides: str) -> tuple[str, str]:
     given = overrides if any("checkpoint" in o for o in overrides) else ("checkpoint=x", *overrides)
     with tempfile.TemporaryDirectory() as folder, opened("generate", f"run_dir={folder}", *given) as (run, config):
         choice = settle_engine(run, config)
-        assert config["engine"] == read_config(run.config)["engine"] == choice.name
+        assert config["engine"] == read_config(run.config)["engine"] == {"name": choice.name}
         return choice.name, choice.reason
 
 

@@ -34,10 +34,10 @@ from workflows.settings.blocks import (
     Trainer,
 )
 from workflows.settings.data import Data, NumRows, OnBadRow, blocks_of
+from workflows.settings.engines import Ask, Engine, GeneratorEngine, engine_notes, engine_problems, judge_problems
 from workflows.settings.models import LOWER_IS_BETTER, METRICS, AnyModel, ControlBlock, Objective, kind_of
 from workflows.settings.strategies import check_strategy
 
-ENGINES = ("auto", "transformers", "vllm")  # as in generation.engines, without torch
 Length = Annotated[Tokens | None, Hint("use 1 or more tokens, or null for what the model was trained with")]
 BatchTokens = Annotated[Count | None, Hint("use 1 or more tokens, or null for what suits the device")]
 Names = Annotated[list[Text] | None, Hint("use a list of names, [high-overlap,entailed], or null")]
@@ -132,11 +132,18 @@ class EvaluateSettings(Extensible):
     html: PathText | None
     batch_tokens: BatchTokens
     labels: ClassLabels = None
+    engine: Engine = Engine()  # type: ignore[valid-type]
+    judge: Ask = Ask()  # type: ignore[valid-type]
     precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
     max_length: Length
     save_every_num_rows: Count = 2048
     num_resamples: Resamples
     num_examples: NonNegativeInt
+
+    @property
+    def _model(self) -> Any:
+        """The block `engine`."""
+        return self.engine
 
     def surroundings(self) -> Iterator[UserError]:
         yield from around.run_dir_problems(self.run_dir)
@@ -160,8 +167,10 @@ class EvaluateSettings(Extensible):
         if isinstance(block, Detection) and block.name == "analysis":
             if block.plots:
                 yield from around.package_problems("benchmark.plots=true", "matplotlib", "plots")
+        elif self._model.name and isinstance(block, Detection):
+            yield from judge_problems(self._model, checkpoint=self.checkpoint, predictions=self.predictions)
         elif not given and not self.checkpoint:
-            hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; or predictions=FILE"
+            hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; predictions=FILE; or engine.model=NAME"
             yield UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
         else:
             yield from around.checkpoint_problems("checkpoint", self.checkpoint, *kinds)
@@ -170,6 +179,8 @@ class EvaluateSettings(Extensible):
 
     def notes(self, given: Set[str]) -> Iterator[str]:
         named = f"with benchmark={self.benchmark.name}"
+        judges = bool(self._model.name) and isinstance(self.benchmark, Detection)
+        yield from engine_notes(given, self._model, judges=judges)
         if not isinstance(self.benchmark, Responses):
             yield from no_effect.without_effect(given, [*no_effect.GENERATORS_ALONE, "against"], named)
         if isinstance(self.benchmark, Detection) and self.benchmark.name in ("analysis", "suppression"):
@@ -191,7 +202,7 @@ class GenerateSettings(Extensible):
     data: Data
     decoding: DecodingBlock  # type: ignore[valid-type]
     checkpoint: PathText
-    engine: Annotated[str, OneOf(ENGINES)]
+    engine: GeneratorEngine
     precision: Annotated[str, OneOf(PRECISIONS)]
     batch_size: Annotated[Count | None, Hint("use 1 or more texts, or null for what suits the device")]
     max_length: Length
@@ -213,8 +224,7 @@ class GenerateSettings(Extensible):
         yield from around.checkpoint_problems("checkpoint", self.checkpoint, "generator")
         yield from around.checkpoint_problems("detector", self.detector, "critic", "tagger")
         yield from around.weights_problems("entailment", self.entailment)
-        if self.engine == "vllm":
-            yield from around.package_problems("engine=vllm", "vllm", "vllm")
+        yield from engine_problems(self.engine.name)
         yield from around.part_problems(blocks_of(self.data.parts), self.data.split)
 
     def notes(self, given: Set[str]) -> Iterator[str]:

@@ -1,0 +1,122 @@
+"""The block `engine`: which language model is asked, and by what; built only when it is asked."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from faithkit.errors import UserError
+from faithkit.inference.text import TextEngine
+from faithkit.settings.check import check_fields
+from faithkit.settings.types import (
+    Count,
+    Hint,
+    NonNegative,
+    NonNegativeInt,
+    OneOf,
+    Positive,
+    PositiveShare,
+    Text,
+    Tokens,
+)
+
+AUTO, TRANSFORMERS, VLLM, OPENAI = "auto", "transformers", "vllm", "openai"
+ENGINES = (AUTO, TRANSFORMERS, VLLM, OPENAI)
+PRECISIONS = ("auto", "32-true", "bf16")  # as in faithkit.hardware, without torch
+CACHE_FILE = "replies.sqlite"  # in the user's cache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """The block `engine` of evaluate.py.
+
+    Args:
+        name: One of ENGINES; None for no language model.
+        model: A folder, a local name or a hub name; of a server the model's name there.
+        precision: Of a model on this machine.
+        batch_size: Texts at a time; changes the speed, not the replies.
+        max_length: Tokens of prompt and reply together.
+        memory_fraction: Of a GPU's memory, for vLLM.
+        cache: The file that keeps replies, so that nothing is asked twice: `auto` for one in the user's cache, None for
+            no file.
+        base_url: Of a server; None for OpenAI's.
+        api_key_variable: The environment variable with the server's key.
+        concurrency: Requests that a server gets at a time.
+        max_retries: Of a request that fails.
+        timeout_seconds: Of one try.
+        price: Of a million tokens that are read, and of a million that are written.
+    """
+
+    name: Annotated[Any, OneOf((None, *ENGINES))] = None
+    model: Text | None = None
+    precision: Annotated[str, OneOf(PRECISIONS)] = "auto"
+    batch_size: Annotated[Count | None, Hint("use 1 or more texts, or null for what suits the device")] = None
+    max_length: Annotated[Tokens | None, Hint("use 1 or more tokens, or null for all that the model has")] = None
+    memory_fraction: Annotated[PositiveShare | None, Hint("use a share above 0, or null to leave it to vLLM")] = None
+    cache: Annotated[Text | None, Hint("use auto, a file's path, or null for none")] = AUTO
+    base_url: Text | None = None
+    api_key_variable: Text = "OPENAI_API_KEY"
+    concurrency: Count = 8
+    max_retries: NonNegativeInt = 6
+    timeout_seconds: Positive = 120.0
+    price: Annotated[tuple[NonNegative, NonNegative] | None, Hint("use [READ,WRITTEN] for a million tokens")] = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+def build_text_engine(options: EngineOptions) -> TextEngine:
+    """Builds the engine, behind the cache of its replies.
+
+    Raises:
+        UserError: No model is named, a package is missing, or the model cannot be loaded.
+    """
+    if not options.model:
+        hint = "engine.model=NAME: a folder, a local name or a hub name; of a server the model's name there"
+        raise UserError(f"engine={options.name} without a model", hint=hint)
+    if options.name == OPENAI:
+        from faithkit.inference.openai_engine import OpenAiEngine
+
+        engine: TextEngine = OpenAiEngine(
+            options.model,
+            base_url=options.base_url,
+            api_key_variable=options.api_key_variable,
+            concurrency=options.concurrency,
+            max_retries=options.max_retries,
+            timeout_seconds=options.timeout_seconds,
+            price=options.price,
+        )
+    else:
+        from faithkit.inference.local_text import LocalOptions, load_local
+
+        name = _best_local() if options.name == AUTO else options.name
+        local = LocalOptions(
+            engine=name,
+            precision=options.precision,
+            batch_size=options.batch_size,
+            max_length=options.max_length,
+            memory_fraction=options.memory_fraction,
+        )
+        engine = load_local(options.model, local)
+    if options.cache is None:
+        return engine
+    from faithkit.inference.request_cache import CachedEngine
+
+    return CachedEngine(engine, cache_path(options.cache))
+
+
+def cache_path(cache: str) -> Path:
+    """The file that keeps replies."""
+    from faithkit.files.home import cache_dir
+
+    return cache_dir() / CACHE_FILE if cache == AUTO else Path(cache).expanduser()
+
+
+def _best_local() -> str:
+    """vLLM where it is installed and finds a device, else ours."""
+    from faithkit.inference.vllm_engine import check_platform
+
+    try:
+        check_platform()
+    except UserError:
+        return TRANSFORMERS
+    return VLLM

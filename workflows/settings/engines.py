@@ -1,0 +1,71 @@
+"""The blocks `engine` and `judge`, and what is wrong or without effect in them."""
+
+from collections.abc import Iterator, Set
+from typing import Annotated, Any
+
+from pydantic import model_validator
+
+from faithkit.errors import UserError
+from faithkit.inference.text_engines import OPENAI, EngineOptions
+from faithkit.settings.types import Block, OneOf
+from judge.asking import AskOptions
+from workflows.settings import surroundings as around
+from workflows.settings.blocks import with_options
+from workflows.settings.no_effect import without_effect
+
+Engine = with_options(Block, EngineOptions, "Engine")
+Ask = with_options(Block, AskOptions, "Ask")
+
+OF_A_LOCAL_MODEL = tuple(f"engine.{key}" for key in ("precision", "batch_size", "max_length", "memory_fraction"))
+OF_A_SERVER = tuple(
+    f"engine.{key}"
+    for key in ("base_url", "api_key_variable", "concurrency", "max_retries", "timeout_seconds", "price")
+)
+
+
+class GeneratorEngine(Block):
+    """`engine` of generate.py; configurations of older runs have its name alone."""
+
+    name: Annotated[str, OneOf(("auto", "transformers", "vllm"))]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+
+def engine_problems(name: str | None) -> Iterator[UserError]:
+    """An engine whose package is not installed."""
+    if name in ("vllm", OPENAI):
+        yield from around.package_problems(f"engine={name}", name, name)
+
+
+def judge_problems(engine: Any, **others: str | None) -> Iterator[UserError]:
+    """A language model that is not named, or named beside another detector.
+
+    Args:
+        others: What else judges, by the key that names it.
+    """
+    yield from engine_problems(engine.name)
+    for key, value in others.items():
+        if value:
+            yield UserError(f"engine={engine.name} and {key} are given: one of them judges", hint="leave one out")
+    if not engine.model:
+        hint = "engine.model=NAME: a folder, a local name or a hub name; of a server the model's name there"
+        yield UserError(f"engine={engine.name} without a model", hint=hint)
+    elif engine.name != OPENAI:
+        yield from around.weights_problems("engine.model", engine.model)
+
+
+def engine_notes(given: Set[str], engine: Any, *, judges: bool) -> Iterator[str]:
+    """Keys of the two blocks that are given and do nothing.
+
+    Args:
+        judges: A language model judges.
+    """
+    if not judges:
+        yield from without_effect(given, ["engine", "judge"], "without a language model as judge")
+    elif engine.name == OPENAI:
+        yield from without_effect(given, OF_A_LOCAL_MODEL, "with engine=openai")
+    else:
+        yield from without_effect(given, OF_A_SERVER, "without engine=openai")
