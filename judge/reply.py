@@ -27,7 +27,7 @@ _LABELLED = re.compile(rf"^[{_MARKS}]*(?:final\s+)?(?:answer|verdict|judge?ment)
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL | re.IGNORECASE)
 # Opening marks, each with those that close it: English, German, French, Polish, Swedish, Chinese and Japanese ways.
 _CLOSING = {
-    '"': '"', "“": "”“", "”": "”", "„": "“”", "‟": "”", "«": "»", "»": "«", "‹": "›", "›": "‹", "「": "」", "『": "』",
+    '"': '"', "“": "”“", "”": "”", "„": "“”", "‟": "”", "«": "»", "»": "«»", "‹": "›", "›": "‹", "「": "」", "『": "』",
     "‘": "’", "‚": "‘’", "`": "`",
 }  # fmt: skip
 LIST_KEYS = ("hallucinations", "hallucination list", "hallucination_list", "spans")

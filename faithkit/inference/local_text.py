@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from faithkit import arguments
 from faithkit.errors import UserError
 from faithkit.hardware import PRECISIONS, resolve_precision, to_bf16
@@ -45,11 +47,13 @@ class LocalTextEngine:
                 yield self._reply(sorted(samples.pop(completion.id), key=lambda one: one.sample), sizes)
 
     def weigh(self, requests: Sequence[Request], choices: Sequence[str]) -> Iterator[Reply]:
-        """Yields the probabilities of the choices' first tokens: one pass over each prompt, and nothing is written."""
-        prompts, replies = self._prompts(requests, 1)
+        """Yields the probabilities of the tokens that tell the choices apart: one pass, and nothing is written."""
+        begin, telling = self.tokens.choices(choices)
+        prompts, replies = self._prompts(requests, len(begin) + 1)
         yield from replies
         sizes = {prompt.id: len(prompt.ids) for prompt in prompts}
-        for id_, shares in self.engine.next_probabilities(prompts, self.tokens.first_tokens(choices)):
+        begun = [Prompt(prompt.id, np.append(prompt.ids, begin).astype(np.int32)) for prompt in prompts]
+        for id_, shares in self.engine.next_probabilities(begun, telling):
             probabilities = dict(zip(choices, shares.tolist(), strict=True))
             yield Reply(id=id_, probabilities=probabilities, prompt_tokens=sizes[id_])
 

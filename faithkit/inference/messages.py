@@ -46,19 +46,23 @@ class MessageTokens:
         before = [] if self.has_template else _tokens_before(self.tokenizer)
         return [np.concatenate([np.array(before, np.int32), *(ids[piece] for piece in own)]) for own in pieces]
 
-    def first_tokens(self, choices: Sequence[str]) -> list[int]:
-        """Gives the first token of each choice, as it stands at the beginning of an answer.
+    def choices(self, choices: Sequence[str]) -> tuple[list[int], list[int]]:
+        """Gives the tokens that all choices begin with, often none, and for each the one that tells it from the others.
 
         Raises:
-            UserError: Two choices begin with the same token, so the first one cannot tell them apart.
+            UserError: No single token tells them apart.
         """
         pieces = [_Piece(f"{self._lead}{choice}", True) for choice in choices]
         ids = self._encode(set(pieces))
-        first = [int(ids[piece][0]) for piece in pieces]
-        if len(set(first)) < len(first):
-            problem = f"this model's tokenizer begins {' and '.join(map(shorten, choices))} with the same token"
+        rows = [ids[piece].tolist() for piece in pieces]
+        shared = 0
+        while all(len(row) > shared for row in rows) and len({row[shared] for row in rows}) == 1:
+            shared += 1
+        telling = [row[shared] for row in rows if len(row) > shared]
+        if len(set(telling)) < len(choices):
+            problem = f"no token of this model tells {' and '.join(map(shorten, choices))} apart"
             raise UserError(problem, hint="use another model")
-        return first
+        return rows[0][:shared], telling
 
     def answers(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
         """Encodes answers as a model learns to write them, with the token that ends them."""

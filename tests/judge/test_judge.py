@@ -1,0 +1,103 @@
+"""What a judge makes of replies, and a judge by a real (random, tiny) model."""
+
+from pathlib import Path
+
+import pytest
+
+from faithkit.errors import UserError
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example
+from judge.asking import AskOptions
+from judge.judge import Judge
+from tests.judge.engines import SetEngine
+
+KNOWLEDGE = "The Danube flows through ten countries."
+TWELVE, TEN = "It flows through twelve.", "It flows through ten."
+
+
+def examples(*responses: str) -> list[Example]:
+    return [
+        Example(id=f"r{i}", source="a", split="b", group="c", knowledge=KNOWLEDGE, response=response)
+        for i, response in enumerate(responses)
+    ]
+
+
+def test_a_verdict_is_the_likelier_of_yes_and_no_and_nothing_is_written() -> None:
+    engine = SetEngine(weighs=lambda prompt: {"Yes": 0.8, "No": 0.2} if TWELVE in prompt else {"Yes": 0.4, "No": 0.6})
+    found = list(Judge(engine).predict_examples(examples(TWELVE, TEN)))
+    assert [(one.id, one.label, one.score) for one in found] == [("r0", HALLUCINATED, 0.8), ("r1", FAITHFUL, 0.4)]
+    assert not engine.asked
+    strict = Judge(engine, threshold=0.3).judge(KNOWLEDGE, TEN)
+    assert strict.label == HALLUCINATED
+
+
+def test_an_engine_without_probabilities_writes_the_verdict() -> None:
+    engine = SetEngine(says=lambda prompt: ["Yes." if TWELVE in prompt else "Nobel"])
+    found = list(Judge(engine).predict_examples(examples(TWELVE, TEN)))
+    assert [(one.label, one.score, one.text) for one in found] == [
+        (HALLUCINATED, None, "Yes."),
+        (UNPARSED, None, "Nobel"),
+    ]
+
+
+def test_a_judgement_has_verdict_spans_and_rationale() -> None:
+    says = 'Yes. "twelve" and "a red fox" are wrong: the knowledge says ten.'
+    engine = SetEngine(says=lambda prompt: [says], weighs=lambda prompt: {"Yes": 0.9, "No": 0.1})
+    found = Judge(engine, AskOptions(ask="judgement")).judge(KNOWLEDGE, TWELVE, history=["Where?"])
+    assert found.label == HALLUCINATED and found.probability == 0.9 and found.num_unlocated == 1
+    assert [TWELVE[span.start : span.end] for span in found.spans] == ["twelve"]
+    assert found.rationale == '"twelve" and "a red fox" are wrong: the knowledge says ten.'
+    assert "[Human]: Where?" in engine.asked[0]
+
+
+def test_what_a_faithful_reply_quotes_is_no_span() -> None:
+    engine = SetEngine(says=lambda prompt: ['No. "ten" stands in the knowledge.'])
+    found = Judge(engine, AskOptions(ask="judgement")).judge(KNOWLEDGE, TEN)
+    assert (found.label, found.spans, found.num_unlocated) == (FAITHFUL, (), 0)
+
+
+def test_a_list_of_spans_is_a_verdict_too() -> None:
+    engine = SetEngine(says=lambda prompt: ['{"hallucinations": ["Twelve."]}' if TWELVE in prompt else "[]"])
+    first, second = Judge(engine, AskOptions(ask="spans")).judge([KNOWLEDGE] * 2, [TWELVE, TEN])
+    assert first.label == HALLUCINATED and TWELVE[first.spans[0].start : first.spans[0].end] == "twelve"
+    assert second.label == FAITHFUL and not second.spans
+
+
+def test_of_several_samples_the_majority_decides_and_unread_ones_do_not_vote() -> None:
+    replies = ["Answer: No", "so it is\nAnswer: Yes", "hm", "Answer: Yes"]
+    engine = SetEngine(says=lambda prompt: replies)
+    found = Judge(engine, AskOptions(ask="steps", num_samples=4)).judge(KNOWLEDGE, TWELVE)
+    assert found.label == HALLUCINATED and found.probability == pytest.approx(2 / 3) and found.rationale == "so it is"
+
+
+def test_a_request_that_fails_is_unparsed_and_shifts_no_other() -> None:
+    engine = SetEngine(weighs=lambda prompt: {"Yes": 0.1, "No": 0.9}, problem=lambda p: "too long" if TEN in p else "")
+    found = list(Judge(engine).predict_examples(examples(TWELVE, TEN, TWELVE)))
+    assert [one.label for one in found] == [FAITHFUL, UNPARSED, FAITHFUL] and found[1].text == "too long"
+
+
+@pytest.mark.parametrize("ask", ["verdict", "judgement", "steps", "spans"])
+def test_a_real_model_judges_the_same_alone_and_in_a_list(ask: str, language_models: dict[str, Path]) -> None:
+    judge = Judge.load(str(language_models["llama"]), ask=ask, precision="32-true", max_new_tokens=5)
+    together = judge.judge([KNOWLEDGE, [KNOWLEDGE, "It is long."]], [TWELVE, TEN])
+    alone = judge.judge(KNOWLEDGE, TWELVE)
+    assert together[0].text == alone.text and together[0].label == alone.label
+    if ask == "verdict":
+        assert together[0].probability == pytest.approx(alone.probability, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"knowledge": [KNOWLEDGE], "response": [TWELVE, TEN]}, "1 knowledge and 2 response"),
+        ({"knowledge": KNOWLEDGE, "response": [TWELVE]}, "knowledge must be a list"),
+        ({"knowledge": KNOWLEDGE, "response": None}, "response must be a text"),
+        ({"knowledge": KNOWLEDGE, "response": " "}, "text that is not empty"),
+        ({"knowledge": 5, "response": TWELVE}, "knowledge must be text"),
+        ({"knowledge": KNOWLEDGE, "answer": TWELVE}, "no argument 'answer'"),
+    ],
+)
+def test_wrong_calls_are_explained(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Judge(SetEngine()).judge(**arguments)  # type: ignore[call-overload]
+    with pytest.raises(UserError, match=r"did you mean verdict\?"):
+        Judge.load("smollm2-135m", ask="verdct")

@@ -1,0 +1,86 @@
+"""Replies are read strictly: a verdict, quoted parts, a list; anything else is unparsed."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED
+from judge.reply import quoted_parts, read_last_line, read_list, read_verdict
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Yes", "yes.", "YES!", "  Yes, it does.", "**Yes**", "\"Yes\"", "“Yes”: twelve is wrong", "Yes\nIt says 12."),
+        *("Yes - the year is wrong", "Yes: wrong", "*Yes*, because", "- yes"[2:], '{"hallucinated": true}'),
+        *('```json\n{"verdict": "Yes"}\n```', "<think>No, wait. No.</think>\nYes.", "Yes the reply adds a name."),
+    ],
+)  # fmt: skip
+def test_a_reply_that_says_yes_is_hallucinated(text: str) -> None:
+    assert read_verdict(text) == HALLUCINATED
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["No", "no, all of it is supported", "«No»", "No.\n", "**No.** The reply stays close.", '{"hallucination": false}'],
+)
+def test_a_reply_that_says_no_is_faithful(text: str) -> None:
+    assert read_verdict(text) == FAITHFUL
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("None", "Nobel won it.", "Yesterday", "Nothing is wrong", "Not at all", "yes-man", "No-one", "Nope", "Yess"),
+        *("No doubt it is wrong.", "Yes and no.", "No one said so.", "Yes or No", "The answer is yes.", "", " ", "1"),
+        *("{}", '{"hallucinated": "perhaps"}', '{"hallucinated": null}', "[true]", "yes’s", "I say No", "N", "Y"),
+    ],
+)  # fmt: skip
+def test_words_that_only_look_like_a_verdict_are_unparsed(text: str) -> None:
+    assert read_verdict(text) == UNPARSED
+
+
+@given(st.text(alphabet=st.characters(categories=("L", "N")), min_size=1, max_size=8), st.sampled_from(["Yes", "No"]))
+def test_a_longer_word_is_never_a_verdict(rest: str, word: str) -> None:
+    assert read_verdict(word + rest) == UNPARSED
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_without_an_error(text: str) -> None:
+    for read in (read_verdict, read_last_line, read_list, quoted_parts):
+        read(text)
+
+
+@given(st.text(max_size=40), st.sampled_from([("Yes", HALLUCINATED), ("No", FAITHFUL)]))
+def test_reasoning_before_the_last_line_never_changes_the_verdict(thought: str, verdict: tuple[str, str]) -> None:
+    word, label = verdict
+    assert read_last_line(f"{thought}\nAnswer: {word}") == label
+    assert read_last_line(f"{thought}\n**Final answer:** {word}.") == label
+
+
+@given(st.lists(st.text(min_size=1, max_size=20).filter(str.strip), max_size=4))
+def test_a_json_list_of_parts_is_read_as_it_was_written(parts: list[str]) -> None:
+    plain = json.dumps({"hallucinations": parts})
+    assert read_list(plain) == read_list(f"Here it is:\n```json\n{plain}\n```") == parts
+
+
+@pytest.mark.parametrize("text", ["twelve countries", '{"hallucinations": "twelve"}', "[1, 2]", '["a", null]', "{}"])
+def test_what_is_no_list_of_texts_is_unparsed(text: str) -> None:
+    assert read_list(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ('Yes. "twelve countries" is wrong, and so is "long".', ["twelve countries", "long"]),
+        ("“twelve” and „zwölf“ and «douze» and »tolv» and 「十二」", ["twelve", "zwölf", "douze", "tolv", "十二"]),
+        ("It's not the reply's fault that 'twelve' isn't ten.", []),
+        ('an open quote: "twelve', []),
+        ('"" and " "', []),
+        ("`twelve`", ["twelve"]),
+    ],
+)
+def test_quoted_parts_in_the_marks_of_several_languages(text: str, parts: list[str]) -> None:
+    assert quoted_parts(text) == parts
