@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from faithkit.packing import Packing
-from generation.forward import at_places
+from faithkit.training.language_model import at_places
 
 ENCODER_FIRST, ENCODER_MEAN, DECODER_FIRST, CONTEXT_LAST = (
     "encoder_first",

@@ -15,11 +15,11 @@ from faithkit.files.model_folder import Sidecar
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example, Turn
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
+from faithkit.training.language_model import run_model
 from faithkit.weights.export import Report, export_folder, model_card
 from faithkit.weights.load import load_model
 from faithkit.weights.resolve import loading
 from generation.control_names import control_tokens
-from generation.forward import run_model
 from generation.settings import Settings
 from generation.weights import ARCHITECTURES
 

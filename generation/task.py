@@ -26,13 +26,14 @@ from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.packing import use_packed_attention
 from faithkit.records import Example
 from faithkit.training.batching import plan_batches
+from faithkit.training.language_model import row_statistics
 from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import FinishedTraining, finish_training
 from faithkit.weights.resolve import loading
 from generation.control.ctrl import Ctrl
 from generation.control.encoder import ControlEncoder
 from generation.control_names import control_tokens
-from generation.module import GeneratorModule, row_statistics
+from generation.module import GeneratorModule
 from generation.objectives.objective import Objective
 from generation.options import GeneratorOptions
 from generation.settings import Settings

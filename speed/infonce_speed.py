@@ -20,8 +20,8 @@ from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.turn_layout import CAUSAL, SEQ2SEQ, TurnLayout, add_markers
 from data_modules.encoding.turns import TurnEncoder
 from faithkit.packing import use_packed_attention
+from faithkit.training.language_model import at_places, token_losses
 from generation.candidate_forward import Contrast, last_states
-from generation.forward import at_places, token_losses
 from generation.objectives.infonce import InfoNce
 from generation.objectives.objective import Step
 from speed.measure import Ratio, alternate, report, table

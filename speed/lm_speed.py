@@ -28,8 +28,8 @@ from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.hardware import best_precision
 from faithkit.training.batching import plan_batches
+from faithkit.training.language_model import run_model, token_losses
 from faithkit.training.optimizer import build_optimizer, parameter_groups
-from generation.forward import run_model, token_losses
 from speed.infonce_speed import WEIGHTS, build
 from speed.measure import Ratio, alternate, report, table
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data_modules.encoding.causal import causal_batch, padded_inputs, read_part, targets_of
 from data_modules.encoding.pairs import ENCODING_VERSION, Columns, Encoder
 from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
 from data_modules.encoding.tokens import Tokenizer, fingerprint_of, tokenize
@@ -185,33 +186,15 @@ class TurnEncoder(Encoder):
         causal, packed: input_ids, position_ids [1, tokens], sequence_lengths [rows]
         causal, padded: input_ids, attention_mask [rows, width]
         """
-        context, response = self.whole_contexts(columns), columns["response"]
-        count, step = len(response), steps_of(response.lengths)
-        row = np.repeat(np.arange(count), response.lengths)
-        # A response's last token, its eos, predicts nothing and is not read.
-        read = response.slice_rows(np.arange(count), np.zeros(count, np.int64), response.lengths - 1)
-        batch = {"target": response.values.astype(np.int64), "target_row": row}
-        if self.layout.kind == SEQ2SEQ:
-            decoded = join_rows([constant_rows(self.decoder_prefix, count), read])
-            batch |= self._padded(context) | {"decoder_input_ids": pad_rows(decoded, self.tokenizer.pad_token_id)}
-            return batch | {"target_at": row * batch["decoder_input_ids"].shape[1] + step}
-        sequence = join_rows([context, read])
-        first = context.lengths[row] - 1  # the wizard's marker predicts the first token
-        if not self.is_packed:
-            batch |= self._padded(sequence)
-            return batch | {"target_at": row * batch["input_ids"].shape[1] + first + step}
-        return batch | {
-            "input_ids": sequence.values[None].astype(np.int64),
-            "position_ids": steps_of(sequence.lengths)[None],
-            "sequence_lengths": sequence.lengths,
-            "target_at": sequence.offsets[row] + first + step,
-        }
+        context, response, pad_id = self.whole_contexts(columns), columns["response"], self.tokenizer.pad_token_id
+        if self.layout.kind != SEQ2SEQ:
+            return causal_batch(context, response, pad_id=pad_id, packed=self.is_packed)
+        batch, step = targets_of(response), steps_of(response.lengths)
+        decoded = join_rows([constant_rows(self.decoder_prefix, len(response)), read_part(response)])
+        batch |= padded_inputs(context, pad_id) | {"decoder_input_ids": pad_rows(decoded, pad_id)}
+        return batch | {"target_at": batch["target_row"] * batch["decoder_input_ids"].shape[1] + step}
 
     def whole_contexts(self, columns: Mapping[str, Any]) -> Ragged:
         """Gives the contexts of a batch with their control tokens in front."""
         context = columns["context"]
         return join_rows([columns["control"], context]) if self.layout.control else context
-
-    def _padded(self, rows: Ragged) -> dict[str, NDArray[Any]]:
-        inside = np.arange(int(rows.lengths.max(initial=0))) < rows.lengths[:, None]
-        return {"input_ids": pad_rows(rows, self.tokenizer.pad_token_id), "attention_mask": inside.astype(np.int64)}

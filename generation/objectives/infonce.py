@@ -13,8 +13,9 @@ from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.turn_layout import CAUSAL
 from data_modules.encoding.turns import TurnEncoder
 from faithkit.errors import UserError
+from faithkit.training.language_model import token_mean
 from generation.candidate_forward import CAUSAL_QUERIES, SEQ2SEQ_QUERIES, Contrast, run_candidates, takes_candidates
-from generation.objectives.objective import Objective, Step, token_mean
+from generation.objectives.objective import Objective, Step
 
 ALL = "all"
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from faithkit.errors import UserError
-from generation.forward import sums_by_row
-from generation.objectives.objective import Objective, Step, token_mean
+from faithkit.training.language_model import sums_by_row, token_mean
+from generation.objectives.objective import Objective, Step
 
 
 class LossTruncation(Objective):

@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from generation.objectives.objective import Objective, Step, token_mean
+from faithkit.training.language_model import token_mean
+from generation.objectives.objective import Objective, Step
 
 
 class Mle(Objective):

@@ -3,46 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from data_modules.encoding.pairs import Encoder
 from data_modules.encoding.turns import TurnEncoder
-from generation.forward import run_model
-
-
-class Processes(Protocol):
-    """The processes of a distributed training, each with its share of every batch."""
-
-    @property
-    def world_size(self) -> int: ...
-
-    @property
-    def rank(self) -> int: ...
-
-    def total(self, count: Tensor) -> Tensor:
-        """Sums a count over all processes; at least 1."""
-        ...
-
-    def gather(self, values: Tensor, *, with_gradients: bool = False) -> Tensor:
-        """Stacks the values of all processes [processes, ...]."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class OneProcess:
-    """A training in a single process."""
-
-    world_size: int = 1
-    rank: int = 0
-
-    def total(self, count: Tensor) -> Tensor:
-        return count.clamp(min=1)
-
-    def gather(self, values: Tensor, *, with_gradients: bool = False) -> Tensor:
-        return values[None]
+from faithkit.training.language_model import OneProcess, Processes, run_model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,16 +84,3 @@ class Objective(torch.nn.Module, ABC):
     @abstractmethod
     def forward(self, step: Step) -> Tensor:
         """Computes this process's part of the loss: the mean over processes is the loss of the whole batch."""
-
-
-def token_mean(losses: Tensor, counted: Tensor, processes: Processes) -> Tensor:
-    """Averages over the counted tokens (or rows) of the whole batch, of which this process has a share.
-
-    Processes average their gradients, so each share's sum is scaled by the number of processes: the gradient is that
-    of one process with the whole batch.
-
-    Args:
-        losses: [tokens] or [rows].
-        counted: Which of them count; of the same shape.
-    """
-    return (losses * counted).sum() * (processes.world_size / processes.total(counted.sum()))

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from data_modules.encoding.candidate_encoder import CandidateEncoder
 from faithkit.records import Turn
-from generation.forward import token_losses
+from faithkit.training.language_model import OneProcess, token_losses
 from generation.objectives.infonce import InfoNce
-from generation.objectives.objective import OneProcess, Step
+from generation.objectives.objective import Step
 from tests.data_modules.examples import example
 from tests.generation.test_forward import FAMILIES, build
 

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from generation.objectives.objective import OneProcess, Step
+from faithkit.training.language_model import OneProcess
+from generation.objectives.objective import Step
 
 
 @dataclass

@@ -19,8 +19,8 @@ from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding, Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.records import Turn
+from faithkit.training.language_model import run_model
 from generation.doha.views import join_views, split_views, without_knowledge
-from generation.forward import run_model
 from generation.weights import families_of, load_generator
 from tests.data_modules.examples import example
 

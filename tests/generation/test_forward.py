@@ -13,8 +13,7 @@ from data_modules.encoding.turn_layout import TurnLayout, add_markers
 from data_modules.encoding.turns import TurnEncoder
 from faithkit.packing import use_packed_attention
 from faithkit.records import Turn
-from generation.forward import run_model, token_losses
-from generation.module import row_statistics
+from faithkit.training.language_model import row_statistics, run_model, token_losses
 from generation.weights import ARCHITECTURES, load_generator
 from tests.data_modules.examples import example
 

@@ -11,8 +11,8 @@ import torch
 
 from data_modules.encoding.candidate_encoder import CUT, NONE
 from faithkit.errors import UserError
+from faithkit.training.language_model import row_statistics
 from generation.candidate_forward import Contrast
-from generation.module import row_statistics
 from generation.objectives.infonce import InfoNce, by_row
 from tests.data_modules.examples import example
 from tests.generation.contrast import NEGATIVES, ROWS, batch_of, loss_of, objective_of, prepared, the_long_way
