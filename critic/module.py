@@ -15,13 +15,11 @@ from critic.encoder_module import EncoderModule
 from critic.loss import batch_loss
 from critic.options import CriticOptions
 from critic.overlap_supervision import TokenHead, overlap_loss, overlap_targets, response_tokens
-from critic.score_calibration import ScoreCalibration, log_odds
 from critic.span_supervision import marked_tokens, span_loss
 from critic.weights import load_classifier
 from data_modules.encoding.pairs import MODEL_INPUTS
-from faithkit.evaluation.classification import statistic
-from faithkit.evaluation.intervals import Groups
-from faithkit.evaluation.outcomes import Outcomes
+from faithkit.evaluation.score_calibration import ScoreCalibration, log_odds
+from faithkit.evaluation.validation import metrics_of_scores
 from faithkit.training.options import OptimizerOptions
 from faithkit.training.row_metric import RowMetric
 
@@ -121,10 +119,4 @@ def validation_metrics(logits: NDArray, labels: NDArray) -> dict[str, float]:
         logits: [rows, classes].
         labels: [rows], 1 for hallucinated.
     """
-    scores = ScoreCalibration().scores(log_odds(logits))
-    groups = Groups.of(map(str, range(len(labels))))
-    outcomes = Outcomes(gold=labels, called=(scores >= 0.5).astype(np.int8), scores=scores, groups=groups)
-    metrics = {name: float(value[0]) for name, value in statistic(outcomes)(np.ones((1, len(labels)))).items()}
-    right = np.where(labels == 1, scores, 1 - scores)
-    metrics["loss"] = float(-np.log(np.maximum(right, 1e-12)).mean())
-    return metrics
+    return metrics_of_scores(ScoreCalibration().scores(log_odds(logits)), labels)

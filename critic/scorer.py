@@ -25,12 +25,12 @@ from critic.requests import (
     join_passages,
     read_requests,
 )
-from critic.score_calibration import OURS, ScoreCalibration, log_odds
 from critic.settings import Settings, foreign_settings
 from critic.stream import stream_results
 from data_modules.encoding.pairs import PairEncoder
 from faithkit import arguments
 from faithkit.errors import UserError
+from faithkit.evaluation.score_calibration import OURS, ScoreCalibration, log_odds
 from faithkit.files.model_folder import CRITIC
 from faithkit.records import Example, Prediction
 from faithkit.text_arguments import read_examples

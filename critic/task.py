@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from critic.module import CriticModule
 from critic.options import CriticOptions
-from critic.score_calibration import ScoreCalibration
 from critic.scorer import CHUNK, Critic
 from critic.settings import Settings
 from critic.weights import check_length
@@ -19,6 +18,7 @@ from data_modules.splits import Subset
 from faithkit.evaluation.cheap_baselines import MAX_ROWS, fit_counted
 from faithkit.evaluation.fitted_baselines import fitted_origin
 from faithkit.evaluation.reports.run import Reports
+from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.files.model_folder import Sidecar
 from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.training.options import OptimizerOptions, read_options

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from critic.score_calibration import NONE_CALLED
 from critic.tagger.evidence import RESPONSE_EVIDENCE, TOKEN_EVIDENCE, Words, token_evidence
 from critic.tagger.find_spans import Found, find_spans
 from faithkit.checks import check_number, check_numbers, check_text
 from faithkit.errors import UserError
+from faithkit.evaluation.score_calibration import NONE_CALLED
 from faithkit.records import FAITHFUL, HALLUCINATED
 
 MAX_WEIGHT, MAX_CHARACTERS = 1e6, 100_000  # far beyond what a fit gives

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from critic import Critic
-from critic.score_calibration import log_odds
 from critic.scorer import window_logits
 from faithkit.errors import UserError
+from faithkit.evaluation.score_calibration import log_odds
 from tests.data_modules.examples import example
 
 TEXT = st.text(min_size=1, max_size=80).filter(lambda text: bool(text.strip()))

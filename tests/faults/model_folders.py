@@ -29,9 +29,9 @@ class Model:
 
 def write_critic(folder: Path) -> None:
     """A critic of random weights."""
-    from critic.score_calibration import ScoreCalibration
     from critic.settings import Settings
     from critic.weights import load_classifier
+    from faithkit.evaluation.score_calibration import ScoreCalibration
 
     settings = Settings(
         max_length=64,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from critic import Critic
-from critic.score_calibration import ScoreCalibration
 from critic.weights import load_classifier
 from faithkit.errors import UserError
+from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.files.model_folder import CRITIC, GENERATOR, SIDECAR, TAGGER, read_sidecar
 from tests.faults.model_folders import FOREIGN, MODELS, OLDER, SEALED, copy, refused, wanted, whole_folder
 from tests.model_folders import (
