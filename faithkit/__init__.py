@@ -1,9 +1,10 @@
 """Train and measure what holds language models to their sources.
 
-from faithkit import Critic, Generator, Tagger
+from faithkit import Critic, Generator, Judge, Tagger
 Critic.load("runs/...").score(knowledge="...", response="...")
 Tagger.load("runs/...").predict(knowledge="...", response="...")
 Generator.load("runs/...").reply(knowledge="...", history=["..."])
+Judge.load("runs/...").judge(knowledge="...", response="...")
 """
 
 from importlib import import_module
@@ -13,12 +14,14 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time a name is import
     from critic.scorer import Critic
     from critic.tagger.predictor import Tagger
     from generation.generator import Generator
+    from judge.judge import Judge
 
-__all__ = ["Critic", "Generator", "Tagger"]
+__all__ = ["Critic", "Generator", "Judge", "Tagger"]
 # The one place where the ground names what stands on it; imports run one way everywhere else.
 _PUBLIC = {
     "Critic": "critic.scorer",
     "Generator": "generation.generator",
+    "Judge": "judge.judge",
     "Tagger": "critic.tagger.predictor",
 }
 

@@ -22,6 +22,7 @@ TARGETS = (
     "critic.task.CriticTask",
     "critic.tagger.task.TaggerTask",
     "generation.task.GeneratorTask",
+    "judge.task.JudgeTask",
     "generation.objectives.mle.Mle",
     "generation.objectives.infonce.InfoNce",
     "generation.objectives.loss_truncation.LossTruncation",

@@ -12,6 +12,7 @@ from judge.locate import locate_all
 from judge.reply import CHOICES, quoted_parts, read_last_line, read_list, read_verdict, without_thoughts
 
 VERDICT, JUDGEMENT, STEPS, SPANS = "verdict", "judgement", "steps", "spans"
+LISTS = ('{"hallucinations": ["', '{"hallucinations": []')  # how a list with parts begins, and one without
 SPANS_SCHEMA = {
     "type": "object",
     "properties": {"hallucinations": {"type": "array", "items": {"type": "string"}}},
@@ -52,14 +53,15 @@ class Asking:
         prompt: The name of its prompt.
         read: Reads a reply.
         new_tokens: That a reply may have.
-        begins_with_verdict: The reply's first word is the verdict, so its probability is known before it is written.
+        choices: How a reply begins that calls the response hallucinated, and one that calls it faithful: their
+            probabilities are known before anything is written. None where the verdict comes last.
         form: That the reply should have.
     """
 
     prompt: str
     read: Read
     new_tokens: int
-    begins_with_verdict: bool
+    choices: tuple[str, str] | None = CHOICES
     form: Form | None = None
 
 
@@ -96,14 +98,10 @@ def read_spans(text: str, response: str) -> Judgement:
 
 
 ASKINGS = {
-    VERDICT: Asking(
-        prompt=VERDICT, read=read_plain, new_tokens=4, begins_with_verdict=True, form=Form(choices=CHOICES)
-    ),
-    JUDGEMENT: Asking(prompt=JUDGEMENT, read=read_judgement, new_tokens=300, begins_with_verdict=True),
-    STEPS: Asking(prompt=STEPS, read=read_steps, new_tokens=600, begins_with_verdict=False),
-    SPANS: Asking(
-        prompt=SPANS, read=read_spans, new_tokens=300, begins_with_verdict=False, form=Form(schema=SPANS_SCHEMA)
-    ),
+    VERDICT: Asking(prompt=VERDICT, read=read_plain, new_tokens=4, form=Form(choices=CHOICES)),
+    JUDGEMENT: Asking(prompt=JUDGEMENT, read=read_judgement, new_tokens=300),
+    STEPS: Asking(prompt=STEPS, read=read_steps, new_tokens=600, choices=None),
+    SPANS: Asking(prompt=SPANS, read=read_spans, new_tokens=300, choices=LISTS, form=Form(schema=SPANS_SCHEMA)),
 }
 
 

@@ -3,13 +3,17 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, overload
 
+import numpy as np
 from tqdm.auto import tqdm
 
 from data_modules.reading.fields import SEEKER, WIZARD
 from faithkit import arguments
 from faithkit.arguments import wrong
+from faithkit.evaluation.calibration import logit
+from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.text import Reply, Request, TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, Turn
@@ -25,9 +29,8 @@ from faithkit.text_arguments import (
 )
 from judge.asking import ASKINGS, AskOptions, Judgement
 from judge.prompt import PromptTemplate, read_prompt
-from judge.reply import CHOICES, YES
 
-OURS = AskOptions()
+OURS, UNCALIBRATED = AskOptions(), ScoreCalibration()
 
 
 class Judge:
@@ -44,7 +47,7 @@ class Judge:
     Args:
         engine: Runs the model, or asks a server.
         template: The prompt; None takes that of `options`.
-        threshold: P(hallucinated) from which a response is called so, where the probability decides.
+        calibration: Makes P(hallucinated) of the model's probabilities, and labels where the probability decides.
         name: The model as `repr` tells it.
     """
 
@@ -54,10 +57,10 @@ class Judge:
         options: AskOptions = OURS,
         *,
         template: PromptTemplate | None = None,
-        threshold: float = 0.5,
+        calibration: ScoreCalibration = UNCALIBRATED,
         name: str = "",
     ):
-        self.engine, self.options, self.threshold = engine, options, threshold
+        self.engine, self.options, self.calibration = engine, options, calibration
         self.template = template or read_prompt(ASKINGS[options.ask].prompt, options.prompts)
         self.name = name or engine.identity
 
@@ -65,9 +68,9 @@ class Judge:
     @arguments.explain_keywords
     def load(
         cls,
-        model: str | TextEngine,
+        model: str | Path | TextEngine,
         *,
-        ask: str = OURS.ask,
+        ask: str | None = None,
         prompts: str | None = None,
         num_samples: int = 1,
         max_new_tokens: int | None = None,
@@ -75,31 +78,47 @@ class Judge:
         precision: str = "auto",
         device: str | None = None,
         batch_size: int | None = None,
+        batch_tokens: int | None = None,
         max_length: int | None = None,
     ) -> "Judge":
-        """Loads a judge: any causal language model by folder, local name or hub name, or an engine that is there.
+        """Loads a judge of ours by its run, hf/ folder or hub name, any causal model by folder or name, or an engine.
 
         Args:
-            ask: verdict, judgement, steps or spans.
+            ask: verdict, judgement, steps or spans; None takes what a judge of ours learnt, and else verdict.
             prompts: A folder with prompts of one's own.
             num_samples: Replies to each question; the majority decides.
             max_new_tokens: Of a reply; None takes what the way of asking needs.
             engine: transformers, or vllm where it is installed.
             precision: 32-true, bf16, or auto: bf16 where the hardware computes in it.
+            batch_tokens: Takes the place of batch_size for callers of all detectors; a judge's engine plans its own.
             max_length: Tokens of prompt and reply; None for as many as the model has places for.
         """
-        options = AskOptions(ask=ask, prompts=prompts, num_samples=num_samples, max_new_tokens=max_new_tokens)
-        if not isinstance(model, str):
-            return cls(model, options)
+        options = AskOptions(prompts=prompts, num_samples=num_samples, max_new_tokens=max_new_tokens)
+        if not isinstance(model, str | Path):
+            return cls(model, replace(options, ask=ask or OURS.ask))
         from faithkit.inference.local_text import LocalOptions, load_local
+        from judge.weights import stored_judge
 
+        path = arguments.read_path(model)
+        source, settings = stored_judge(path)
         own = LocalOptions(
             engine=engine, precision=precision, device=device, batch_size=batch_size, max_length=max_length
         )
-        return cls(load_local(arguments.read_path(model), own), options, name=model)
+        loaded = load_local(source, own)
+        if settings is None:
+            return cls(loaded, replace(options, ask=ask or OURS.ask), name=path)
+        # What it learnt to reply to another prompt says nothing of this one.
+        is_own = ask in (None, settings.ask) and prompts is None
+        return cls(
+            loaded,
+            replace(options, ask=ask or settings.ask),
+            template=settings.template if is_own else None,
+            calibration=settings.calibration if is_own else UNCALIBRATED,
+            name=path,
+        )
 
     def __repr__(self) -> str:
-        return f"Judge({self.name!r}, ask={self.options.ask!r}, threshold={self.threshold:.4g})"
+        return f"Judge({self.name!r}, ask={self.options.ask!r}, threshold={self.calibration.threshold:.4g})"
 
     @overload
     def judge(self, knowledge: str | Sequence[str], response: str, history: Any = None) -> Judgement: ...
@@ -141,8 +160,8 @@ class Judge:
         requests = [Request(str(number), self.template.messages(example)) for number, example in enumerate(examples)]
         with tqdm(total=len(requests), desc="judging", disable=not progress, unit="response") as bar:
             weighed = {}
-            if asking.begins_with_verdict and self.options.num_samples == 1:
-                weighed = self._collect(self.engine.weigh(requests, CHOICES), None if self._writes else bar)
+            if asking.choices and self.options.num_samples == 1:
+                weighed = self._collect(self.engine.weigh(requests, asking.choices), None if self._writes else bar)
             open_requests = [r for r in requests if self._writes or not _is_settled(weighed.get(r.id))]
             written = self._collect(self.engine.generate(open_requests, self._decoding, asking.form), bar)
         return [
@@ -180,13 +199,15 @@ class Judge:
 
     def _judgement(self, response: str, weighed: Reply | None, written: Reply | None) -> Judgement:
         """Reads the replies to one question."""
-        probability = weighed.probabilities.get(YES) if weighed else None
+        probability = None
+        if weighed and weighed.probabilities:
+            [odds] = logit([next(iter(weighed.probabilities.values()))])
+            [probability] = self.calibration.scores(np.array([odds])).tolist()
         if written is None:
             assert weighed is not None, "every question gets a reply"
             if probability is None:
                 return Judgement(label=UNPARSED, text=weighed.problem)
-            label = HALLUCINATED if probability >= self.threshold else FAITHFUL
-            return Judgement(label=label, probability=probability)
+            return Judgement(label=self.calibration.label(probability), probability=probability)
         if not written.texts:
             return Judgement(label=UNPARSED, text=written.problem)
         read = ASKINGS[self.options.ask].read

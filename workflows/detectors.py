@@ -7,13 +7,14 @@ from typing import Any
 
 from faithkit.detector import Detector
 from faithkit.errors import UserError
-from faithkit.files.model_folder import CRITIC, TAGGER, find_folder, read_sidecar
+from faithkit.files.model_folder import CRITIC, JUDGE, TAGGER, find_folder, read_sidecar
 from faithkit.weights.resolve import HUB_NAME, loading
 
 # Where the class of each kind stands, imported when one is asked for. Its `load` takes precision and batch_tokens.
 DETECTORS = {
     CRITIC: ("critic.scorer", "Critic"),
     TAGGER: ("critic.tagger.predictor", "Tagger"),
+    JUDGE: ("judge.judge", "Judge"),
 }
 
 

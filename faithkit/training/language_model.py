@@ -115,10 +115,18 @@ def language_model_figures(numbers: NDArray[np.int64], values: NDArray[np.float6
 
 @torch.inference_mode()
 def row_statistics(model: Any, batch: Mapping[str, Tensor]) -> NDArray[np.float64]:
-    """For each row the sum of its tokens' losses, their number, and how many were the likeliest [rows, 3]."""
-    logits = run_model(model, batch).logits
+    """`reply_statistics` of a batch's rows."""
+    return reply_statistics(run_model(model, batch).logits, batch).cpu().numpy()
+
+
+def reply_statistics(logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+    """For each row the sum of its tokens' losses, their number, and how many were the likeliest [rows, 3].
+
+    Args:
+        logits: Of the targets [1, tokens, vocabulary].
+    """
     losses = token_losses(logits, batch["target"])
     right = (logits[0].argmax(-1) == batch["target"]).float()
     columns = [losses, torch.ones_like(losses), right]
     rows = [sums_by_row(column.double(), batch["target_row"], len(batch["index"])) for column in columns]
-    return torch.stack(rows, dim=1).cpu().numpy()
+    return torch.stack(rows, dim=1)

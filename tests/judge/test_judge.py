@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from faithkit.errors import UserError
+from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example
 from judge.asking import AskOptions
 from judge.judge import Judge
@@ -24,9 +25,10 @@ def examples(*responses: str) -> list[Example]:
 def test_a_verdict_is_the_likelier_of_yes_and_no_and_nothing_is_written() -> None:
     engine = SetEngine(weighs=lambda prompt: {"Yes": 0.8, "No": 0.2} if TWELVE in prompt else {"Yes": 0.4, "No": 0.6})
     found = list(Judge(engine).predict_examples(examples(TWELVE, TEN)))
-    assert [(one.id, one.label, one.score) for one in found] == [("r0", HALLUCINATED, 0.8), ("r1", FAITHFUL, 0.4)]
+    assert [(one.id, one.label) for one in found] == [("r0", HALLUCINATED), ("r1", FAITHFUL)]
+    assert [one.score for one in found] == pytest.approx([0.8, 0.4])
     assert not engine.asked
-    strict = Judge(engine, threshold=0.3).judge(KNOWLEDGE, TEN)
+    strict = Judge(engine, calibration=ScoreCalibration(threshold=0.3)).judge(KNOWLEDGE, TEN)
     assert strict.label == HALLUCINATED
 
 
@@ -43,7 +45,7 @@ def test_a_judgement_has_verdict_spans_and_rationale() -> None:
     says = 'Yes. "twelve" and "a red fox" are wrong: the knowledge says ten.'
     engine = SetEngine(says=lambda prompt: [says], weighs=lambda prompt: {"Yes": 0.9, "No": 0.1})
     found = Judge(engine, AskOptions(ask="judgement")).judge(KNOWLEDGE, TWELVE, history=["Where?"])
-    assert found.label == HALLUCINATED and found.probability == 0.9 and found.num_unlocated == 1
+    assert found.label == HALLUCINATED and found.probability == pytest.approx(0.9) and found.num_unlocated == 1
     assert [TWELVE[span.start : span.end] for span in found.spans] == ["twelve"]
     assert found.rationale == '"twelve" and "a red fox" are wrong: the knowledge says ten.'
     assert "[Human]: Where?" in engine.asked[0]

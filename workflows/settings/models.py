@@ -20,6 +20,7 @@ from faithkit.settings.types import (
     Text,
 )
 from generation.options import GeneratorOptions
+from judge.options import JudgeOptions
 from workflows.settings.blocks import with_options
 from workflows.settings.data import BATCH_SIZE
 
@@ -38,7 +39,8 @@ METRICS = {
     "tagger": ("char_f1", "response_f1", "token_auroc", "response_auroc", "loss"),
     "generator": ("perplexity", "loss", "token_accuracy"),
 }
-LOWER_IS_BETTER = ("loss", "perplexity", "ece", "brier", "unparsed_rate")
+METRICS["judge"] = (*(name for name in METRICS["critic"] if name != "loss"), "verdict_loss", *METRICS["generator"])
+LOWER_IS_BETTER = ("loss", "verdict_loss", "perplexity", "ece", "brier", "unparsed_rate")
 
 
 class Model(Block):
@@ -73,12 +75,13 @@ class OutsideModel(OpenBlock):
 Critic = with_options(Model, CriticOptions, "Critic")
 Tagger = with_options(Model, TaggerOptions, "Tagger")
 Generator = with_options(Model, GeneratorOptions, "Generator")
+Judge = with_options(Model, JudgeOptions, "Judge")
 KINDS = {"critic.task.CriticTask": "critic", "critic.tagger.task.TaggerTask": "tagger"}
-KINDS |= {"generation.task.GeneratorTask": "generator"}
+KINDS |= {"generation.task.GeneratorTask": "generator", "judge.task.JudgeTask": "judge"}
 
 
 def kind_of(model: Any) -> str:
-    """The kind of a `model` block: critic, tagger, generator, or outside."""
+    """The kind of a `model` block: critic, tagger, generator, judge, or outside."""
     task = model.get("task") if isinstance(model, dict) else None
     return KINDS.get(str(task.get(TARGET)) if isinstance(task, dict) else "", "outside")
 
@@ -87,6 +90,7 @@ AnyModel = Annotated[
     Annotated[Critic, Tag("<critic>")]  # type: ignore[valid-type]
     | Annotated[Tagger, Tag("<tagger>")]  # type: ignore[valid-type]
     | Annotated[Generator, Tag("<generator>")]  # type: ignore[valid-type]
+    | Annotated[Judge, Tag("<judge>")]  # type: ignore[valid-type]
     | Annotated[OutsideModel, Tag("<outside>")],
     Discriminator(lambda value: f"<{kind_of(value)}>"),
 ]

@@ -15,8 +15,8 @@ from critic.tagger.module import _figures as tagger_figures
 from critic.tagger.module import validation_metrics as tagger_metrics
 from faithkit.evaluation.intervals import Groups
 from faithkit.evaluation.language_model import language_model_statistic
+from faithkit.training.language_model import language_model_figures as generator_figures
 from faithkit.training.row_metric import RowMetric
-from generation.module import _figures as generator_figures
 from tests.running import ROOT
 
 RNG = np.random.default_rng(4)

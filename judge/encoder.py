@@ -1,0 +1,78 @@
+"""Encodes examples for a judge that learns: the prompt, which is read alone, and the reply, which is learnt."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data_modules.encoding.causal import causal_batch
+from data_modules.encoding.pairs import ENCODING_VERSION, NO_LABEL, Columns, Encoder
+from data_modules.encoding.ragged import Ragged
+from data_modules.encoding.tokens import fingerprint_of
+from faithkit.errors import UserError, shorten
+from faithkit.inference.messages import MessageTokens
+from faithkit.records import LABELS, Example
+from judge.prompt import PromptTemplate
+from judge.target import target_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgementEncoder(Encoder):
+    """Encodes a prompt with its reply, in the tokens that the trained judge will read and write.
+
+    Args:
+        ask: What the reply is.
+        max_length: Tokens of both; the oldest turns are left out where they do not fit, knowledge and response never.
+        packed: Batches are sequences one behind the other (`faithkit.packing`), in place of padded ones.
+    """
+
+    tokens: MessageTokens
+    template: PromptTemplate
+    ask: str
+    max_length: int
+    packed: bool = True
+
+    def fingerprint(self) -> str:
+        own = f"{self.template.fingerprint}:{self.tokens.has_template}:{self.ask}:{self.max_length}"
+        return f"judgements:{ENCODING_VERSION}:{own}:{fingerprint_of(self.tokens.tokenizer)}"
+
+    def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
+        """Makes the columns context (the prompt), response (the reply with its eos), length and label."""
+        replies = self.tokens.answers([target_text(example, self.ask) for example in examples])
+        prompts = self.tokens.prompts([self.template.messages(example) for example in examples])
+        for place, (example, reply) in enumerate(zip(examples, replies, strict=True)):
+            if len(prompts[place]) + len(reply) > self.max_length:
+                prompts[place] = self._shortened(example, self.max_length - len(reply), counts)
+        context, response = (Ragged.from_lists([ids.tolist() for ids in rows]) for rows in (prompts, replies))
+        labels = [NO_LABEL if e.label is None else LABELS.index(e.label) for e in examples]
+        return {
+            "context": context,
+            "response": response,
+            "length": (context.lengths + response.lengths).astype(np.int32),
+            "label": np.array(labels, np.int8),
+        }
+
+    def _shortened(self, example: Example, room: int, counts: Counter[str]) -> NDArray[np.int32]:
+        """Encodes a prompt with as many of the newest turns as fit."""
+        counts["history cut: rows"] += 1
+        for first in range(1, len(example.history) + 1):
+            shorter = replace(example, history=example.history[first:])
+            [ids] = self.tokens.prompts([self.template.messages(shorter)])
+            if len(ids) <= room:
+                counts["history cut: turns"] += first
+                return ids
+        [ids] = self.tokens.prompts([self.template.messages(replace(example, history=()))])
+        needed = self.max_length - room + len(ids)
+        problem = f"example {shorten(example.id)}: prompt and reply take {needed} tokens without any history"
+        hint = f"set model.max_length={needed} or more (it is {self.max_length})"
+        raise UserError(problem, place=f"{example.source}/{example.split}", hint=hint)
+
+    def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Makes the arrays of a batch: those of `causal_batch`, and the labels."""
+        tokenizer = self.tokens.tokenizer
+        pad_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id  # masked out
+        batch = causal_batch(columns["context"], columns["response"], pad_id=pad_id, packed=self.packed)
+        return batch | {"label": columns["label"]}

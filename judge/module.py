@@ -1,0 +1,80 @@
+"""A judge as a LightningModule: the likelihood of right replies, and the metrics of its verdicts on validation."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from faithkit.evaluation.score_calibration import ScoreCalibration
+from faithkit.evaluation.validation import metrics_of_scores
+from faithkit.training.language_model import (
+    language_model_figures,
+    reply_statistics,
+    run_model,
+    token_losses,
+    token_mean,
+)
+from faithkit.training.module import TrainingModule
+from faithkit.training.options import OptimizerOptions
+from faithkit.training.row_metric import RowMetric
+
+
+class JudgeModule(TrainingModule):
+    """Learns to reply: the loss is the mean cross-entropy of the replies' tokens; prompts are read alone.
+
+    Args:
+        model: A causal model of transformers.
+        verdict: Where in a reply the verdict shows: the place of its telling token, and that token for a hallucinated
+            and for a faithful response (`MessageTokens.choices`).
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: OptimizerOptions,
+        *,
+        verdict: tuple[int, int, int],
+        num_steps: int,
+        dataset: str = "validation",
+        seed: int = 0,
+    ):
+        super().__init__(optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
+        self.model, self.verdict = model, verdict
+        self.validation = RowMetric(_figures)
+
+    def configure_model(self) -> None:
+        if isinstance(self.trainer.strategy, pl.strategies.ModelParallelStrategy):
+            from faithkit.training.sharding import shard
+
+            shard(self.model, self.device_mesh)
+
+    def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
+        losses = token_losses(run_model(self.model, batch).logits, batch["target"])
+        real = (batch["index"] >= 0)[batch["target_row"]]
+        loss = token_mean(losses, real, self)
+        self.log("train/loss", loss.detach(), prog_bar=True)
+        return loss
+
+    @torch.inference_mode()
+    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
+        logits = run_model(self.model, batch).logits
+        rows = torch.arange(len(batch["index"]), device=logits.device)
+        # A row's targets stand one behind the other: the telling one is so many behind the first.
+        place, *tokens = self.verdict
+        telling = logits[0, torch.searchsorted(batch["target_row"].contiguous(), rows) + place][:, tokens].double()
+        columns = [reply_statistics(logits, batch), (telling[:, :1] - telling[:, 1:]), batch["label"][:, None].double()]
+        self.validation.update(batch["index"], torch.cat(columns, dim=1))
+
+    def on_validation_epoch_end(self) -> None:
+        self.log_validation(self.validation, "macro_f1")
+
+
+def _figures(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
+    """The metrics of all rows, whose values are three of `reply_statistics`, the verdict's log-odds, and the label."""
+    verdicts = metrics_of_scores(ScoreCalibration().scores(values[:, 3]), values[:, 4])
+    verdicts["verdict_loss"] = verdicts.pop("loss")
+    return {**verdicts, **language_model_figures(numbers, values[:, :3])}

@@ -1,0 +1,63 @@
+"""A judge's settings: all that its sidecar stores beside the weights."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from faithkit.checks import check_mapping, check_names, check_number, check_text
+from faithkit.errors import UserError, shorten
+from faithkit.evaluation.score_calibration import ScoreCalibration
+from faithkit.files.model_folder import JUDGE, Sidecar
+from faithkit.records import LABELS
+from judge.options import LEARNT
+from judge.prompt import PromptTemplate
+
+MAX_LENGTH = 1_000_000  # tokens; more than any model reads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings that a judge was trained and calibrated with.
+
+    Args:
+        ask: What it replies.
+        template: The prompt that it learnt to reply to.
+        max_length: Tokens of prompt and reply in training.
+        origin: Base weights, data with their fingerprint, and versions.
+    """
+
+    ask: str
+    template: PromptTemplate
+    max_length: int
+    calibration: ScoreCalibration
+    origin: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        check_text("layout.ask", self.ask, LEARNT)
+        check_number("layout.max_length", self.max_length, 1, MAX_LENGTH, whole=True)
+        check_mapping("origin", self.origin)
+
+    def to_sidecar(self) -> Sidecar:
+        """Gives the settings in the form that `faithkit.json` stores."""
+        layout = {"ask": self.ask, "max_length": self.max_length, "prompt": asdict(self.template)}
+        thresholds = asdict(self.calibration)
+        return Sidecar(kind=JUDGE, labels=list(LABELS), layout=layout, thresholds=thresholds, origin=self.origin)
+
+    @classmethod
+    def from_sidecar(cls, sidecar: Sidecar) -> "Settings":
+        """Reads the settings back from a stored sidecar."""
+        if tuple(sidecar.labels) != LABELS:
+            raise UserError(f"labels are {shorten(sidecar.labels)}, and a judge's are {', '.join(LABELS)}")
+        check_names("thresholds", sidecar.thresholds, ScoreCalibration)
+        prompt = sidecar.layout["prompt"]
+        check_mapping("layout.prompt", prompt)
+        check_names("layout.prompt", prompt, PromptTemplate)
+        for name, text in prompt.items():
+            if not isinstance(text, str):
+                raise UserError(f"layout.prompt.{name} is {shorten(text)}, and no text")
+        return cls(
+            ask=sidecar.layout["ask"],
+            template=PromptTemplate(**prompt),
+            max_length=sidecar.layout["max_length"],
+            calibration=ScoreCalibration(**sidecar.thresholds),
+            origin=sidecar.origin,
+        )

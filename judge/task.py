@@ -1,0 +1,150 @@
+"""The judge's training task: its encoder, its module, and the calibration and test of the best checkpoint."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data_modules.batches import Batches
+from data_modules.data_module import DataModule
+from data_modules.encoding.tokens import load_tokenizer
+from data_modules.splits import Subset
+from faithkit.errors import UserError
+from faithkit.evaluation.calibration import logit
+from faithkit.evaluation.cheap_baselines import MAX_ROWS, fit_counted
+from faithkit.evaluation.fitted_baselines import fitted_origin
+from faithkit.evaluation.reports.run import Reports
+from faithkit.evaluation.score_calibration import ScoreCalibration
+from faithkit.files.model_folder import Sidecar
+from faithkit.inference.decoding import Prompt
+from faithkit.inference.local_text import LocalTextEngine
+from faithkit.inference.messages import MessageTokens
+from faithkit.inference.transformers_engine import TransformersEngine
+from faithkit.packing import use_packed_attention
+from faithkit.records import HALLUCINATED, Example, Prediction
+from faithkit.training.options import OptimizerOptions, read_options
+from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
+from faithkit.weights.resolve import loading
+from judge.asking import ASKINGS, VERDICT, AskOptions
+from judge.encoder import JudgementEncoder
+from judge.judge import Judge
+from judge.module import JudgeModule
+from judge.options import JudgeOptions
+from judge.prompt import read_prompt
+from judge.settings import Settings
+from judge.weights import load_causal
+
+
+class JudgeTask:
+    """Trains a judge: `model=judge`.
+
+    Args:
+        optimizer: The block `optimizer` (`OptimizerOptions`).
+        model: The block `model`, of which it takes what `JudgeOptions` names.
+        options: The same by name; these win.
+    """
+
+    def __init__(self, *, optimizer: Mapping[str, Any], model: Mapping[str, Any] | None = None, **options: Any):
+        self.options = read_options(JudgeOptions, model, options)
+        self.optimizer = OptimizerOptions(**optimizer)
+        with loading(self.options.weights) as source:
+            self.tokenizer = load_tokenizer(source)
+        if self.tokenizer.eos_token_id is None:
+            hint = "set eos_token in its tokenizer_config.json, or use another model"
+            raise UserError("the tokenizer has no token that ends a reply", place=self.options.weights, hint=hint)
+        self.asking = ASKINGS[self.options.ask]
+        self.encoder = JudgementEncoder(
+            tokens=MessageTokens(self.tokenizer),
+            template=read_prompt(self.asking.prompt, self.options.prompts),
+            ask=self.options.ask,
+            max_length=self.options.max_length,
+            packed=self.options.packed,
+        )
+
+    def module(self, *, num_steps: int, dataset: str, seed: int) -> JudgeModule:
+        """The module to train."""
+        options = self.options
+        model = load_causal(options.weights, self.tokenizer, max_length=options.max_length, dropout=options.dropout)
+        if options.packed and not use_packed_attention(model):
+            name = type(model).__name__
+            raise UserError(f"{name} has an attention of its own and cannot be packed", hint="set model.packed=false")
+        if options.gradient_checkpointing:
+            model.gradient_checkpointing_enable()
+        assert self.asking.choices is not None, "a judge learns to begin with its verdict"
+        begin, (hallucinated, faithful) = self.encoder.tokens.choices(self.asking.choices)
+        verdict = (len(begin), hallucinated, faithful)
+        return JudgeModule(model, self.optimizer, verdict=verdict, num_steps=num_steps, dataset=dataset, seed=seed)
+
+    def finish(self, training: FinishedTraining[DataModule]) -> tuple[Reports, dict[str, Any]]:
+        """Calibrates the best checkpoint on validation, judges the test sets, writes predictions and hf/."""
+        return finish_training(training, self)
+
+    @property
+    def model_class(self) -> Any:
+        from transformers import AutoModelForCausalLM
+
+        return AutoModelForCausalLM
+
+    def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> tuple[Judge, dict[str, Any]]:
+        """Fits temperature and threshold on the verdicts' probabilities of the validation rows."""
+        model.set_attn_implementation("sdpa")
+        judge = self._judge(model)
+        rows = Batches(training.data.subsets["validation"], self.encoder)
+        odds = self._odds(training, judge, rows)
+        gold = np.array([example.label == HALLUCINATED for example in training.validation], np.int8)
+        judge.calibration, fit = ScoreCalibration.fit(odds, gold, self.options.threshold_aim)
+        return judge, fit
+
+    def _judge(self, model: Any) -> Judge:
+        tokens = self.encoder.tokens
+        pad = self.tokenizer.eos_token_id if self.tokenizer.pad_token_id is None else self.tokenizer.pad_token_id
+        engine = TransformersEngine(model, eos_id=self.tokenizer.eos_token_id, pad_id=pad)
+        window = getattr(model.config, "max_position_embeddings", None) or self.options.max_length
+        local = LocalTextEngine(engine, tokens, window=window, identity="under training")
+        return Judge(local, AskOptions(ask=self.options.ask), template=self.encoder.template)
+
+    def _odds(self, training: FinishedTraining[DataModule], judge: Judge, rows: Batches) -> NDArray[np.float64]:
+        """The verdicts' log-odds of all rows, from their cached prompts; each process asks for its share."""
+        assert self.asking.choices is not None
+        begin, telling = self.encoder.tokens.choices(self.asking.choices)
+
+        def ask(mine: NDArray[np.int64]) -> list[float]:
+            contexts = rows.columns(mine)["context"]
+            prompts = [
+                Prompt(str(place), np.append(contexts.row(place), begin).astype(np.int32)) for place in range(len(mine))
+            ]
+            engine: Any = judge.engine
+            found = dict(engine.engine.next_probabilities(prompts, telling))
+            return [float(logit([found[prompt.id][0]])[0]) for prompt in prompts]
+
+        return np.array(training.divide_work(len(rows), ask))
+
+    def calibrated_on(self, training: FinishedTraining[DataModule]) -> list[Example]:
+        """The examples of validation."""
+        return training.validation
+
+    def predict(self, training: FinishedTraining[DataModule], judge: Judge, subset: Subset) -> list[Prediction]:
+        """Judges a test subset as every later use of the judge does; each process judges its share."""
+        examples = subset.examples()
+
+        def ask(mine: NDArray[np.int64]) -> list[Prediction]:
+            progress = training.trainer.is_global_zero and self.options.ask != VERDICT
+            return list(judge.predict_examples([examples[i] for i in mine], progress=progress))
+
+        return training.divide_work(len(examples), ask)
+
+    def sidecar(self, training: FinishedTraining[DataModule], judge: Judge) -> Sidecar:
+        """The judge's settings."""
+        return Settings(
+            ask=self.options.ask,
+            template=self.encoder.template,
+            max_length=self.options.max_length,
+            calibration=judge.calibration,
+            origin={**training.origin, **fitted_origin(training.validation)},
+        ).to_sidecar()
+
+    def report(self, training: FinishedTraining[DataModule], judge: Judge, tests: TestResults) -> Reports:
+        """Writes the predictions, and compares them with the labels."""
+        counted = fit_counted(training.training_sample(MAX_ROWS), training.validation, aim=self.options.threshold_aim)
+        return report_detector(training, tests, fitted_on=training.validation, counted=counted)

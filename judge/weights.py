@@ -1,0 +1,55 @@
+"""Loads causal language models for a judge: to train one, and a trained one to ask."""
+
+from typing import Any, NamedTuple
+
+from faithkit.errors import UserError
+from faithkit.files.model_folder import JUDGE, find_folder, read_settings
+from faithkit.weights.from_pretrained import override
+from faithkit.weights.load import check_vocabulary, load_config, load_model
+from faithkit.weights.resolve import hub_folder, is_hub_name, loading
+from judge.settings import Settings
+
+DROPOUTS = ("resid_pdrop", "embd_pdrop", "attn_pdrop", "attention_dropout", "dropout")  # config keys, by family
+
+
+class StoredJudge(NamedTuple):
+    """A judge without its weights.
+
+    Args:
+        source: A folder for an engine.
+        settings: Those that it was trained with; None for a model of someone else's.
+    """
+
+    source: str
+    settings: Settings | None
+
+
+def load_causal(weights: str, tokenizer: Any, *, max_length: int, dropout: float | None) -> Any:
+    """Loads a causal model in fp32, to be trained.
+
+    Raises:
+        UserError: It is an encoder-decoder, has too few places, or cannot be found.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with loading(weights) as source:
+        config = load_config(AutoConfig, source)
+        if config.is_encoder_decoder:
+            raise UserError(
+                "judges are causal models, and this is an encoder-decoder", place=weights, hint="use another"
+            )
+        places = getattr(config, "max_position_embeddings", None)
+        if places is not None and max_length > places:
+            problem = f"model.max_length is {max_length}, but this model has {places} places"
+            raise UserError(problem, place=weights, hint=f"set model.max_length={places} or less")
+        override(config, DROPOUTS, dropout)
+        model = load_model(AutoModelForCausalLM, source, config=config)
+        check_vocabulary(model, tokenizer, source)
+    return model
+
+
+def stored_judge(path: str) -> StoredJudge:
+    """Finds what a path names: a run or hf/ folder of a judge of ours, or any model by folder, local or hub name."""
+    folder = hub_folder(path) if is_hub_name(path) else find_folder(path)
+    settings = read_settings(folder, JUDGE, Settings.from_sidecar) if folder else None
+    return StoredJudge(str(folder or path), settings)
