@@ -293,6 +293,22 @@ SPANS: Rows = [
         ],
     },
 ]
+SO_FAR = "[Human]: Do you know any lakes? [Assistant]: Lake Orvel. [Human]: What is it like?"
+HALLUDIAL: Rows = [
+    {
+        "dialogue_id": dialogue,
+        "knowledge": LAKE,
+        "dialogue_history": SO_FAR,
+        "turn": 1,
+        "response": response,
+        "target": target,
+    }
+    for dialogue, response, target in [
+        (3, "It is the deepest up there.", "No."),
+        (3, "It is deep and full of trout.", 'Yes. "full of trout" is not in the knowledge.'),
+        (5, "It lies on a plateau.", "No, the response says what the knowledge says."),
+    ]
+]
 # Name: the official file, its rows, and the fields of knowledge, response and label (None: not a flat field).
 CASES: dict[str, tuple[str, Rows, tuple[str, str, str] | None]] = {
     "faithdial": ("test.json", FAITHDIAL, None),
@@ -310,6 +326,7 @@ CASES: dict[str, tuple[str, Rows, tuple[str, str, str] | None]] = {
     "ragtruth": ("response.jsonl", RAGTRUTH, None),
     "xsum_tokens": ("xsum_token_labels.jsonl", XSUM_TOKENS, None),
     "spans": ("test.jsonl", SPANS, None),
+    "halludial": ("spontaneous/spontaneous_test.json", HALLUDIAL, ("knowledge", "response", "target")),
 }
 BESIDE = {"ragtruth": ("source_info.jsonl", RAGTRUTH_SOURCES)}  # a second file that the first needs
 FLAT = [name for name, case in CASES.items() if case[2]]
