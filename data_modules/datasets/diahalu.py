@@ -128,7 +128,7 @@ class _Builder:
                 report.count("rounds without a judged turn")
                 continue
             here = [place for place in self.places if place.round == number]
-            label = HALLUCINATED if here else FAITHFUL
+            label: str | None = HALLUCINATED if here else FAITHFUL
             if not here and (found or (self.label == HALLUCINATED and not self.places)):
                 report.count("rounds without a label")
                 label = None

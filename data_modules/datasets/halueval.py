@@ -105,7 +105,8 @@ class HaluEval(Source):
 
     def _pair(self, row: Row, split: str, task: str, report: ReadReport) -> Iterator[Example]:
         fields = PAIRS[task]
-        knowledge, asked = row.text(fields.knowledge), ()
+        knowledge = row.text(fields.knowledge)
+        asked: tuple[Turn, ...] = ()
         if task == "dialogue":
             asked = read_transcript(row, fields.asked)
         elif fields.asked:
