@@ -47,6 +47,9 @@ DATASETS = {
     "ragtruth": "data_modules.datasets.ragtruth.RagTruth",
     "xsum_tokens": "data_modules.datasets.xsum_tokens.XsumTokens",
     "spans": "data_modules.datasets.span_rows.SpanRows",
+    "halludial": "data_modules.datasets.halludial.HalluDial",
+    "halueval": "data_modules.datasets.halueval.HaluEval",
+    "diahalu": "data_modules.datasets.diahalu.DiaHalu",
     "weak_wow": "data_modules.weak.wow.WeakWow",
     "dropped_support": "data_modules.weak.dropped.DroppedSupport",
 }

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from data_modules.datasets.ragtruth_sources import SOURCES, TASKS, SourceText, read_sources, rows_with_ids
 from data_modules.datasets.span_checks import flag, identifier, read_spans
 from data_modules.reading.dataset import SPLITS, Records, Source
-from data_modules.reading.fields import SEEKER
+from data_modules.reading.fields import ANY, SEEKER, Names, chosen
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import UserError, shorten
@@ -42,8 +42,6 @@ CHOICES = {
     "due_to_null": ("keep", "drop"),
     "severity": ("all", "evident", "subtle"),
 }
-ANY = "all"
-Names = str | Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,10 +78,10 @@ class RagTruth(Source):
                 raise UserError(f"{option} is {getattr(self, option)!r}", hint=f"use {' or '.join(choices)}")
         if not isinstance(self.official_split, bool):
             raise UserError(f"official_split is {self.official_split!r}", hint="use true or false")
-        if unknown := _chosen(self.tasks) - set(TASKS) - {ANY}:
+        if unknown := chosen(self.tasks) - set(TASKS) - {ANY}:
             raise UserError(f"tasks is {self.tasks!r}: no task {min(unknown)!r}", hint=f"use {ANY}, {_list(TASKS)}")
         for option in ("tasks", "models"):
-            if not _chosen(getattr(self, option)):
+            if not chosen(getattr(self, option)):
                 raise UserError(f"{option} is {getattr(self, option)!r}", hint=f"use {ANY}, a name or a list of names")
 
     def files(self) -> Mapping[str, Sequence[File]]:
@@ -94,7 +92,7 @@ class RagTruth(Source):
         return dict.fromkeys(have or (ANY,), both)
 
     def layout(self) -> Mapping[str, Any]:
-        return {**super().layout(), "tasks": sorted(_chosen(self.tasks)), "models": sorted(_chosen(self.models))}
+        return {**super().layout(), "tasks": sorted(chosen(self.tasks)), "models": sorted(chosen(self.models))}
 
     def read_split(self, split: str, report: ReadReport) -> Records:
         """The records of a split, in the order of the responses."""
@@ -114,7 +112,7 @@ class RagTruth(Source):
 
     def _check_models(self, rows: Sequence[tuple[Row, str]], file: Path) -> None:
         have = {str(row.values["model"]) for row, _ in rows}
-        if rows and (unknown := _chosen(self.models) - _chosen(tuple(have)) - {ANY}):
+        if rows and (unknown := chosen(self.models) - chosen(tuple(have)) - {ANY}):
             problem = f"models is {self.models!r}: the file has no answer of {min(unknown)!r}"
             raise UserError(problem, place=str(file), hint=f"choose from: {_list(sorted(have))}")
 
@@ -130,7 +128,7 @@ class RagTruth(Source):
             raise BadRow(problem, hint="check that the two files belong together")
         source, model, quality = sources[source_id], row.text("model"), row.text("quality")
         for option, value in (("tasks", source.task), ("models", model)):
-            if not _chosen(getattr(self, option)) & {ANY, value.lower()}:
+            if not chosen(getattr(self, option)) & {ANY, value.lower()}:
                 report.count(f"dropped: {option.removesuffix('s')} {value}")
                 return None
         if self.quality != ANY and quality != self.quality:
@@ -170,10 +168,6 @@ class RagTruth(Source):
         if marked and not kept:
             report.count("faithful, since none of its spans counts")
         return kept
-
-
-def _chosen(names: Names) -> set[str]:
-    return {str(name).lower() for name in ([names] if isinstance(names, str) else names)}
 
 
 def _list(names: Mapping[str, str] | Sequence[str]) -> str:

@@ -10,7 +10,14 @@ from faithkit.row_keys import WHOLE_KNOWLEDGE
 
 SEEKER, WIZARD = "seeker", "wizard"  # who asks and who answers, in every dialogue dataset
 PROBABILITY = "probability"  # in `meta`: a weak label
+ANY = "all"  # of an option that names several things
+Names = str | Sequence[str]
 RESERVED = (WHOLE_KNOWLEDGE, PROBABILITY)  # what our own code puts into `meta`, and no row
+
+
+def chosen(names: Names) -> set[str]:
+    """The names that an option gives, one or a list, in lower case."""
+    return {str(name).lower() for name in ([names] if isinstance(names, str) else names)}
 
 
 def alternate(texts: Sequence[str]) -> tuple[Turn, ...]:

@@ -1,9 +1,10 @@
-"""Baselines for any detector: counting or marking words that the knowledge lacks."""
+"""Baselines for any detector: counting or marking words that the knowledge lacks, and the response's length."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf, nextafter
 from statistics import median
+from typing import NamedTuple
 
 from faithkit.evaluation.calibration import choose_threshold
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span
@@ -51,6 +52,59 @@ def overlap_predictions(
         id_: Prediction(id=id_, label=HALLUCINATED if share >= threshold else FAITHFUL, score=share)
         for id_, share in shares.items()
     }
+
+
+class LengthRule(NamedTuple):
+    """Calls responses hallucinated whose `length_score` is at least the threshold; of short ones where not `longer`."""
+
+    threshold: float
+    longer: bool = True
+
+    def score(self, response: str) -> float:
+        score = length_score(response)
+        return score if self.longer else 1.0 - score
+
+
+def length_score(response: str) -> float:
+    """Maps a response's length in characters to [0, 1): a longer one scores more, 100 characters score a half."""
+    return len(response) / (len(response) + 100)
+
+
+def fit_length(train: Iterable[Example], aim: str = "macro_f1") -> LengthRule | None:
+    """Chooses the threshold of `length_predictions` for `aim` on labelled examples, and whether long or short is wrong.
+
+    None where there are no labelled examples.
+    """
+    known = [example for example in train if example.label]
+    if not known:
+        return None
+    gold = [example.label == HALLUCINATED for example in known]
+    rules = []
+    for longer in (True, False):
+        found = choose_threshold([LengthRule(0.0, longer).score(one.response) for one in known], gold, aim)
+        rules.append((found.f1 if aim == "f1" else found.macro_f1, LengthRule(found.value, longer)))
+    return max(rules, key=lambda rule: rule[0])[1]
+
+
+def length_predictions(examples: Sequence[Example], rule: LengthRule | None = None) -> dict[str, Prediction]:
+    """Predicts from the length of the response alone.
+
+    In corpora whose hallucinated responses were written on demand (HaluEval) these are longer, and a detector that is
+    no better than this one has learnt nothing else.
+
+    Args:
+        rule: As `fit_length` gives it. Without one, what is longer than the median of the examples is hallucinated,
+            which uses no label.
+    """
+    if rule is None:
+        scores = [length_score(example.response) for example in examples]
+        rule = LengthRule(nextafter(median(scores), inf) if scores else 0.5)
+    found = {}
+    for example in examples:
+        score = rule.score(example.response)
+        label = HALLUCINATED if score >= rule.threshold else FAITHFUL
+        found[example.id] = Prediction(id=example.id, label=label, score=score)
+    return found
 
 
 def whole_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:

@@ -10,7 +10,7 @@ features, and a second threshold of the model.
 >>> rows = [row("1", "red fox", "faithful"), row("2", "red cat", "hallucinated")]
 >>> said = {row.id: Prediction(id=row.id, label=row.label) for row in rows}
 >>> [(one.name, one.fitted_on) for one in beside(rows, said, Fitting(rows=rows, name="2 rows"))]
-[('majority', 'the tested rows'), ('word overlap', '2 rows')]
+[('majority', 'the tested rows'), ('word overlap', '2 rows'), ('response length', '2 rows')]
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from faithkit.evaluation.baselines import fit_overlap, overlap_predictions
+from faithkit.evaluation.baselines import fit_length, fit_overlap, length_predictions, overlap_predictions
 from faithkit.evaluation.calibration import choose_threshold
 from faithkit.evaluation.cheap_baselines import CountedFeatures, fit_counted
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
@@ -98,6 +98,10 @@ def beside(examples: Sequence[Example], predictions: Mapping[str, Prediction], f
     shares = overlap_predictions(examples, threshold=threshold)
     where = MEDIAN if threshold is None else fitting.name
     found.append(Baseline(key="overlap", name="word overlap", predictions=shares, fitted_on=where))
+    rule = fit_length(fitting.rows)  # a folder keeps none: the lengths of other data would say nothing of these
+    lengths = length_predictions(examples, rule)
+    where = MEDIAN if rule is None else fitting.name
+    found.append(Baseline(key="length", name="response length", predictions=lengths, fitted_on=where))
     if fitting.learn and (counted := fit_counted_by_folds(fitting.rows)) is not None:
         said = counted.predictions(examples)
         found.append(Baseline(key="counted", name="counted features", predictions=said, fitted_on=fitting.name))

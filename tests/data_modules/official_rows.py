@@ -293,6 +293,66 @@ SPANS: Rows = [
         ],
     },
 ]
+SO_FAR = "[Human]: Do you know any lakes? [Assistant]: Lake Orvel. [Human]: What is it like?"
+HALLUDIAL: Rows = [
+    {
+        "dialogue_id": dialogue,
+        "knowledge": LAKE,
+        "dialogue_history": SO_FAR,
+        "turn": 1,
+        "response": response,
+        "target": target,
+    }
+    for dialogue, response, target in [
+        (3, "It is the deepest up there.", "No."),
+        (3, "It is deep and full of trout.", 'Yes. "full of trout" is not in the knowledge.'),
+        (5, "It lies on a plateau.", "No, the response says what the knowledge says."),
+    ]
+]
+HALUEVAL_QA: Rows = [
+    {"knowledge": LAKE, "question": "Which lake is deep?", "right_answer": "Orvel", "hallucinated_answer": wrong}
+    for wrong in ("The deepest lake of the plateau is Lake Tarn.", "Lake Sel is the deepest one.")
+]
+HALUEVAL_DIALOGUE: Rows = [
+    {
+        "knowledge": LAKE,
+        "dialogue_history": SO_FAR,
+        "right_response": "It is deep.",
+        "hallucinated_response": "It is shallow, and warm all year.",
+    }
+]
+HALUEVAL_SUMMARIZATION: Rows = [
+    {"document": LAKE, "right_summary": "Orvel is deep.", "hallucinated_summary": "Orvel is the deepest lake there is."}
+]
+HALUEVAL_GENERAL: Rows = [
+    {"ID": number, "user_query": query, "chatgpt_response": said, "hallucination": label, "hallucination_spans": spans}
+    for number, query, said, label, spans in [
+        ("1", "Name a lake.", "Lake Orvel.", "no", []),
+        ("2", "Name two lakes.", "Lake Orvel and Mount Sel.", "yes", ["Mount Sel"]),
+        ("", "Name three lakes.", "Lake Orvel, the sea and the sea.", "yes", ["the sea"]),
+        ("2", "Name four lakes.", "Lake Orvel.", "yes", ["Incomplete answer", "Orvel"]),
+        ("5", "Name five lakes.", "I would not know.", "yes", []),
+    ]
+]
+TALK = "A1: Where is Lake Orvel?\nB1: On a plateau.\nA2: Is it deep?\nB2: It is\nshallow.\nA3: Thanks\nB3: Welcome."
+DIAHALU: Rows = [
+    {
+        "ID": number,
+        "text": TALK,
+        "label": label,
+        "index": index,
+        "domain": domain,
+        "explaination": why,
+        "source": "Social Media",
+        "Which LLM": "GPT4",
+    }
+    for number, label, index, domain, why in [
+        (2, 1, '[[2,"non-factual"]]', "World Knowledge", '["it is deep"]'),
+        (4, 0, "[]", "Task-oriented Style", "[]"),
+        (7, 1, '[[1,"Incoherence"],[3,"Irrelevance"]]', "Chit-Chat", '["B1 is odd","so is B3"]'),
+        (9, 1, '[[2,"Reasoning Error"]]', "Reasoning", '["it is "deep""]'),
+    ]
+]
 # Name: the official file, its rows, and the fields of knowledge, response and label (None: not a flat field).
 CASES: dict[str, tuple[str, Rows, tuple[str, str, str] | None]] = {
     "faithdial": ("test.json", FAITHDIAL, None),
@@ -310,6 +370,9 @@ CASES: dict[str, tuple[str, Rows, tuple[str, str, str] | None]] = {
     "ragtruth": ("response.jsonl", RAGTRUTH, None),
     "xsum_tokens": ("xsum_token_labels.jsonl", XSUM_TOKENS, None),
     "spans": ("test.jsonl", SPANS, None),
+    "halludial": ("spontaneous/spontaneous_test.json", HALLUDIAL, ("knowledge", "response", "target")),
+    "halueval": ("qa_data.json", HALUEVAL_QA, None),
+    "diahalu": ("DiaHalu.jsonl", DIAHALU, None),
 }
 BESIDE = {"ragtruth": ("source_info.jsonl", RAGTRUTH_SOURCES)}  # a second file that the first needs
 FLAT = [name for name, case in CASES.items() if case[2]]

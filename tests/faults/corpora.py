@@ -21,6 +21,9 @@ OTHERS: dict[str, tuple[str, str, Rows]] = {
     "wow, ParlAI": ("wow", "train.json", official_rows.WOW_PARLAI),
     "begin, 2021": ("begin", "dev_05_24_21.tsv", official_rows.BEGIN_2021),
     "audit, DoHA": ("audit", "doha_processed_wow.csv", official_rows.AUDIT_DOHA),
+    "halueval, dialogue": ("halueval", "dialogue_data.json", official_rows.HALUEVAL_DIALOGUE),
+    "halueval, summarization": ("halueval", "summarization_data.json", official_rows.HALUEVAL_SUMMARIZATION),
+    "halueval, general": ("halueval", "general_data.json", official_rows.HALUEVAL_GENERAL),
     "audit, GPT2": ("audit", "gpt2_processed_wow.csv", official_rows.AUDIT_GPT2),
 }
 
@@ -37,7 +40,17 @@ def corpora() -> dict[str, tuple[str, dict[str, bytes]]]:
         for name, (dataset, file, rows) in OTHERS.items():
             write(root / name / file, rows)
             found[name] = dataset, _files(root / name)
-        for name in ("faithdial", "wow", "cmu_dog", "topical_chat", "audit", "decode", "ragtruth"):
+        for name in (
+            "faithdial",
+            "wow",
+            "cmu_dog",
+            "topical_chat",
+            "audit",
+            "decode",
+            "ragtruth",
+            "halludial",
+            "diahalu",
+        ):
             layout = SOURCES[name].embedded_layout
             assert layout is not None
             WRITERS[layout](root / "embedded" / name, 9)

@@ -36,7 +36,7 @@ def test_named_rows_fit_every_baseline_and_the_model_itself(
     folder, fit_on = tmp_path / "run", f"benchmark.fit_on=[{{dataset: begin, path: '{begin}', split: validation}}]"
     evaluate_here("benchmark=begin", f"benchmark.path={begin}", f"checkpoint={trained}", fit_on, f"run_dir={folder}")
     shown, found = capsys.readouterr(), metrics(folder)
-    for key in ("majority", "overlap", "counted", "refitted"):
+    for key in ("majority", "overlap", "length", "counted", "refitted"):
         value = found["test/begin/macro_f1"]["value"] - found[f"test/begin/{key}_macro_f1"]["value"]
         assert found[f"test/begin/difference/{key}_macro_f1"]["value"] == pytest.approx(value)
         assert f"test/begin/p_value/{key}_macro_f1" in found

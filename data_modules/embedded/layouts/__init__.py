@@ -8,8 +8,11 @@ from data_modules.embedded.layouts.audit import write_audit
 from data_modules.embedded.layouts.begin import write_begin, write_begin_2021
 from data_modules.embedded.layouts.common import SPLITS, sizes
 from data_modules.embedded.layouts.contradiction import write_decode, write_dnli
+from data_modules.embedded.layouts.diahalu import write_diahalu
 from data_modules.embedded.layouts.faithdial import write_faithdial, write_wow
 from data_modules.embedded.layouts.grounded import write_cmu_dog, write_topical_chat
+from data_modules.embedded.layouts.halueval import write_halueval
+from data_modules.embedded.layouts.judged import write_halludial
 from data_modules.embedded.layouts.nli import write_conjnli, write_mnli, write_snli
 from data_modules.embedded.layouts.spans import write_ragtruth, write_spans, write_xsum_tokens
 from data_modules.embedded.layouts.wow import write_wow_parlai
@@ -35,6 +38,9 @@ WRITERS: dict[str, Callable[..., Path]] = {
     "ragtruth": write_ragtruth,
     "xsum_tokens": write_xsum_tokens,
     "spans": write_spans,
+    "halludial": write_halludial,
+    "halueval": write_halueval,
+    "diahalu": write_diahalu,
 }
 EMBEDDED_ROWS = {"train": 3000, "validation": 400, "test": 1000}  # examples of a split, where a block names no others
 

@@ -16,7 +16,19 @@ from faithkit.files.strict_json import read_strict_json
 FOLDER = Path(__file__).parent
 MEND = "install faithkit again; or, to correct a figure, see faithkit/evaluation/published/tables.py"
 CHECKSUMS = {  # SHA-256
+    "diahalu_basic": "8b8bed06eded9b334f68cd28cfbc2ae747ca8e0a072c54e45f0cf30f63847aad",
+    "diahalu_cot": "3c42c9e29d5c5b289d6cbb0fce13873deba00e53b6c8225f6242179226e38235",
+    "diahalu_counts": "c4a5c2b90efe6b5ec35295c5f64cd240ba5acfde8540e9b6a86956432785ce57",
+    "diahalu_detection": "f68eccaf5b5fd8e4501b2e6a126b7f1aed2724020790d3a68bf8f1b2d34fc2ae",
     "faithdial_transfer": "426a075fe2dc6e3d25561be7ccba02b261def91e468a091a320b9f8cc8da5f0f",
+    "halludial_comparative": "ad48218cf6244219b5fbd551f2ea4bd10727fb894c539cfc4cd1b820b68530dc",
+    "halludial_counts": "cd0f388c1a098f72298383528b32da5423e746db62632b2f111801a0e3322a64",
+    "halludial_detection": "a4e1fe0b25ecb808c02e5f20d16aa8cc23aa61d452e283e78b2b143a32b9a6f3",
+    "halludial_on_halueval_dialogue": "a411a9302cad34009f7b998850efed7f2554ca957ba4f8ee017a48f32859a3d3",
+    "halludial_on_halueval_others": "b02f8032e5c10235357e206a11efc779fcc2bfa4b90ca58692adf757ae3a719f",
+    "halludial_rates": "4ead93e807d2cbb7e6bbcd4aaf83c4c78a56c56df05221e386546b990db0b684",
+    "halludial_rationales": "779f3634ff12b74affa14d2314c4606a8f24790b69b8b847997f7e4718846f5f",
+    "halludial_scenarios": "8a3b5479ab502e0feb65c88920a9d38339bd4a197f6fa2252ecb1219ecfd0a82",
     "lettucedetect": "e46ab1ef52ed0dbb4319af038133d412507609e4a50d0ec143e8728d4b74ff83",
     "luna": "492a91c4b85a1e96c4666c80fd48a1c46b62f528fb20eb16ea43e4f670a99bb4",
     "rag_hat": "b688eec1b55e4474868ce6daec4cdf74f9fd071ec2dc2c39c7fa617cf1cfd48c",

@@ -8,6 +8,7 @@ from rich.text import Text
 from faithkit.evaluation.classification import classification_metrics, compare
 from faithkit.evaluation.fitted_baselines import Baseline, Fitting, beside
 from faithkit.evaluation.intervals import Difference, Metric
+from faithkit.evaluation.reports.parts import flat, part_metrics, part_tables
 from faithkit.evaluation.reports.provenance import Provenance, Rows, select, with_provenance
 from faithkit.evaluation.reports.report import Report, sample_row
 from faithkit.evaluation.tables import (
@@ -30,6 +31,7 @@ def label_report(
     predictions: Mapping[str, Prediction],
     *,
     title: str,
+    dataset: str = "",
     fitting: Fitting | None = None,
     num_resamples: int = 1000,
     num_examples: int = 5,
@@ -37,10 +39,13 @@ def label_report(
 ) -> Report:
     """Classification metrics, with those of each baseline (`overlap_macro_f1`) and what the model has over it.
 
+    Some datasets are also scored by part (`domain/task/macro_f1`).
+
     The differences are `difference/overlap_macro_f1` with their p-values `p_value/overlap_macro_f1`, both on the same
     resamples of groups.
 
     Args:
+        dataset: The benchmark's name, where its published figures are to stand beside ours.
         origin: Where the predictions are from; None leaves it out.
     """
     scored = classification_metrics(examples, predictions, num_resamples=num_resamples)
@@ -56,6 +61,9 @@ def label_report(
         rows.append((baseline, found[HEADLINE], differences[HEADLINE]))
     # Three columns fit 80 characters: the model, the commoner class and word overlap; the others stand below.
     tables = [metrics_table(dict(list(columns.items())[:3]), title=title), _baselines_table(rows, title=title)]
+    parts = part_metrics(examples, predictions, fitting=fitting, num_resamples=num_resamples)
+    metrics |= flat(parts, {baseline.name: baseline.key for baseline, _, _ in rows})
+    tables += part_tables(parts, whole=scored.metrics, title=title, dataset=dataset)
     chosen = choose_examples(examples, predictions, num_examples) if num_examples else []
     if num_examples:
         tables.append(predictions_table(chosen, predictions, title="predictions to judge"))

@@ -71,9 +71,9 @@ def detection_reports(
             "num_examples": num_examples,
         }
         origin = origins[name] if origins else None
-        reports[name].append(label_report(examples, by_id, origin=origin, **options))
+        dataset = "" if _embedded(meta) else name
+        reports[name].append(label_report(examples, by_id, dataset=dataset, origin=origin, **options))
         if has_spans(examples):
-            dataset = "" if _embedded(meta) else name
             reports[name].append(span_report(examples, by_id, dataset=dataset, origin=origin, **options))
     return reports
 

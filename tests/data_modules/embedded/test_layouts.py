@@ -31,6 +31,9 @@ FILES = {
     "ragtruth": ["response.jsonl", "source_info.jsonl"],
     "xsum_tokens": ["xsum_token_labels.jsonl"],
     "spans": ["test.jsonl", "train.jsonl", "validation.jsonl"],
+    "halludial": [f"{s}/{s}_{split}.json" for s in ("induced", "spontaneous") for split in ("test", "train")],
+    "halueval": ["dialogue_data.json", "general_data.json", "qa_data.json", "summarization_data.json"],
+    "diahalu": ["DiaHalu.jsonl"],
 }  # fmt: skip
 
 

@@ -29,7 +29,8 @@ def test_the_official_layout_is_read_and_labels_its_examples(tmp_path: Path, nam
     assert {example.source for example in examples} == {name}
     assert len({example.id for example in examples}) == len(examples)
     assert {example.label for example in examples} <= {"faithful", "hallucinated", None}
-    assert all(example.knowledge.strip() and example.response.strip() and example.group for example in examples)
+    assert all(example.response.strip() and example.group for example in examples)
+    assert all(example.knowledge.strip() for example in examples) or name == "diahalu"  # which has none
     if name != "audit":  # whose files lie in folders of their own
         assert read(make(name, folder))[0] == examples  # the folder gives what its file gives
         assert read(make(name, folder.parent))[0] == examples  # and so does the folder above

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faithkit.evaluation.baselines import overlap_predictions, unsupported_share
+from faithkit.evaluation.baselines import fit_length, length_predictions, overlap_predictions, unsupported_share
 from faithkit.records import Example
 
 
@@ -38,3 +38,27 @@ def test_without_training_examples_at_most_half_are_called_hallucinated(response
     assert len(found) == len(examples)
     assert 2 * sum(p.label == "hallucinated" for p in found.values()) <= len(examples)
     assert all(0 <= p.score <= 1 for p in found.values())
+
+
+def by_length(sizes, wrong):
+    return [example(str(n), "hallucinated" if n in wrong else "faithful", "x" * n) for n in sizes]
+
+
+def test_the_longer_half_is_called_hallucinated_where_no_label_is_known():
+    examples = by_length([4, 9, 30, 900], wrong=())
+    found = length_predictions(examples)
+    assert [p.label for p in found.values()] == ["faithful", "faithful", "hallucinated", "hallucinated"]
+    scores = [p.score for p in found.values()]
+    assert scores == sorted(scores) and all(0 <= score < 1 for score in scores)
+    # Of equal lengths none is longer than the median.
+    equal = length_predictions([*by_length([7], ()), example("b", None, "y" * 7)])
+    assert {p.label for p in equal.values()} == {"faithful"}
+
+
+@pytest.mark.parametrize("wrong", [(30, 900), (4, 9)])
+def test_a_fitted_length_finds_the_threshold_and_whether_long_or_short_is_wrong(wrong):
+    rule = fit_length(by_length([4, 9, 30, 900], wrong))
+    assert rule.longer == (900 in wrong)
+    tested = by_length([5, 8, 40, 700], wrong=(40, 700) if rule.longer else (5, 8))
+    assert [p.label for p in length_predictions(tested, rule).values()] == [e.label for e in tested]
+    assert fit_length([]) is None

@@ -98,7 +98,7 @@ def test_the_model_is_fitted_on_the_named_rows_as_its_baselines_are() -> None:
     said = judged(TESTED, bias=0.3)  # in order, but its threshold is far off
     fitting = Fitting(rows=ROWS, name="200 rows", learn=True, own=judged(ROWS, seed=5, bias=0.3))
     found = {one.key: one for one in beside(TESTED, said, fitting)}
-    assert list(found) == ["majority", "overlap", "counted", "refitted"]
+    assert list(found) == ["majority", "overlap", "length", "counted", "refitted"]
     assert macro_f1(found["refitted"].predictions) > macro_f1(said) + 0.1
     without = [Prediction(id=row.id, label="faithful") for row in ROWS]
     assert "refitted" not in {
@@ -112,7 +112,7 @@ def test_the_report_gives_what_the_model_has_over_each_baseline() -> None:
         TESTED, said, title="test/made", fitting=Fitting(rows=ROWS, name="200 rows"), num_resamples=200
     )
     found = report.metrics
-    for key in ("majority", "overlap"):
+    for key in ("majority", "overlap", "length"):
         difference = found[f"difference/{key}_macro_f1"]
         expected = found["macro_f1"].value - found[f"{key}_macro_f1"].value
         assert difference.value == pytest.approx(expected) and difference.low < difference.value < difference.high
@@ -124,5 +124,5 @@ def test_the_report_gives_what_the_model_has_over_each_baseline() -> None:
 def test_trees_that_learnt_from_the_training_rows_stand_beside_a_training() -> None:
     trees = fit_counted(corpus(7, 300, "c"), ROWS)
     found = {one.key: one for one in beside(TESTED, judged(TESTED), Fitting(rows=ROWS, name="200 rows", counted=trees))}
-    assert list(found) == ["majority", "overlap", "counted"] and macro_f1(found["counted"].predictions) > 0.75
+    assert list(found) == ["majority", "overlap", "length", "counted"] and macro_f1(found["counted"].predictions) > 0.75
     assert found["counted"].fitted_on == "the training rows, its threshold on 200 rows"

@@ -1,0 +1,179 @@
+"""HaluEval (Li et al. 2023): answers, replies and summaries, each right and hallucinated, and ChatGPT's own responses.
+
+Official files: https://github.com/RUCAIBox/HaluEval, folder `data`, JSON lines: qa_data.json {knowledge, question,
+right_answer, hallucinated_answer}, dialogue_data.json {knowledge, dialogue_history, right_response,
+hallucinated_response}, summarization_data.json {document, right_summary, hallucinated_summary} and general_data.json
+{ID, user_query, chatgpt_response, hallucination, hallucination_spans}. There are no splits. Hallucinated answers are
+longer than right ones, so a detector means little without the length baseline beside it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar, NamedTuple
+
+from data_modules.datasets.transcripts import read_transcript
+from data_modules.reading.dataset import Source
+from data_modules.reading.fields import ANY, SEEKER, Names, chosen, text_group
+from data_modules.reading.files import File, find_files
+from data_modules.reading.rows import ReadReport, Row
+from faithkit.errors import UserError
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span, Turn
+from faithkit.span_types import UNTYPED
+
+ADDRESS = "https://github.com/RUCAIBox/HaluEval, folder data"
+ALL = "all"  # the one split
+
+
+class Pair(NamedTuple):
+    """The fields of a file whose rows have two responses."""
+
+    knowledge: str
+    asked: str  # by the seeker, or the whole dialogue; empty where nobody asks
+    right: str
+    hallucinated: str
+
+
+PAIRS = {
+    "qa": Pair("knowledge", "question", "right_answer", "hallucinated_answer"),
+    "dialogue": Pair("knowledge", "dialogue_history", "right_response", "hallucinated_response"),
+    "summarization": Pair("document", "", "right_summary", "hallucinated_summary"),
+}
+GENERAL = "general"
+TASKS = (*PAIRS, GENERAL)
+LAYOUTS = {task: tuple(name for name in pair if name) for task, pair in PAIRS.items()} | {
+    GENERAL: ("user_query", "chatgpt_response", "hallucination")
+}
+BOTH, ONE = "both", "one"
+RIGHT = "right"  # behind an id, beside "hallucinated"
+VERDICTS = {"yes": HALLUCINATED, "no": FAITHFUL}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HaluEval(Source):
+    """Responses to questions, dialogues, documents and queries. The group is the knowledge, or the query without one.
+
+    A row with two responses gives two examples, `qa_data:7:right` and `qa_data:7:hallucinated`, so that the ids do not
+    depend on the options. A general row has spans where each of those that it names is found in the response.
+
+    Args:
+        path: A file, or the folder with all of them.
+        tasks: qa, dialogue, summarization, general: one, a list, or `all`.
+        pairs: `both` responses of a row, or `one` that a coin chooses.
+        seed: Of the coin, which is thrown for each row by itself.
+        knowledge: False leaves out the knowledge of questions and dialogues; a summary keeps its document.
+        official: As the official run has it, whatever the other options say: one response of each row, no knowledge for
+            questions and dialogues, no general rows. Its own coin has no seed.
+    """
+
+    name: ClassVar[str] = "halueval"
+    embedded_layout: ClassVar[str | None] = "halueval"
+    options_for_all_rows: ClassVar[Mapping[str, object]] = {"tasks": ANY, "pairs": BOTH, "official": False}
+    tasks: Names = ANY
+    pairs: str = BOTH
+    seed: int = 0
+    knowledge: bool = True
+    official: bool = False
+
+    def __post_init__(self) -> None:
+        if not chosen(self.tasks) or chosen(self.tasks) - {*TASKS, ANY}:
+            raise UserError(f"tasks is {self.tasks!r}", hint=f"use {ANY}, {', '.join(TASKS)}, or a list of them")
+        if self.pairs not in (BOTH, ONE):
+            raise UserError(f"pairs is {self.pairs!r}", hint=f"use {BOTH} or {ONE}")
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool):
+            raise UserError(f"seed is {self.seed!r}", hint="use a whole number")
+        for option in ("knowledge", "official"):
+            if not isinstance(getattr(self, option), bool):
+                raise UserError(f"{option} is {getattr(self, option)!r}", hint="use true or false")
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        return find_files(self.path, {ALL: [f"{task}_data.json" for task in TASKS]}, address=ADDRESS)
+
+    def layout(self) -> Mapping[str, object]:
+        return {**super().layout(), "tasks": sorted(chosen(self.tasks))}
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        task = row.layout(LAYOUTS)
+        if not chosen(self.tasks) & {ANY, task}:
+            report.count(f"dropped: {task}")
+        elif task != GENERAL:
+            yield from self._pair(row, split, task, report)
+        elif self.official:
+            report.count("dropped: general, which the official run does not judge")
+        else:
+            yield self._general(row, split, report)
+
+    def _pair(self, row: Row, split: str, task: str, report: ReadReport) -> Iterator[Example]:
+        fields = PAIRS[task]
+        knowledge = row.text(fields.knowledge)
+        asked: tuple[Turn, ...] = ()
+        if task == "dialogue":
+            asked = read_transcript(row, fields.asked)
+        elif fields.asked:
+            asked = (Turn(speaker=SEEKER, text=row.text(fields.asked)),)
+        texts = {RIGHT: row.text(fields.right), HALLUCINATED: row.text(fields.hallucinated)}
+        if texts[RIGHT] == texts[HALLUCINATED]:
+            report.count("pairs of equal responses")
+        hidden = task != "summarization" and (self.official or not self.knowledge)
+        for which in self._choose(row):
+            yield Example(
+                id=f"{row.default_id}:{which}",
+                source=self.name,
+                split=split,
+                group=text_group(knowledge),
+                knowledge="" if hidden else knowledge,
+                history=asked,
+                response=texts[which],
+                reference=texts[RIGHT],
+                label=FAITHFUL if which == RIGHT else HALLUCINATED,
+                meta={"task": task, "pair": row.default_id},
+            )
+
+    def _choose(self, row: Row) -> tuple[str, ...]:
+        """Which of the two responses; the same for a row whatever else is read."""
+        if self.pairs == BOTH and not self.official:
+            return RIGHT, HALLUCINATED
+        coin = Random(f"{self.seed}:{row.default_id}").random()
+        return (HALLUCINATED,) if coin > 0.5 else (RIGHT,)
+
+    def _general(self, row: Row, split: str, report: ReadReport) -> Example:
+        query, response = row.text("user_query"), row.text("chatgpt_response")
+        label = row.choice("hallucination", VERDICTS)
+        return Example(
+            id=row.default_id,  # some rows of the general file have no ID of their own
+            source=self.name,
+            split=split,
+            group=text_group(query),
+            knowledge="",
+            history=(Turn(speaker=SEEKER, text=query),),
+            response=response,
+            label=label,
+            spans=_find_spans(row, response, label, report),
+            meta={"task": GENERAL},
+        )
+
+
+def _find_spans(row: Row, response: str, label: str, report: ReadReport) -> tuple[Span, ...] | None:
+    """The places of the texts that the annotators named; None where these are not all there is to find.
+
+    They are texts and not offsets: some were retyped, and some are remarks ("Incomplete answer").
+    """
+    if row.values.get("hallucination_spans") is None:
+        return None
+    texts = [text for text in row.texts("hallucination_spans") if text.strip()]
+    if label == HALLUCINATED and not texts:
+        report.count("spans: none named in a hallucinated response")
+        return None
+    if label == FAITHFUL:
+        if texts:
+            report.count("spans: named in a response that is right, left out", len(texts))
+        return ()
+    unlocated = sum(text not in response for text in texts)
+    report.count("spans: located", len(texts) - unlocated)
+    if repeated := sum(response.count(text) > 1 for text in texts):
+        report.count("spans: of several places, the first taken", repeated)
+    if unlocated:
+        report.count("spans: not in the response", unlocated)
+        return None
+    starts = sorted((response.index(text), response.index(text) + len(text)) for text in texts)
+    return tuple(Span(start=start, end=end, label=UNTYPED) for start, end in starts)

@@ -1,0 +1,160 @@
+"""A test set by its parts: HalluDial by scenario, HaluEval by task, DiaHalu by domain, generator and type.
+
+Each part has its own baselines: a length that tells answers to questions apart says little of summaries.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from rich.table import Table
+from rich.text import Text
+
+from faithkit.evaluation.classification import classification_metrics
+from faithkit.evaluation.fitted_baselines import Fitting, beside
+from faithkit.evaluation.intervals import Metric
+from faithkit.evaluation.published.judges import ALL, JudgeFigures, judge_figures
+from faithkit.evaluation.tables import format_metric, harmless, new_table
+from faithkit.records import Example, Prediction
+
+# The fields of `meta` that part a dataset's examples; and those that only hallucinated ones have.
+PARTS = {"halludial": ("scenario",), "halueval": ("task",), "diahalu": ("domain", "model")}
+TYPES = {"diahalu": "type"}
+COLUMNS = ("macro_f1", "f1", "precision", "recall", "accuracy")
+OF_BASELINE = (*COLUMNS, "auroc")
+MAX_PUBLISHED = 3  # systems of a part; all of them stand in faithkit/evaluation/published
+MODEL = "model"
+Systems = dict[str, dict[str, Metric]]  # metrics by system, the model first
+
+
+def part_metrics(
+    examples: Sequence[Example],
+    predictions: Mapping[str, Prediction],
+    *,
+    fitting: Fitting | None = None,
+    num_resamples: int = 1000,
+) -> dict[str, Systems]:
+    """The systems' metrics in each part, by `domain/task` and the like; none where the dataset has no parts.
+
+    A type has recall alone: only hallucinated examples are of one.
+    """
+    # Trees and a second threshold would be fitted anew for each part.
+    plain = replace(fitting or Fitting(), learn=False, counted=None, own={})
+    found: dict[str, Systems] = {}
+    for field, value, rows in _parts(examples, PARTS):
+        said = {example.id: predictions[example.id] for example in rows}
+        systems = {MODEL: said} | {one.name: one.predictions for one in beside(rows, said, plain)}
+        found[f"{field}/{value}"] = {
+            name: classification_metrics(rows, each, num_resamples=num_resamples).metrics
+            for name, each in systems.items()
+        }
+    return found | _by_type(examples, predictions, plain, num_resamples)
+
+
+def _by_type(
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], fitting: Fitting, num_resamples: int
+) -> dict[str, Systems]:
+    parts = [part for part in _parts(examples, {k: (v,) for k, v in TYPES.items()}) if part[2]]
+    if not parts:
+        return {}
+    systems = {MODEL: predictions} | {one.name: one.predictions for one in beside(examples, predictions, fitting)}
+    found: dict[str, Systems] = {}
+    for field, value, rows in parts:
+        scored = {
+            name: classification_metrics(rows, {e.id: each[e.id] for e in rows}, num_resamples=num_resamples).metrics
+            for name, each in systems.items()
+        }
+        found[f"{field}/{value}"] = {name: {"recall": metrics["recall"]} for name, metrics in scored.items()}
+    return found
+
+
+def _parts(examples: Sequence[Example], fields: Mapping[str, Sequence[str]]) -> list[tuple[str, str, list[Example]]]:
+    """The parts of two and more values that each field has."""
+    found = []
+    for field in dict.fromkeys(name for example in examples for name in fields.get(example.source, ())):
+        by_value: dict[str, list[Example]] = {}
+        for example in examples:
+            if example.meta.get(field) is not None:
+                by_value.setdefault(str(example.meta[field]), []).append(example)
+        if len(by_value) > 1:
+            found += [(field, value, rows) for value, rows in sorted(by_value.items())]
+    return found
+
+
+def flat(parts: Mapping[str, Systems], keys: Mapping[str, str]) -> dict[str, Metric]:
+    """All metrics by name: `task/qa/macro_f1`, and `task/qa/length_macro_f1` of a baseline.
+
+    Args:
+        keys: How a baseline's metrics begin, by its name.
+    """
+    metrics = {}
+    for part, systems in parts.items():
+        for system, scored in systems.items():
+            for name, metric in scored.items():
+                if system == MODEL:
+                    metrics[f"{part}/{name}"] = metric
+                elif name in OF_BASELINE:
+                    metrics[f"{part}/{keys[system]}_{name}"] = metric
+    return metrics
+
+
+def part_tables(parts: Mapping[str, Systems], *, whole: Mapping[str, Metric], title: str, dataset: str) -> list[Table]:
+    """A table for each field, with the whole before its parts and published figures under ours.
+
+    Args:
+        whole: The model's metrics on all rows.
+        dataset: Whose published figures stand beside; empty for none.
+    """
+    fields = dict.fromkeys(part.partition("/")[0] for part in parts)
+    tables = []
+    for field in fields:
+        named = {part.partition("/")[2]: systems for part, systems in parts.items() if part.startswith(f"{field}/")}
+        if field in TYPES.values():
+            tables.append(_types_table(named, title=f"{title}, recall by {field}, percent"))
+        else:
+            tables.append(_table(field, {ALL: {MODEL: dict(whole)}} | named, title=title, dataset=dataset))
+    return tables
+
+
+def _table(field: str, parts: Mapping[str, Systems], *, title: str, dataset: str) -> Table:
+    table = new_table(f"{title} by {field}, percent")
+    table.show_edge = False
+    table.add_column(field, overflow="fold")
+    for name in COLUMNS:
+        table.add_column(name.replace("_", "-"), justify="right", no_wrap=name == COLUMNS[0])
+    cited: dict[str, None] = {}
+    for part, systems in parts.items():
+        table.add_row(Text.assemble((harmless(part), "bold"), f", n = {systems[MODEL]['macro_f1'].n:,}"))
+        for system, metrics in systems.items():
+            cells = [_percent(metrics.get(name), bounds=name == COLUMNS[0]) for name in COLUMNS]
+            table.add_row(Text(f"  {harmless(system)}"), *cells)
+        for row in judge_figures(dataset, part)[:MAX_PUBLISHED]:
+            table.add_row(Text(f"  {row.system} *"), *(_figure(row, name) for name in COLUMNS))
+            cited[row.note] = None
+        table.add_section()
+    lines = ["baselines fitted to each part by itself"] + [f"* the best of {note}" for note in cited]
+    table.caption = Text("\n".join(lines))
+    return table
+
+
+def _types_table(parts: Mapping[str, Systems], *, title: str) -> Table:
+    table = new_table(title)
+    table.add_column("type", overflow="fold")
+    table.add_column("n", justify="right", no_wrap=True)
+    systems = next(iter(parts.values()))
+    for system in systems:
+        table.add_column(Text(harmless(system)), justify="right", overflow="fold")
+    for value, scored in parts.items():
+        cells = [_percent(metrics["recall"], bounds=name == MODEL) for name, metrics in scored.items()]
+        table.add_row(Text(harmless(value)), f"{scored[MODEL]['recall'].n:,}", *cells)
+    return table
+
+
+def _percent(metric: Metric | None, *, bounds: bool) -> str:
+    if metric is not None and not bounds:
+        metric = Metric(value=metric.value, n=metric.n)
+    return format_metric(metric, digits=1, scale=100)
+
+
+def _figure(row: JudgeFigures, name: str) -> str:
+    value = getattr(row, name)
+    return "-" if value is None else f"{value:.1f}"

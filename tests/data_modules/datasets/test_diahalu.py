@@ -1,0 +1,152 @@
+"""DiaHalu's dialogues, whole and by round, and the faults of its annotations."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.embedded.layouts import WRITERS
+from faithkit.errors import UserError
+from tests.data_modules.official_rows import DIAHALU, TALK, encode, labels, make, read, write
+
+ROW = DIAHALU[0]
+NO_JSON, NO_TURN = "mended: an index that is no JSON", "mended: a place without such a turn, left out"
+
+
+def test_a_dialogue_is_judged_as_a_whole(tmp_path: Path) -> None:
+    examples, counts = read(make("diahalu", write(tmp_path / "DiaHalu.jsonl", DIAHALU)))
+    first, second, third, _ = examples
+    assert (first.id, first.group, first.response, first.knowledge, first.history) == ("2", "2", TALK, "", ())
+    assert [e.label for e in examples] == ["hallucinated", "faithful", "hallucinated", "hallucinated"]
+    assert [e.meta["domain"] for e in examples] == ["knowledge", "task", "chit-chat", "reasoning"]
+    assert first.tags == ("non-factual",) and first.meta["type"] == "non-factual"
+    assert first.meta["places"] == [[2, "non-factual"]] and first.meta["explanations"] == ["it is deep"]
+    assert first.meta["model"] == "GPT4" and first.meta["rounds"] == 3
+    assert third.meta["types"] == ["incoherence", "irrelevance"]
+    assert second.tags == () and not {"type", "places", "explanations"} & second.meta.keys()
+    assert counts == {"kept": 4, "mended: an explanation that is no JSON": 1}
+
+
+def test_every_round_by_itself(tmp_path: Path) -> None:
+    source = make("diahalu", write(tmp_path / "DiaHalu.jsonl", DIAHALU), level="turn")
+    examples, counts = read(source)
+    shown = {e.id: (e.response, e.label) for e in examples}
+    assert shown["2:1"] == ("On a plateau.", "faithful")  # B alone was judged
+    assert shown["2:2"] == ("It is\nshallow.", "hallucinated")
+    assert shown["2:3"] == ("Welcome.", None)  # behind the first hallucination nobody looked
+    assert [shown[f"4:{number}"][1] for number in (1, 2, 3)] == ["faithful"] * 3
+    assert shown["7:1"] == ("A1: Where is Lake Orvel?\nB1: On a plateau.", "hallucinated")  # both were judged
+    assert shown["7:2"][1] is None and shown["7:3"][1] == "hallucinated"
+    by_id = {e.id: e for e in examples}
+    assert [(turn.speaker, turn.text) for turn in by_id["2:2"].history] == [
+        ("seeker", "Where is Lake Orvel?"),
+        ("wizard", "On a plateau."),
+        ("seeker", "Is it deep?"),
+    ]
+    assert by_id["7:1"].history == () and len(by_id["7:3"].history) == 4
+    assert {e.group for e in examples} == {"2", "4", "7", "9"}
+    assert counts["rounds without a label"] == 3
+
+
+@pytest.mark.parametrize(
+    ("index", "places", "count"),
+    [
+        ('[[2,"Non-factual"]]', [[2, "non-factual"]], None),
+        ('[[2,"nonfactual"]]', [[2, "non-factual"]], "mended: a misspelt type"),
+        ('[[2,"Inchoerence"]]', [[2, "incoherence"]], "mended: a misspelt type"),
+        ('[[2,"reasoning_error"]]', [[2, "reasoning error"]], "mended: a misspelt type"),
+        ('[2,"Irrelevance"]', [[2, "irrelevance"]], "mended: an index of one place, not in a list"),
+        ('[["B2","Irrelevance"]]', [[2, "irrelevance"]], "mended: a turn's number given as text"),
+        ("[[2,'Irrelevance'],[3,'Overreliance']]", [[2, "irrelevance"], [3, "overreliance"]], NO_JSON),
+        ("[[2,Irrelevance]", [[2, "irrelevance"]], NO_JSON),
+        ([[2, "Irrelevance"]], [[2, "irrelevance"]], None),
+        ('[[2,"Irrelevance"],[9,"Incoherence"]]', [[2, "irrelevance"]], NO_TURN),
+        ("[]", None, "index and label disagree, the label counts: hallucinated"),
+        (None, None, "index and label disagree, the label counts: hallucinated"),
+    ],
+)  # fmt: skip
+def test_faults_of_the_index_are_mended_and_counted(tmp_path: Path, index: Any, places: Any, count: str | None) -> None:
+    file = write(tmp_path / "DiaHalu.jsonl", [{**ROW, "index": index}])
+    examples, counts = read(make("diahalu", file))
+    assert examples[0].meta.get("places") == places and examples[0].label == "hallucinated"
+    assert counts == {"kept": 1} | ({count: 1} if count else {})
+
+
+def test_a_place_in_a_dialogue_that_is_right_does_not_count(tmp_path: Path) -> None:
+    file = write(tmp_path / "DiaHalu.jsonl", [{**ROW, "label": 0}])
+    examples, counts = read(make("diahalu", file))
+    assert examples[0].label == "faithful" and "places" not in examples[0].meta
+    assert counts["index and label disagree, the label counts: faithful"] == 1
+
+
+def test_turns_stand_as_the_text_has_them(tmp_path: Path) -> None:
+    text = "A1: Hi\nB1: Hello\nA2: Well?\nA3: Anyone?\nB3: Yes."
+    file = write(tmp_path / "DiaHalu.jsonl", [{**ROW, "text": text, "index": '[[3,"Irrelevance"]]'}])
+    examples, counts = read(make("diahalu", file, level="turn"))
+    assert [(e.id, e.response, e.label) for e in examples] == [
+        ("2:1", "Hello", "faithful"),
+        ("2:3", "Yes.", "hallucinated"),
+    ]
+    assert [turn.text for turn in examples[1].history] == ["Hi", "Hello", "Well?", "Anyone?"]
+    assert counts["turns missing, repeated or out of order: as they stand"] == 1
+    assert counts["rounds without a judged turn"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"index": '[[2,"Funny"]]'}, "'index' has the type 'Funny'; known: non-factual, incoherence"),
+        ({"index": '[["x","Irrelevance"]]'}, r"'index' must be a list of \[turn, type\], got 'x'"),
+        ({"index": "none"}, r"'index' must be a list of \[turn, type\], got 'none'"),
+        ({"index": {"2": "Irrelevance"}}, r"'index' must be a list of \[turn, type\]"),
+        ({"index": "[[2,5]]"}, r"'index' must be a list of \[turn, type\]"),
+        ({"text": "Hello\nA1: Hi"}, "'text' must begin with a turn, as A1: "),
+        ({"text": ""}, "'text' is empty"),
+        ({"label": "Halu"}, "'label' is 'Halu'; known: '1', '0'"),
+        ({"domain": "Sports"}, "'domain' is 'Sports'; known: knowledge, task, chit-chat, reasoning"),
+        ({"ID": None}, "'ID' must be text, got None"),
+    ],
+)
+def test_bad_rows(tmp_path: Path, change: dict[str, Any], match: str) -> None:
+    file = write(tmp_path / "DiaHalu.jsonl", [DIAHALU[1], {**ROW, **change}])
+    with pytest.raises(UserError, match=f"{match}(.|\n)*DiaHalu.jsonl, line 2"):
+        read(make("diahalu", file))
+    assert len(read(make("diahalu", file), on_bad_row="skip")[0]) == 1
+
+
+def test_a_table_saved_as_csv_gives_the_same(tmp_path: Path) -> None:
+    as_lines = read(make("diahalu", write(tmp_path / "a" / "DiaHalu_V2.jsonl", DIAHALU)))[0]
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "DiaHalu_V2.csv").write_text(encode(DIAHALU, ".csv"))
+    assert read(make("diahalu", tmp_path / "b"))[0] == as_lines
+
+
+def test_two_versions_are_not_mixed(tmp_path: Path) -> None:
+    for version in (1, 2):
+        write(tmp_path / f"DiaHalu_V{version}.jsonl", DIAHALU)
+    with pytest.raises(UserError, match=r"several versions are here(.|\n)*set path to one file"):
+        read(make("diahalu", tmp_path))
+
+
+def test_domains_can_be_chosen(tmp_path: Path) -> None:
+    file = write(tmp_path / "DiaHalu.jsonl", DIAHALU)
+    examples, counts = read(make("diahalu", file, domains=["task", "reasoning"]))
+    assert [e.id for e in examples] == ["4", "9"] and counts["dropped: domain knowledge"] == 1
+    with pytest.raises(UserError, match="hint: use all, knowledge, task"):
+        make("diahalu", file, domains="sports")
+    with pytest.raises(UserError, match="hint: use dialogue or turn"):
+        make("diahalu", file, level="round")
+
+
+def test_the_embedded_corpus_has_every_domain_and_type(tmp_path: Path) -> None:
+    folder = WRITERS["diahalu"](tmp_path, {"train": 200, "test": 100})
+    rows = [json.loads(line) for line in (folder / "DiaHalu.jsonl").read_text().splitlines()]
+    assert len(rows) == 300 and all(row["text"].count("\n") >= 11 for row in rows)
+    examples, counts = read(make("diahalu", folder))
+    assert counts == {"kept": 300}
+    assert 0.35 < labels(examples)["hallucinated"] / 300 < 0.5
+    assert {e.meta["domain"] for e in examples} == {"knowledge", "task", "chit-chat", "reasoning"}
+    assert {t for e in examples for t in e.meta.get("types", ())} == {
+        "non-factual", "incoherence", "irrelevance", "overreliance", "reasoning error"
+    }  # fmt: skip

@@ -1,0 +1,115 @@
+"""HalluDial's responses with their judgements, in both scenarios."""
+
+from pathlib import Path
+
+import pytest
+
+from data_modules.datasets.halludial import HalluDial
+from data_modules.embedded.layouts import WRITERS
+from data_modules.reading.rows import ReadReport
+from faithkit.errors import UserError
+from faithkit.records import Example
+from tests.data_modules.official_rows import HALLUDIAL, labels, make, read, write
+
+
+def corpus(folder: Path) -> Path:
+    for scenario in ("spontaneous", "induced"):
+        for split in ("train", "test"):
+            write(folder / "data" / scenario / f"{scenario}_{split}.json", HALLUDIAL)
+    return folder
+
+
+def test_a_row_is_a_response_with_its_dialogue_and_its_judgement(tmp_path: Path) -> None:
+    examples, counts = read(make("halludial", corpus(tmp_path), scenario="induced"))
+    first, second, third = examples
+    assert (first.label, second.label, third.label) == ("faithful", "hallucinated", "faithful")
+    assert second.target == 'Yes. "full of trout" is not in the knowledge.' and first.target == "No."
+    assert [(turn.speaker, turn.text) for turn in first.history] == [
+        ("seeker", "Do you know any lakes?"),
+        ("wizard", "Lake Orvel."),
+        ("seeker", "What is it like?"),
+    ]
+    assert first.meta == {"turn": 1, "scenario": "induced"}
+    assert (first.group, third.group) == ("3", "5")
+    assert [example.id for example in examples] == ["3:1", "3:1@induced_test:1", "5:1"]
+    assert counts == {"kept": 3, "repeated id, made unique by its row": 1}
+
+
+def test_both_scenarios_are_read_unless_one_is_chosen(tmp_path: Path) -> None:
+    folder = corpus(tmp_path)
+    both = read(make("halludial", folder))[0]
+    assert len(both) == 6 and len({example.id for example in both}) == 6
+    assert {example.meta["scenario"] for example in both} == {"spontaneous", "induced"}
+    for path in (folder, folder / "data", folder / "data" / "spontaneous"):
+        chosen = read(make("halludial", path, scenario="spontaneous"))[0]
+        assert [example.meta["scenario"] for example in chosen] == ["spontaneous"] * 3
+    with pytest.raises(UserError, match=r"no file of the induced scenario is here(.|\n)*scenario=both"):
+        make("halludial", folder / "data" / "spontaneous", scenario="induced").files()
+
+
+def test_both_files_can_be_divided_anew_by_dialogue(tmp_path: Path) -> None:
+    source = make("halludial", corpus(tmp_path), official_split=False)
+    assert source.split_names() == ["all"]
+    assert labels(read(source)[0]) == {"faithful": 8, "hallucinated": 4}
+
+
+@pytest.mark.parametrize(
+    "target", ["None of it.", "Nobel won it.", "Yesterday it was.", "No-one said so.", "Maybe", " "]
+)
+def test_a_target_without_a_verdict_is_a_bad_row(tmp_path: Path, target: str) -> None:
+    file = write(tmp_path / "induced_test.json", [*HALLUDIAL, {**HALLUDIAL[0], "target": target}])
+    with pytest.raises(
+        UserError, match=r"field 'target' (is .*; known: what begins with Yes or No|is empty)(.|\n)*on_bad_row=skip"
+    ):
+        read(make("halludial", file))
+    examples, counts = read(make("halludial", file), on_bad_row="skip")
+    assert len(examples) == 3 and counts["rejected: bad row"] == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "label"), [("Yes", "hallucinated"), ("no: fine", "faithful"), ("\nNo.", "faithful")]
+)
+def test_a_verdict_is_a_whole_word(tmp_path: Path, target: str, label: str) -> None:
+    file = write(tmp_path / "induced_test.json", [{**HALLUDIAL[0], "target": target}])
+    assert read(make("halludial", file))[0][0].label == label
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"turn": "1"}, "'turn' must be a whole number from 0, got '1'"),
+        ({"turn": -1}, "'turn' must be a whole number from 0, got -1"),
+        ({"dialogue_history": "Hello [Human]: hi"}, r"'dialogue_history' must begin with \[Human\]: or"),
+        ({"dialogue_history": ["hi"]}, "'dialogue_history' must be text"),
+        ({"dialogue_id": None}, "'dialogue_id' must be text, got None"),
+        ({"knowledge": " "}, "'knowledge' is empty"),
+    ],
+)
+def test_other_bad_rows(tmp_path: Path, change: dict[str, object], match: str) -> None:
+    file = write(tmp_path / "induced_test.json", [{**HALLUDIAL[0], **change}])
+    with pytest.raises(UserError, match=match):
+        read(make("halludial", file))
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(UserError, match="hint: use spontaneous, induced or both"):
+        HalluDial(path="x", scenario="natural")
+    with pytest.raises(UserError, match="hint: use true or false"):
+        HalluDial(path="x", official_split="no")  # type: ignore[arg-type]
+
+
+def test_the_embedded_corpus_has_targets_that_quote_the_response(tmp_path: Path) -> None:
+    source = make("halludial", WRITERS["halludial"](tmp_path, {"train": 400, "test": 200}))
+    every: list[Example] = [e for split in ("train", "test") for e, _ in source.read_split(split, ReadReport())]
+    assert len(every) == 600
+    for example in every:
+        assert example.target and example.target.startswith("Yes. " if example.label == "hallucinated" else "No.")
+        if example.label == "hallucinated":
+            quoted = example.target.split('"')[1]
+            assert quoted in example.response
+    spontaneous = labels([e for e in every if e.meta["scenario"] == "spontaneous"])
+    induced = labels([e for e in every if e.meta["scenario"] == "induced"])
+    assert 0.1 < spontaneous["hallucinated"] / spontaneous.total() < 0.4
+    assert abs(induced["hallucinated"] - induced["faithful"]) <= 2
+    # No dialogue of the training file stands in the test file.
+    assert not {e.group for e in every[:400]} & {e.group for e in every[400:]}

@@ -1,0 +1,146 @@
+"""HaluEval's four files: pairs of responses, and general ones with the texts that are wrong in them."""
+
+from pathlib import Path
+
+import pytest
+
+from data_modules.embedded.layouts import WRITERS
+from faithkit.errors import UserError
+from tests.data_modules.official_rows import (
+    HALUEVAL_DIALOGUE,
+    HALUEVAL_GENERAL,
+    HALUEVAL_QA,
+    HALUEVAL_SUMMARIZATION,
+    LAKE,
+    encode,
+    labels,
+    make,
+    read,
+    write,
+)
+
+FILES = {
+    "qa": HALUEVAL_QA,
+    "dialogue": HALUEVAL_DIALOGUE,
+    "summarization": HALUEVAL_SUMMARIZATION,
+    "general": HALUEVAL_GENERAL,
+}
+
+
+def corpus(folder: Path) -> Path:
+    for name, rows in FILES.items():  # JSON lines, as the release has them
+        (folder / f"{name}_data.json").write_text(encode(rows, ".jsonl"))
+    return folder
+
+
+def test_a_row_gives_its_right_and_its_hallucinated_response(tmp_path: Path) -> None:
+    examples, _ = read(make("halueval", corpus(tmp_path), tasks="qa"))
+    assert [(e.id, e.label) for e in examples] == [
+        ("qa_data:0:right", "faithful"),
+        ("qa_data:0:hallucinated", "hallucinated"),
+        ("qa_data:1:right", "faithful"),
+        ("qa_data:1:hallucinated", "hallucinated"),
+    ]
+    right, wrong, *_ = examples
+    assert (right.response, wrong.response) == ("Orvel", "The deepest lake of the plateau is Lake Tarn.")
+    assert right.knowledge == LAKE and [turn.text for turn in right.history] == ["Which lake is deep?"]
+    assert right.meta == wrong.meta == {"task": "qa", "pair": "qa_data:0"}
+    assert right.reference == wrong.reference == "Orvel"
+    assert len({example.group for example in examples}) == 1  # one text of knowledge
+
+
+def test_dialogues_and_documents(tmp_path: Path) -> None:
+    examples, _ = read(make("halueval", corpus(tmp_path), tasks=["dialogue", "summarization"]))
+    dialogue, document = examples[0], examples[2]
+    assert [turn.speaker for turn in dialogue.history] == ["seeker", "wizard", "seeker"]
+    assert (document.knowledge, document.history) == (LAKE, ())
+    assert [example.meta["task"] for example in examples] == ["dialogue"] * 2 + ["summarization"] * 2
+
+
+def test_general_spans_are_kept_where_all_of_them_are_found(tmp_path: Path) -> None:
+    examples, counts = read(make("halueval", corpus(tmp_path), tasks="general"))
+    shown = [None if e.spans is None else [e.response[s.start : s.end] for s in e.spans] for e in examples]
+    assert shown == [[], ["Mount Sel"], ["the sea"], None, None]
+    assert examples[2].spans and examples[2].spans[0].start == len("Lake Orvel, ")
+    assert [e.id for e in examples] == [f"general_data:{number}" for number in range(5)]
+    assert [turn.text for turn in examples[0].history] == ["Name a lake."] and examples[0].knowledge == ""
+    assert counts == {
+        "dropped: qa": 2,
+        "dropped: dialogue": 1,
+        "dropped: summarization": 1,
+        "spans: located": 3,
+        "spans: of several places, the first taken": 1,
+        "spans: not in the response": 1,
+        "spans: none named in a hallucinated response": 1,
+        "kept": 5,
+    }
+
+
+def test_a_coin_chooses_one_response_of_each_row_the_same_whatever_else_is_read(tmp_path: Path) -> None:
+    folder = corpus(tmp_path)
+    (folder / "qa_data.json").write_text(encode(HALUEVAL_QA * 50, ".jsonl"))
+    ones = read(make("halueval", folder, pairs="one", tasks="qa"))[0]
+    assert len(ones) == 100 and 30 < labels(ones)["hallucinated"] < 70
+    assert {e.id for e in ones} <= {e.id for e in read(make("halueval", folder))[0]}
+    assert read(make("halueval", folder / "qa_data.json", pairs="one"))[0] == ones
+    assert read(make("halueval", folder, pairs="one", tasks="qa", seed=1))[0] != ones
+
+
+def test_the_official_choice(tmp_path: Path) -> None:
+    folder = corpus(tmp_path)
+    examples, counts = read(make("halueval", folder, official=True))
+    ones = read(make("halueval", folder, pairs="one", knowledge=False, tasks=["qa", "dialogue", "summarization"]))[0]
+    assert examples == ones and len(examples) == 4
+    assert {e.meta["task"]: e.knowledge for e in examples} == {"qa": "", "dialogue": "", "summarization": LAKE}
+    assert counts["dropped: general, which the official run does not judge"] == 5
+
+
+def test_a_hidden_knowledge_still_groups(tmp_path: Path) -> None:
+    folder = corpus(tmp_path)
+    shown, hidden = (read(make("halueval", folder, knowledge=value))[0] for value in (True, False))
+    assert [e.group for e in shown] == [e.group for e in hidden]
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"hallucination": "maybe"}, "'hallucination' is 'maybe'; known: 'yes', 'no'"),
+        ({"hallucination_spans": "Mount"}, "'hallucination_spans' must be a list"),
+        ({"hallucination_spans": [5]}, r"'hallucination_spans\[0\]' must be text"),
+        ({"chatgpt_response": " "}, "'chatgpt_response' is empty"),
+    ],
+)
+def test_bad_general_rows(tmp_path: Path, change: dict[str, object], match: str) -> None:
+    file = write(tmp_path / "general_data.json", [HALUEVAL_GENERAL[0], {**HALUEVAL_GENERAL[1], **change}])
+    with pytest.raises(UserError, match=f"{match}(.|\n)*general_data.json, line"):
+        read(make("halueval", file))
+    assert len(read(make("halueval", file), on_bad_row="skip")[0]) == 1
+
+
+def test_bad_pairs(tmp_path: Path) -> None:
+    for name, field in [("qa", "question"), ("dialogue", "right_response"), ("summarization", "document")]:
+        file = write(tmp_path / f"{name}_data.json", [{**FILES[name][0], field: None}])
+        with pytest.raises(UserError, match=f"field '{field}' must be text, got None"):
+            read(make("halueval", file))
+
+
+def test_options_are_checked() -> None:
+    wrong = {"tasks": "chat", "pairs": "two", "seed": "x", "knowledge": 1, "official": "yes"}
+    for option, value in wrong.items():
+        with pytest.raises(UserError, match=f"{option} is {value!r}(.|\n)*hint: use"):
+            make("halueval", "x", **{option: value})
+    with pytest.raises(UserError, match="tasks is"):
+        make("halueval", "x", tasks=[])
+
+
+def test_the_embedded_corpus_has_longer_hallucinated_answers_and_marks_general_ones(tmp_path: Path) -> None:
+    examples, _ = read(make("halueval", WRITERS["halueval"](tmp_path, {"train": 600, "test": 200})))
+    assert abs(len(examples) - 800) < 8
+    assert len({e.id for e in examples}) == len(examples)
+    qa = [e for e in examples if e.meta["task"] == "qa"]
+    mean = {label: sum(len(e.response) for e in qa if e.label == label) for label in ("faithful", "hallucinated")}
+    assert mean["hallucinated"] > 1.1 * mean["faithful"]
+    general = [e for e in examples if e.meta["task"] == "general"]
+    assert all(bool(e.spans) == (e.label == "hallucinated") for e in general)
+    pairs = [e for e in examples if e.meta["task"] == "summarization"]
+    assert all(one.response != other.response for one, other in zip(pairs[::2], pairs[1::2], strict=True))
