@@ -20,13 +20,14 @@ from faithkit.inference.openai_messages import (
     Answer,
     Models,
     Unusable,
+    add_samples,
     generation_settings,
     read_answer,
     read_models,
     read_texts,
     weigh_choices,
 )
-from faithkit.inference.openai_server import read_server, said
+from faithkit.inference.openai_server import is_about, read_server
 from faithkit.inference.text import Form, Reply, Request, check_requests
 from faithkit.inference.usage import Price, Usage
 
@@ -79,13 +80,17 @@ class OpenAiEngine:
         self.concurrency, self.max_retries, self.malformed_retries = concurrency, max_retries, malformed_retries
         self.timeout_seconds = timeout_seconds
         self.usage = Usage(price=price)
-        self._models: Models | None = None  # None until the server has been looked at
+        self._models: Models | None = None  # until the server has been looked at
         self._lost = 0  # requests in a row that nothing answered
-        self._holds_forms, self._top_logprobs = True, max(TOP_LOGPROBS)
+        self._holds_forms, self._top_logprobs, self._limits_rate = True, max(TOP_LOGPROBS), False
 
     @property
     def identity(self) -> str:
         return f"openai {self._server.url} {self._server.model}"
+
+    @property
+    def _known_models(self) -> Models:
+        return self._models or Models()
 
     def generate(self, requests: Sequence[Request], decoding: Decoding, form: Form | None = None) -> Iterator[Reply]:
         """Yields replies as they end."""
@@ -96,7 +101,7 @@ class OpenAiEngine:
             reply = Reply(id=request.id)
             while len(reply.texts) < decoding.num_samples:  # some servers write one text, whatever they are asked for
                 answer, texts = await self._write(client, request, decoding, form, len(reply.texts))
-                reply = _join(reply, answer, texts[: decoding.num_samples - len(reply.texts)])
+                reply = add_samples(reply, answer, texts[: decoding.num_samples - len(reply.texts)])
             return reply
 
         return self._run(requests, write)
@@ -110,13 +115,13 @@ class OpenAiEngine:
                 settings = {"temperature": 0.0, "logprobs": True, "top_logprobs": asked}
                 try:
                     answer, found = await self._ask(client, request, settings, 1, lambda a: weigh_choices(a, choices))
-                    return replace(_join(Reply(id=request.id), answer, []), probabilities=found)
+                    return replace(add_samples(Reply(id=request.id), answer, []), probabilities=found)
                 except self._openai.APIStatusError as error:
-                    if not _is_about(error, "logprobs"):
+                    if not is_about(error, "logprobs"):
                         raise
                 if self._top_logprobs == asked:  # the first request that was refused
                     self._top_logprobs = TOP_LOGPROBS[asked]
-                    log.info("the server tells no probabilities of %d tokens", asked)
+                    log.info("the server refuses to tell the probabilities of the %d likeliest tokens", asked)
             return Reply(id=request.id)
 
         return self._run(requests, weigh)
@@ -137,20 +142,29 @@ class OpenAiEngine:
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Any]:
-        async def count(request: Any) -> None:
-            self.usage.sent += request.url.path.endswith("/chat/completions")
-
         timeout = self._openai.Timeout(self.timeout_seconds, connect=min(CONNECT_SECONDS, self.timeout_seconds))
         async with self._openai.AsyncOpenAI(
             api_key=self._server.key,
             base_url=self._server.url,
             max_retries=self.max_retries,
             timeout=timeout,
-            http_client=self._openai.DefaultAsyncHttpxClient(event_hooks={"request": [count]}),
+            http_client=self._openai.DefaultAsyncHttpxClient(
+                event_hooks={"request": [self._note_request], "response": [self._note_response]}
+            ),
         ) as client:
             if self._models is None:
                 self._models = await self._look(client)
             yield client
+
+    async def _note_request(self, request: Any) -> None:
+        if request.method == "POST":
+            self.usage.sent += 1
+            self.usage.retries += request.headers.get("x-stainless-retry-count", "0") != "0"  # the client's own count
+
+    async def _note_response(self, response: Any) -> None:
+        if response.status_code == 429 and not self._limits_rate:
+            self._limits_rate = True
+            log.info("the server limits the rate: requests wait as it asks; a lower engine.concurrency may help")
 
     async def _look(self, client: Any) -> Models:
         """Asks for the list of models, which costs nothing: a server that is down is told at once."""
@@ -166,15 +180,11 @@ class OpenAiEngine:
         self, client: Any, request: Request, decoding: Decoding, form: Form | None, first: int
     ) -> tuple[Answer, list[tuple[str, bool]]]:
         held = form if self._holds_forms else None
-        on_vllm = self._models is not None and self._models.are_vllm
-        if not on_vllm and (decoding.min_new_tokens or decoding.repetition_penalty != 1.0):
-            hint = "decoding.min_new_tokens=0 decoding.repetition_penalty=1"
-            raise UserError("this server is not vLLM, and takes neither of these settings", hint=hint)
-        settings = generation_settings(decoding, held, request, first=first, on_vllm=on_vllm)
+        settings = generation_settings(decoding, held, request, first=first, on_vllm=self._known_models.are_vllm)
         try:
             return await self._ask(client, request, settings, decoding.max_new_tokens, read_texts)
         except self._openai.APIStatusError as error:
-            if held is None or not _is_about(error, "response_format", "json_schema", "structured_outputs"):
+            if held is None or not is_about(error, "response_format", "json_schema", "structured_outputs"):
                 raise
         if self._holds_forms:
             self._holds_forms = False
@@ -199,28 +209,25 @@ class OpenAiEngine:
                     raw = await client.chat.completions.with_raw_response.create(**sent)
                 self._lost = 0
                 answer = read_answer(raw.content)
-                self._count(answer)
+                self.usage.prompt_tokens += answer.tokens.prompt_tokens
+                self.usage.new_tokens += answer.tokens.completion_tokens
                 return answer, read(answer)
             except Unusable as error:
                 if error.final or tries == self.malformed_retries:
                     raise
+                self.usage.retries += 1
                 await asyncio.sleep(min(FIRST_WAIT * 2**tries, LONGEST_WAIT))
             except self._openai.APIStatusError:
                 self._lost = 0
                 raise
         raise AssertionError("the last try returns or raises")
 
-    def _count(self, answer: Answer) -> None:
-        if answer.usage is not None:
-            self.usage.prompt_tokens += answer.usage.prompt_tokens
-            self.usage.new_tokens += answer.usage.completion_tokens
-
     def _explain(self, error: Exception) -> str:
         """Says why a request has no reply; raises what concerns all requests alike."""
         openai, server = self._openai, self._server
         if isinstance(error, openai.APIStatusError):
-            known = self._models or Models()
-            if (found := server.explain_for_all(error, known, has_answered=self.usage.answered > 0)) is not None:
+            answered = self.usage.answered > 0
+            if (found := server.explain_for_all(error, self._known_models, has_answered=answered)) is not None:
                 raise found from error
             return server.explain_one(error)
         if isinstance(error, openai.APIConnectionError):
@@ -233,23 +240,6 @@ class OpenAiEngine:
         if isinstance(error, UnicodeEncodeError):
             return "the messages hold half a character (a lone surrogate)"
         return str(error)
-
-
-def _join(reply: Reply, answer: Answer, texts: list[tuple[str, bool]]) -> Reply:
-    """Adds the samples of one more answer to a reply."""
-    return replace(
-        reply,
-        texts=(*reply.texts, *(text for text, _ in texts)),
-        finished=(*reply.finished, *(finished for _, finished in texts)),
-        prompt_tokens=reply.prompt_tokens + (answer.usage.prompt_tokens if answer.usage else 0),
-        new_tokens=reply.new_tokens + (answer.usage.completion_tokens if answer.usage else 0),
-    )
-
-
-def _is_about(error: Any, *settings: str) -> bool:
-    """Tells whether a refusal names one of some settings."""
-    words = f"{error.param} {said(error)}".lower()
-    return error.status_code in (400, 403, 422) and any(name in words for name in settings)
 
 
 def _import_client() -> Any:

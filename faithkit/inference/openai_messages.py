@@ -3,12 +3,14 @@
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
-from faithkit.inference.text import Form, Request
+from faithkit.inference.text import Form, Reply, Request
 
 CUT = "length"  # the reason of an ending that the model did not choose
 WITHHELD = "content_filter"
@@ -66,6 +68,10 @@ class Answer(_Part):
 
     choices: Annotated[list[_Choice], Field(min_length=1)]
     usage: _Tokens | None = None
+
+    @property
+    def tokens(self) -> _Tokens:
+        return self.usage or _Tokens()
 
 
 class _Model(_Part):
@@ -126,6 +132,17 @@ def read_texts(answer: Answer) -> list[tuple[str, bool]]:
     raise Unusable("the answer is empty")
 
 
+def add_samples(reply: Reply, answer: Answer, texts: Sequence[tuple[str, bool]]) -> Reply:
+    """Adds the samples of one more answer to a reply, and the tokens that it took."""
+    return replace(
+        reply,
+        texts=(*reply.texts, *(text for text, _ in texts)),
+        finished=(*reply.finished, *(finished for _, finished in texts)),
+        prompt_tokens=reply.prompt_tokens + answer.tokens.prompt_tokens,
+        new_tokens=reply.new_tokens + answer.tokens.completion_tokens,
+    )
+
+
 def generation_settings(
     decoding: Decoding, form: Form | None, request: Request, *, first: int, on_vllm: bool
 ) -> dict[str, Any]:
@@ -134,7 +151,13 @@ def generation_settings(
     Args:
         first: Number of the first sample that is asked for; the samples before it have been written.
         on_vllm: The server takes vLLM's own settings.
+
+    Raises:
+        UserError: The server takes no such settings.
     """
+    if not on_vllm and (decoding.min_new_tokens or decoding.repetition_penalty != 1.0):
+        hint = "decoding.min_new_tokens=0 decoding.repetition_penalty=1"
+        raise UserError("this server is not vLLM, and takes neither of these settings", hint=hint)
     settings: dict[str, Any] = {"temperature": 0.0}
     if decoding.strategy == NUCLEUS:
         seed = _seed(decoding.seed, request.id, first)
@@ -142,10 +165,8 @@ def generation_settings(
     if decoding.num_samples - first > 1:
         settings["n"] = decoding.num_samples - first
     own: dict[str, Any] = {}
-    if decoding.min_new_tokens:
-        own["min_tokens"] = decoding.min_new_tokens
-    if decoding.repetition_penalty != 1.0:
-        own["repetition_penalty"] = decoding.repetition_penalty
+    if on_vllm:
+        own = {"min_tokens": decoding.min_new_tokens, "repetition_penalty": decoding.repetition_penalty}
     if form is not None and form.choices and on_vllm:
         own["structured_outputs"] = {"choice": list(form.choices)}
     if form is not None and form.schema is not None:

@@ -119,6 +119,12 @@ def said(error: Any) -> str:
     return str((inner.get("message") if isinstance(inner, dict) else inner) or error)
 
 
+def is_about(error: Any, *settings: str) -> bool:
+    """Tells whether a refusal names one of some settings."""
+    words = f"{error.param} {said(error)}".lower()
+    return error.status_code in (400, 403, 422) and any(name in words for name in settings)
+
+
 def read_server(model: str, base_url: str | None, key_variable: str) -> Server:
     """Reads address and key.
 

@@ -45,7 +45,7 @@ class ReplyStore:
     """
 
     def __init__(self, path: str | Path):
-        self.path = Path(os.path.realpath(path))
+        self.path = Path(os.path.realpath(Path(path).expanduser()))
         make_folder(self.path.parent)
         self._lock = FileLock(self.path.with_name(f".{self.path.name}.lock"))
         with self._explained(), self._lock:

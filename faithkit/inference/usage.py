@@ -29,13 +29,15 @@ class Usage:
     """Counts over the life of an engine; tokens are counted by the server, those of answers of no use too.
 
     Args:
-        sent: Requests that went over the network, each try counted.
+        sent: Requests that went over the network, retries among them.
+        retries: Those of them that were sent once more because the one before failed.
         answered: Requests that have a reply.
         failed: Requests that have a problem instead.
         price: Without it there is no cost.
     """
 
     sent: int = 0
+    retries: int = 0
     answered: int = 0
     failed: int = 0
     prompt_tokens: int = 0
@@ -53,4 +55,4 @@ class Usage:
         failed = f", {self.failed:,} failed" if self.failed else ""
         cost = "" if self.cost is None else f", {self.cost:.4f} dollars"
         tokens = f"{self.prompt_tokens:,} tokens read, {self.new_tokens:,} written"
-        return f"{self.answered:,} requests answered{failed} in {self.sent:,} tries, {tokens}{cost}"
+        return f"{self.answered:,} requests answered{failed}, {self.retries:,} retries, {tokens}{cost}"

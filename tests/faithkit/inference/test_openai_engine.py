@@ -64,10 +64,10 @@ def test_what_was_used_is_counted() -> None:
         engine = engine_for(server, price=Price(prompt=1.0, new=2.0))
         assert len(list(engine.generate(questions(3), GREEDY))) == 3
     usage = engine.usage
-    assert (usage.answered, usage.failed, usage.sent) == (3, 0, 6)
+    assert (usage.answered, usage.failed, usage.sent, usage.retries) == (3, 0, 6, 3)
     assert (usage.prompt_tokens, usage.new_tokens) == (9, 6)
     assert usage.cost == pytest.approx(21e-6)
-    assert str(usage) == "3 requests answered in 6 tries, 9 tokens read, 6 written, 0.0000 dollars"
+    assert str(usage) == "3 requests answered, 3 retries, 9 tokens read, 6 written, 0.0000 dollars"
 
 
 @pytest.mark.parametrize(
@@ -131,6 +131,13 @@ def test_what_keeps_failing_is_that_requests_problem(fault: Fault, tries: int, p
     assert [replies[f"id {i}"].texts for i in (0, 1, 3)] == [(f"question {i}",) for i in (0, 1, 3)]
     assert server.contents.count("question 2") == tries
     assert (engine.usage.failed, engine.usage.answered) == (1, 3)
+
+
+def test_a_limited_rate_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    with ChatServer(*[LIMITED] * 5) as server, caplog.at_level(logging.INFO, logger="faithkit"):
+        assert all(reply.texts for reply in engine_for(server, max_retries=5).generate(questions(4), GREEDY))
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "engine.concurrency" in said
 
 
 @pytest.mark.parametrize("header", [{"Retry-After": "0.3"}, {"Retry-After-Ms": "300"}])
