@@ -1,12 +1,12 @@
 """The public class `Judge`: a language model that says whether a response is hallucinated, where, and why."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
-import numpy as np
 from tqdm.auto import tqdm
 
 from data_modules.reading.fields import SEEKER, WIZARD
@@ -157,7 +157,7 @@ class Judge:
     def judgements(self, examples: Sequence[Example], *, progress: bool = False) -> list[Judgement]:
         """Judges examples, whose ids need not differ."""
         asking = ASKINGS[self.options.ask]
-        requests = [Request(str(number), self.template.messages(example)) for number, example in enumerate(examples)]
+        requests = self._requests(examples)
         with tqdm(total=len(requests), desc="judging", disable=not progress, unit="response") as bar:
             weighed = {}
             if asking.choices and self.options.num_samples == 1:
@@ -165,9 +165,21 @@ class Judge:
             open_requests = [r for r in requests if self._writes or not _is_settled(weighed.get(r.id))]
             written = self._collect(self.engine.generate(open_requests, self._decoding, asking.form), bar)
         return [
-            self._judgement(example.response, weighed.get(str(number)), written.get(str(number)))
-            for number, example in enumerate(examples)
+            self._judgement(example.response, weighed.get(request.id), written.get(request.id))
+            for example, request in zip(examples, requests, strict=True)
         ]
+
+    def _requests(self, examples: Sequence[Example]) -> list[Request]:
+        """Makes the requests, each named by what it asks: samples depend on that name, and on nothing else."""
+        seen: Counter[str] = Counter()
+        requests = []
+        for example in examples:
+            messages = self.template.messages(example)
+            text = "\0".join(message.content for message in messages)
+            digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24]
+            requests.append(Request(f"{digest}:{seen[digest]}", messages))
+            seen[digest] += 1
+        return requests
 
     @property
     def _writes(self) -> bool:
@@ -201,8 +213,10 @@ class Judge:
         """Reads the replies to one question."""
         probability = None
         if weighed and weighed.probabilities:
-            [odds] = logit([next(iter(weighed.probabilities.values()))])
-            [probability] = self.calibration.scores(np.array([odds])).tolist()
+            choices = ASKINGS[self.options.ask].choices
+            assert choices is not None, "it was asked for them"
+            odds = logit([weighed.probabilities[choices[0]]])
+            [probability] = self.calibration.scores(odds).tolist()
         if written is None:
             assert weighed is not None, "every question gets a reply"
             if probability is None:

@@ -1,6 +1,6 @@
 """A detector on one benchmark: read, predict (or take given predictions), score."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from data_modules.build import read_benchmark
@@ -18,23 +18,24 @@ from faithkit.weights.used_model import UsedModel
 from workflows.detectors import load_detector
 from workflows.fitted_baselines import read_fitting
 from workflows.origins import describe_model, origin_of_file, write_origin
-from workflows.write_answers import Judge, write_answers
+from workflows.write_answers import DetectorAnswerer, write_answers
 
 
-def _load(config: Mapping[str, Any]) -> tuple[Detector, list[UsedModel]]:
-    """The detector that a configuration names, and its description for the predictions' origin."""
+def _load(config: Mapping[str, Any]) -> tuple[Detector, list[UsedModel], Callable[[], None]]:
+    """The detector that a configuration names, how origins describe it, and what it tells at the end."""
     # Runs of older versions have neither `engine` nor `labels`.
     if (config.get("engine") or {}).get("name"):
-        from workflows.judging import describe_judge, load_judge
+        from workflows.judging import describe_judge, load_judge, tell_usage
 
-        return load_judge(config), [describe_judge(config)]
+        judge = load_judge(config)
+        return judge, [describe_judge(config)], lambda: tell_usage(judge)
     detector = load_detector(
         config["checkpoint"],
         precision=config["precision"],
         batch_tokens=config["batch_tokens"],
         labels=config.get("labels"),
     )
-    return detector, [describe_model(config["checkpoint"])]
+    return detector, [describe_model(config["checkpoint"])], lambda: None
 
 
 def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
@@ -56,9 +57,10 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
             config["predictions"], benchmark.name, benchmark.examples, checkpoint=config["checkpoint"]
         )
     else:
-        detector, models = _load(config)
+        detector, models, tell = _load(config)
         path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
-        written = write_answers(path, benchmark.examples, Judge(detector), at_a_time=portion)
+        written = write_answers(path, benchmark.examples, DetectorAnswerer(detector), at_a_time=portion)
+        tell()
         given = {prediction.id: prediction for prediction in written}
         write_origin(path, benchmark.name, benchmark.examples, models)
         origin = Provenance.of(benchmark.name, benchmark.examples, models)

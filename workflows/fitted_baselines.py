@@ -15,7 +15,7 @@ from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example
 from faithkit.weights.used_model import CHECKPOINT, UsedModel
-from workflows.write_answers import Judge, write_answers
+from workflows.write_answers import DetectorAnswerer, write_answers
 
 UNFITTED = "no labelled rows are named, so word overlap has no fitted threshold: benchmark.fit_on=[{dataset, path}]"
 log = logging.getLogger("faithkit")
@@ -46,7 +46,7 @@ def read_fitting(
     own = {}
     if detector is not None:
         path = run.predictions / f"{benchmark.name}-fit_on.jsonl"
-        written = write_answers(path, rows, Judge(detector), at_a_time=config["save_every_num_rows"])
+        written = write_answers(path, rows, DetectorAnswerer(detector), at_a_time=config["save_every_num_rows"])
         own = {prediction.id: prediction for prediction in written}
     return Fitting(rows=rows, name="; ".join(names), learn=True, own=own)
 

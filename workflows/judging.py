@@ -1,18 +1,20 @@
-"""Loads a language model as judge: any model that an engine runs, or a judge of ours by its run."""
+"""Loads a language model as judge: any model that an engine runs, or that a server does."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
-from faithkit.detector import Detector
-from faithkit.inference.text_engines import EngineOptions, build_text_engine
+from faithkit.inference.request_cache import CachedEngine
+from faithkit.inference.text_engines import OPENAI, EngineOptions, build_text_engine
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
 from judge.asking import AskOptions
 from judge.judge import Judge
 
 SERVED = "what a server's model was trained on is not known"
+log = logging.getLogger("faithkit")
 
 
-def load_judge(config: Mapping[str, Any]) -> Detector:
+def load_judge(config: Mapping[str, Any]) -> Judge:
     """The judge that the blocks `engine` and `judge` of a configuration name."""
     options = EngineOptions(**config["engine"])
     return Judge(build_text_engine(options), AskOptions(**config["judge"]), name=str(options.model))
@@ -21,7 +23,17 @@ def load_judge(config: Mapping[str, Any]) -> Detector:
 def describe_judge(config: Mapping[str, Any]) -> UsedModel:
     """Describes the judge's model for the origins of predictions."""
     options = EngineOptions(**config["engine"])
-    assert options.model is not None
-    if options.name == "openai":
+    assert options.model is not None, "load_judge has refused it"
+    if options.name == OPENAI:
         return UsedModel(role=CHECKPOINT, path=options.model, reason=SERVED)
     return describe_model(options.model)
+
+
+def tell_usage(judge: Judge) -> None:
+    """Says how many questions were asked, how many the cache knew, and what a server counted."""
+    engine: Any = judge.engine
+    if isinstance(engine, CachedEngine):
+        log.info("%s replies known from %s, %s questions asked", f"{engine.known:,}", engine.path, f"{engine.asked:,}")
+        engine = engine.engine
+    if (usage := getattr(engine, "usage", None)) is not None:
+        log.info("%s", usage)

@@ -41,7 +41,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
     from workflows.detectors import kind_of, load_detector
     from workflows.origins import describe_model, write_origin
     from workflows.own_rows import read_own_rows, share_table, write_scored
-    from workflows.write_answers import Judge, write_answers
+    from workflows.write_answers import DetectorAnswerer, write_answers
 
     join = number_passages if kind_of(config["checkpoint"]) == TAGGER else join_passages
     options = {name: config[name] for name in ("by", "on_bad_row", "num_rows")}
@@ -57,7 +57,9 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
         print(f"note: {len(rows.rejects):,} rows cannot be scored; {run.path / 'rejects.jsonl'} says why")
     name = Path(config["path"]).stem
     path = run.predictions / f"{name}.jsonl"
-    predictions = write_answers(path, rows.examples, Judge(detector), at_a_time=config["save_every_num_rows"])
+    predictions = write_answers(
+        path, rows.examples, DetectorAnswerer(detector), at_a_time=config["save_every_num_rows"]
+    )
     write_origin(path, name, rows.examples, [describe_model(config["checkpoint"])])
     output = Path(config["output"] or run.path / f"{name}.scored{Path(config['path']).suffix}")
     write_scored(output, rows, predictions)

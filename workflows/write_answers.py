@@ -23,7 +23,7 @@ from workflows.answer_strategy import Answerer
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class DetectorAnswerer:
     """A detector in the place of an answerer: it judges the responses that the examples have."""
 
     detector: Detector

@@ -21,6 +21,7 @@ from faithkit.settings.types import (
 
 AUTO, TRANSFORMERS, VLLM, OPENAI = "auto", "transformers", "vllm", "openai"
 ENGINES = (AUTO, TRANSFORMERS, VLLM, OPENAI)
+LOCAL_BATCH = 32  # replies of a model on this machine that are kept at a time
 PRECISIONS = ("auto", "32-true", "bf16")  # as in faithkit.hardware, without torch
 CACHE_FILE = "replies.sqlite"  # in the user's cache
 
@@ -101,7 +102,8 @@ def build_text_engine(options: EngineOptions) -> TextEngine:
         return engine
     from faithkit.inference.request_cache import CachedEngine
 
-    return CachedEngine(engine, cache_path(options.cache))
+    # What a server said is kept at once; what this machine can say again costs a batch at most.
+    return CachedEngine(engine, cache_path(options.cache), commit_every=1 if options.name == OPENAI else LOCAL_BATCH)
 
 
 def cache_path(cache: str) -> Path:
