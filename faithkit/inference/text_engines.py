@@ -76,6 +76,7 @@ def build_text_engine(options: EngineOptions) -> TextEngine:
         raise UserError(f"engine={options.name} without a model", hint=hint)
     if options.name == OPENAI:
         from faithkit.inference.openai_engine import OpenAiEngine
+        from faithkit.inference.usage import Price
 
         engine: TextEngine = OpenAiEngine(
             options.model,
@@ -84,7 +85,7 @@ def build_text_engine(options: EngineOptions) -> TextEngine:
             concurrency=options.concurrency,
             max_retries=options.max_retries,
             timeout_seconds=options.timeout_seconds,
-            price=options.price,
+            price=Price(prompt=options.price[0], new=options.price[1]) if options.price else None,
         )
     else:
         from faithkit.inference.local_text import LocalOptions, load_local
