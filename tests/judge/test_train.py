@@ -1,0 +1,74 @@
+"""A judge's run from its command to its folder, and what its folder is good for."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from faithkit.files.jsonl import read_predictions
+from faithkit.files.model_folder import read_sidecar
+from judge.judge import Judge
+from tests.running import evaluate_here, train_here
+
+TINY = (
+    "model=judge",
+    "model.max_length=900",
+    "model.batch_size=4",
+    "data.embedded_rows={train: 40, validation: 24, test: 24}",
+    "optimizer.lr=1e-3",
+    "callbacks.num_resamples=20",
+    "callbacks.num_examples=0",
+    "callbacks.progress_bar=false",
+    "trainer=cpu",
+    "logger=none",
+)
+
+
+@pytest.fixture(scope="module")
+def judge_run(tmp_path_factory: pytest.TempPathFactory, language_models: dict[str, Path], session_home: Path) -> Path:
+    """The folder of a finished run of a tiny judge that learnt verdicts."""
+    folder = tmp_path_factory.mktemp("runs") / "judge"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAITHKIT_HOME", str(session_home))
+        train_here(*TINY, f"model.weights={language_models['llama']}", "model.ask=verdict", f"run_dir={folder}")
+    return folder
+
+
+def test_a_run_leaves_a_calibrated_judge_with_its_prompt(judge_run: Path) -> None:
+    metrics = json.loads((judge_run / "metrics.json").read_text())["metrics"]
+    assert {"test/embedded-halludial/macro_f1", "test/embedded-halludial/auroc"} <= metrics.keys()
+    sidecar = read_sidecar(judge_run / "hf")
+    assert sidecar is not None and sidecar.kind == "judge" and sidecar.layout["ask"] == "verdict"
+    assert "{response}" in sidecar.layout["prompt"]["text"] and 0 <= sidecar.thresholds["threshold"] <= 1.1
+
+
+def test_the_loaded_judge_gives_what_its_run_wrote(judge_run: Path, tmp_path: Path) -> None:
+    written = read_predictions(str(judge_run / "predictions" / "embedded-halludial.jsonl"))
+    evaluate_here(
+        "benchmark=halludial", f"checkpoint={judge_run}", f"run_dir={tmp_path / 'again'}", "num_resamples=20",
+        "num_examples=0",
+    )  # fmt: skip
+    again = read_predictions(str(next((tmp_path / "again" / "predictions").glob("*.jsonl"))))
+    shared = written.keys() & again.keys()
+    assert shared and all(written[i].label == again[i].label for i in shared)
+    assert all(written[i].score == pytest.approx(again[i].score, abs=1e-4) for i in shared)
+
+
+def test_its_own_prompt_and_threshold_hold_for_its_own_question_alone(judge_run: Path, tmp_path: Path) -> None:
+    own, other = Judge.load(str(judge_run)), Judge.load(str(judge_run), ask="spans")
+    assert own.options.ask == "verdict" and other.options.ask == "spans" and other.calibration.threshold == 0.5
+    sidecar = read_sidecar(judge_run / "hf")
+    assert sidecar is not None and own.template.text == sidecar.layout["prompt"]["text"]
+    assert own.calibration.threshold == sidecar.thresholds["threshold"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ask", "data"), [("judgement", "halludial"), ("spans", "ragtruth")])
+def test_the_other_targets_are_learnt_by_the_same_command(
+    ask: str, data: str, language_models: dict[str, Path], tmp_path: Path
+) -> None:
+    train_here(
+        *TINY, f"model.weights={language_models['llama']}", f"model.ask={ask}", f"data={data}",
+        "model.max_length=4000", f"run_dir={tmp_path / 'run'}",
+    )  # fmt: skip
+    assert (tmp_path / "run" / "metrics.json").exists()
