@@ -118,6 +118,7 @@ def test_what_fails_for_a_while_is_asked_again(fault: Fault) -> None:
             "does not fit into the model's context",
         ),
         (refusal(400, "This model's maximum context length is 8 tokens."), 1, "does not fit"),
+        (refusal(400, "max_tokens is too large for the context window", param="max_tokens"), 1, "does not fit"),
     ],
 )
 def test_what_keeps_failing_is_that_requests_problem(fault: Fault, tries: int, problem: str) -> None:
@@ -264,7 +265,7 @@ def test_vllm_is_held_to_choices_and_takes_its_own_settings() -> None:
         list(engine_for(server).generate(questions(1), decoding, form))
     body = server.asked[0]
     assert body["structured_outputs"] == {"choice": ["Yes", "No"]}
-    assert (body["min_tokens"], body["repetition_penalty"]) == (1, 1.2)
+    assert (body["min_tokens"], body["repetition_penalty"], body["top_k"], body["min_p"]) == (1, 1.2, -1, 0.0)
 
 
 def test_other_servers_are_asked_without_choices_and_refuse_vllms_settings() -> None:
