@@ -165,8 +165,9 @@ def generation_settings(
     if decoding.num_samples - first > 1:
         settings["n"] = decoding.num_samples - first
     own: dict[str, Any] = {}
-    if on_vllm:
+    if on_vllm:  # what is not sent it takes from the model's generation_config.json
         own = {"min_tokens": decoding.min_new_tokens, "repetition_penalty": decoding.repetition_penalty}
+        own |= {"top_k": -1, "min_p": 0.0}  # off
     if form is not None and form.choices and on_vllm:
         own["structured_outputs"] = {"choice": list(form.choices)}
     if form is not None and form.schema is not None:

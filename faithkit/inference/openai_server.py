@@ -55,6 +55,8 @@ class Server:
             has_answered: A request has been answered before.
         """
         status, words = error.status_code, self.words(error)
+        if _is_too_long(error):  # before the settings: some servers blame max_tokens for it
+            return None
         if status == 401 or (status == 403 and not has_answered):  # later it may be about what a request says
             why = "" if status == 401 else f": {words}"  # with 401 servers repeat parts of the key
             hint = f"export {self.key_variable}=..., a key that may use {self.model}"
@@ -78,7 +80,7 @@ class Server:
     def explain_one(self, error: Any) -> str:
         """Says in one line why a request failed that the server answered with an error."""
         words = self.words(error)
-        if error.code == "context_length_exceeded" or (error.status_code < 500 and _TOO_LONG.search(said(error))):
+        if _is_too_long(error):
             return f"the prompt does not fit into the model's context: {words}"
         if error.status_code == 429:
             return f"the server limits the rate, after all retries: {words}"
@@ -117,6 +119,11 @@ def said(error: Any) -> str:
     body = error.body
     inner = body.get("error", body) if isinstance(body, dict) else body
     return str((inner.get("message") if isinstance(inner, dict) else inner) or error)
+
+
+def _is_too_long(error: Any) -> bool:
+    in_words = error.status_code in (400, 413, 422) and _TOO_LONG.search(said(error)) is not None
+    return in_words or error.code == "context_length_exceeded"
 
 
 def is_about(error: Any, *settings: str) -> bool:

@@ -40,7 +40,9 @@ def questions(number: int) -> list[Request]:
 
 
 def engine_for(server: ChatServer, **options: Any) -> OpenAiEngine:
-    return OpenAiEngine(**{"model": MODEL, "base_url": server.url, "max_retries": 2, "timeout_seconds": 5.0, **options})
+    return OpenAiEngine(
+        **{"model": MODEL, "base_url": server.url, "max_retries": 2, "timeout_seconds": 60.0, **options}
+    )
 
 
 def one_reply(server: ChatServer, **options: Any) -> Reply:
@@ -49,7 +51,13 @@ def one_reply(server: ChatServer, **options: Any) -> Reply:
 
 
 def test_each_request_gets_its_own_reply_however_many_are_open() -> None:
-    with ChatServer(seconds=0.05) as server:
+    def gathers(body: dict[str, Any]) -> None:
+        """Holds the first four until all of them are there."""
+        end = time.monotonic() + 30
+        while len(server.asked) < 4 and time.monotonic() < end:
+            time.sleep(0.005)
+
+    with ChatServer(always=gathers) as server:
         replies = list(engine_for(server, concurrency=4).generate(questions(20), GREEDY))
     assert {reply.id: reply.texts for reply in replies} == {f"id {i}": (f"question {i}",) for i in range(20)}
     assert server.most_open == 4 and len(server.asked) == 20
@@ -78,7 +86,7 @@ def test_what_was_used_is_counted() -> None:
         Fault(disconnect=True),
         Fault(body=HALF),
         Fault(body=HALF, missing=50),
-        Fault(seconds=0.4),
+        Fault(seconds=1.3),
         Fault(body=b"<html>busy</html>", headers={"Content-Type": "text/html"}),
         Fault(body=b'{"choices": []}'),
         Fault(body=b'{"choices": [{"message": "text"}]}'),
@@ -92,7 +100,7 @@ def test_what_was_used_is_counted() -> None:
 )
 def test_what_fails_for_a_while_is_asked_again(fault: Fault) -> None:
     with ChatServer(fault, fault) as server:
-        reply = one_reply(server, timeout_seconds=0.2)
+        reply = one_reply(server, timeout_seconds=1.0 if fault.seconds else 60.0)
     assert (reply.texts, reply.finished, reply.problem) == (("question 0",), (True,), "")
     assert len(server.asked) == 3
 
@@ -103,7 +111,7 @@ def test_what_fails_for_a_while_is_asked_again(fault: Fault) -> None:
         (LIMITED, 3, "limits the rate"),
         (FAILED, 3, "the server answered 500: 'something broke'"),
         (Fault(disconnect=True), 3, "no answer after 3 tries"),
-        (Fault(seconds=0.3), 3, "no answer after 3 tries: ReadTimeout"),
+        (Fault(seconds=1.3), 3, "no answer after 3 tries: ReadTimeout"),
         (Fault(body=HALF), 2, "is not JSON"),
         (Fault(body=b'{"choices": []}'), 2, "has no valid choices"),
         (answering(), 2, "the answer is empty"),
@@ -118,6 +126,7 @@ def test_what_fails_for_a_while_is_asked_again(fault: Fault) -> None:
             "does not fit into the model's context",
         ),
         (refusal(400, "This model's maximum context length is 8 tokens."), 1, "does not fit"),
+        (refusal(400, "max_tokens is too large for the context window", param="max_tokens"), 1, "does not fit"),
     ],
 )
 def test_what_keeps_failing_is_that_requests_problem(fault: Fault, tries: int, problem: str) -> None:
@@ -125,7 +134,8 @@ def test_what_keeps_failing_is_that_requests_problem(fault: Fault, tries: int, p
         return fault if body["messages"][-1]["content"] == "question 2" else None
 
     with ChatServer(always=fails_at_2) as server:
-        engine = engine_for(server, malformed_retries=1, timeout_seconds=0.2, concurrency=2)
+        timeout = 1.0 if fault.seconds else 60.0
+        engine = engine_for(server, malformed_retries=1, timeout_seconds=timeout, concurrency=2)
         replies = {reply.id: reply for reply in engine.generate(questions(4), GREEDY)}
     assert problem in replies["id 2"].problem and not replies["id 2"].texts
     assert [replies[f"id {i}"].texts for i in (0, 1, 3)] == [(f"question {i}",) for i in (0, 1, 3)]
@@ -144,7 +154,7 @@ def test_a_limited_rate_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
 def test_retry_after_is_waited_for(header: dict[str, str]) -> None:
     with ChatServer(Fault(429, b"{}", header)) as server:
         assert one_reply(server).texts
-    assert 0.3 <= server.times[1] - server.times[0] < 2
+    assert 0.3 <= server.times[1] - server.times[0] < 20
 
 
 @pytest.mark.parametrize(
@@ -185,7 +195,7 @@ def test_a_server_that_is_down_is_told_at_once() -> None:
     began = time.monotonic()
     with pytest.raises(UserError, match="no server answers here") as told:
         one_reply(server, max_retries=6)
-    assert "engine.base_url=http://" in (told.value.hint or "") and time.monotonic() - began < 5
+    assert "engine.base_url=http://" in (told.value.hint or "") and time.monotonic() - began < 15
 
 
 def test_a_server_that_goes_away_is_not_asked_for_ever() -> None:
@@ -264,7 +274,7 @@ def test_vllm_is_held_to_choices_and_takes_its_own_settings() -> None:
         list(engine_for(server).generate(questions(1), decoding, form))
     body = server.asked[0]
     assert body["structured_outputs"] == {"choice": ["Yes", "No"]}
-    assert (body["min_tokens"], body["repetition_penalty"]) == (1, 1.2)
+    assert (body["min_tokens"], body["repetition_penalty"], body["top_k"], body["min_p"]) == (1, 1.2, -1, 0.0)
 
 
 def test_other_servers_are_asked_without_choices_and_refuse_vllms_settings() -> None:
@@ -303,12 +313,12 @@ def waiting_threads() -> list[str]:
 
 
 def test_a_closed_iterator_cancels_what_is_open() -> None:
-    with ChatServer(always=lambda body: Fault(seconds=2.0) if len(server.asked) > 3 else None) as server:
+    with ChatServer(always=lambda body: Fault(seconds=60.0) if len(server.asked) > 3 else None) as server:
         replies = engine_for(server, concurrency=3).generate(questions(100), GREEDY)
         assert isinstance(replies, Iterator) and next(replies).texts
         began = time.monotonic()
         replies.close()  # type: ignore[attr-defined]
-        assert time.monotonic() - began < 1 and not waiting_threads()
+        assert time.monotonic() - began < 20 and not waiting_threads()
         number = len(server.asked)
         time.sleep(0.1)
         assert len(server.asked) == number <= 6
@@ -343,15 +353,15 @@ except signals.Interrupted:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_at_once(number: int) -> None:
-    with ChatServer(always=lambda body: Fault(seconds=20.0) if len(server.asked) > 4 else None) as server:
+    with ChatServer(always=lambda body: Fault(seconds=120.0) if len(server.asked) > 4 else None) as server:
         command = [sys.executable, "-c", SCRIPT, server.url]
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert process.stdout is not None and process.stdout.readline()
         began = time.monotonic()
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=100)
     assert process.returncode == 130 and "interrupted" in out and not err, err
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_the_key_is_sent_and_shown_nowhere(

@@ -24,7 +24,7 @@ from faithkit.inference.text import SYSTEM, USER, Form, Message, Request
 
 PYTHON = os.environ.get("FAITHKIT_VLLM_PYTHON", "")
 MODEL = "smollm2-135m"
-STARTUP_SECONDS = 400
+STARTUP_SECONDS = 900
 GREEDY = Decoding(max_new_tokens=12)
 CHOICES = ("Yes", "No")
 QUESTIONS = ("Is snow white?", "Is Paris the capital of Italy?", "Do fish swim?")
