@@ -24,8 +24,9 @@ from faithkit.errors import UserError
 from faithkit.records import Example
 from faithkit.row_keys import text_key
 from tests.data_modules.negatives.corpus import corpus, example, ruled
-from tests.data_modules.official_rows import FAITHDIAL, write
+from tests.data_modules.official.dialogues import FAITHDIAL
 from tests.data_modules.official_rows import make as make_source
+from tests.data_modules.official_rows import write
 
 PLAIN = ["original", "verbatim", "other"]  # kinds that need no spaCy
 
