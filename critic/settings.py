@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from critic.score_calibration import ScoreCalibration
-from data_modules.encoding.pairs import ORDERS
+from data_modules.encoding.pair_layout import ORDERS
 from faithkit.checks import check_mapping, check_names, check_number, check_text
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import CRITIC, SIDECAR, Sidecar

@@ -17,7 +17,7 @@ from data_modules.reading.files import EMBEDDED
 from faithkit import signals
 from faithkit.cli import choices_of
 from faithkit.errors import UserError, shorten
-from faithkit.evaluation.calibration import ARGMAX
+from faithkit.evaluation.aims import ARGMAX
 from faithkit.evaluation.classification import classification_metrics
 from faithkit.evaluation.leaks import WITHOUT
 from faithkit.evaluation.reports.provenance import Provenance, leaks_table, select
