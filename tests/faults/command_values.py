@@ -140,7 +140,7 @@ VALUES: dict[tuple[str, ...], dict[str, str]] = {
     ("evaluate", "benchmark=transfer"): {
         "benchmark.threshold_aim": "luck 5 precision>=2",
         "benchmark.validation_fraction": "0 1 -0.1 a",
-        "benchmark.train": "5 {}",
+        "benchmark.train": "5 null",
     },
     ("generate",): {
         "batch_size": "-1 0 a 1.5",
