@@ -4,7 +4,7 @@ import logging
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from data_modules.encoding.pairs import ORDERS
+from data_modules.encoding.pair_layout import ORDERS
 from faithkit.checks import check_mapping, check_names, check_number, check_text
 from faithkit.errors import UserError, shorten
 from faithkit.evaluation.score_calibration import ScoreCalibration

@@ -1,6 +1,6 @@
 """Every dataset of ours by its name, and how a dataset of another package is found."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
 from pkgutil import resolve_name
 
@@ -8,7 +8,22 @@ from data_modules.reading.dataset import Source
 from faithkit.errors import UserError
 from faithkit.targets import DATASETS, ENTRY_POINTS
 
-SOURCES: dict[str, type[Source]] = {name: resolve_name(target) for name, target in DATASETS.items()}
+
+class _Sources(Mapping[str, type[Source]]):
+    """The classes of our datasets by their names; each is imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> type[Source]:
+        found: type[Source] = resolve_name(DATASETS[name])
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(DATASETS)
+
+    def __len__(self) -> int:
+        return len(DATASETS)
+
+
+SOURCES = _Sources()
 
 
 def find_dataset(name: str | None, target: str | None = None) -> type[Source]:
@@ -25,7 +40,7 @@ def find_dataset(name: str | None, target: str | None = None) -> type[Source]:
         if name is not None:
             raise UserError(f"both dataset {name!r} and _target_ {target!r} are given", hint="leave one of them out")
         return _checked(target, lambda: resolve_name(target))
-    if name in SOURCES:
+    if name is not None and name in SOURCES:
         return SOURCES[name]
     for entry_point in entry_points(group=ENTRY_POINTS):
         if entry_point.name == name:

@@ -12,6 +12,7 @@ from faithkit.errors import shorten
 HALLUCINATED = "hallucinated"
 FAITHFUL = "faithful"
 UNPARSED = "unparsed"
+WHOLE_KNOWLEDGE = "whole_knowledge"  # in an example's `meta`: the knowledge before it was cut
 LABELS = (FAITHFUL, HALLUCINATED)  # the position is the class index: P(hallucinated) is column 1
 
 

@@ -9,23 +9,17 @@ punctuated in another way has the same key. Each row has three:
 """
 
 import hashlib
-import re
-import unicodedata
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.records import Example
+from faithkit.records import WHOLE_KNOWLEDGE, Example
+from faithkit.text_key import text_key
 
-WHOLE_KNOWLEDGE = "whole_knowledge"  # in an example's `meta`: the knowledge before it was cut
 NO_KEY = 0  # of a text that is empty
 
-_OTHERS = re.compile(r"[\W_]+")
-# Many times faster where a text is ASCII, as most are.
-_LOWER = bytes(range(128)).lower() + bytes(range(128, 256))
-_ASCII_OTHERS = bytes(code for code in range(128) if not chr(code).isalnum())
 _SIZE = 8  # bytes of a key
 
 Keys = NDArray[np.uint64]
@@ -37,17 +31,6 @@ class RowKeys(NamedTuple):
     row: Keys
     knowledge: Keys
     group: Keys
-
-
-def text_key(text: str) -> str:
-    """Reduces a text to lower-case letters and digits without accents.
-
-    Copies of one text that were tokenised differently have the same key.
-    """
-    if text.isascii():
-        return text.encode().translate(_LOWER, _ASCII_OTHERS).decode()
-    decomposed = unicodedata.normalize("NFKD", text)  # "é" becomes "e" and an accent, which is no letter
-    return _OTHERS.sub("", decomposed.lower())
 
 
 def row_keys(examples: Iterable[Example]) -> RowKeys:

@@ -10,7 +10,7 @@ from faithkit.evaluation.page import write_page
 from faithkit.evaluation.published.detection import comparable
 from faithkit.evaluation.reports.corpus import report_corpus
 from faithkit.evaluation.reports.provenance import Provenance
-from faithkit.evaluation.reports.run import report_detection
+from faithkit.evaluation.reports.run import Scored, report_detection
 from faithkit.evaluation.reports.suppression import report_suppression
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder, environment
@@ -38,7 +38,7 @@ def _load(config: Mapping[str, Any]) -> tuple[Detector, list[UsedModel], Callabl
     return detector, [describe_model(config["checkpoint"])], lambda: None
 
 
-def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
+def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     """Examples, predictions, metrics; the run's path comes last."""
     block, num_resamples = config["benchmark"], config["num_resamples"]
     given = read_predictions(config["predictions"]) if config["predictions"] else None
@@ -50,7 +50,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
         options = {"title": block["dataset"], "plots": block["plots"], "published": published}
         report_corpus(benchmark.examples, run.path, **options)
         print(run.path)
-        return
+        return Scored({})
     detector = None
     if given is not None:
         origin = origin_of_file(
@@ -68,7 +68,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
         write_page(config["html"], benchmark.examples, given, title=f"{benchmark.name}: answers and their marks")
     predictions = list(given.values())
     if block["name"] == "suppression":
-        report_suppression(
+        metrics = report_suppression(
             run,
             benchmark.examples,
             predictions,
@@ -78,8 +78,8 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
             num_resamples=num_resamples,
             origin=origin,
         )
-        return
+        return Scored(metrics)
     sets, origins = {benchmark.name: (benchmark.examples, predictions)}, {benchmark.name: origin}
     fitting = read_fitting(run, config, benchmark, detector, origin.models)
     options = {"num_resamples": num_resamples, "num_examples": config["num_examples"]}
-    report_detection(run, sets, meta=meta, fitting=fitting, origins=origins, **options)
+    return report_detection(run, sets, meta=meta, fitting=fitting, origins=origins, **options)

@@ -5,24 +5,29 @@ python evaluate.py benchmark=begin benchmark.path=FILE predictions=FILE      sco
 python evaluate.py benchmark=ragtruth benchmark.path=DIR checkpoint=runs/... html=answers.html   and a page to read
 python evaluate.py benchmark=faithdial predictions=FILE benchmark.critic=runs/... against=FILE   generated responses
 python evaluate.py benchmark=halueval benchmark.path=DIR engine=auto engine.model=NAME   a language model judges
+python evaluate.py benchmark=begin checkpoint=runs/... logger=[csv,wandb]    metrics and a sample to each logger
 python evaluate.py resume=runs/...                                           go on after any interruption
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faithkit.cli import run_script
 
+if TYPE_CHECKING:
+    from faithkit.evaluation.reports.run import Scored
+    from faithkit.files.run_folder import RunFolder
+
 # What a resumed run may change: how it is carried out and shown, never what it predicts.
 MAY_CHANGE = (
-    *("batch_tokens", "save_every_num_rows", "num_resamples", "num_examples", "html"),
+    *("batch_tokens", "save_every_num_rows", "num_resamples", "num_examples", "html", "logger", "logger.*"),
     *("engine.batch_size", "engine.cache", "engine.api_key_variable", "engine.concurrency", "engine.max_retries"),
     *("engine.timeout_seconds", "engine.price", "engine.memory_fraction"),
 )
-GROUPS = ("benchmark", "engine", "decoding", "scale")
+GROUPS = ("benchmark", "engine", "decoding", "scale", "logger")
 
 
 def main(cfg: Any) -> None:
-    """Dispatches to generated responses, the transfer table of critics, or a detector's benchmark."""
+    """Opens the run's folder and works in it."""
     from faithkit.files.open_run import open_run
     from faithkit.files.run_folder import log_to
     from workflows.settings.scripts import EvaluateSettings
@@ -30,19 +35,32 @@ def main(cfg: Any) -> None:
     kind = f"evaluate-{cfg.benchmark.name}"
     with open_run(cfg, kind, EvaluateSettings, may_change=MAY_CHANGE) as (run, config):
         log_to(run.log)
-        # Each is imported where it is wanted: the others load much that it does not need.
-        if config["benchmark"].get("task") == "responses":
-            from workflows.response_benchmark import run_response_benchmark
+        if not config.get("logger"):  # runs of older versions have no such key
+            evaluate(run, config)
+            return
+        from faithkit.training.loggers.build import check_loggers, open_loggers
+        from faithkit.training.loggers.results import Finished
 
-            run_response_benchmark(run, config)
-        elif config["benchmark"]["name"] == "transfer":
-            from workflows.transfer import run_transfer
+        check_loggers(config["logger"])
+        with open_loggers(config["logger"], run, config, job="evaluate") as loggers:
+            scored = evaluate(run, config)
+            loggers.log_results(Finished(run=run, step=0, metrics=scored.metrics, samples=scored.samples))
 
-            run_transfer(run, config)
-        else:
-            from workflows.detection_benchmark import run_benchmark
 
-            run_benchmark(run, config)
+def evaluate(run: "RunFolder", config: dict[str, Any]) -> "Scored":
+    """Dispatches to generated responses, the transfer table of critics, or a detector's benchmark."""
+    # Each is imported where it is wanted: the others load much that it does not need.
+    if config["benchmark"].get("task") == "responses":
+        from workflows.response_benchmark import run_response_benchmark
+
+        return run_response_benchmark(run, config)
+    if config["benchmark"]["name"] == "transfer":
+        from workflows.transfer import run_transfer
+
+        return run_transfer(run, config)
+    from workflows.detection_benchmark import run_benchmark
+
+    return run_benchmark(run, config)
 
 
 def run() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from faithkit.evaluation.fingerprints import TestRows
 from faithkit.evaluation.predictions_origin import read_origin, write_origin
 from faithkit.evaluation.reports.provenance import Provenance
+from faithkit.evaluation.tables import harmless
 from faithkit.records import Example
 from faithkit.weights.used_model import UsedModel, describe_model
 
@@ -33,7 +34,7 @@ def origin_of_file(
         unknown = "whose they are is taken from checkpoint=" if checkpoint else "whose they are is not known"
         notes.append(f"from: {unknown}, since {origin.reason}")
     elif origin.rows.rows != (here := TestRows.of(name, examples)).rows:
-        notes.append(f"from: these predictions were made on other rows: {origin.rows}, and not {here}")
+        notes.append(f"from: these predictions were made on other rows: {harmless(str(origin.rows))}, and not {here}")
     if not models:
         notes.append("leaks: cannot be told of predictions from nobody knows where; checkpoint=RUN names their model")
     return Provenance.of(name, examples, [*models, *others], notes)

@@ -6,6 +6,7 @@ from typing import Any
 
 from data_modules.build import Benchmark, datasets_of, read_benchmark
 from faithkit.errors import UserError
+from faithkit.evaluation.reports.run import Scored
 from faithkit.evaluation.responses.paired_responses import PairedResponses
 from faithkit.evaluation.responses.report import report_responses
 from faithkit.files.jsonl import read_predictions
@@ -20,7 +21,7 @@ from workflows.origins import describe_model, helpers_of, origin_of_file, write_
 from workflows.write_answers import write_answers
 
 
-def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
+def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     """Reads the examples of each dataset and a response to each, and writes the metrics of these responses.
 
     Examples and files are read, and missing responses written, before any metric loads its model.
@@ -43,7 +44,7 @@ def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> None:
         name: origin_of_file(files[name], name, paired.examples, checkpoint=config["checkpoint"], others=judges)
         for name, paired in sets.items()
     }
-    report_responses(
+    return report_responses(
         run,
         sets,
         models,

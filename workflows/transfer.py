@@ -17,10 +17,11 @@ from data_modules.reading.files import EMBEDDED
 from faithkit import signals
 from faithkit.cli import choices_of
 from faithkit.errors import UserError, shorten
-from faithkit.evaluation.calibration import ARGMAX
+from faithkit.evaluation.aims import ARGMAX
 from faithkit.evaluation.classification import classification_metrics
 from faithkit.evaluation.leaks import WITHOUT
 from faithkit.evaluation.reports.provenance import Provenance, leaks_table, select
+from faithkit.evaluation.reports.run import Scored
 from faithkit.evaluation.reports.spans import prefixed
 from faithkit.evaluation.results import Results, full_names, write_results
 from faithkit.evaluation.tables import show
@@ -39,7 +40,7 @@ log = logging.getLogger("faithkit")
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> None:
+def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     """Fills the table and prints it beside the paper's; the run's path comes last.
 
     The metrics of the critic trained on A and tested on B are named `test/B/A_accuracy` and so on.
@@ -77,6 +78,7 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> None:
         if origin.leaked.any():
             show(leaks_table(origin, f"{name}, leaks"))
     print(run.path)
+    return Scored(metrics)
 
 
 def _score(

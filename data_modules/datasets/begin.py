@@ -14,8 +14,7 @@ from data_modules.reading.fields import SEEKER, text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.errors import UserError
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
-from faithkit.row_keys import WHOLE_KNOWLEDGE
+from faithkit.records import FAITHFUL, HALLUCINATED, WHOLE_KNOWLEDGE, Example, Turn
 from faithkit.sentences import best_sentences
 
 ADDRESS = "https://github.com/google/BEGIN-dataset"

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_modules.encoding.offsets import OUTSIDE, tags_of, visible_extents
+from data_modules.encoding.pair_layout import KNOWLEDGE_FIRST, ORDERS
 from data_modules.encoding.ragged import Ragged, steps_of
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
 from faithkit.errors import UserError
@@ -26,7 +27,6 @@ ENCODING_VERSION = 3  # part of every cache key: raise it when the same records 
 NO_LABEL = -1
 MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")  # of a batch, what an encoder takes
 KNOWLEDGE, RESPONSE = 1, 2  # values of `segment`; 0 is special tokens and padding
-KNOWLEDGE_FIRST, RESPONSE_FIRST = ORDERS = ("knowledge_response", "response_knowledge")
 
 # One entry a row in each; `length` orders the batches, and `second_length` those rows of them that are about as long.
 Columns = dict[str, NDArray[Any] | Ragged]

@@ -1,4 +1,4 @@
-"""The layout of a dialogue turn for generators: markers, order of the parts, and how much of the history fits.
+"""The layout of a dialogue turn for generators: markers, and the order of the parts.
 
     seq2seq   encoder: control, bos, knowledge marker + knowledge, turns each led by its speaker's marker, eos
               decoder: wizard marker + response, eos
@@ -11,10 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from data_modules.encoding.ragged import offsets_of
 from faithkit.checks import check_number
 from faithkit.errors import UserError, shorten
 
@@ -100,23 +96,3 @@ def add_markers(tokenizer: Any, layout: TurnLayout) -> dict[int, list[int]]:
     new = [token for token in words if token not in have]
     tokenizer.add_tokens(new, special_tokens=True)
     return {tokenizer.convert_tokens_to_ids(token): described[token] for token in new}
-
-
-def fit_history(lengths: NDArray[np.int64], num_turns: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Decides how many tokens of each turn are kept, counted from its end.
-
-    The newest turns are kept first, each whole or not at all; if even the newest does not fit, its end is kept.
-
-    Args:
-        lengths: Tokens of each turn with its marker: the turns of all rows, oldest first, one row behind the other.
-        num_turns: Turns of each row.
-        room: Tokens that each row has for its history.
-    """
-    ends = offsets_of(num_turns)[1:]
-    so_far = offsets_of(lengths)
-    space = np.repeat(room, num_turns)
-    until_end = np.repeat(so_far[ends], num_turns) - so_far[:-1]  # of a turn and all that follow it in its row
-    kept = np.where(until_end <= space, lengths, 0)
-    newest = np.arange(1, len(lengths) + 1) == np.repeat(ends, num_turns)
-    # Room of 1 would hold the marker alone, which says nothing.
-    return np.where(newest & (lengths > space) & (space >= 2), space, kept)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_modules.encoding.causal import causal_batch, padded_inputs, read_part, targets_of
+from data_modules.encoding.history import fit_history
 from data_modules.encoding.pairs import ENCODING_VERSION, Columns, Encoder
 from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
 from data_modules.encoding.tokens import Tokenizer, fingerprint_of, tokenize
@@ -25,7 +26,6 @@ from data_modules.encoding.turn_layout import (
     WIZARD,
     TurnLayout,
     bos_of,
-    fit_history,
 )
 from data_modules.reading.fields import WIZARD as WIZARD_SPEAKER
 from faithkit.errors import UserError, shorten

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from data_modules.negatives.entities import Finder, find_entities, spacy_model
 from data_modules.negatives.entity_swap import entity_swaps
+from data_modules.negatives.kinds import ENTITY_SWAP, KINDS, ORIGINAL, OTHER, VERBATIM, check_kinds
 from data_modules.negatives.original import original_responses
 from data_modules.negatives.other import other_responses
 from data_modules.negatives.verbatim import verbatim_knowledge
@@ -18,12 +19,10 @@ from faithkit.errors import UserError
 from faithkit.files.cache_entry import cache_entry
 from faithkit.files.home import cache_dir
 from faithkit.records import Example
-from faithkit.row_keys import text_key
+from faithkit.text_key import text_key
 from faithkit.words import VERSION as WORDS_VERSION
 
 VERSION = 1  # raised when the same records give other negatives
-ORIGINAL, ENTITY_SWAP, VERBATIM, OTHER = "original", "entity_swap", "verbatim", "other"
-KINDS = (ORIGINAL, ENTITY_SWAP, VERBATIM, OTHER)
 WEIGHTS = "spacy-sm"
 NEGATIVES = "negatives.json"  # the file of a cache entry
 
@@ -36,19 +35,6 @@ class Negatives(NamedTuple):
     texts: list[tuple[str, ...]]
     kinds: list[tuple[str, ...]]
     counts: Counter[str]
-
-
-def check_kinds(kinds: Sequence[str], num: int) -> None:
-    """Checks the settings.
-
-    Raises:
-        UserError: An unknown kind, a kind named twice, or fewer than one negative.
-    """
-    if isinstance(kinds, str) or not kinds or set(kinds) - set(KINDS) or len(set(kinds)) < len(kinds):
-        shown = kinds if isinstance(kinds, str) else list(kinds)
-        raise UserError(f"kinds of negatives: {shown!r}", hint=f"give a list of some of {', '.join(KINDS)}")
-    if not isinstance(num, int) or num < 1:
-        raise UserError(f"number of negatives: {num!r}", hint="use 1 or more")
 
 
 def make_negatives(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 from faithkit.records import Example
-from faithkit.row_keys import text_key
+from faithkit.text_key import text_key
 from faithkit.words import ascii_content_words
 
 NUM_WORDS = 6  # rarest words of a knowledge text, by which similar ones are found

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from data_modules.encoding.cache import group_hash
-from data_modules.negatives.make import KINDS, WEIGHTS, Negatives, cached_negatives, check_kinds, describe
+from data_modules.negatives.kinds import KINDS, check_kinds
+from data_modules.negatives.make import WEIGHTS, Negatives, cached_negatives, describe
 from data_modules.reading.dataset import Records, Source, read_examples
 from data_modules.reading.rows import ReadReport
 from data_modules.reading.wrappers import WrappedSource

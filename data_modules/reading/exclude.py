@@ -11,8 +11,8 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from faithkit.records import Example
-from faithkit.row_keys import WHOLE_KNOWLEDGE, text_key
+from faithkit.records import WHOLE_KNOWLEDGE, Example
+from faithkit.text_key import text_key
 
 DROPPED = "dropped: knowledge stands in an excluded test set"
 DROPPED_DIALOGUE = "dropped: dialogue stands in an excluded test set"

@@ -5,8 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
-from faithkit.records import Turn
-from faithkit.row_keys import WHOLE_KNOWLEDGE
+from faithkit.records import WHOLE_KNOWLEDGE, Turn
 
 SEEKER, WIZARD = "seeker", "wizard"  # who asks and who answers, in every dialogue dataset
 PROBABILITY = "probability"  # in `meta`: a weak label

@@ -26,8 +26,8 @@ from data_modules.weak.generations import generation_files, read_generations
 from data_modules.weak.pairs import PROBABILITY, make_pairs
 from faithkit.errors import UserError
 from faithkit.records import Example
-from faithkit.row_keys import text_key
 from faithkit.sentences import sentences
+from faithkit.text_key import text_key
 from faithkit.weights.resolve import resolve
 from faithkit.words import ascii_content_words
 

@@ -4,17 +4,15 @@ Fit temperature and threshold on validation data, never on the test set. A tempe
 a threshold changes no score (ECE stays).
 """
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from faithkit.errors import UserError
+from faithkit.evaluation.aims import ARGMAX, wanted_precision
 
 NUM_BINS = 15
-ARGMAX = "argmax"  # chooses nothing: the threshold stays at 0.5, the likelier class
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
 Floats = NDArray[np.float64]
 
@@ -117,7 +115,7 @@ def choose_threshold(scores: ArrayLike, gold: ArrayLike, aim: str = "macro_f1") 
     Raises:
         UserError: An unknown aim.
     """
-    wanted = _wanted_precision(aim)
+    wanted = wanted_precision(aim)
     values, labels = _checked(scores, gold)
     positives, total = int(labels.sum()), len(values)
     if aim == ARGMAX:
@@ -142,11 +140,6 @@ def choose_threshold(scores: ArrayLike, gold: ArrayLike, aim: str = "macro_f1") 
         note = f"no threshold has {aim}: the most precise one is taken"
     nearest = best[np.argmin(np.abs(cuts[best] - 0.5))]
     return _threshold(float(cuts[nearest]), aim, values, labels, note)
-
-
-def check_aim(aim: str) -> None:
-    """Refuses an unknown aim before there is anything to choose on."""
-    _wanted_precision(aim)
 
 
 def _threshold(value: float, aim: str, scores: Floats, gold: NDArray[np.int64], note: str) -> Threshold:
@@ -176,15 +169,6 @@ def _best(first: Floats, second: Floats) -> NDArray[np.intp]:
     """Finds the positions of the highest `first`, and among these of the highest `second`."""
     places = np.flatnonzero(first == first.max())
     return places[second[places] == second[places].max()]
-
-
-def _wanted_precision(aim: str) -> float | None:
-    if aim in ("f1", "macro_f1", ARGMAX):
-        return None
-    match = re.fullmatch(r"precision\s*>=\s*(\d*\.?\d+)", aim.strip())
-    if not match or not 0 < float(match[1]) <= 1:
-        raise UserError(f"unknown aim {aim!r} for the threshold", hint="use f1, macro_f1, argmax or precision>=0.9")
-    return float(match[1])
 
 
 def _cuts(distinct: Floats) -> Floats:

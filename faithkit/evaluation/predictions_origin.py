@@ -4,11 +4,12 @@ It names the rows that were predicted, the models with their weights and thresho
 themselves, so that a later score can say what it stands on. Predictions without it are scored all the same.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from pydantic import ValidationError
 
 from faithkit.errors import UserError
 from faithkit.evaluation.fingerprints import TestRows
@@ -16,7 +17,36 @@ from faithkit.files.atomic import write_json
 from faithkit.files.hashes import hash_files
 from faithkit.files.strict_json import read_strict_json
 from faithkit.records import Example
+from faithkit.settings.types import Block, NonNegativeInt, Text
 from faithkit.weights.used_model import UsedModel, describe_model
+
+
+class StoredRows(Block):
+    """The kinds of the values of `TestRows`."""
+
+    dataset: Text
+    split: str  # empty where there are no rows
+    num_rows: NonNegativeInt
+    rows: Text
+    gold: Text
+
+
+class StoredModel(Block):
+    """The kinds of the values that `UsedModel.to_dict` gives."""
+
+    role: Text
+    path: Text
+    kind: Text | None
+    weights: Text | None
+    threshold: Text | None
+
+
+class StoredOrigin(Block):
+    """The kinds of the values in the file."""
+
+    rows: StoredRows
+    models: list[StoredModel]
+    predictions: Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,23 +85,23 @@ def read_origin(predictions: Path) -> PredictionsOrigin:
     if not path.exists():
         return PredictionsOrigin(reason=f"there is no {path.name} beside {predictions.name}")
     try:
-        stored = read_strict_json(path, hint="")
-        rows = TestRows(**stored["rows"])
-        if stored["predictions"] != _hash(predictions):
-            return PredictionsOrigin(reason=f"{predictions.name} was changed since {path.name} was written")
-        return PredictionsOrigin(rows=rows, models=tuple(_recognised(model) for model in stored["models"]))
-    except (UserError, KeyError, TypeError, AttributeError):
+        stored = StoredOrigin.model_validate(read_strict_json(path, hint=""))
+    except (UserError, ValidationError):
         return PredictionsOrigin(reason=f"{path.name} is damaged")
+    if stored.predictions != _hash(predictions):
+        return PredictionsOrigin(reason=f"{predictions.name} was changed since {path.name} was written")
+    models = tuple(_recognised(model) for model in stored.models)
+    return PredictionsOrigin(rows=TestRows(**stored.rows.model_dump()), models=models)
 
 
-def _recognised(stored: Mapping[str, Any]) -> UsedModel:
+def _recognised(stored: StoredModel) -> UsedModel:
     """The model of an origin, with what it has seen where its folder still has the same weights."""
-    if _is_here(stored["path"]):
-        with suppress(UserError):  # a damaged folder is another one
-            model = describe_model(stored["path"], stored["role"])
-            if model.weights is not None and model.weights == stored["weights"]:
+    with suppress(UserError, OSError):  # a damaged folder is another one, a damaged path none at all
+        if _is_here(stored.path):
+            model = describe_model(stored.path, stored.role)
+            if model.weights is not None and model.weights == stored.weights:
                 return model
-    return UsedModel(**stored, reason="it is no longer at that place with the same weights")
+    return UsedModel(**stored.model_dump(), reason="it is no longer at that place with the same weights")
 
 
 def _is_here(path: str) -> bool:

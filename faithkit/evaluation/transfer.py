@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.evaluation.calibration import ARGMAX
+from faithkit.evaluation.aims import ARGMAX
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.results import Results

@@ -9,17 +9,18 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from faithkit.checks import check_mapping, check_text, check_texts
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder, dumps, write_json
 from faithkit.files.hashes import hash_files
 from faithkit.files.run_folder import RunFolder, environment
-from faithkit.files.seen_rows import FILE as SEEN_ROWS
-from faithkit.files.seen_rows import SeenRows
 from faithkit.files.strict_json import read_strict_json
 from faithkit.words import VERSION as WORDS_VERSION
+
+if TYPE_CHECKING:  # a folder is looked for before numpy is imported
+    from faithkit.files.seen_rows import SeenRows
 
 SIDECAR, CONFIG, CARD = "faithkit.json", "config.json", "README.md"
 MARK = "faithkit"  # the key of config.json that says whose folder it is
@@ -53,14 +54,14 @@ class Sidecar:
             check_mapping(name, getattr(self, name))
 
 
-def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar, seen: SeenRows | None = None) -> None:
+def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar, seen: "SeenRows | None" = None) -> None:
     """Writes weights as safetensors, tokenizer, seen rows and sidecar; an older folder is replaced whole."""
     stored = {name: getattr(sidecar, name) for name in Sidecar.__slots__}
     with atomic_folder(folder, replace=True) as unfinished:
         model.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
         if seen is not None:
-            seen.write(unfinished / SEEN_ROWS)
+            seen.write(unfinished)
         seal(unfinished, {**stored, "versions": {**environment(), "words": WORDS_VERSION}})
 
 

@@ -61,8 +61,8 @@ class SeenRows:
         place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
         return (known[place] == wanted) & (keys != NO_KEY)
 
-    def write(self, path: Path) -> None:
-        """Writes the file; its folder is one that takes its place when it is whole."""
+    def write(self, folder: Path) -> None:
+        """Writes the file into a folder that takes its place when it is whole."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -76,7 +76,7 @@ class SeenRows:
         about = {"version": VERSION, "untold": "\n".join(self.untold)}
         pq.write_table(
             table.replace_schema_metadata(about),
-            path,
+            folder / FILE,
             compression="none",  # differences are random bits
             use_dictionary=["list"],
             column_encoding={"key": "DELTA_BINARY_PACKED"},

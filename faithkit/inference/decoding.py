@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from faithkit.arguments import wrong
 from faithkit.errors import UserError, shorten
 from faithkit.settings.check import check_fields
 from faithkit.settings.types import Count, NonNegativeInt, OneOf, Positive, PositiveShare, Seed
+
+if TYPE_CHECKING:  # the command line is checked with `Decoding`, before anything heavy is imported
+    import numpy as np
+    from numpy.typing import NDArray
 
 GREEDY, BEAM, NUCLEUS = "greedy", "beam", "nucleus"
 STRATEGIES = (GREEDY, BEAM, NUCLEUS)
@@ -70,7 +71,7 @@ class Prompt:
     """Token ids that the model reads before it writes; without padding."""
 
     id: str
-    ids: NDArray[np.int32]
+    ids: "NDArray[np.int32]"
 
 
 @dataclass(frozen=True, slots=True)

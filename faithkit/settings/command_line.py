@@ -98,9 +98,10 @@ class CommandLine:
 
         from faithkit.settings.check import find_problems
 
-        problems = [*overrides.problems, *overrides.unknown_keys(self.config_name)]
+        cfg, choices = overrides.compose_choices(self.config_name)
+        problems = [*overrides.problems, *overrides.unknown_keys(cfg, choices)]
         try:
-            cfg = overrides.compose_readable(self.config_name)
+            overrides.set_values(cfg)
             missing = OmegaConf.missing_keys(cfg)
             config: Any = OmegaConf.to_container(cfg, resolve=True)
         except (HydraException, OmegaConfBaseException):

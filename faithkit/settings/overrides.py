@@ -82,28 +82,44 @@ class Overrides:
         for key in dict.fromkeys(key for key in keys if keys.count(key) > 1):
             yield f"{key} is given {keys.count(key)} times: {last[key]} counts"
 
-    def unknown_keys(self, config_name: str) -> Iterator[UserError]:
-        """Yields a problem for each key that this script's configuration, with these choices, does not have."""
+    def compose_choices(self, config_name: str) -> tuple[Any, set[str]]:
+        """Composes the configuration of the choices alone, without those of groups that this script does not have."""
         from hydra.errors import HydraException
 
         groups = [override for override in self._usable() if self._is_group(override)]
-        try:
-            cfg, choices = compose_with_choices(self.configs, config_name, _lines(groups))
-        except HydraException:  # a group that this script does not have
-            cfg, choices = compose_with_choices(self.configs, config_name, [])
-        known = all_keys(cfg)
+        while True:
+            try:
+                return compose_with_choices(self.configs, config_name, _lines(groups))
+            except HydraException as error:
+                if not groups:
+                    raise
+                wrong = re.search(r"Could not override '([^']+)'", str(error))
+                others = [override for override in groups if wrong and override.key_or_group != wrong[1]]
+                groups = others if len(others) < len(groups) else []
+
+    def unknown_keys(self, cfg: Any, choices: Iterable[str]) -> Iterator[UserError]:
+        """Yields a problem for each key that the composed choices do not have."""
+        known = {*all_keys(cfg), *choices}
         for override in self._usable():
             key = override.key_or_group
             if override.is_add() or override.is_force_add() or key.startswith("hydra"):
                 continue
-            if key not in known and key not in choices:
+            if key not in known:
                 self.unknown.add(key)
-                hint = _whole_parent(cfg, key) or _guess(key, [*known, *choices])
+                hint = _whole_parent(cfg, key) or _guess(key, [*all_keys(cfg), *choices])
                 yield UserError(f"{shorten(key, 60)[1:-1]}: there is no such key", hint=hint)
 
-    def compose_readable(self, config_name: str) -> Any:
-        """Composes the configuration of those overrides that are not wrong by themselves."""
-        return compose_with_choices(self.configs, config_name, _lines(self._usable()))[0]
+    def set_values(self, cfg: Any) -> None:
+        """Sets the values in the composed choices as Hydra does, but for those that are wrong by themselves."""
+        from hydra._internal.config_loader_impl import ConfigLoaderImpl
+
+        values = [
+            override
+            for override in self._usable()
+            if not (self._is_group(override) or override.is_sweep_override())
+            and not override.key_or_group.startswith("hydra")
+        ]
+        ConfigLoaderImpl._apply_overrides_to_config(values, cfg)
 
     def _usable(self) -> list[Any]:
         """The overrides that can be read, of keys that are not known to be wrong; of a key given twice the last."""

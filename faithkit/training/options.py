@@ -7,13 +7,13 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator
 
 from faithkit.errors import UserError
-from faithkit.evaluation.calibration import check_aim
+from faithkit.evaluation.aims import wanted_precision
 from faithkit.settings.check import check_fields
 from faithkit.settings.types import Hint, NonNegative, OneOf, Positive, PositiveShare, Share
 
 
 def _known_aim(value: str) -> str:
-    check_aim(value)
+    wanted_precision(value)
     return value
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from faithkit.files.atomic import atomic_folder, write_json
 from faithkit.files.hashes import hash_files
 from faithkit.files.home import cache_dir
@@ -160,6 +158,8 @@ def fetch(weights: LocalWeights, *, show_progress: bool = False) -> Path:
     """
     if folder := _whole_folder(weights):
         return folder
+    from filelock import FileLock  # brings asyncio: only what fetches weights waits for it
+
     root = cache_dir("weights")
     with FileLock(root / f".{weights.name}.lock"):
         if folder := _whole_folder(weights):

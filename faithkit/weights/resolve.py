@@ -5,9 +5,6 @@ Anything that loads a model does it under `loading`.
 
 import logging
 import re
-import socket
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -165,6 +162,10 @@ def _in_hub_cache(name: str) -> bool:
 
 
 def _hub_in_reach() -> bool:
+    import socket
+    import urllib.parse
+    import urllib.request
+
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:

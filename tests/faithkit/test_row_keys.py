@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.records import Example
-from faithkit.row_keys import NO_KEY, RowKeys, row_keys, text_key
+from faithkit.row_keys import NO_KEY, RowKeys, row_keys
+from faithkit.text_key import text_key
 
 ROW = Example(
     id="1",

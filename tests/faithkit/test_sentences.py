@@ -5,7 +5,8 @@ import pytest
 from data_modules.build import build_source
 from faithkit.errors import UserError
 from faithkit.sentences import best_sentences
-from tests.data_modules.official_rows import AUDIT_GOLD, read, write
+from tests.data_modules.official.judged import AUDIT_GOLD
+from tests.data_modules.official_rows import read, write
 
 LAKE = "Lake Orvel is deep . It was formed by ice . Trout live in its cold water . Ferries cross it in summer ."
 

@@ -30,6 +30,7 @@ VALUES: dict[tuple[str, ...], dict[str, str]] = {
         "model.dropout": "1 -0.1 2 high nan",
         "model.label_smoothing": "1.0 -0.1 some",
         "model.support_weight": "-1 a nan inf",
+        "model.span_weight": "-1 a nan inf null",
         "model.freeze_embeddings": "1 no_way",
         "model.gradient_checkpointing": "0 2",
         "model.threshold_aim": "luck precision>=2 5",
@@ -96,6 +97,10 @@ VALUES: dict[tuple[str, ...], dict[str, str]] = {
         "control.groups": "[] [tone] voice [overlap,voice] 5",
         "control.entailment": "5",
     },
+    ("train", "model=t5", "control=ctrl_release"): {
+        "control.groups": "[release_voice] [overlap,release_overlap] [release_entailment,voice] 5 null",
+        "control.entailment": "5",
+    },
     ("evaluate",): {
         "num_resamples": "0 -1 text 1.5 null",
         "num_examples": "-1 a",
@@ -107,6 +112,8 @@ VALUES: dict[tuple[str, ...], dict[str, str]] = {
         "benchmark.split": "5",
         "benchmark.path": "5 null",
         "benchmark.options": "5",
+        "benchmark.fit_on": "5 begin [begin] {dataset:begin}",
+        "labels": "5 yes [faithful] {0:faithful} {0:true,1:false} {0:faithful,1:wrong}",
         "decoding.top_p": "0 -1 2 a",
         "decoding.temperature": "0 -1 nan",
         "decoding.num_samples": "0 -1",
@@ -124,7 +131,16 @@ VALUES: dict[tuple[str, ...], dict[str, str]] = {
         "benchmark.bert_score.encoder": "5",
         "benchmark.q2.question_template": "null 5",
         "benchmark.nli": "5",
+        "benchmark.official": "1 null maybe",
+        "benchmark.bert_score.baseline": "1 a nan",
+        "benchmark.judges": "5 word_overlap [5] null",
+        "benchmark.judge_labels": "5 audit [audit] null",
         "against": "5",
+    },
+    ("evaluate", "benchmark=transfer"): {
+        "benchmark.threshold_aim": "luck 5 precision>=2",
+        "benchmark.validation_fraction": "0 1 -0.1 a",
+        "benchmark.train": "5 null",
     },
     ("generate",): {
         "batch_size": "-1 0 a 1.5",
@@ -159,6 +175,7 @@ VALUES: dict[tuple[str, ...], dict[str, str]] = {
         "save_every_num_rows": "0 -1",
         "num_resamples": "0 text 1.5",
         "seed": "-1 x",
+        "labels": "5 {0:faithful} {0:faithful,1:wrong}",
     },
     ("chat",): {
         "best_of": "0 -1 a",

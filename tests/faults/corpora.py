@@ -11,20 +11,23 @@ from typing import Any
 
 from data_modules.embedded.layouts import WRITERS
 from data_modules.registry import SOURCES
-from tests.data_modules import official_rows
 from tests.data_modules.datasets import test_topical_chat
-from tests.data_modules.official_rows import CASES, Rows, write, write_case
+from tests.data_modules.official.common import Rows
+from tests.data_modules.official.dialogues import WOW_PARLAI
+from tests.data_modules.official.judged import AUDIT_DOHA, AUDIT_GPT2, BEGIN_2021
+from tests.data_modules.official.judgements import HALUEVAL_DIALOGUE, HALUEVAL_GENERAL, HALUEVAL_SUMMARIZATION
+from tests.data_modules.official_rows import CASES, write, write_case
 from tests.faults.mutations import mutate_bytes, mutate_value
 
 # Layouts that `CASES` lacks: the dataset, a file and its rows.
 OTHERS: dict[str, tuple[str, str, Rows]] = {
-    "wow, ParlAI": ("wow", "train.json", official_rows.WOW_PARLAI),
-    "begin, 2021": ("begin", "dev_05_24_21.tsv", official_rows.BEGIN_2021),
-    "audit, DoHA": ("audit", "doha_processed_wow.csv", official_rows.AUDIT_DOHA),
-    "halueval, dialogue": ("halueval", "dialogue_data.json", official_rows.HALUEVAL_DIALOGUE),
-    "halueval, summarization": ("halueval", "summarization_data.json", official_rows.HALUEVAL_SUMMARIZATION),
-    "halueval, general": ("halueval", "general_data.json", official_rows.HALUEVAL_GENERAL),
-    "audit, GPT2": ("audit", "gpt2_processed_wow.csv", official_rows.AUDIT_GPT2),
+    "wow, ParlAI": ("wow", "train.json", WOW_PARLAI),
+    "begin, 2021": ("begin", "dev_05_24_21.tsv", BEGIN_2021),
+    "audit, DoHA": ("audit", "doha_processed_wow.csv", AUDIT_DOHA),
+    "audit, GPT2": ("audit", "gpt2_processed_wow.csv", AUDIT_GPT2),
+    "halueval, dialogue": ("halueval", "dialogue_data.json", HALUEVAL_DIALOGUE),
+    "halueval, summarization": ("halueval", "summarization_data.json", HALUEVAL_SUMMARIZATION),
+    "halueval, general": ("halueval", "general_data.json", HALUEVAL_GENERAL),
 }
 
 

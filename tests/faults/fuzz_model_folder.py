@@ -8,11 +8,12 @@ from itertools import product
 from pathlib import Path
 
 from faithkit.files.model_folder import CRITIC, GENERATOR, SIDECAR, TAGGER
+from faithkit.files.seen_rows import FILE as SEEN_ROWS
 from tests.faults.campaign import Campaign, Wrong
 from tests.faults.model_folders import FOREIGN, MODELS, OLDER, SEALED, wanted, whole_folder
 from tests.faults.mutations import mutate_bytes, mutate_value
 
-FILES = (SIDECAR, "config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors")
+FILES = (SIDECAR, "config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors", SEEN_ROWS)
 
 
 def damage_bytes(path: Path, rng: random.Random) -> None:

@@ -57,12 +57,17 @@ def write_tagger(folder: Path) -> None:
 def _write(folder: Path, load: Callable[[str], Any], settings: Any) -> None:
     from data_modules.encoding.tokens import load_tokenizer
     from faithkit.files.model_folder import write_folder
+    from faithkit.files.seen_rows import TRAINED, SeenRows
+    from faithkit.records import Example
+    from faithkit.row_keys import row_keys
     from tests.tiny import write_bert
 
     bert = write_bert(folder.with_name(f"{folder.name}-bert"), num_layers=1)
     model = load(str(bert))
     model.classifier.weight.data *= 20
-    write_folder(folder, model, load_tokenizer(str(bert)), settings.to_sidecar())
+    row = Example(id="0", source="rows", split="train", group="0", knowledge=KNOWLEDGE, response=RESPONSE)
+    seen = SeenRows.of({TRAINED: [row_keys([row])]})
+    write_folder(folder, model, load_tokenizer(str(bert)), settings.to_sidecar(), seen)
 
 
 def write_generator(folder: Path) -> None:

@@ -10,17 +10,22 @@ from tests.faults.command_places import Places, composed, refusal
 from tests.running import compose, run
 
 WRONG = list(wrong_lines())
+HEAVY = ("numpy", "pyarrow", "pandas", "sklearn", "torch", "transformers", "pytorch_lightning", "datasets")
 # Some of them once more, as a user would start them: the words, and what is not imported for them.
 PROCESSES = (
     ("train.py", ("seed=abc", "optimizer.lr=fast", "model.batch_size=-4"), ("seed is", "lr is", "batch_size is")),
     ("train.py", ("modle=critic", "experiment=nope"), ("modle", "experiment has no choice")),
     ("train.py", ("run_dir={file}",), ("this is a file",)),
     ("train.py", ("trainer=gpu",), ("no CUDA device",)),
+    ("train.py", ("data=ragtruth", "model=tagger", "data.path=/nowhere"), ("no such file or folder",)),
+    ("train.py", ("experiment=nope", "model=t5", "objective=infonce"), ("experiment has no choice",)),
     ("train.py", ("logger=wandb",), ("logger.wandb.offline=true",)),
     ("train.py", ("-m", "optimizer.lr=1e-3,fast"), ("optimizer.lr is 'fast'",)),
     ("train.py", ("resume={generated}",), ("one of generate",)),
     ("evaluate.py", ("benchmark=faithdial", "checkpoint={critic}"), ("checkpoint is a critic",)),
     ("evaluate.py", ("predictions=/nowhere.jsonl",), ("no such file",)),
+    ("evaluate.py", ("benchmark=begin", "batch_size=-1"), ("batch_size: there is no such key", "neither checkpoint")),
+    ("evaluate.py", ("benchmark=transfer", "benchmark.threshold_aim=luck"), ("threshold_aim is 'luck'",)),
     ("generate.py", ("checkpoint={generator}", "batch_size=-1"), ("batch_size is -1",)),
     ("generate.py", ("resume={trained}",), ("one of train",)),
     ("export.py", ("checkpoint=/nowhere", "output_dir={folder}/x"), ("no such run",)),
@@ -61,8 +66,8 @@ def test_the_table_sees_the_configurations_that_hydra_composes(
 def test_a_process_refuses_it_too(
     script: str, arguments: tuple[str, ...], words: tuple[str, ...], places: Places, tmp_path: Path
 ) -> None:
-    # Where torch would be imported it fails: nothing heavy may be needed to say no.
-    for name in ("torch", "transformers", "pytorch_lightning", "datasets"):
+    # Where one of these would be imported it fails: nothing heavy may be needed to say no.
+    for name in HEAVY:
         (tmp_path / f"{name}.py").write_text("raise AssertionError('imported before the command line was checked')\n")
     environment = {"PYTHONPATH": str(tmp_path), "NETRC": "/nowhere", "WANDB_MODE": "", "HOME": str(tmp_path)}
     before, start = places.contents(), time.process_time()

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.data_modules.official_rows import RAGTRUTH, RAGTRUTH_SOURCES, write
+from tests.data_modules.official.spans import RAGTRUTH, RAGTRUTH_SOURCES
+from tests.data_modules.official_rows import write
 from tests.running import evaluate_here
 
 QUALITIES = ("good", "incorrect_refusal", "truncated", "good")

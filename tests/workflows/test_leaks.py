@@ -10,9 +10,11 @@ import pytest
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
+from faithkit.evaluation.predictions_origin import origin_path, read_origin, write_origin
 from faithkit.files.model_folder import read_stored, seal
 from faithkit.files.seen_rows import CALIBRATED, CHOSEN, FILE, TRAINED, SeenRows, read_seen
 from faithkit.row_keys import row_keys
+from faithkit.weights.used_model import UsedModel
 from tests.running import SMALL, evaluate_here, train_here
 from tests.workflows.test_evaluate_responses import GOOD, dialogues, responses
 
@@ -107,6 +109,28 @@ def test_predictions_on_other_rows_are_told(trained, tmp_path, capsys) -> None:
     file = origin.with_name("embedded.jsonl")
     evaluate_here(*ALL_NEW, f"predictions={file}", f"run_dir={tmp_path / 'again'}")
     assert "these predictions were made on other rows: embedded test, 40 rows 00000000" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("block", "value"), [("models", 5), ("models", [{}]), ("rows", {"rows": 1}), ("rows", "x"), ("predictions", None)]
+)
+def test_a_damaged_origin_is_none(tmp_path, block, value) -> None:
+    file = tmp_path / "given.jsonl"
+    file.write_text("")
+    model = UsedModel(role="checkpoint", path="runs/a", weights="0f")
+    write_origin(file, "rows", [], [model])
+    path = origin_path(file)
+    assert read_origin(file).models[0].path == "runs/a"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {block: value}))
+    assert read_origin(file).reason == "given.origin.json is damaged"
+
+
+@pytest.mark.parametrize("path", ["é" * 300, "a\0b", "/" * 5000])
+def test_an_origin_may_name_a_path_that_cannot_be(tmp_path, path) -> None:
+    file = tmp_path / "given.jsonl"
+    file.write_text("")
+    write_origin(file, "rows", [], [UsedModel(role="checkpoint", path=path)])
+    assert "no longer at that place" in read_origin(file).models[0].reason
 
 
 def test_of_an_old_run_it_cannot_be_told(trained, tmp_path, capsys) -> None:

@@ -1,13 +1,16 @@
 """The transfer table: nothing of a test set chooses the checkpoint or the threshold that the table reports."""
 
 import json
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
 from data_modules.embedded.layouts import written_layout
-from tests.running import SMALL, evaluate_here
+from tests.running import ROOT, SMALL, command, evaluate_here, run
 
 
 @pytest.fixture(scope="module")
@@ -16,20 +19,30 @@ def mnli() -> str:
     return written_layout("mnli", {"train": 300, "validation": 60})
 
 
+ALONE = (
+    "benchmark=transfer",
+    *(f"~benchmark.train.{name}" for name in ("decode", "dnli", "faithcritic")),
+    *(f"~benchmark.test.{name}" for name in ("begin", "faithcritic")),
+)
+
+
 def run_transfer(folder: Path, *options: str) -> None:
-    alone = [f"~benchmark.train.{name}" for name in ("decode", "dnli", "faithcritic")]
-    alone += [f"~benchmark.test.{name}" for name in ("begin", "faithcritic")]
-    evaluate_here("benchmark=transfer", *alone, f"run_dir={folder}", *options)
+    evaluate_here(*ALONE, f"run_dir={folder}", *options)
 
 
 @pytest.fixture(scope="module")
-def whole(mnli: str, tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def training(mnli: str, tiny_bert: Path) -> list[str]:
+    """The options of a transfer that trains one small critic."""
     small = [option for option in SMALL if not option.startswith("data.")]
     overrides = [f"model.weights={tiny_bert}", "logger=none", "callbacks.num_examples=0", *small]
-    quoted = ",".join(f"'{override}'" for override in overrides)
+    quoted = ",".join(f"'{override}'" for override in [*overrides, "callbacks.save_every_seconds=0"])
+    return [*(f"benchmark.{part}.mnli.path={mnli}" for part in ("train", "test")), f"benchmark.overrides=[{quoted}]"]
+
+
+@pytest.fixture(scope="module")
+def whole(training: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("transfer") / "run"
-    paths = [f"benchmark.{part}.mnli.path={mnli}" for part in ("train", "test")]
-    run_transfer(folder, *paths, f"benchmark.overrides=[{quoted}]")
+    run_transfer(folder, *training)
     return folder
 
 
@@ -82,3 +95,23 @@ def test_a_run_of_before_there_was_a_choice_still_resumes(mnli: str, trained: Pa
     before = (folder / "metrics.json").read_text()
     evaluate_here(f"resume={folder}")
     assert json.loads((folder / "metrics.json").read_text())["metrics"] == json.loads(before)["metrics"]
+
+
+@pytest.mark.slow
+def test_a_transfer_interrupted_in_a_training_goes_on_to_the_same_table(
+    whole: Path, training: list[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    arguments = command("evaluate.py", *ALONE, f"run_dir={folder}", "num_resamples=20", *training)
+    process = subprocess.Popen(arguments, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    checkpoint, deadline = folder / "trained-on-mnli" / "checkpoints" / "last.ckpt", time.monotonic() + 600
+    while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=600)[1]
+    assert process.returncode == 130 and f"resume={folder}" in said and "Traceback" not in said, said
+    assert not (folder / "metrics.json").exists() and not (folder / "trained-on-mnli" / "metrics.json").exists()
+    again = run("evaluate.py", f"resume={folder}", timeout=600)
+    assert again.returncode == 0, again.stderr
+    ours, theirs = (json.loads((one / "metrics.json").read_text())["metrics"] for one in (folder, whole))
+    assert ours == theirs

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from data_modules.negatives.make import KINDS
+from data_modules.negatives.kinds import KINDS
 from data_modules.reading.dataset import SPLITS
 from faithkit.errors import UserError
 from faithkit.settings.check import join_problems

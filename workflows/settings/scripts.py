@@ -126,6 +126,7 @@ class EvaluateSettings(Extensible):
     scale: dict[str, Any]
     benchmark: AnyBenchmark
     decoding: DecodingBlock  # type: ignore[valid-type]
+    logger: Loggers = Field(default_factory=Loggers)
     checkpoint: PathText | None
     predictions: PathText | None
     against: PathText | None
@@ -147,6 +148,7 @@ class EvaluateSettings(Extensible):
 
     def surroundings(self) -> Iterator[UserError]:
         yield from around.run_dir_problems(self.run_dir)
+        yield from around.logger_problems(self.logger)
         block = self.benchmark
         if isinstance(block, Transfer):
             for name, training in block.train.items():
@@ -185,6 +187,8 @@ class EvaluateSettings(Extensible):
             yield from no_effect.without_effect(given, [*no_effect.GENERATORS_ALONE, "against"], named)
         if isinstance(self.benchmark, Detection) and self.benchmark.name in ("analysis", "suppression"):
             yield from no_effect.without_effect(given, ["benchmark.fit_on", "num_examples"], named)
+        if self.benchmark.name == "analysis":
+            yield from no_effect.without_effect(given, ["logger"], named)
         if isinstance(self.benchmark, Transfer):
             keys = ["predictions", "checkpoint", "html", "labels", "num_examples"]
             yield from no_effect.without_effect(given, keys, named)

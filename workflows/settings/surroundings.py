@@ -128,7 +128,7 @@ def weights_problems(key: str, name: str | None) -> Iterator[UserError]:
             yield UserError(f"{key}: this folder holds no model", place=name, hint="name one with config.json: RUN/hf")
         return
     if not place.exists() and place.parent != Path() and place.parent.is_dir():
-        yield UserError(f"{key}: no such folder", place=name, hint=_near(key, place))
+        yield UserError(f"{key}: no such folder", place=name, hint=_near(key, place, "a folder"))
         return
     try:
         resolve(name)

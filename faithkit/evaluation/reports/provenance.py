@@ -81,13 +81,13 @@ def select(
 
 def _signature(model: UsedModel) -> str:
     """A model in a few words: by which weights, with which threshold."""
-    weights = f" {model.weights[:SHOWN]}" if model.weights else ""
-    said = f"{_name(model)} ({model.kind or 'not ours'}{weights})"
-    return f"{said}, threshold {model.threshold}" if model.threshold else said
+    known = f"{model.kind or 'not ours'} {(model.weights or '')[:SHOWN]}"
+    said = f"{_name(model)} ({harmless(known)})"
+    return f"{said}, threshold {harmless(model.threshold)}" if model.threshold else said
 
 
 def _name(model: UsedModel) -> str:
-    return harmless(model.path) if model.role == CHECKPOINT else f"{model.role} {harmless(model.path)}"
+    return harmless(model.path if model.role == CHECKPOINT else f"{model.role} {model.path}")
 
 
 def _leak_lines(model: UsedModel, leaks: Leaks | None) -> list[str]:

@@ -1,6 +1,7 @@
 """The end of every run: metrics with intervals beside their baselines, predictions to judge by eye, and the folder."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from faithkit.evaluation.fitted_baselines import Fitting
@@ -20,6 +21,14 @@ Origins = Mapping[str, Provenance]
 EMBEDDED = "embedded"
 
 
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The end of an evaluation as its loggers get it: metrics by their full names, and of each test set a sample."""
+
+    metrics: Mapping[str, Metric]
+    samples: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+
+
 def report_detection(
     run: RunFolder,
     sets: TestSets,
@@ -30,7 +39,7 @@ def report_detection(
     num_resamples: int = 1000,
     num_examples: int = 5,
     origins: Origins | None = None,
-) -> dict[str, Metric]:
+) -> Scored:
     """Scores each test set, writes metrics.json and prints it all; the run's path comes last.
 
     A set whose spans are marked is scored by label and by span. What is shown is the span report where the predictions
@@ -44,7 +53,7 @@ def report_detection(
     """
     options: dict[str, Any] = {"num_resamples": num_resamples, "num_examples": num_examples, "origins": origins}
     reports = detection_reports(sets, meta=meta, fitting=fitting, split=split, **options)
-    return write_reports(run, reports, meta=meta, split=split)
+    return Scored(write_reports(run, reports, meta=meta, split=split), samples_of(reports))
 
 
 def detection_reports(

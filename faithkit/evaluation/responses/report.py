@@ -8,13 +8,19 @@ from typing import Any
 from faithkit.errors import UserError
 from faithkit.evaluation.intervals import Difference, Metric, Values, paired_difference
 from faithkit.evaluation.reports.provenance import Provenance, Rows, with_provenance
-from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.reports.run import write_reports
+from faithkit.evaluation.reports.report import Report, Row
+from faithkit.evaluation.reports.run import Scored, samples_of, write_reports
 from faithkit.evaluation.responses.judges import judge_report
 from faithkit.evaluation.responses.measure import Models, gold_response, measure, part_of
 from faithkit.evaluation.responses.metric_columns import MetricColumns
 from faithkit.evaluation.responses.paired_responses import PairedResponses
-from faithkit.evaluation.responses.tables import differences_table, examples_table, systems_table, transfer_table
+from faithkit.evaluation.responses.tables import (
+    differences_table,
+    examples_table,
+    sample_rows,
+    systems_table,
+    transfer_table,
+)
 from faithkit.evaluation.tables import show
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
@@ -68,10 +74,12 @@ def response_report(
     judges = judge_report(models.judges, paired.examples, judged, title=title, num_resamples=num_resamples)
     metrics |= judges.metrics
     tables += judges.tables
+    samples: list[Row] = []
     if num_examples:
         tables.append(examples_table(paired.examples, paired.texts, columns, num_examples))
+        samples = sample_rows(paired.examples, paired.texts, columns, num_examples)
     notes = (*models.missing, *paired.notes, *scored.notes, *judges.notes)
-    report = Report(metrics=metrics, tables=tuple(tables), notes=notes)
+    report = Report(metrics=metrics, tables=tuple(tables), notes=notes, samples=tuple(samples))
     if origin is None:
         return report
 
@@ -130,7 +138,7 @@ def report_responses(
     num_resamples: int = 1000,
     num_examples: int = 5,
     origins: Mapping[str, Provenance] | None = None,
-) -> dict[str, Metric]:
+) -> Scored:
     """Scores the responses to each dataset, writes metrics.json and `scores/<dataset>.jsonl`, and prints it all."""
     reports = {
         name: [
@@ -150,4 +158,4 @@ def report_responses(
     }
     if len(reports) > 1:
         show(transfer_table({name: report.metrics for name, [report] in reports.items()}))
-    return write_reports(run, reports, meta=meta)
+    return Scored(write_reports(run, reports, meta=meta), samples_of(reports))

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.evaluation.intervals import Difference, Metric
+from faithkit.evaluation.reports.report import Row, sample_row
 from faithkit.evaluation.responses.measure import gold_response
 from faithkit.evaluation.responses.metric_columns import MetricColumns
 from faithkit.evaluation.tables import fields_table, format_metric, harmless, new_table
@@ -106,6 +107,17 @@ def examples_table(
         table.add_row("response", Text(harmless(responses[place], max_characters), style="bold"))
         table.add_row("values", Text(_values(values)), end_section=True)
     return table
+
+
+def sample_rows(examples: Sequence[Example], responses: Sequence[str], columns: MetricColumns, limit: int) -> list[Row]:
+    """Gives the same responses as `examples_table` as plain rows of equal columns, for loggers."""
+    values = columns.rows()
+    return [
+        sample_row(
+            examples[place], gold=gold_response(examples[place]), **{**values[place], "response": responses[place]}
+        )
+        for place in choose(columns, limit)
+    ]
 
 
 def choose(columns: MetricColumns, limit: int) -> list[int]:

@@ -1,1 +1,1 @@
-"""Where a training's numbers go: CSV files, TensorBoard or Weights & Biases, while it runs and at its end."""
+"""Where the numbers of a training or an evaluation go: CSV files, TensorBoard or Weights & Biases."""

@@ -1,4 +1,4 @@
-"""Opens the loggers of a training, and closes them however it ends."""
+"""Opens the loggers of a training or an evaluation, and closes them however it ends."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -68,7 +68,7 @@ def open_loggers(
     variables.
 
     Args:
-        job: train, or the stage of a training in stages.
+        job: train, the stage of a training in stages, or evaluate.
         first_step: Where a resumed training goes on.
     """
     if process_rank() > 0:

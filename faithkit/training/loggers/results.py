@@ -1,4 +1,4 @@
-"""The end of a training as its loggers get it, and the protocol of a place that it can be logged to."""
+"""The end of a training or an evaluation as its loggers get it, and the protocol of a place to log to."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """The end of a training, as its loggers get it.
+    """The end of a training or an evaluation, as its loggers get it.
 
     Args:
-        step: The optimiser's step that training ended at.
+        step: The optimiser's step that training ended at; 0 of an evaluation.
         metrics: The test metrics by their full names.
         samples: Of each test set a few predictions as plain rows; all rows of a set have the same columns.
         data: What the model was trained on, with the fingerprint of each dataset.

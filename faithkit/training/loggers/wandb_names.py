@@ -1,7 +1,8 @@
 """The names that a training has at W&B: stable, so that runs can be found and compared by them.
 
 The id and the name are made once and kept in the run's folder. The group is the sweep, or the training in stages; the
-job type is train, stage1-... or stage2; the tags are model=..., data=..., scale=..., objective=... and control=...
+job type is train, stage1-..., stage2 or evaluate; the tags are model=..., data=..., scale=... and so on. The run of an
+evaluation stands in the group of its model's run.
 """
 
 import json
@@ -76,12 +77,13 @@ def _sweep() -> str | None:
 
 def tags_of(config: Mapping[str, Any]) -> list[str]:
     """Gives the tags that every run has, such as `model=critic`."""
-    parts = {part: config[part].get("name") for part in ("model", "data", "scale") if config.get(part)}
+    parts = {part: config[part].get("name") for part in ("model", "data", "benchmark", "scale") if config.get(part)}
     parts |= {part: part_name(config[part]) for part in ("objective", "control") if config.get(part)}
     return [f"{part}={name}"[:LONGEST_TAG] for part, name in parts.items()]
 
 
-def id_of_weights(weights: Any) -> str | None:
-    """Finds the W&B run that made the weights a training started from, where they are a run's hf/ folder."""
-    path = Path(str(weights)).parent / FILE
-    return _read(path).id if Path(str(weights)).is_dir() and path.exists() else None
+def names_of_model(model: Any) -> WandbNames | None:
+    """Finds the W&B run that made a model, where that is named by its run's folder or the hf/ folder in it."""
+    folder = Path(str(model)).expanduser()
+    files = [place / FILE for place in (folder, folder.parent)] if folder.is_dir() else []
+    return next((_read(file) for file in files if file.exists()), None)

@@ -9,7 +9,7 @@ from typing import Any
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.training.loggers.results import Finished
-from faithkit.training.loggers.wandb_names import id_of_weights, tags_of, wandb_names
+from faithkit.training.loggers.wandb_names import names_of_model, tags_of, wandb_names
 
 UPLOAD_LIMIT = 200 * 2**20  # bytes of hf/ that are sent without being asked for
 NO_ACCOUNT = "wandb login, or logger.wandb.offline=true, which needs no account"
@@ -61,13 +61,13 @@ class WandbRun:
         from pytorch_lightning.loggers import WandbLogger
 
         self._config, self._artifact = config, artifact
-        names = wandb_names(run, job)
+        names, made_by = wandb_names(run, job), names_of_model(config.get("checkpoint"))
         try:
             self.run = wandb.init(
                 **{"name": names.name, **init},
                 id=names.id,
                 project=project,
-                group=group or names.group,
+                group=group or names.group or (made_by and made_by.group),
                 job_type=job,
                 tags=list(dict.fromkeys([*tags_of(config), *tags])),
                 dir=run.path,
@@ -79,6 +79,8 @@ class WandbRun:
         except wandb.Error as error:
             raise UserError(f"W&B cannot begin: {error}", place="logger.wandb", hint=NO_ACCOUNT) from error
         # As Lightning does for a run of its own: curves over the optimiser's steps.
+        if made_by:
+            self.run.config.update({"checkpoint_run": made_by.id}, allow_val_change=True)
         self.run.define_metric("trainer/global_step")
         self.run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
         self.lightning = WandbLogger(experiment=self.run)
@@ -98,7 +100,7 @@ class WandbRun:
     def _log_model(self, finished: Finished) -> None:
         import wandb
 
-        if self._artifact is False:
+        if self._artifact is False or not finished.run.hf.is_dir():  # an evaluation has no model of its own
             return
         size = sum(path.stat().st_size for path in finished.run.hf.rglob("*") if path.is_file())
         if self._artifact is None and size > UPLOAD_LIMIT:
@@ -108,7 +110,7 @@ class WandbRun:
         metadata = {
             "data": finished.data,
             "weights": weights,
-            "weights_run": id_of_weights(weights),
+            "weights_run": getattr(names_of_model(weights), "id", None),
             "metrics": {name: metric.to_dict() for name, metric in finished.metrics.items()},
         }
         model = wandb.Artifact(f"{self._config['model']['name']}-{self.run.id}", type="model", metadata=metadata)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from faithkit.errors import UserError
-from tests.data_modules.official_rows import AUDIT_DOHA, AUDIT_GOLD, AUDIT_GPT2, labels, make, read, write
+from tests.data_modules.official.judged import AUDIT_DOHA, AUDIT_GOLD, AUDIT_GPT2
+from tests.data_modules.official_rows import labels, make, read, write
 
 
 def folder(root: Path) -> Path:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.data_modules.official_rows import BEGIN, BEGIN_2021, LAKE, labels, make, read, write
+from tests.data_modules.official.common import LAKE
+from tests.data_modules.official.judged import BEGIN, BEGIN_2021
+from tests.data_modules.official_rows import labels, make, read, write
 
 
 def test_the_release_of_2022(tmp_path: Path) -> None:

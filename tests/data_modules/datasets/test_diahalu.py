@@ -8,7 +8,8 @@ import pytest
 
 from data_modules.embedded.layouts import WRITERS
 from faithkit.errors import UserError
-from tests.data_modules.official_rows import DIAHALU, TALK, encode, labels, make, read, write
+from tests.data_modules.official.judgements import DIAHALU, TALK
+from tests.data_modules.official_rows import encode, labels, make, read, write
 
 ROW = DIAHALU[0]
 NO_JSON, NO_TURN = "mended: an index that is no JSON", "mended: a place without such a turn, left out"

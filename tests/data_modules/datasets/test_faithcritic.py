@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from faithkit.errors import UserError
-from tests.data_modules.official_rows import FAITHDIAL, WOW, labels, make, read, write
+from tests.data_modules.official.dialogues import FAITHDIAL, WOW
+from tests.data_modules.official_rows import labels, make, read, write
 
 
 def pairs(path: Path, **options: object) -> dict[str, tuple[str, str | None]]:

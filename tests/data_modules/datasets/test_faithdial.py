@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from faithkit.errors import UserError
-from tests.data_modules.official_rows import FAITHDIAL, LAKE, SAID, labels, make, read, utterance, write
+from tests.data_modules.official.common import LAKE
+from tests.data_modules.official.dialogues import FAITHDIAL, SAID, utterance
+from tests.data_modules.official_rows import labels, make, read, write
 
 TURN = utterance(SAID, "It is deep.", None, ["Entailment"])
 

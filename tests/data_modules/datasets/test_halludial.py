@@ -9,7 +9,8 @@ from data_modules.embedded.layouts import WRITERS
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.records import Example
-from tests.data_modules.official_rows import HALLUDIAL, labels, make, read, write
+from tests.data_modules.official.judgements import HALLUDIAL
+from tests.data_modules.official_rows import labels, make, read, write
 
 
 def corpus(folder: Path) -> Path:

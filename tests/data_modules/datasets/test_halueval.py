@@ -6,18 +6,14 @@ import pytest
 
 from data_modules.embedded.layouts import WRITERS
 from faithkit.errors import UserError
-from tests.data_modules.official_rows import (
+from tests.data_modules.official.judgements import (
     HALUEVAL_DIALOGUE,
     HALUEVAL_GENERAL,
     HALUEVAL_QA,
     HALUEVAL_SUMMARIZATION,
     LAKE,
-    encode,
-    labels,
-    make,
-    read,
-    write,
 )
+from tests.data_modules.official_rows import encode, labels, make, read, write
 
 FILES = {
     "qa": HALUEVAL_QA,

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from faithkit.errors import UserError
-from tests.data_modules.official_rows import CONJNLI, DECODE, DNLI, LAKE, MNLI, SNLI, labels, make, read, write
+from tests.data_modules.official.common import LAKE
+from tests.data_modules.official.inference import CONJNLI, DECODE, DNLI, MNLI, SNLI
+from tests.data_modules.official_rows import labels, make, read, write
 
 
 def test_mnli(tmp_path: Path) -> None:

@@ -16,19 +16,9 @@ from data_modules.splits import SplitPlan, stream_parts
 from faithkit.errors import UserError
 from faithkit.records import Example
 from tests.data_modules.examples import example
-from tests.data_modules.official_rows import (
-    PASSAGES,
-    RAGTRUTH,
-    RAGTRUTH_SOURCES,
-    SHALLOW,
-    Rows,
-    labels,
-    make,
-    marked,
-    read,
-    response,
-    write,
-)
+from tests.data_modules.official.common import Rows
+from tests.data_modules.official.spans import PASSAGES, RAGTRUTH, RAGTRUTH_SOURCES, SHALLOW, marked, response
+from tests.data_modules.official_rows import labels, make, read, write
 
 
 def corpus(folder: Path, responses: Rows = RAGTRUTH, sources: Rows = RAGTRUTH_SOURCES) -> Path:

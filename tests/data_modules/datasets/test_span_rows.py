@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from faithkit.errors import UserError
-from tests.data_modules.official_rows import LAKE, SPANS, make, read, write
+from tests.data_modules.official.common import LAKE
+from tests.data_modules.official.spans import SPANS
+from tests.data_modules.official_rows import make, read, write
 
 
 def test_a_row_with_all_fields_and_one_with_the_least(tmp_path: Path) -> None:

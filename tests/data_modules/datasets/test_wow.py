@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from faithkit.errors import UserError
-from tests.data_modules.official_rows import FAITHDIAL, LAKE, WOW, WOW_PARLAI, labels, make, read, write
+from tests.data_modules.official.common import LAKE
+from tests.data_modules.official.dialogues import FAITHDIAL, WOW, WOW_PARLAI
+from tests.data_modules.official_rows import labels, make, read, write
 
 
 def test_faithdials_layout(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from data_modules.datasets.xsum_tokens import align, token_spans
 from data_modules.reading.rows import BadRow
 from faithkit.errors import UserError
-from tests.data_modules.official_rows import XSUM_TOKENS, labels, make, read, write
+from tests.data_modules.official.spans import XSUM_TOKENS
+from tests.data_modules.official_rows import labels, make, read, write
 
 
 def test_runs_of_marked_tokens_are_spans(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data_modules.encoding.history import fit_history
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_layout import (
     CAUSAL,
@@ -23,7 +24,6 @@ from data_modules.encoding.turn_layout import (
     TurnLayout,
     add_markers,
     bos_of,
-    fit_history,
 )
 from data_modules.encoding.turns import LONGER, TurnEncoder
 from faithkit.errors import UserError

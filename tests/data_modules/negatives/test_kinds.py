@@ -10,7 +10,7 @@ from data_modules.negatives.original import original_responses
 from data_modules.negatives.other import other_responses
 from data_modules.negatives.verbatim import MAX_WORDS, verbatim_knowledge
 from faithkit.records import Example
-from faithkit.row_keys import text_key
+from faithkit.text_key import text_key
 from tests.data_modules.negatives.corpus import corpus, example
 
 

@@ -15,17 +15,19 @@ from data_modules.build import build_data, build_sources
 from data_modules.encoding.cache import group_hash
 from data_modules.negatives import __main__ as command
 from data_modules.negatives import make
-from data_modules.negatives.make import KINDS, OTHER, VERBATIM, cached_negatives, make_negatives
+from data_modules.negatives.kinds import KINDS, OTHER, VERBATIM
+from data_modules.negatives.make import cached_negatives, make_negatives
 from data_modules.negatives.source import NegativesSource
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from data_modules.splits import SplitPlan
 from faithkit.errors import UserError
 from faithkit.records import Example
-from faithkit.row_keys import text_key
+from faithkit.text_key import text_key
 from tests.data_modules.negatives.corpus import corpus, example, ruled
-from tests.data_modules.official_rows import FAITHDIAL, write
+from tests.data_modules.official.dialogues import FAITHDIAL
 from tests.data_modules.official_rows import make as make_source
+from tests.data_modules.official_rows import write
 
 PLAIN = ["original", "verbatim", "other"]  # kinds that need no spaCy
 

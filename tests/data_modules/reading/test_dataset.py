@@ -15,7 +15,9 @@ from data_modules.reading.generated import GeneratedSource
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.records import Example
-from tests.data_modules.official_rows import BEGIN, MNLI, SNLI, make, read, write
+from tests.data_modules.official.inference import MNLI, SNLI
+from tests.data_modules.official.judged import BEGIN
+from tests.data_modules.official_rows import make, read, write
 
 PATTERNS = {"train": ["train.json"], "test": ["test.json", "extra_*.json"]}
 

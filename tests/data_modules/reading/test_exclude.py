@@ -13,7 +13,7 @@ from data_modules.reading.exclude import DROPPED, DROPPED_DIALOGUE, Excluded
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.records import Turn
-from faithkit.row_keys import text_key
+from faithkit.text_key import text_key
 from tests.data_modules.examples import example
 
 HEADER = ["model_name", "data_source", "knowledge", "message", "response", "begin_label"]

@@ -9,7 +9,9 @@ import pytest
 
 from data_modules.reading.hub import HubSplit
 from faithkit.errors import UserError
-from tests.data_modules.official_rows import FAITHDIAL, LAKE, labels, make, read
+from tests.data_modules.official.common import LAKE
+from tests.data_modules.official.dialogues import FAITHDIAL
+from tests.data_modules.official_rows import labels, make, read
 
 
 @pytest.fixture

@@ -14,7 +14,9 @@ from faithkit.files.jsonl import read_predictions
 from faithkit.records import Prediction
 from tests.data_modules.datasets import test_cmu_dog, test_topical_chat
 from tests.data_modules.examples import example
-from tests.data_modules.official_rows import CASES, DECODE, FAITHDIAL, TURNS, make, read, write
+from tests.data_modules.official.dialogues import FAITHDIAL, TURNS
+from tests.data_modules.official.inference import DECODE
+from tests.data_modules.official_rows import CASES, make, read, write
 from workflows.own_rows import read_own_rows, write_scored
 
 COLUMNS: dict[str, str | None] = dict.fromkeys(("knowledge", "response", "history", "id", "group"))

@@ -19,8 +19,9 @@ from data_modules.reading.rows import ReadReport
 from data_modules.splits import SplitPlan
 from data_modules.weak.wow import WeakWow
 from faithkit.errors import UserError
-from faithkit.row_keys import text_key
-from tests.data_modules.official_rows import utterance, write
+from faithkit.text_key import text_key
+from tests.data_modules.official.dialogues import utterance
+from tests.data_modules.official_rows import write
 from tests.running import train_here
 
 SAID = ["Tell me more."]

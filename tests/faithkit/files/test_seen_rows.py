@@ -27,7 +27,7 @@ def random_keys(count: int, seed: int = 0) -> RowKeys:
 def test_whatever_was_seen_is_found(first: list[list[int]], second: list[int], tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("seen")
     whole = SeenRows.of({TRAINED: map(keys_of, first)}) | SeenRows.of({CHOSEN: [keys_of(second)]}, ["an old run"])
-    whole.write(folder / FILE)
+    whole.write(folder)
     found = read_seen(folder)
     assert found is not None and found.untold == ("an old run",)
     for use, numbers in ((TRAINED, list(chain(*first))), (CHOSEN, second)):
@@ -44,14 +44,14 @@ def test_an_empty_text_is_never_seen() -> None:
 
 
 def test_a_file_takes_few_bytes_a_row(tmp_path: Path) -> None:
-    SeenRows.of({TRAINED: [random_keys(200_000)]}).write(tmp_path / FILE)
+    SeenRows.of({TRAINED: [random_keys(200_000)]}).write(tmp_path)
     assert (tmp_path / FILE).stat().st_size < 13 * 200_000  # three keys of 46 bits, of which 17.6 are not written
 
 
 @pytest.mark.slow
 def test_ten_million_rows_take_less_than_100_megabytes(tmp_path: Path) -> None:
     parts = (random_keys(500_000, seed) for seed in range(20))
-    SeenRows.of({TRAINED: parts}).write(tmp_path / FILE)
+    SeenRows.of({TRAINED: parts}).write(tmp_path)
     assert (tmp_path / FILE).stat().st_size < 100_000_000
     seen = read_seen(tmp_path)
     assert seen is not None and seen.contains(TRAINED, "row", random_keys(500_000, 7).row).all()
@@ -60,7 +60,7 @@ def test_ten_million_rows_take_less_than_100_megabytes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [lambda b: b"", lambda b: b[:-30], lambda b: b"{}", lambda b: bytes(len(b))])
 def test_a_damaged_file_is_refused(tmp_path: Path, damage) -> None:
-    SeenRows.of({TRAINED: [random_keys(100)]}).write(tmp_path / FILE)
+    SeenRows.of({TRAINED: [random_keys(100)]}).write(tmp_path)
     (tmp_path / FILE).write_bytes(damage((tmp_path / FILE).read_bytes()))
     with pytest.raises(UserError, match="damaged"):
         read_seen(tmp_path)

@@ -93,6 +93,23 @@ def test_a_run_from_before_there_were_ids_goes_on_under_its_name(tmp_path: Path)
     assert log_run(tmp_path / "old").names.run_id == "old"
 
 
+def test_an_evaluation_stands_in_the_group_of_its_models_run(tmp_path: Path) -> None:
+    trained, run = tmp_path / "trained", RunFolder(tmp_path / "evaluated")
+    (trained / "hf").mkdir(parents=True)
+    (trained / "wandb.json").write_text('{"id": "abc", "name": "trained", "group": "sweep-1"}')
+    run.path.mkdir()
+    config = {"benchmark": {"name": "begin"}, "checkpoint": str(trained / "hf"), "scale": {"name": "local"}}
+    with open_loggers({"wandb": {"offline": True}}, run, config, job="evaluate") as loggers:
+        metrics = {"test/begin/f1": Metric(value=0.5, low=0.25, high=0.75, n=9)}
+        loggers.log_results(Finished(run=run, step=0, metrics=metrics, samples={"begin": [{"id": "1"}]}))
+    (found,) = offline_runs(run.path)
+    assert (found.names.run_group, found.names.job_type, found.exit_code) == ("sweep-1", "evaluate", 0)
+    assert found.names.run_id != "abc" and found.config["checkpoint_run"] == "abc"
+    assert list(found.names.tags) == ["benchmark=begin", "scale=local"]
+    assert found.summary["test/begin/f1/low"] == 0.25 and found.table("test/begin/predictions")["data"] == [["1"]]
+    assert {artifact.type for artifact in found.artifacts} == {"run_table"}, "it has no model of its own"
+
+
 def test_two_stages_are_two_runs_of_one_group(tmp_path: Path) -> None:
     whole = RunFolder(tmp_path / "run")
     whole.checkpoints.mkdir(parents=True)

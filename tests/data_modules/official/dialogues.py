@@ -1,0 +1,68 @@
+"""Dialogues with knowledge: FaithDial, Wizard of Wikipedia in both layouts, and turns of CMU-DoG and Topical-Chat."""
+
+from typing import Any
+
+from tests.data_modules.official.common import LAKE, Rows
+
+
+def utterance(
+    history: list[str], response: str, original: str | None, tags: list[str] | None, knowledge: str = LAKE
+) -> dict[str, Any]:
+    return {
+        "history": history,
+        "knowledge": knowledge,
+        "response": response,
+        "original_response": original,
+        "BEGIN": tags,
+        "VRM": ["Edification"] if tags else None,
+    }
+
+
+SAID = ["Do you know any lakes?"]
+FAITHDIAL: Rows = [
+    {
+        "dialog_idx": 4,
+        "utterances": [
+            utterance(SAID, "Lake Orvel is very deep.", "I swam in Lake Orvel once.", ["Hallucination"]),
+            utterance([*SAID, "It is.", "How deep?"], "The deepest up there.", "Deepest, I think!", ["Entailment"]),
+            utterance(SAID, "It is the deepest lake.", None, ["Entailment", "Uncooperative"]),
+            utterance(SAID, "My uncle fishes there.", None, ["Hallucination"]),
+        ],
+    },
+    {
+        "dialog_idx": 7,
+        "utterances": [
+            utterance(SAID, "It is deep.", "It is deep, and cold.", ["Hallucination", "Entailment"]),
+            utterance(SAID, "A deep lake!", "Oh, nice!", ["Generic"]),
+            utterance(SAID, "Sure thing.", "Sure thing. ", ["Generic"]),
+            utterance(SAID, "Orvel is on a plateau.", "On a plateau.", ["Uncooperative"]),
+        ],
+    },
+]
+WOW: Rows = [
+    {"dialog_idx": 0, "utterances": [utterance(SAID, "Lake Orvel, of course.", None, None)]},
+    {"dialog_idx": 1, "utterances": [utterance(["Hi", *SAID], "Orvel is deep.", None, None)]},
+]
+WOW_PARLAI: Rows = [
+    {
+        "chosen_topic": "Lake Orvel",
+        "persona": "i like water",
+        "wizard_eval": 4,
+        "chosen_topic_passage": [LAKE],
+        "dialog": [
+            {
+                "speaker": "0_Wizard",
+                "text": "Lakes are fine.",
+                "checked_sentence": {"no_passages_used": "no_passages_used"},
+            },
+            {"speaker": "1_Apprentice", "text": "Which one is deep?", "retrieved_passages": []},
+            {"speaker": "0_Wizard", "text": "Orvel is.", "checked_sentence": {"self_Lake_Orvel_0": LAKE}},
+            {"speaker": "1_Apprentice", "text": "Thanks"},
+            {"speaker": "0_Wizard", "text": "Welcome.", "checked_sentence": {}},
+        ],
+    },
+]
+TURNS: Rows = [
+    {"conv": "c1", "history": SAID, "knowledge": LAKE, "response": "Lake Orvel is very deep.", "rating": 2},
+    {"conv": "c1", "history": ["Hi", *SAID], "knowledge": LAKE, "response": "It is the deepest.", "rating": 2},
+]

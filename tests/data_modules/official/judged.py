@@ -1,0 +1,54 @@
+"""Responses with a label each: BEGIN of 2022 and 2021, and FaithDial's audit."""
+
+from tests.data_modules.official.common import LAKE, Rows
+
+BEGIN: Rows = [
+    {
+        "model_name": model,
+        "data_source": "wow",
+        "knowledge": knowledge,
+        "message": message,
+        "response": response,
+        "begin_label": label,
+    }
+    for model, knowledge, message, response, label in [
+        ("gpt2", LAKE, 'what is "deep"?', "lake orvel is", "Fully attributable"),
+        (
+            "t5",
+            "lake orvel is the deepest lake of the northern plateau .",
+            "and?",
+            "i love it",
+            "Not fully attributable",
+        ),
+        ("ctrl", "Mount Sel has two peaks.", "", "it has two peaks", "Fully attributable"),
+        ("doha", "Mount Sel has two peaks.", "really?", "yes", "Generic"),
+    ]
+]
+BEGIN_2021: Rows = [
+    {
+        "evidence": LAKE,
+        "previous turn": "tell me",
+        "response": f"reply {number}",
+        "gold label": label,
+        "coarse label": "neutral",
+        "full label set": "not-generic;on-topic;cooperative;faithful",
+    }
+    for number, label in enumerate(["entailment", "hallucination", "off-topic", "contradiction", "generic"])
+]
+AUDIT_GOLD: Rows = [
+    {"evidence": LAKE, "history": "a lake?", "response": f"reply {n}", "BEGIN": label, "VRM": "disclosure,\nquestion"}
+    for n, label in enumerate(["Entailment", "Hallucination", "Partial Hallucination", "Uncooperative", "Generic"])
+]
+AUDIT_DOHA: Rows = [
+    {"knowledge": LAKE, "history": said, "doha": response, "begin_label": label, "vrm_label": "edification,ack."}
+    for said, response, label in [
+        ("", " Deep", "entailment"),
+        ("so?", "deep and blue", "entailment,hallucination"),
+        ("so?", "deep", "entailmentt,uncooperative"),
+        ("so?", "", "generic"),
+        ("so?", "ok", "generic"),
+    ]
+]
+AUDIT_GPT2: Rows = [
+    {"knowledge": LAKE, "history": "x", "gpt2": "deep", "begin_label": "entailment. uncooperative", "vrm_label": ""}
+]

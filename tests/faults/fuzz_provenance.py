@@ -1,0 +1,52 @@
+"""Damages the files that say where predictions are from, and what a model has seen."""
+
+import json
+import random
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from faithkit.evaluation.leaks import find_leaks
+from faithkit.evaluation.predictions_origin import origin_path, write_origin
+from faithkit.files.seen_rows import CHOSEN, FILE, TRAINED, SeenRows, read_seen
+from faithkit.row_keys import row_keys
+from faithkit.weights.used_model import UsedModel
+from tests.faults.campaign import Campaign
+from tests.faults.fuzz_model_folder import damage_bytes, damage_value
+from tests.faults.fuzz_predictions import labelled, lines
+from workflows.origins import origin_of_file
+
+
+@cache
+def seen_file() -> bytes:
+    """The file of a model that was trained on some answers and chosen on others."""
+    with TemporaryDirectory() as folder:
+        uses = {TRAINED: [row_keys(labelled()[:2])], CHOSEN: [row_keys(labelled()[2:])]}
+        SeenRows.of(uses, untold=["some/model"]).write(Path(folder))
+        return (Path(folder) / FILE).read_bytes()
+
+
+def attempt_seen(rng: random.Random, folder: Path) -> None:
+    """The rows that a model has seen, of a folder without hashes."""
+    (folder / FILE).write_bytes(seen_file())
+    damage_bytes(folder / FILE, rng)
+    seen = read_seen(folder)
+    if seen is not None:
+        json.dumps(find_leaks(labelled(), seen | SeenRows({})).to_dict())
+
+
+def attempt_origin(rng: random.Random, folder: Path) -> None:
+    """The file beside given predictions: they are scored all the same, and what is said of them is text."""
+    predictions = folder / "predictions.jsonl"
+    predictions.write_bytes(lines(labelled()))
+    model = UsedModel(role="checkpoint", path="runs/a", kind="tagger", weights="0f" * 16, threshold="0.5")
+    write_origin(predictions, "ragtruth", labelled(), [model])
+    rng.choice((damage_bytes, damage_value))(origin_path(predictions), rng)
+    origin = origin_of_file(str(predictions), "ragtruth", labelled(), checkpoint=None)
+    ("\n".join(origin.lines) + json.dumps(origin.to_dict(), allow_nan=False)).encode()
+
+
+CAMPAIGNS = [
+    Campaign("rows that a model has seen", attempt_seen, share=0.5),
+    Campaign("origin of predictions", attempt_origin, share=0.5),
+]
