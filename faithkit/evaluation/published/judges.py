@@ -46,6 +46,19 @@ def judge_figures(benchmark: str, part: str = ALL) -> tuple[JudgeFigures, ...]:
     return tuple(sorted(found, key=lambda row: -max(row.macro_f1 or 0.0, row.f1 or 0.0)))
 
 
+def published_counts(benchmark: str) -> tuple[dict[str, tuple[int, int]], str]:
+    """Gives examples and hallucinated ones by part, with `all`, and the paper's name; nothing for other benchmarks."""
+    if benchmark == "diahalu":
+        table = published_table("diahalu_counts")
+        return {row["domain"]: (row["dialogues"], row["hallucinated"]) for row in table.rows}, table.citation
+    if benchmark != "halludial":
+        return {}, ""
+    table = published_table("halludial_counts")
+    parts = {row["scenario"]: (row["train"] + row["test"], row["hallucinated"]) for row in table.rows}
+    whole = (sum(examples for examples, _ in parts.values()), sum(wrong for _, wrong in parts.values()))
+    return parts | {ALL: whole}, table.citation
+
+
 def _every(benchmark: str) -> list[JudgeFigures]:
     found = []
     for name, column, part in TABLES.get(benchmark, ()):

@@ -12,15 +12,13 @@ from rich.text import Text
 from faithkit.evaluation.classification import classification_metrics
 from faithkit.evaluation.fitted_baselines import Fitting, beside
 from faithkit.evaluation.intervals import Metric
+from faithkit.evaluation.label_stats import PARTS, TYPES
 from faithkit.evaluation.published.judges import ALL, JudgeFigures, judge_figures
 from faithkit.evaluation.tables import format_metric, harmless, new_table
 from faithkit.records import Example, Prediction
 
-# The fields of `meta` that part a dataset's examples; and those that only hallucinated ones have.
-PARTS = {"halludial": ("scenario",), "halueval": ("task",), "diahalu": ("domain", "model")}
-TYPES = {"diahalu": "type"}
-COLUMNS = ("macro_f1", "f1", "precision", "recall", "accuracy")
-OF_BASELINE = (*COLUMNS, "auroc")
+COLUMNS = ("macro_f1", "f1", "precision", "recall")
+OF_BASELINE = (*COLUMNS, "accuracy", "auroc")
 MAX_PUBLISHED = 3  # systems of a part; all of them stand in faithkit/evaluation/published
 MODEL = "model"
 Systems = dict[str, dict[str, Metric]]  # metrics by system, the model first
@@ -68,14 +66,14 @@ def _by_type(
 
 
 def _parts(examples: Sequence[Example], fields: Mapping[str, Sequence[str]]) -> list[tuple[str, str, list[Example]]]:
-    """The parts of two and more values that each field has."""
+    """The parts of each field; a second field parts nothing where it has one value."""
     found = []
     for field in dict.fromkeys(name for example in examples for name in fields.get(example.source, ())):
         by_value: dict[str, list[Example]] = {}
         for example in examples:
             if example.meta.get(field) is not None:
                 by_value.setdefault(str(example.meta[field]), []).append(example)
-        if len(by_value) > 1:
+        if len(by_value) > 1 or any(names[0] == field for names in fields.values()):
             found += [(field, value, rows) for value, rows in sorted(by_value.items())]
     return found
 
@@ -111,7 +109,9 @@ def part_tables(parts: Mapping[str, Systems], *, whole: Mapping[str, Metric], ti
         if field in TYPES.values():
             tables.append(_types_table(named, title=f"{title}, recall by {field}, percent"))
         else:
-            tables.append(_table(field, {ALL: {MODEL: dict(whole)}} | named, title=title, dataset=dataset))
+            beside_ours = "" if tables else dataset  # the papers part the data in one way each
+            every = {ALL: {MODEL: dict(whole)}} if len(named) > 1 else {}
+            tables.append(_table(field, every | named, title=title, dataset=beside_ours))
     return tables
 
 
@@ -120,7 +120,7 @@ def _table(field: str, parts: Mapping[str, Systems], *, title: str, dataset: str
     table.show_edge = False
     table.add_column(field, overflow="fold")
     for name in COLUMNS:
-        table.add_column(name.replace("_", "-"), justify="right", no_wrap=name == COLUMNS[0])
+        table.add_column(name.replace("_", "-").replace("f1", "F1"), justify="right", no_wrap=name == COLUMNS[0])
     cited: dict[str, None] = {}
     for part, systems in parts.items():
         table.add_row(Text.assemble((harmless(part), "bold"), f", n = {systems[MODEL]['macro_f1'].n:,}"))

@@ -67,7 +67,7 @@ class WandbRun:
                 **{"name": names.name, **init},
                 id=names.id,
                 project=project,
-                group=group or names.group or (made_by and made_by.group),
+                group=group or names.group or (made_by.group if made_by else None),
                 job_type=job,
                 tags=list(dict.fromkeys([*tags_of(config), *tags])),
                 dir=run.path,

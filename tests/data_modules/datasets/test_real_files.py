@@ -98,6 +98,43 @@ WANTED: list[tuple[str, str, str, dict[str, Any], dict[str | None, int], dict[st
         {},
     ),
     ("xsum_tokens", "xsum_tokens", "all", {}, {"faithful": 164, "hallucinated": 1321}, {}),
+    (
+        "halueval",
+        "halueval",
+        "all",
+        {},
+        {"faithful": 4192, "hallucinated": 1315},
+        {
+            "spans: located": 822,
+            "spans: not in the response": 119,
+            "spans: of several places, the first taken": 4,
+            "spans: none named in a hallucinated response": 13,
+        },
+    ),
+    (
+        "halueval",
+        "halueval",
+        "all",
+        {"official": True},
+        {"faithful": 243, "hallucinated": 257},
+        {"dropped: general, which the official run does not judge": 4507},
+    ),
+    (
+        "diahalu",
+        "diahalu",
+        "all",
+        {},
+        {"faithful": 370, "hallucinated": 293},
+        {"mended: an explanation that is no JSON": 4, "turns missing, repeated or out of order: as they stand": 7},
+    ),
+    (
+        "diahalu",
+        "diahalu",
+        "all",
+        {"level": "turn"},
+        {"faithful": 3248, "hallucinated": 298, None: 1075},
+        {"rounds without a label": 1075, "turns missing, repeated or out of order: as they stand": 7},
+    ),
 ]
 
 
