@@ -1,0 +1,48 @@
+"""python -m tests.paper_smoke: takes every recipe of `scale=paper` through two steps, a kill, a resume, export, tests.
+
+The weights are random and of the true architectures, the rows as long as the recipes read. A recipe that has passed is
+not run again: --again runs it, --only NAME runs one, --list names them. Needs Linux, 16 GiB of memory, 40 GB of disk.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from tests.paper_smoke.recipes import RECIPES
+from tests.paper_smoke.report import print_report
+from tests.paper_smoke.run import Workshop, commands_of, run_recipe, stored_result, typed
+from tests.running import ROOT
+
+
+def main() -> int:
+    """Runs what has not passed yet, and prints the tables; the exit code is the number of recipes that failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.paper_smoke", description=__doc__)
+    parser.add_argument("--only", default="", help="recipes whose name begins so")
+    parser.add_argument("--again", action="store_true", help="also what has passed")
+    parser.add_argument("--list", action="store_true", help="names the recipes and runs nothing")
+    parser.add_argument("--table", action="store_true", help="prints the tables of what was run")
+    parser.add_argument("--dir", type=Path, default=ROOT / "build" / "paper_smoke", help="weights, rows, results")
+    options = parser.parse_args()
+    chosen = [recipe for recipe in RECIPES if recipe.name.startswith(options.only)]
+    if not chosen:
+        parser.error(f"no recipe's name begins with {options.only}; --list names them")
+    if options.list:
+        print(*(recipe.name for recipe in chosen), sep="\n")
+        return 0
+    shop = Workshop(options.dir)
+    results = {}
+    for recipe in chosen:
+        result = stored_result(shop.results, recipe.name)
+        fits = result is not None and result.commands == typed(commands_of(recipe, shop))
+        if not options.table and (options.again or result is None or not fits or not result.passed):
+            print(f"{recipe.name} ...", file=sys.stderr, flush=True)
+            result = run_recipe(recipe, shop)
+            print(f"{recipe.name}: {result.error or 'passed'}", file=sys.stderr, flush=True)
+        if result is not None:
+            results[recipe.name] = result
+    print_report([(recipe, results[recipe.name]) for recipe in chosen if recipe.name in results])
+    return sum(not result.passed for result in results.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
