@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.paper_smoke.recipes import RECIPES
 from tests.paper_smoke.report import print_report
-from tests.paper_smoke.run import Workshop, commands_of, run_recipe, stored_result, typed
+from tests.paper_smoke.run import Workshop, is_done, run_recipe, stored_result
 from tests.running import ROOT
 
 
@@ -32,9 +32,8 @@ def main() -> int:
     shop = Workshop(options.dir)
     results = {}
     for recipe in chosen:
-        result = stored_result(shop.results, recipe.name)
-        fits = result is not None and result.commands == typed(commands_of(recipe, shop))
-        if not options.table and (options.again or result is None or not fits or not result.passed):
+        result = stored_result(recipe, shop)
+        if not options.table and (options.again or not is_done(recipe, shop)):
             print(f"{recipe.name} ...", file=sys.stderr, flush=True)
             result = run_recipe(recipe, shop)
             print(f"{recipe.name}: {result.error or 'passed'}", file=sys.stderr, flush=True)

@@ -10,14 +10,15 @@ SHARE = 0.4  # of them
 MEMORY = 80 * 2**30  # bytes of either
 USABLE = 0.9
 STATE = 16  # bytes of a parameter: fp32 weights, gradients and AdamW's two moments
-ACTIVATIONS = 34  # bytes of a token and dimension in each layer, attention's scores not stored (Korthikanti et al. 2022)
-SHARED_AT_LEAST = 2  # GPUs are lent in powers of two where one is not enough
+ACTIVATIONS = (
+    34  # bytes of a token and dimension in each layer, attention's scores not stored (Korthikanti et al. 2022)
+)
 
 ASSUMED = (
     f"6 N FLOP a token (N: all parameters, embeddings too), every row as long as the recipe reads, {SHARE:.0%} of the "
     f"peak ({', '.join(f'{name} {rate / 1e12:.0f}' for name, rate in CHIPS.items())} TFLOP/s, dense BF16), all epochs. "
-    f"Memory: {STATE} bytes a parameter, and {ACTIVATIONS} bytes a token, dimension and layer of one GPU's share of the "
-    f"batch; as many GPUs of 80 GiB as hold {STATE} bytes a parameter in shards and the activations of a batch each."
+    f"Memory: {STATE} bytes a parameter, and {ACTIVATIONS} bytes a token, dimension and layer of one GPU's share of "
+    f"the batch; as many GPUs of 80 GiB as hold {STATE} bytes a parameter in shards, and their shares of a batch."
 )
 
 

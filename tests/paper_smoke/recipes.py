@@ -1,4 +1,4 @@
-"""The recipes of `scale=paper`: each model with each objective, as a user types them, and what two steps need beside."""
+"""The recipes of `scale=paper`, each model with each objective, as a user types them, and what two steps need."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -85,7 +85,9 @@ def tagger(
         batch_size=batch_size,
         processes=processes,
         # Six or eight sources, two for the test and two for validation: the official split's shares leave it to chance.
-        own=(f"data.fold=0 data.num_folds={batch_size + 2} data.validation_fraction={1 / (batch_size + 1):.3f}").split(),
+        own=(
+            f"data.fold=0 data.num_folds={batch_size + 2} data.validation_fraction={1 / (batch_size + 1):.3f}"
+        ).split(),
         benchmarks=benchmarks,
     )
 

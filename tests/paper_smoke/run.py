@@ -70,12 +70,6 @@ class Result:
         (folder / f"{self.name}.json").write_text(json.dumps(asdict(self), indent=1))
 
 
-def stored_result(folder: Path, name: str) -> Result | None:
-    """The result of before."""
-    path = folder / f"{name}.json"
-    return Result(**json.loads(path.read_text())) if path.exists() else None
-
-
 class Workshop:
     """The folders of a smoke test: weights and rows, which stay, and the run of a recipe, which goes.
 
@@ -107,16 +101,19 @@ class Workshop:
         self._write_rows(recipe)
         return num_parameters(recipe.weights)
 
-    def _write_rows(self, recipe: Recipe) -> Path:
+    def tokenizer(self, recipe: Recipe) -> Any:
         from transformers import AutoTokenizer
 
+        return AutoTokenizer.from_pretrained(self.weights(recipe.weights))
+
+    def _write_rows(self, recipe: Recipe) -> Path:
         folder = self.rows(recipe)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        tokenizer = AutoTokenizer.from_pretrained(self.weights(recipe.weights))
+        tokenizer = self.tokenizer(recipe)
 
         def count(text: str) -> int:
-            return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+            return len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
         if recipe.task == "tagger":
             num_rows = {"train": 2 * recipe.batch_size + 4, "test": NUM_TESTED}
@@ -127,6 +124,19 @@ class Workshop:
         # Knowledge and response are never cut: a part of the room each, and more history than the rest holds.
         lengths = Lengths(knowledge=100, history=recipe.max_length, response=70)
         return write_turns(folder, num_rows, count, lengths)
+
+
+def stored_result(recipe: Recipe, shop: Workshop) -> Result | None:
+    """What became of a recipe before; None where it was not run, or its commands were others."""
+    path = shop.results / f"{recipe.name}.json"
+    result = Result(**json.loads(path.read_text())) if path.exists() else None
+    return result if result is not None and result.commands == typed(commands_of(recipe, shop)) else None
+
+
+def is_done(recipe: Recipe, shop: Workshop) -> bool:
+    """Tells whether a recipe has passed as it is now."""
+    result = stored_result(recipe, shop)
+    return result is not None and result.passed
 
 
 def commands_of(recipe: Recipe, shop: Workshop) -> dict[str, list[str]]:
@@ -201,7 +211,8 @@ def transfer(recipe: Recipe, shop: Workshop) -> list[str]:
     export, weights = shop.run_folder(recipe) / "export", shop.weights(recipe.weights)
     short = [f"model.weights={weights}", f"model.batch_size={recipe.batch_size}", *hardware(recipe), *SHORT]
     overrides = [*short, f"data.num_rows={2 * recipe.batch_size}"]
-    command = [f"benchmark.overrides=[{','.join(overrides)}]", "benchmark.train.decode.path=embedded"]
+    quoted = ",".join(f"'{override}'" for override in overrides)
+    command = [f"benchmark.overrides=[{quoted}]", "benchmark.train.decode.path=embedded"]
     command += [f"benchmark.train.{name}.checkpoint={export}" for name in ("dnli", "mnli", "faithcritic")]
     return command + [
         f"benchmark.test.{name}.{key}"
