@@ -17,15 +17,15 @@ from tests.running import ROOT
 def main() -> int:
     """Runs what has not passed yet, and prints the tables; the exit code is the number of recipes that failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.paper_smoke", description=__doc__)
-    parser.add_argument("--only", default="", help="recipes whose name begins so")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="NAME", help="recipes whose name begins so")
     parser.add_argument("--again", action="store_true", help="also what has passed")
     parser.add_argument("--list", action="store_true", help="names the recipes and runs nothing")
     parser.add_argument("--table", action="store_true", help="prints the tables of what was run")
     parser.add_argument("--dir", type=Path, default=ROOT / "build" / "paper_smoke", help="weights, rows, results")
     options = parser.parse_args()
-    chosen = [recipe for recipe in RECIPES if recipe.name.startswith(options.only)]
+    chosen = [recipe for start in options.only for recipe in RECIPES if recipe.name.startswith(start)]
     if not chosen:
-        parser.error(f"no recipe's name begins with {options.only}; --list names them")
+        parser.error(f"no recipe's name begins with {' or '.join(options.only)}; --list names them")
     if options.list:
         print(*(recipe.name for recipe in chosen), sep="\n")
         return 0

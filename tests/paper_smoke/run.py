@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -226,13 +227,18 @@ def run_recipe(recipe: Recipe, shop: Workshop) -> Result:
     commands, folder = commands_of(recipe, shop), shop.run_folder(recipe)
     shutil.rmtree(folder, ignore_errors=True)
     result = Result(recipe.name, typed(commands), recipe.processes)
-    # In a process of its own: this one stays small.
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    # In a process of its own, so that this one stays small; what it imports is imported once for all recipes.
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["torch", "transformers.modeling_utils"])
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
         result.parameters = pool.submit(shop.prepare, recipe).result()
     for name, command in commands.items():
         run = folder / "run"
         log = shop.root / "logs" / f"{recipe.name}-{name.replace(' ', '-')}.log"
         kill = (lambda run=run: any(run.glob("**/checkpoints/last.ckpt"))) if name == "train" else None
+        if problem := wait_for_memory(0 if shop.small else memory_wanted(recipe, result.parameters)):
+            result.error = f"{name}: {problem}"
+            break
         forked = recipe.processes == 1 or name not in ("train", "resume")
         ended = run_command(command, log, forked=forked, run=run, kill_when=kill)
         result.seconds[name], result.memory[name] = ended.seconds, ended.memory
@@ -247,6 +253,28 @@ def run_recipe(recipe: Recipe, shop: Workshop) -> Result:
         shutil.rmtree(folder)  # gigabytes; of a failure all stays to be looked at
     result.save(shop.results)
     return result
+
+
+def memory_wanted(recipe: Recipe, parameters: int) -> float:
+    """The GiB that a training takes at least: weights, gradients, moments, and what a process has besides."""
+    state = 8 if "trainer.precision=bf16-true" in recipe.own else 16
+    return recipe.processes * (state * parameters / 2**30 + 2.0)
+
+
+def wait_for_memory(gib: float) -> str | None:
+    """Waits until so much memory is available, so that other work on the machine is not killed for want of it."""
+    until = time.monotonic() + LIMIT
+    while (here := available_gib()) < gib:
+        if time.monotonic() > until:
+            return f"{gib:.0f} GiB of memory are wanted, and {here:.0f} are available"
+        time.sleep(2)
+    return None
+
+
+def available_gib() -> float:
+    """The memory that can be had without swapping."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")) / 2**20
 
 
 def problem_of(name: str, ended: Watched, run: Path) -> str | None:
