@@ -6,11 +6,13 @@ not run again: --again runs it, --only NAME runs one, --list names them. Needs L
 
 import argparse
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from tests.paper_smoke.recipes import RECIPES
+from tests.paper_smoke.recipes import RECIPES, Recipe
 from tests.paper_smoke.report import print_report
-from tests.paper_smoke.run import Workshop, is_done, run_recipe, stored_result
+from tests.paper_smoke.run import Workshop, available_gib, is_done, memory_of_each, run_recipe, stored_result
 from tests.running import ROOT
 
 
@@ -30,17 +32,27 @@ def main() -> int:
         print(*(recipe.name for recipe in chosen), sep="\n")
         return 0
     shop = Workshop(options.dir)
-    results = {}
-    for recipe in chosen:
-        result = stored_result(recipe, shop)
-        if not options.table and (options.again or not is_done(recipe, shop)):
-            print(f"{recipe.name} ...", file=sys.stderr, flush=True)
-            result = run_recipe(recipe, shop)
-            print(f"{recipe.name}: {result.error or 'passed'}", file=sys.stderr, flush=True)
-        if result is not None:
-            results[recipe.name] = result
-    print_report([(recipe, results[recipe.name]) for recipe in chosen if recipe.name in results])
-    return sum(not result.passed for result in results.values())
+    if not options.table:
+        run_all([recipe for recipe in chosen if options.again or not is_done(recipe, shop)], shop)
+    found = [(recipe, result) for recipe in chosen if (result := stored_result(recipe, shop)) is not None]
+    print_report(found)
+    return sum(not result.passed for _, result in found)
+
+
+def run_all(recipes: Sequence[Recipe], shop: Workshop) -> None:
+    """Runs recipes in their order; one for which there is too little memory waits for the next place."""
+    waiting, wanted = list(recipes), memory_of_each(recipes)
+    while waiting:
+        here = available_gib()
+        recipe = next((recipe for recipe in waiting if wanted[recipe.name] < here), None)
+        if recipe is None:
+            print(f"waiting for memory: {here:.0f} GiB are available", file=sys.stderr, flush=True)
+            time.sleep(20)
+            continue
+        waiting.remove(recipe)
+        print(f"{recipe.name} ...", file=sys.stderr, flush=True)
+        result = run_recipe(recipe, shop)
+        print(f"{recipe.name}: {result.error or 'passed'}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
@@ -227,18 +226,11 @@ def run_recipe(recipe: Recipe, shop: Workshop) -> Result:
     commands, folder = commands_of(recipe, shop), shop.run_folder(recipe)
     shutil.rmtree(folder, ignore_errors=True)
     result = Result(recipe.name, typed(commands), recipe.processes)
-    # In a process of its own, so that this one stays small; what it imports is imported once for all recipes.
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["torch", "transformers.modeling_utils"])
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        result.parameters = pool.submit(shop.prepare, recipe).result()
+    result.parameters = aside(shop.prepare, recipe)
     for name, command in commands.items():
         run = folder / "run"
         log = shop.root / "logs" / f"{recipe.name}-{name.replace(' ', '-')}.log"
         kill = (lambda run=run: any(run.glob("**/checkpoints/last.ckpt"))) if name == "train" else None
-        if problem := wait_for_memory(0 if shop.small else memory_wanted(recipe, result.parameters)):
-            result.error = f"{name}: {problem}"
-            break
         forked = recipe.processes == 1 or name not in ("train", "resume")
         ended = run_command(command, log, forked=forked, run=run, kill_when=kill)
         result.seconds[name], result.memory[name] = ended.seconds, ended.memory
@@ -255,20 +247,29 @@ def run_recipe(recipe: Recipe, shop: Workshop) -> Result:
     return result
 
 
+def aside(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Does work in a process of its own, so that this one stays small; imports are made once for all of it."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["torch", "transformers.modeling_utils"])
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(work, *arguments).result()
+
+
+def memory_of_each(recipes: Sequence[Recipe]) -> dict[str, float]:
+    """The GiB that each recipe's training takes at least, by its name."""
+    counts = aside(count_each, sorted({recipe.weights for recipe in recipes}))
+    return {recipe.name: memory_wanted(recipe, counts[recipe.weights]) for recipe in recipes}
+
+
+def count_each(names: Sequence[str]) -> dict[str, int]:
+    """The parameters of architectures by their names."""
+    return {name: num_parameters(name) for name in names}
+
+
 def memory_wanted(recipe: Recipe, parameters: int) -> float:
     """The GiB that a training takes at least: weights, gradients, moments, and what a process has besides."""
     state = 8 if "trainer.precision=bf16-true" in recipe.own else 16
     return recipe.processes * (state * parameters / 2**30 + 2.0)
-
-
-def wait_for_memory(gib: float) -> str | None:
-    """Waits until so much memory is available, so that other work on the machine is not killed for want of it."""
-    until = time.monotonic() + LIMIT
-    while (here := available_gib()) < gib:
-        if time.monotonic() > until:
-            return f"{gib:.0f} GiB of memory are wanted, and {here:.0f} are available"
-        time.sleep(2)
-    return None
 
 
 def available_gib() -> float:
@@ -282,12 +283,19 @@ def problem_of(name: str, ended: Watched, run: Path) -> str | None:
     if name == "train":
         if ended.code == -9 and any(run.glob("**/checkpoints/last.ckpt")):
             return None
-        return "it ended before it could be killed" if ended.code == 0 else ended.last_line
+        return "it ended before it could be killed" if ended.code == 0 else end_of(ended)
     if ended.code:
-        return ended.last_line
+        return end_of(ended)
     if name == "resume" and resumed_at(ended.output) is None:
         return "it did not go on from a checkpoint"
     return None
+
+
+def end_of(ended: Watched) -> str:
+    """What a command that failed said last, or that it was killed."""
+    if ended.code < 0:
+        return f"killed by signal {-ended.code}: too little memory, or longer than {LIMIT:.0f} s"
+    return ended.last_line
 
 
 def resumed_at(output: str) -> int | None:
