@@ -223,7 +223,7 @@ def write_weights(folder: Path, name: str, *, small: bool = False) -> None:
     torch.manual_seed(0)
     model = model_class(config)
     prefix = f"{model.base_model_prefix}." if architecture.bare else ""
-    tied = set(getattr(model, "_tied_weights_keys", None) or ())
+    tied = set(model.all_tied_weights_keys)  # by this configuration; the class only names what may be tied
     kept = {key.removeprefix(prefix): value for key, value in model.state_dict().items() if key not in tied}
     extra = {key: shape for key, shape in architecture.extra.items() if not small}
     kept |= {key: torch.zeros(shape) for key, shape in extra.items()}

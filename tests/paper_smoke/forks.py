@@ -4,10 +4,12 @@ A command is a process of its own with its own session, and reads its arguments 
 forks only imports: it has no threads that a fork could wait for.
 """
 
+import ctypes
 import importlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import traceback
@@ -59,6 +61,7 @@ def serve() -> None:
     """Imports, then forks a process for each command that is asked for."""
     from tests.faults.forked import HEAVY, WARM
 
+    end_with_parent()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     for name in HEAVY + tuple(f"workflows.{name}" for name in WARM):
         importlib.import_module(name)
@@ -74,9 +77,15 @@ def serve() -> None:
         print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), file=answers)
 
 
+def end_with_parent() -> None:
+    """Has the system kill this process when its parent ends, however that ends."""
+    assert ctypes.CDLL(None).prctl(1, signal.SIGKILL) == 0  # PR_SET_PDEATHSIG
+
+
 def run(arguments: Sequence[str], log: str) -> int:
     """Runs a script in this process, which becomes the first of a session, with its output in a file."""
     os.setsid()
+    end_with_parent()
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (1, 2):
         os.dup2(handle, stream)
