@@ -1,12 +1,12 @@
 """The recipes of `scale=paper`, each model with each objective, as a user types them, and what two steps need."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 CLASSIFIERS = ("begin", "faithcritic", "mnli", "snli", "conjnli", "dnli", "decode", "audit", "embedded", "transfer")
 TAGGERS = ("ragtruth", "suppression", "xsum_tokens", "spans", "embedded")
 GENERATORS = ("faithdial", "wow", "cmu_dog", "topical_chat", "transfer_responses")
-FAITHDIAL, FAITHCRITIC, RAGTRUTH, WOW = 18_357, 34_000, 15_090, 83_247  # rows of training
+FAITHDIAL, FAITHCRITIC, RAGTRUTH, WOW = 18_357, 34_000, 15_090, 83_000  # rows of training
 NEGATIVES, RESPONSE = 4, 128
 CONTROL = ("ctrl", "ctrl_release")
 
@@ -92,69 +92,63 @@ def tagger(
     )
 
 
-def generator(model: str, weights: str, max_length: int, *, on: str = "", processes: int = 1, **more: object) -> Recipe:
+def generator(model: str, weights: str, max_length: int, on: str = "", *more: str) -> Recipe:
     """A generator on FaithDial.
 
     Args:
         on: An objective, or a way of control; empty for the likelihood alone.
+        more: What the user types beside.
     """
-    shared = {"t5": 512, "doha": 512}.get(model, 0)
-    answer = RESPONSE if shared else 0  # a causal model's sequence has its answer in it
+    # A causal model's sequence has its answer in it; DoHA's encoder reads the history once more.
+    beside = {"t5": RESPONSE, "doha": RESPONSE + max_length}.get(model, 0)
     objective = f"control={on}" if on in CONTROL else f"objective={on or 'mle'}"
-    # As many responses as the cutoff is a quantile of: at the second step one is left out.
-    own = ("objective.window=2",) if on == "loss_truncation" else ()
     return Recipe(
-        **{
-            "name": f"{model if weights != 'llama-2-7b' else 'llama'}-{on or 'mle'}",
-            "weights": weights,
-            "arguments": (f"model={model}", objective),
-            "task": "generator",
-            "max_length": max_length,
-            "tokens": max_length + answer + (NEGATIVES * RESPONSE if on == "infonce" else 0),
-            "num_rows": FAITHDIAL,
-            "num_epochs": 10,
-            "processes": processes,
-            "own": own,
-            "benchmarks": ("faithdial",),
-            **more,
-        }  # type: ignore[arg-type]
+        name=f"{model}-{on or 'mle'}",
+        weights=weights,
+        arguments=(f"model={model}", objective, *more),
+        task="generator",
+        max_length=max_length,
+        tokens=max_length + beside + (NEGATIVES * RESPONSE if on == "infonce" else 0),
+        num_rows=FAITHDIAL,
+        num_epochs=10,
+        # As many responses as the cutoff is a quantile of: at the second step one is left out.
+        own=("objective.window=2",) if on == "loss_truncation" else (),
+        benchmarks=("faithdial",),
     )
+
+
+def llama(on: str = "") -> Recipe:
+    """Llama 2 as a generator, with the length that HalluDial gives it."""
+    recipe = generator("gpt2", "llama-2-7b", 1280, on, "model.max_length=1280")
+    # Weights in half precision: 16 bytes a parameter are too many for most machines, though there are two layers.
+    own = (*recipe.own, "trainer.precision=bf16-true")
+    return replace(recipe, name=f"llama-{on or 'mle'}", own=own, layers=32)
 
 
 def generators() -> list[Recipe]:
     """Each generator with each objective."""
-    recipes = [
-        generator("t5", "t5-base", 512, benchmarks=GENERATORS, metric_models=True),
-        generator("gpt2", "gpt2", 640, processes=2),
-        generator("dialogpt", "dialogpt-medium", 640),
-        generator("doha", "bart-base", 512),
+    kinds = [
+        ("t5", "t5-base", 512),
+        ("gpt2", "gpt2", 640),
+        ("dialogpt", "dialogpt-medium", 640),
+        ("doha", "bart-base", 512),
     ]
-    for on in ("loss_truncation", "infonce", *CONTROL):
-        recipes += [
-            generator("t5", "t5-base", 512, on=on, processes=2 if on == "infonce" else 1),
-            generator("gpt2", "gpt2", 640, on=on),
-            generator("dialogpt", "dialogpt-medium", 640, on=on),
-            generator("doha", "bart-base", 512, on=on),
-        ]
-    longest = ("model=gpt2", "objective=mle", "model.max_length=1024")
-    stages = ("model=gpt2", "objective=mle", "data=wow_then_faithdial")
-    recipes += [
-        generator("gpt2", "gpt2", 1024, name="gpt2-1024", arguments=longest),
-        generator("gpt2", "gpt2", 640, name="gpt2-two-stages", arguments=stages, num_rows=FAITHDIAL + WOW),
+    recipes = {
+        recipe.name: recipe
+        for on in ("", "loss_truncation", "infonce", *CONTROL)
+        for recipe in (generator(*kind, on) for kind in kinds)
+    }
+    recipes["t5-mle"] = replace(recipes["t5-mle"], benchmarks=GENERATORS, metric_models=True)
+    for name in ("gpt2-mle", "t5-infonce"):
+        recipes[name] = replace(recipes[name], processes=2)
+    longest = generator("gpt2", "gpt2", 1024, "", "model.max_length=1024")
+    stages = generator("gpt2", "gpt2", 640, "", "data=wow_then_faithdial")
+    return [
+        *recipes.values(),
+        replace(longest, name="gpt2-1024"),
+        replace(stages, name="gpt2-two-stages", num_rows=FAITHDIAL + WOW),
+        *(llama(on) for on in ("", "loss_truncation", "infonce", "ctrl")),
     ]
-    for on in ("", "loss_truncation", "infonce", "ctrl"):
-        one = generator("gpt2", "llama-2-7b", 1280, on=on, layers=32)
-        # HalluDial's length for this model. Weights in half precision: 16 bytes a parameter are too many here.
-        recipes.append(replace_arguments(one, "model.max_length=1280"))
-    return recipes
-
-
-def replace_arguments(recipe: Recipe, *more: str) -> Recipe:
-    """The recipe with further arguments, and weights in half precision."""
-    from dataclasses import replace
-
-    own = (*recipe.own, "trainer.precision=bf16-true")
-    return replace(recipe, arguments=(*recipe.arguments, *more), own=own, batch_size=2)
 
 
 RECIPES = (

@@ -12,7 +12,7 @@ RUN = ("recipe", "parameters", "tokens", "GiB", "s a step", "s of an evaluation"
 REAL = ("recipe", "batch", "rows x epochs", "EFLOP", "GiB on one", "GPUs", *(f"hours, {name}" for name in CHIPS))
 
 
-def print_report(found: Sequence[tuple[Recipe, Result]]) -> None:
+def print_report(found: Sequence[tuple[Recipe, Result | None]]) -> None:
     """Prints both tables with date and machine."""
     print(table(RUN, [run_row(*one) for one in found]))
     print(f"\n{date.today().isoformat()}, {machine()}\n")
@@ -20,8 +20,10 @@ def print_report(found: Sequence[tuple[Recipe, Result]]) -> None:
     print(f"\nEstimated: {ASSUMED}")
 
 
-def run_row(recipe: Recipe, result: Result) -> list[str]:
+def run_row(recipe: Recipe, result: Result | None) -> list[str]:
     """What a recipe took."""
+    if result is None:
+        return [recipe.name, "", f"{recipe.max_length:,}", "", "", "", "not run yet"]
     peaks = [peak for ended in result.memory.values() for peak in ended[: recipe.processes]]
     each = f" each of {recipe.processes}" if recipe.processes > 1 else ""
     evaluations = [seconds for name, seconds in result.seconds.items() if name.startswith("evaluate")]
