@@ -29,8 +29,7 @@ class Fork:
         self._server = server()
         assert self._server.stdin and self._server.stdout
         self.returncode: int | None = None
-        self._server.stdin.write(json.dumps({"arguments": list(arguments), "log": str(log)}) + "\n")
-        self._server.stdin.flush()
+        self._server.stdin.write(json.dumps({"arguments": list(arguments), "log": str(log)}).encode() + b"\n")
         self.pid = int(self._server.stdout.readline())
 
     def poll(self) -> int | None:
@@ -49,12 +48,13 @@ class Fork:
 
 
 @cache
-def server() -> "subprocess.Popen[str]":
+def server() -> "subprocess.Popen[bytes]":
     """The process that forks; it ends with this one, which holds its input."""
     command = [sys.executable, "-W", "ignore", "-m", "tests.paper_smoke.forks"]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "TOKENIZERS_PARALLELISM": "false"}
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, text=True, bufsize=1, **pipes)
+    # Without buffers: a line that was read beside another one would be hidden from `select`.
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, **pipes)
 
 
 def serve() -> None:

@@ -136,6 +136,6 @@ def test_the_estimate_is_the_arithmetic_that_it_says() -> None:
 
 @pytest.mark.slow
 def test_a_real_recipe_passes(tmp_path: Path) -> None:
-    recipe: Recipe = BY_NAME["gpt2-infonce"]
+    recipe: Recipe = BY_NAME["gpt2-loss_truncation"]
     result = run_recipe(recipe, Workshop(tmp_path))
     assert result.error is None and result.resumed_at == 1 and max(map(max, result.memory.values())) > 2
