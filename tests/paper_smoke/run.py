@@ -322,7 +322,7 @@ def run_command(arguments: Sequence[str], log: Path, *, forked: bool, **options:
 
 
 def typed(commands: dict[str, list[str]]) -> dict[str, str]:
-    """The commands as one types them, with the paths of this machine left out."""
+    """The commands as one types them."""
     return {name: " ".join(["python", *command]) for name, command in commands.items()}
 
 
