@@ -8,7 +8,7 @@ PIP_QUIETLY := -m pip install --quiet --progress-bar off --disable-pip-version-c
 WORKERS ?= auto
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo test test-all fuzz mutate check bench bench-gpu lock install-locked licences sbom clean
+.PHONY: help demo test test-all fuzz mutate paper-smoke check bench bench-gpu lock install-locked licences sbom clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -37,6 +37,9 @@ fuzz: $(VENV)/.installed-dev ## 20,000 damaged inputs: a table of what was tried
 
 mutate: $(VENV)/.installed-dev ## 400 small changes of the central files: a list of those that no test notices
 	$(PY) -m tests.mutation
+
+paper-smoke: $(VENV)/.installed-dev ## every recipe of scale=paper for two steps, with random weights: hours on a CPU, 40 GB of disk
+	$(PY) -m tests.paper_smoke
 
 check: $(VENV)/.installed-dev ## ruff and mypy
 	$(PY) -m ruff check .

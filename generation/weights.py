@@ -53,10 +53,11 @@ class Architecture:
 
 
 DOHA = "DohaForConditionalGeneration"
+BART = "BartModel"  # facebook/bart-base names it: its head is the embeddings, so that nothing is missing
 ARCHITECTURES = {
-    "seq2seq": Architecture(SEQ2SEQ, "AutoModelForSeq2SeqLM", ("ForConditionalGeneration",), "model=t5"),
+    "seq2seq": Architecture(SEQ2SEQ, "AutoModelForSeq2SeqLM", ("ForConditionalGeneration", BART), "model=t5"),
     "causal": Architecture(CAUSAL, "AutoModelForCausalLM", ("ForCausalLM", "LMHeadModel"), "model=gpt2"),
-    "doha": Architecture(SEQ2SEQ, DOHA, ("BartForConditionalGeneration",), "model=doha", "generation.doha.model"),
+    "doha": Architecture(SEQ2SEQ, DOHA, ("BartForConditionalGeneration", BART), "model=doha", "generation.doha.model"),
 }
 
 

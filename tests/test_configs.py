@@ -109,6 +109,12 @@ def test_paper_scale_is_the_papers_recipe() -> None:
     assert (cfg.model.max_length, cfg.optimizer.warmup, cfg.model.gradient_clip_val) == (512, 0.08, 1.0)
 
 
+def test_the_tagger_at_paper_scale_learns_as_lettucedetect_does() -> None:
+    cfg = compose("train", "model=tagger", "scale=paper")
+    assert (cfg.optimizer.lr, cfg.optimizer.weight_decay, cfg.model.num_epochs) == (1e-5, 0.01, 6)
+    assert cfg.model.batch_size == 8
+
+
 def test_generators_at_paper_scale_are_the_papers() -> None:
     t5, gpt2, dialogpt = (compose("train", f"model={name}", "scale=paper") for name in ("t5", "gpt2", "dialogpt"))
     weights = [cfg.model.weights for cfg in (t5, gpt2, dialogpt)]

@@ -11,7 +11,7 @@ from faithkit.settings.check import find_problems
 from tests.faults.command_places import refusal
 from tests.running import SMALL, compose
 from tests.test_configs import choices
-from workflows.settings import benchmarks, blocks, models, no_effect, scripts
+from workflows.settings import benchmarks, blocks, engines, models, no_effect, scripts
 
 
 def problems(script: str, *overrides: str) -> list[UserError]:
@@ -64,16 +64,21 @@ def test_lists_that_stand_here_without_torch_are_those_of_the_code() -> None:
     from faithkit.evaluation.responses.report import BASELINES
     from faithkit.evaluation.suppression import STRATEGIES
     from faithkit.hardware import PRECISIONS
+    from faithkit.inference import text_engines
     from faithkit.training.loggers.build import BUILDERS
     from generation.candidate_forward import CAUSAL_QUERIES, SEQ2SEQ_QUERIES
     from generation.engines import AUTO, ENGINES
     from generation.options import ARCHITECTURE_NAMES
     from generation.weights import ARCHITECTURES
+    from judge import options as judge_options
+    from judge.asking import ASKINGS
 
     assert tuple(ARCHITECTURES) == ARCHITECTURE_NAMES
     assert (*SEQ2SEQ_QUERIES, *CAUSAL_QUERIES) == models.QUERIES
     assert set(blocks.DETECTOR_PRECISIONS) == set(OF_DETECTORS) and set(blocks.PRECISIONS) == set(PRECISIONS)
-    assert (AUTO, *ENGINES) == scripts.ENGINES and set(blocks.Loggers.model_fields) == set(BUILDERS)
+    assert (AUTO, *ENGINES) == engines.GENERATOR_ENGINES and {AUTO, *ENGINES} < set(text_engines.ENGINES)
+    assert text_engines.PRECISIONS == PRECISIONS and set(judge_options.LEARNT) < set(ASKINGS)
+    assert set(blocks.Loggers.model_fields) == set(BUILDERS)
     assert benchmarks.BASELINES == BASELINES and set(benchmarks.STRATEGIES) == {RANDOM, *STRATEGIES}
 
 
@@ -84,13 +89,17 @@ def test_a_monitor_may_be_any_metric_that_its_model_logs() -> None:
     from critic.tagger.module import validation_metrics as of_a_tagger
     from faithkit.evaluation.intervals import Groups
     from faithkit.evaluation.language_model import language_model_statistic
+    from judge.module import _figures as of_a_judge
 
     critic = of_a_critic(np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.4]]), np.array([1, 0, 1], np.int8))
     tagger = of_a_tagger(np.array([0, 0, 1]), np.array([0.5, -1.0, 0.2]), np.array([1, 0, 0]), np.array([2, 3, 4]))
     groups = Groups.of("ab")
     generator = language_model_statistic(groups, np.ones((2, 3)))(np.ones((1, 2)))
     constant = {"gold_rate", "majority_accuracy", "majority_macro_f1", "predicted_rate"}  # nothing to choose by
+    # Of a judge: the sum of losses, tokens and right ones of each row, the verdict's log-odds, and the label.
+    judge = of_a_judge(np.arange(3), np.array([[1.0, 2, 1, 0.3, 1], [1, 2, 1, -1, 0], [1, 2, 1, 2, 1]]))
     found = {"critic": critic.keys() - constant, "tagger": tagger, "generator": generator}
+    found["judge"] = judge.keys() - constant
     assert {kind: set(metrics) for kind, metrics in found.items()} == {k: set(n) for k, n in models.METRICS.items()}
 
 

@@ -34,6 +34,7 @@ from workflows.write_answers import DetectorAnswerer, write_answers
 # A setting of a training: a choice of a group by its name, or a value of a block.
 _SETTING = re.compile(r"[a-z_]\w*=[\w,\[\]-]*|[a-z_]\w*(\.\w+)+=[^\n]*")
 _NO_SETTING = ("_target_", "extensions", "hydra", "${", "run_dir", "resume")
+EXAMPLE = "['model.num_epochs=2','data.num_rows=5000']"  # Hydra takes a bare = within a list for a mistake
 VALIDATION = "validation"
 LIKELIER = 0.5  # the threshold that calls the likelier class; a temperature does not move it
 log = logging.getLogger("faithkit")
@@ -117,7 +118,7 @@ def check_trainings(config: Mapping[str, Any]) -> None:
         raise UserError(f"no dataset {shorten(unknown[0])}", place="benchmark.train", hint=hint)
     for override in block["overrides"]:
         if not _SETTING.fullmatch(str(override)) or any(word in str(override) for word in _NO_SETTING):
-            hint = "use settings of train.py, for example [model.num_epochs=2,data.num_rows=5000]"
+            hint = f"use settings of train.py, each in quotes, for example {EXAMPLE}"
             raise UserError(f"not a setting: {shorten(override)}", place="benchmark.overrides", hint=hint)
 
 

@@ -2,8 +2,8 @@
 
 Official files: https://github.com/FlagOpen/HalluDial, folder `data`: spontaneous/spontaneous_train.json and _test.json,
 induced/induced_train.json and _test.json, each a JSON list of {dialogue_id, knowledge, dialogue_history, turn,
-response, target}. A target begins with Yes (hallucinated) or No. The training files have exactly 60% of the rows, so the
-release seems to divide rows and not dialogues, and most dialogues then stand in both files.
+response, target}. A target begins with Yes (hallucinated) or No. The training files have exactly 60% of the rows, so
+the release seems to divide rows and not dialogues, and most dialogues then stand in both files.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -113,7 +113,7 @@ class Engine(Protocol):
 
     def next_probabilities(
         self, prompts: Sequence[Prompt], tokens: Sequence[int]
-    ) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    ) -> "Iterator[tuple[str, NDArray[np.float64]]]":
         """Yields for each prompt how probable each of some tokens is as the next one, relative to the others."""
         ...
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import BartModel
 
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_layout import KNOWLEDGE, TurnLayout, add_markers
@@ -40,6 +41,17 @@ def test_new_tokens_begin_as_the_words_that_describe_them(family: str, language_
     assert torch.equal(rows[knowledge], rows[new[knowledge]].mean(0))
     again, _, _ = load(language_models[family], FAMILIES[family])
     assert all(torch.equal(*pair) for pair in zip(model.parameters(), again.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("architecture", ["seq2seq", "doha"])
+def test_bart_is_loaded_as_it_is_published(architecture: str, language_models: dict[str, Path], tmp_path: Path) -> None:
+    # facebook/bart-base: its config.json names the class without a head, and its tensors have that one's names.
+    whole, _, _ = load(language_models["bart"], "seq2seq")
+    BartModel.from_pretrained(language_models["bart"]).save_pretrained(tmp_path)
+    load_tokenizer(str(language_models["bart"])).save_pretrained(tmp_path)
+    model, _, _ = load(tmp_path, architecture)
+    loaded = model.state_dict()
+    assert all(torch.equal(loaded[name], value) for name, value in whole.state_dict().items())
 
 
 def test_weights_that_are_not_tied_stay_so(language_models: dict[str, Path], tmp_path: Path) -> None:

@@ -36,14 +36,14 @@ def judge_run(tmp_path_factory: pytest.TempPathFactory, language_models: dict[st
 
 def test_a_run_leaves_a_calibrated_judge_with_its_prompt(judge_run: Path) -> None:
     metrics = json.loads((judge_run / "metrics.json").read_text())["metrics"]
-    assert {"test/embedded-halludial/macro_f1", "test/embedded-halludial/auroc"} <= metrics.keys()
+    assert {"test/halludial/macro_f1", "test/halludial/auroc"} <= metrics.keys()
     sidecar = read_sidecar(judge_run / "hf")
     assert sidecar is not None and sidecar.kind == "judge" and sidecar.layout["ask"] == "verdict"
     assert "{response}" in sidecar.layout["prompt"]["text"] and 0 <= sidecar.thresholds["threshold"] <= 1.1
 
 
 def test_the_loaded_judge_gives_what_its_run_wrote(judge_run: Path, tmp_path: Path) -> None:
-    written = read_predictions(str(judge_run / "predictions" / "embedded-halludial.jsonl"))
+    written = read_predictions(str(judge_run / "predictions" / "halludial.jsonl"))
     evaluate_here(
         "benchmark=halludial", f"checkpoint={judge_run}", f"run_dir={tmp_path / 'again'}", "num_resamples=20",
         "num_examples=0",

@@ -5,12 +5,15 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
 from data_modules.embedded.layouts import written_layout
-from tests.running import ROOT, SMALL, command, evaluate_here, run
+from faithkit.errors import UserError
+from tests.running import ROOT, SMALL, command, compose, evaluate_here, run
+from workflows.transfer import check_trainings
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +31,18 @@ ALONE = (
 
 def run_transfer(folder: Path, *options: str) -> None:
     evaluate_here(*ALONE, f"run_dir={folder}", *options)
+
+
+def test_the_example_in_the_hint_can_be_typed() -> None:
+    def config(*overrides: str) -> Any:
+        return OmegaConf.to_container(compose("evaluate", "benchmark=transfer", *overrides), resolve=True)
+
+    with pytest.raises(UserError, match="not a setting") as refused:
+        check_trainings(config("benchmark.overrides=[wrong]"))
+    example = str(refused.value.hint).partition("for example ")[2]
+    typed = config(f"benchmark.overrides={example}")
+    check_trainings(typed)
+    assert len(typed["benchmark"]["overrides"]) == 2
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from workflows.settings.no_effect import without_effect
 
 Engine = with_options(Block, EngineOptions, "Engine")
 Ask = with_options(Block, AskOptions, "Ask")
+GENERATOR_ENGINES = ("auto", "transformers", "vllm")  # as in generation.engines, without torch
 
 OF_A_LOCAL_MODEL = tuple(f"engine.{key}" for key in ("precision", "batch_size", "max_length", "memory_fraction"))
 OF_A_SERVER = tuple(
@@ -26,7 +27,7 @@ OF_A_SERVER = tuple(
 class GeneratorEngine(Block):
     """`engine` of generate.py; configurations of older runs have its name alone."""
 
-    name: Annotated[str, OneOf(("auto", "transformers", "vllm"))]
+    name: Annotated[str, OneOf(GENERATOR_ENGINES)]
 
     @model_validator(mode="before")
     @classmethod

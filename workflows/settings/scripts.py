@@ -159,7 +159,7 @@ class EvaluateSettings(Extensible):
         yield from around.file_problems("predictions", self.predictions)
         yield from around.file_problems("against", self.against)
         yield from around.output_problems("html", self.html)
-        kinds = ("generator",) if isinstance(block, Responses) else ("critic", "tagger")
+        kinds = ("generator",) if isinstance(block, Responses) else ("critic", "tagger", "judge")
         if isinstance(block, Responses):
             yield from around.checkpoint_problems("benchmark.critic", block.critic, "critic", "tagger")
             if self.html:
@@ -226,7 +226,7 @@ class GenerateSettings(Extensible):
     def surroundings(self) -> Iterator[UserError]:
         yield from around.run_dir_problems(self.run_dir)
         yield from around.checkpoint_problems("checkpoint", self.checkpoint, "generator")
-        yield from around.checkpoint_problems("detector", self.detector, "critic", "tagger")
+        yield from around.checkpoint_problems("detector", self.detector, "critic", "tagger", "judge")
         yield from around.weights_problems("entailment", self.entailment)
         yield from engine_problems(self.engine.name)
         yield from around.part_problems(blocks_of(self.data.parts), self.data.split)
@@ -257,7 +257,7 @@ class ChatSettings(Common):
 
     def surroundings(self) -> Iterator[UserError]:
         yield from around.checkpoint_problems("checkpoint", self.checkpoint, "generator")
-        yield from around.checkpoint_problems("detector", self.detector, "critic", "tagger")
+        yield from around.checkpoint_problems("detector", self.detector, "critic", "tagger", "judge")
 
 
 class Columns(Block):
@@ -292,7 +292,7 @@ class ScoreSettings(Run):
         if self.on_bad_row == "stop":  # a first row without them may else be one of those to skip
             yield from around.column_problems(self.path, self.columns.model_dump(), self.by)
         yield from around.output_problems("output", self.output)
-        yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger")
+        yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger", "judge")
 
 
 class ExportSettings(Common):
