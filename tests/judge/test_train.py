@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from data_modules.embedded.layouts import WRITERS
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.model_folder import read_sidecar
 from judge.judge import Judge
@@ -14,7 +15,6 @@ TINY = (
     "model=judge",
     "model.max_length=900",
     "model.batch_size=4",
-    "data.embedded_rows={train: 40, validation: 24, test: 24}",
     "optimizer.lr=1e-3",
     "callbacks.num_resamples=20",
     "callbacks.num_examples=0",
@@ -25,12 +25,21 @@ TINY = (
 
 
 @pytest.fixture(scope="module")
-def judge_run(tmp_path_factory: pytest.TempPathFactory, language_models: dict[str, Path], session_home: Path) -> Path:
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """HalluDial's files, with rows of the embedded corpus."""
+    return WRITERS["halludial"](tmp_path_factory.mktemp("halludial"), {"train": 64, "test": 24})
+
+
+@pytest.fixture(scope="module")
+def judge_run(
+    tmp_path_factory: pytest.TempPathFactory, language_models: dict[str, Path], session_home: Path, rows: Path
+) -> Path:
     """The folder of a finished run of a tiny judge that learnt verdicts."""
     folder = tmp_path_factory.mktemp("runs") / "judge"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FAITHKIT_HOME", str(session_home))
-        train_here(*TINY, f"model.weights={language_models['llama']}", "model.ask=verdict", f"run_dir={folder}")
+        data = (f"data.path={rows}", "data.validation_fraction=0.3")
+        train_here(*TINY, *data, f"model.weights={language_models['llama']}", "model.ask=verdict", f"run_dir={folder}")
     return folder
 
 
@@ -42,16 +51,16 @@ def test_a_run_leaves_a_calibrated_judge_with_its_prompt(judge_run: Path) -> Non
     assert "{response}" in sidecar.layout["prompt"]["text"] and 0 <= sidecar.thresholds["threshold"] <= 1.1
 
 
-def test_the_loaded_judge_gives_what_its_run_wrote(judge_run: Path, tmp_path: Path) -> None:
+def test_the_loaded_judge_gives_what_its_run_wrote(judge_run: Path, rows: Path, tmp_path: Path) -> None:
     written = read_predictions(str(judge_run / "predictions" / "halludial.jsonl"))
     evaluate_here(
-        "benchmark=halludial", f"checkpoint={judge_run}", f"run_dir={tmp_path / 'again'}", "num_resamples=20",
-        "num_examples=0",
+        "benchmark=halludial", f"benchmark.path={rows}", f"checkpoint={judge_run}",
+        f"run_dir={tmp_path / 'again'}", "num_resamples=20", "num_examples=0",
     )  # fmt: skip
     again = read_predictions(str(next((tmp_path / "again" / "predictions").glob("*.jsonl"))))
-    shared = written.keys() & again.keys()
-    assert shared and all(written[i].label == again[i].label for i in shared)
-    assert all(written[i].score == pytest.approx(again[i].score, abs=1e-4) for i in shared)
+    assert written.keys() == again.keys() and len(written) == 24
+    assert all(found.score == pytest.approx(again[i].score, abs=1e-4) for i, found in written.items())
+    assert all(found.label == again[i].label for i, found in written.items())
 
 
 def test_its_own_prompt_and_threshold_hold_for_its_own_question_alone(judge_run: Path, tmp_path: Path) -> None:
@@ -69,6 +78,7 @@ def test_the_other_targets_are_learnt_by_the_same_command(
 ) -> None:
     train_here(
         *TINY, f"model.weights={language_models['llama']}", f"model.ask={ask}", f"data={data}",
-        "model.max_length=4000", f"run_dir={tmp_path / 'run'}",
+        "model.max_length=4000", "data.embedded_rows={train: 40, validation: 24, test: 24}",
+        f"run_dir={tmp_path / 'run'}",
     )  # fmt: skip
     assert (tmp_path / "run" / "metrics.json").exists()
