@@ -41,6 +41,7 @@ class Mutant:
         before: The code that is changed.
         after: The code in its place.
         source: The whole file with the change.
+        lines: The lines of the statement around it, of which a test that notices must run one.
     """
 
     path: str
@@ -48,6 +49,7 @@ class Mutant:
     before: str
     after: str
     source: str
+    lines: range
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}  {self.before}  ->  {self.after}"
@@ -56,11 +58,10 @@ class Mutant:
 def mutants_of(root: Path, path: str) -> Iterator[Mutant]:
     """Yields every change of a file, in the order of its lines."""
     text = (root / path).read_text(encoding="utf-8")
-    lines = text.encode().splitlines(keepends=True)
     starts = [0]
-    for line in lines:
+    for line in text.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    for node in _nodes(ast.parse(text)):
+    for node, lines in _nodes(ast.parse(text), range(0)):
         for changed in _changes(node):
             begin = starts[node.lineno - 1] + node.col_offset
             end = starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
@@ -69,20 +70,23 @@ def mutants_of(root: Path, path: str) -> Iterator[Mutant]:
             if not isinstance(node, ast.stmt):
                 after = f"({after})"
             source = (code[:begin] + after.encode() + code[end:]).decode()
-            yield Mutant(path, node.lineno, _in_one_line(before), _in_one_line(after), source)
+            yield Mutant(path, node.lineno, _in_one_line(before), _in_one_line(after), source, lines)
 
 
-def _nodes(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
-    """All expressions and statements with behaviour, each before what stands inside it."""
+def _nodes(node: ast.AST, lines: range) -> Iterator[tuple[ast.expr | ast.stmt, range]]:
+    """All expressions and statements with behaviour, each before what stands inside it, with its statement's lines."""
     if isinstance(node, SKIPPED_NODES) or _is_for_type_checkers(node):
         return
+    if isinstance(node, ast.stmt):
+        body = getattr(node, "body", None)
+        lines = range(node.lineno, body[0].lineno if body else (node.end_lineno or node.lineno) + 1)
     if isinstance(node, ast.expr | ast.stmt):
-        yield node
+        yield node, lines
     for name, value in ast.iter_fields(node):
         if name not in SKIPPED_FIELDS:
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST):
-                    yield from _nodes(child)
+                    yield from _nodes(child, lines)
 
 
 def _is_for_type_checkers(node: ast.AST) -> bool:

@@ -1,7 +1,8 @@
 """Runs tests in children of one process that has imported what they import, in a copy of the project.
 
-`python -m tests.mutation.worker` reads one job a line (JSON: path, source, tests, seconds) and answers each with how
-the tests ended. A mutant costs its tests alone: a process of its own would import torch first.
+`python -m tests.mutation.worker` reads one job a line and answers each: {path, source, tests, seconds} runs tests with
+a file changed, and tells how they ended; {watch, tests, seconds} runs them unchanged, and tells which lines of the
+watched files each of them runs. A mutant costs its tests alone: a process of its own would import torch first.
 """
 
 import importlib
@@ -9,15 +10,18 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 HEAVY = ("pytest", "hypothesis", "numpy", "scipy.optimize", "sklearn.ensemble", "torch", "pytorch_lightning", "hydra")
 MODELS = ("bert", "llama", "t5", "modernbert", "bart")
-PASSED, FAILED, ENDLESS, NO_TESTS = "passed", "failed", "endless", "no tests"
-ENDS = {0: PASSED, 5: NO_TESTS}
+PASSED, FAILED, ENDLESS = "passed", "failed", "endless"
+ENDS = {0: PASSED, 5: PASSED}  # 5: no tests
 
 
 def main() -> None:
@@ -29,29 +33,39 @@ def main() -> None:
         importlib.import_module(name)
     for line in sys.stdin:
         job = json.loads(line)
-        print(json.dumps(run_changed(job["path"], job["source"], job["tests"], job["seconds"])), file=answers)
+        print(json.dumps(watch(**job) if "watch" in job else run_changed(**job)), file=answers)
 
 
-def run_changed(path: str | None, source: str, tests: Sequence[str], seconds: float) -> tuple[str, float]:
-    """Runs tests with a file changed, up to the first that fails; gives how they ended and the seconds they took."""
-    if path is None:
-        return run_tests(tests, seconds)
+def run_changed(path: str, source: str, tests: Sequence[str], seconds: float) -> str:
+    """Runs tests with a file changed, up to the first that fails; tells how they ended."""
     file = Path(path)
     original = file.read_bytes()
     try:
         file.write_text(source, encoding="utf-8")
-        return run_tests(tests, seconds)
+        return in_child(lambda: run_chosen(tests), seconds)
     finally:
         file.write_bytes(original)
 
 
-def run_tests(tests: Sequence[str], seconds: float) -> tuple[str, float]:
-    """Runs test files in a child that has a process group and so can be ended with all that it started."""
+def watch(watch: Sequence[str], test_file: str, seconds: float) -> list[dict[str, Any]]:
+    """Runs unchanged tests and tells what each that passes takes and runs; nothing where they take too long."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "reached.json")
+        in_child(lambda: run_watched(test_file, watch, report), seconds)
+        found: list[dict[str, Any]] = json.loads(report.read_text()) if report.is_file() else []
+    return found
+
+
+def in_child(run: Callable[[], int], seconds: float) -> str:
+    """Runs tests in a child that has a process group and so can be ended with all that it started."""
     begin, process = time.monotonic(), os.fork()
     if process == 0:
         os.setpgid(0, 0)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os._exit(_pytest(tests))
+        try:
+            os._exit(run())
+        finally:
+            os._exit(1)
     end = ENDLESS
     try:
         while time.monotonic() - begin < seconds:
@@ -65,16 +79,36 @@ def run_tests(tests: Sequence[str], seconds: float) -> tuple[str, float]:
             os.killpg(process, signal.SIGKILL)
     if end == ENDLESS:
         os.waitpid(process, 0)
-    return end, time.monotonic() - begin
+    return end
 
 
-def _pytest(tests: Sequence[str]) -> int:
+def run_chosen(tests: Sequence[str]) -> int:
+    """Runs tests by their names, up to the first that fails."""
+    from tests.mutation.reach import Chosen
+
+    return _pytest(["-x", *sorted({test.partition("::")[0] for test in tests})], Chosen(tests))
+
+
+def run_watched(test_file: str, watch: Sequence[str], report: Path) -> int:
+    """Runs a test file and writes which lines of the watched files each of its tests runs."""
+    from tests.mutation.reach import Recorder
+
+    recorder = Recorder(watch)
+    recorder.start()
+    code = _pytest([test_file], recorder)
+    sys.settrace(None)
+    report.write_text(json.dumps([asdict(test) for test in recorder.reached]))
+    return code
+
+
+def _pytest(arguments: Sequence[str], plugin: object) -> int:
     silence = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(silence, stream)
     import pytest
 
-    return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", *tests]))
+    quiet = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
+    return int(pytest.main([*quiet, *arguments], plugins=[plugin]))
 
 
 if __name__ == "__main__":
