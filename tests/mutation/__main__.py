@@ -1,6 +1,7 @@
 """python -m tests.mutation --mutants 400: changes the code here and there, and lists the changes that no test notices.
 
 python -m tests.mutation --only faithkit/packing.py     the mutants of one file or folder
+python -m tests.mutation --again missed.txt             those that an earlier run printed as not noticed
 """
 
 import argparse
@@ -27,8 +28,8 @@ from tests.mutation.selection import ROOT, central_files, choose_tests
 from tests.mutation.worker import PASSED
 
 # Seconds that the tests of one file may take in all, and for one mutant: the others notice what these do.
-LONGEST, LONGEST_OF_MUTANT = 120.0, 30.0
-MOST_TEST_FILES = 8  # for one mutant, of those that run its line
+LONGEST, LONGEST_OF_MUTANT = 300.0, 30.0
+MOST_TEST_FILES = 6  # for one mutant, of those that run its line
 
 
 def main() -> int:
@@ -37,12 +38,17 @@ def main() -> int:
     parser.add_argument("--mutants", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="files whose path begins so")
+    parser.add_argument("--again", type=Path, help="the output of an earlier run: only what was not noticed there")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--aim", type=float, default=0.95, help="share that must be noticed")
     options = parser.parse_args()
     files = [path for path in central_files() if path.startswith(options.only)]
     every = [mutant for path in files for mutant in mutants_of(ROOT, path)]
     chosen = random.Random(options.seed).sample(every, min(options.mutants, len(every)))
+    if options.again is not None:
+        earlier = options.again.read_text(encoding="utf-8").splitlines()
+        missed_before = {line.partition(": ")[2] for line in earlier if line.startswith("not noticed")}
+        chosen = [mutant for mutant in every if str(mutant) in missed_before]
     chosen.sort(key=lambda mutant: (mutant.path, mutant.line))
     print(f"{len(chosen)} of {len(every):,} mutants of {len(files)} files", file=sys.stderr)
     with ExitStack() as stack:

@@ -5,6 +5,7 @@ a file changed, and tells how they ended; {watch, tests, seconds} runs them unch
 watched files each of them runs. A mutant costs its tests alone: a process of its own would import torch first.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -31,6 +32,7 @@ def main() -> None:
     os.dup2(2, 1)
     for name in [*HEAVY, *(f"transformers.models.{model}.modeling_{model}" for model in MODELS)]:
         importlib.import_module(name)
+    gc.freeze()  # else each child looks through all that is imported, twice
     for line in sys.stdin:
         job = json.loads(line)
         print(json.dumps(watch(**job) if "watch" in job else run_changed(**job)), file=answers)
@@ -107,8 +109,8 @@ def _pytest(arguments: Sequence[str], plugin: object) -> int:
         os.dup2(silence, stream)
     import pytest
 
-    quiet = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
-    return int(pytest.main([*quiet, *arguments], plugins=[plugin]))
+    unused = [part for name in ("cacheprovider", "xdist", "anyio") for part in ("-p", f"no:{name}")]
+    return int(pytest.main(["-q", "--assert=plain", *unused, *arguments], plugins=[plugin]))
 
 
 if __name__ == "__main__":
