@@ -27,8 +27,8 @@ from tests.mutation.reach import Reach
 from tests.mutation.selection import ROOT, central_files, choose_tests
 from tests.mutation.worker import PASSED
 
-# Seconds that the tests of one file may take in all, and for one mutant: the others notice what these do.
-LONGEST, LONGEST_OF_MUTANT = 300.0, 30.0
+# CPU-seconds that the tests of one file may take in all, and for one mutant: the others notice what these do.
+LONGEST, LONGEST_OF_MUTANT = 90.0, 20.0
 MOST_TEST_FILES = 6  # for one mutant, of those that run its line
 
 

@@ -8,7 +8,9 @@ watched files each of them runs. A mutant costs its tests alone: a process of it
 import gc
 import importlib
 import json
+import math
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -59,29 +61,35 @@ def watch(watch: Sequence[str], test_file: str, seconds: float) -> list[dict[str
 
 
 def in_child(run: Callable[[], int], seconds: float) -> str:
-    """Runs tests in a child that has a process group and so can be ended with all that it started."""
+    """Runs tests in a child that has a process group and so can be ended with all that it started.
+
+    Args:
+        run: Runs the tests and gives pytest's exit code.
+        seconds: CPU-seconds that it may take: on a busy machine the clock tells nothing. What waits forever is ended
+            when ten times as much has passed.
+    """
     begin, process = time.monotonic(), os.fork()
     if process == 0:
-        os.setpgid(0, 0)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
+            os.setpgid(0, 0)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), math.ceil(seconds) + 1))
             os._exit(run())
         finally:
             os._exit(1)
-    end = ENDLESS
     try:
-        while time.monotonic() - begin < seconds:
+        while time.monotonic() - begin < 10 * seconds:
             ended, status = os.waitpid(process, os.WNOHANG)
             if ended:
-                end = ENDS.get(os.waitstatus_to_exitcode(status), FAILED)
-                break
+                code = os.waitstatus_to_exitcode(status)
+                return ENDLESS if code == -signal.SIGXCPU else ENDS.get(code, FAILED)
             time.sleep(0.02)
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        return ENDLESS
     finally:  # also where the worker is told to end: what the tests started ends with them
         with suppress(ProcessLookupError):
             os.killpg(process, signal.SIGKILL)
-    if end == ENDLESS:
-        os.waitpid(process, 0)
-    return end
 
 
 def run_chosen(tests: Sequence[str]) -> int:
@@ -98,7 +106,6 @@ def run_watched(test_file: str, watch: Sequence[str], report: Path) -> int:
     recorder = Recorder(watch)
     recorder.start()
     code = _pytest([test_file], recorder)
-    sys.settrace(None)
     report.write_text(json.dumps([asdict(test) for test in recorder.reached]))
     return code
 
