@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from py_compile import PycInvalidationMode
 from queue import SimpleQueue
+from threading import Lock
 from typing import Any
 
 from tests.mutation.mutants import Mutant, mutants_of
@@ -94,6 +96,7 @@ class Crew:
 
     def __init__(self, workers: Sequence[Worker]):
         self._reached: dict[str, list[Reach]] = {}
+        self._watching: dict[str, Lock] = defaultdict(Lock)
         self._free: SimpleQueue[Worker] = SimpleQueue()
         for worker in workers:
             self._free.put(worker)
@@ -125,8 +128,9 @@ class Crew:
         """Runs the tests that reach a mutant, those of the closest file first, the quickest of each file first."""
         num_reaching, watched = 0, False
         for test_file in test_files:
-            if test_file not in self._reached:
-                self._reached[test_file] = worker.watch(test_file)
+            with self._watching[test_file]:  # once, whoever comes first
+                if test_file not in self._reached:
+                    self._reached[test_file] = worker.watch(test_file)
             watched |= bool(self._reached[test_file])
             seconds, tests = 0.0, []
             for test in sorted(self._reached[test_file], key=lambda test: test.seconds):

@@ -28,6 +28,7 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
 }
 # Code without behaviour: annotations, the options of decorators, assertions, text that is put together.
 SKIPPED_FIELDS = {"annotation", "returns", "decorator_list"}
+LARGE = 10  # a number from here on is doubled: one more of hundreds of characters or resamples is no fault
 SKIPPED_NODES = (ast.Assert, ast.JoinedStr, ast.Raise)
 
 
@@ -75,7 +76,7 @@ def mutants_of(root: Path, path: str) -> Iterator[Mutant]:
 
 def _nodes(node: ast.AST, lines: range) -> Iterator[tuple[ast.expr | ast.stmt, range]]:
     """All expressions and statements with behaviour, each before what stands inside it, with its statement's lines."""
-    if isinstance(node, SKIPPED_NODES) or _is_for_type_checkers(node):
+    if isinstance(node, SKIPPED_NODES) or _is_for_type_checkers(node) or _is_version_or_block(node):
         return
     if isinstance(node, ast.stmt):
         body = getattr(node, "body", None)
@@ -96,6 +97,16 @@ def _is_for_type_checkers(node: ast.AST) -> bool:
     value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
     names = {part.id for part in ast.walk(value) if isinstance(part, ast.Name)} if value is not None else set()
     return bool(names & {"Annotated", "Literal", "NDArray", "Callable", "TypeVar"})
+
+
+def _is_version_or_block(node: ast.AST) -> bool:
+    """A number that only tells stored data from another's, or a size of blocks (1 << 20), which costs time alone."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            return name.endswith(("VERSION", "CHUNK"))
+        case ast.BinOp(left=ast.Constant(), op=ast.LShift(), right=ast.Constant()):
+            return True
+    return False
 
 
 def _changes(node: ast.expr | ast.stmt) -> Iterator[ast.AST]:
@@ -120,7 +131,7 @@ def _changes(node: ast.expr | ast.stmt) -> Iterator[ast.AST]:
         case ast.Constant(value=bool(value)):
             yield ast.Constant(not value)
         case ast.Constant(value=int(value) | float(value)):
-            yield ast.Constant(value + 1)
+            yield ast.Constant(value + 1 if value < LARGE else 2 * value)
         case ast.Name(id="min"):
             yield ast.Name("max")
         case ast.Name(id="max"):
