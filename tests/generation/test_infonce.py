@@ -1,8 +1,10 @@
 """The contrastive objective: right by hand, and the same as passing each candidate through the model by itself."""
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -97,6 +99,73 @@ def test_two_processes_make_the_gradient_of_one() -> None:
         share = step_of([[1.0], [1.0]], processes=Share([torch.tensor(3)] * 2 + [torch.tensor(4)]), candidate_row=row)
         (objective(replace(share, output=output)) / 2).backward()
     torch.testing.assert_close(objective.projection.weight.grad, wanted, rtol=0, atol=1e-6)
+
+
+class Exchange:
+    """Processes as threads: each waits for what the others give."""
+
+    def __init__(self, world_size: int, rank: int = 0, shared: tuple[Barrier, dict[int, torch.Tensor]] | None = None):
+        self.world_size, self.rank = world_size, rank
+        self.barrier, self.given = shared or (Barrier(world_size), {})
+
+    def __getitem__(self, rank: int) -> "Exchange":
+        return Exchange(self.world_size, rank, (self.barrier, self.given))
+
+    def gather(self, values: torch.Tensor, *, with_gradients: bool = False) -> torch.Tensor:
+        self.given[self.rank] = values if with_gradients else values.detach()
+        self.barrier.wait(60)
+        found = torch.stack([self.given[rank] for rank in range(self.world_size)])
+        self.barrier.wait(60)
+        return found
+
+    def total(self, count: torch.Tensor) -> torch.Tensor:
+        return self.gather(count).sum(0).clamp(min=1)
+
+
+@pytest.mark.parametrize("in_batch", [True, "all"])
+def test_processes_see_each_others_candidates(in_batch: bool | str) -> None:
+    objective, query, candidates = hand_made()
+    objective.in_batch = in_batch
+    step = contrast_step(query, candidates)
+    leaves = [
+        objective.projection.weight,
+        *(side.requires_grad_() for side in (step.output.query, step.output.candidates)),
+    ]
+    rows = torch.tensor([0, 1, 3])  # an odd number: the second process has a row less
+
+    def loss_of_rows(own: torch.Tensor, processes: Any) -> torch.Tensor:
+        kept = torch.isin(step.batch["candidate_row"], own)
+        row = torch.searchsorted(own, step.batch["candidate_row"][kept])
+        output = Contrast(torch.zeros(1), step.output.query[own], step.output.candidates[kept])
+        values = {"processes": processes, "candidate_row": row, "num_rows": torch.tensor(len(rows))}
+        share = step_of([[float(number)] for number in own], **values)
+        return objective(replace(share, output=output))
+
+    whole = loss_of_rows(rows, None)
+    crowd = Exchange(2)
+    with ThreadPoolExecutor(2) as pool:
+        shares = list(pool.map(lambda rank: loss_of_rows(rows[rank::2], crowd[rank]), range(2)))
+    mean = torch.stack(shares).mean()
+    assert mean.item() == pytest.approx(whole.item(), abs=1e-6)
+    wanted = torch.autograd.grad(whole, leaves)
+    for found, one in zip(torch.autograd.grad(mean, leaves), wanted, strict=True):
+        torch.testing.assert_close(found, one, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("family", "query"), [("t5", "encoder_mean"), ("llama", "context_last")])
+def test_without_a_choice_the_query_is_the_first_that_a_model_has(
+    family: str, query: str, language_models: dict[str, Path]
+) -> None:
+    assert prepared(language_models[family], family)[1].query == query
+
+
+def test_the_projection_begins_by_seed_at_the_scale_of_its_input(language_models: dict[str, Path]) -> None:
+    model, objective, _ = prepared(language_models["t5"], "t5")
+    first = objective.projection.weight.detach().clone()
+    assert float(first.std()) == pytest.approx(len(first) ** -0.5, rel=0.1)
+    for seed, same in ((0, True), (1, False)):
+        objective.set_up(model, seed)
+        assert torch.equal(objective.projection.weight, first) == same
 
 
 def test_scores_stand_row_by_row() -> None:

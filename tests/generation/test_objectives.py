@@ -131,6 +131,13 @@ def test_the_share_that_was_dropped_is_logged() -> None:
     assert float(logged["dropped"]) == 0.5
 
 
+def test_the_smallest_settings_that_can_be() -> None:
+    objective = truncation(window=1, hot_start=1, recompute_every=1)
+    for rows in ([[1.0]], [[3.0]]):
+        objective(step_of(rows))
+        assert float(objective.cutoff) == rows[0][0]
+
+
 @pytest.mark.parametrize(
     "values", [{"drop_fraction": 0.0}, {"drop_fraction": 1.0}, {"window": 0}, {"hot_start": 0}, {"recompute_every": -1}]
 )

@@ -1,6 +1,7 @@
 """python -m tests.mutation --mutants 400: changes the code here and there, and lists the changes that no test notices.
 
 python -m tests.mutation --only faithkit/packing.py     the mutants of one file or folder
+python -m tests.mutation --again missed.txt             those that an earlier run printed as not noticed
 """
 
 import argparse
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -19,12 +21,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from py_compile import PycInvalidationMode
 from queue import SimpleQueue
+from threading import Lock
+from typing import Any
 
 from tests.mutation.mutants import Mutant, mutants_of
+from tests.mutation.reach import Reach
 from tests.mutation.selection import ROOT, central_files, choose_tests
 from tests.mutation.worker import PASSED
 
-LONGEST = 120.0  # seconds that the tests of one file may take: the others notice what these do
+# CPU-seconds that the tests of one file may take in all, and for one mutant: the others notice what these do.
+LONGEST, LONGEST_OF_MUTANT = 90.0, 20.0
+MOST_TEST_FILES = 6  # for one mutant, of those that run its line
 
 
 def main() -> int:
@@ -33,21 +40,26 @@ def main() -> int:
     parser.add_argument("--mutants", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="files whose path begins so")
+    parser.add_argument("--again", type=Path, help="the output of an earlier run: only what was not noticed there")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--aim", type=float, default=0.95, help="share that must be noticed")
     options = parser.parse_args()
     files = [path for path in central_files() if path.startswith(options.only)]
     every = [mutant for path in files for mutant in mutants_of(ROOT, path)]
     chosen = random.Random(options.seed).sample(every, min(options.mutants, len(every)))
+    if options.again is not None:
+        earlier = options.again.read_text(encoding="utf-8").splitlines()
+        missed_before = {line.partition(": ")[2] for line in earlier if line.startswith("not noticed")}
+        chosen = [mutant for mutant in every if str(mutant) in missed_before]
     chosen.sort(key=lambda mutant: (mutant.path, mutant.line))
     print(f"{len(chosen)} of {len(every):,} mutants of {len(files)} files", file=sys.stderr)
     with ExitStack() as stack:
         crew = Crew([stack.enter_context(started()) for _ in range(options.workers)])
         results = list(crew.run(chosen))
-    missed = [mutant for mutant, end in results if end == PASSED]
+    missed = [(mutant, end) for mutant, end in results if end in (PASSED, UNREACHED)]
     untested = sorted({mutant.path for mutant, end in results if end == NOT_RUN})
-    for mutant in missed:
-        print(f"not noticed: {mutant}")
+    for mutant, end in missed:
+        print(f"not noticed{' (no test runs it)' if end == UNREACHED else ''}: {mutant}")
     for path in untested:
         print(f"no tests that pass unchanged: {path}")
     counted = len(results) - sum(end == NOT_RUN for _, end in results)
@@ -56,7 +68,7 @@ def main() -> int:
     return int(share < options.aim or bool(untested))
 
 
-NOT_RUN = "not run"
+NOT_RUN, UNREACHED = "not run", "unreached"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +77,26 @@ class Worker:
 
     process: "subprocess.Popen[str]"
 
-    def ask(self, path: str | None, source: str, tests: Sequence[str], seconds: float) -> tuple[str, float]:
-        """Runs tests with one file changed; gives how they ended and the seconds they took."""
+    def run(self, mutant: Mutant, tests: Sequence[str], seconds: float) -> str:
+        """Runs tests with one file changed; tells how they ended."""
+        return str(self._ask(path=mutant.path, source=mutant.source, tests=tests, seconds=seconds))
+
+    def watch(self, test_file: str) -> list[Reach]:
+        """Runs a test file unchanged; gives the tests that pass, with the lines of the central files that they run."""
+        return [Reach(**test) for test in self._ask(watch=central_files(), test_file=test_file, seconds=LONGEST)]
+
+    def _ask(self, **job: Any) -> Any:
         assert self.process.stdin and self.process.stdout
-        print(json.dumps({"path": path, "source": source, "tests": tests, "seconds": seconds}), file=self.process.stdin)
-        self.process.stdin.flush()
-        end, taken = json.loads(self.process.stdout.readline())
-        return str(end), float(taken)
+        print(json.dumps(job), file=self.process.stdin, flush=True)
+        return json.loads(self.process.stdout.readline())
 
 
 class Crew:
     """Workers that share the mutants, and what is known of the unchanged tests."""
 
     def __init__(self, workers: Sequence[Worker]):
+        self._reached: dict[str, list[Reach]] = {}
+        self._watching: dict[str, Lock] = defaultdict(Lock)
         self._free: SimpleQueue[Worker] = SimpleQueue()
         for worker in workers:
             self._free.put(worker)
@@ -95,24 +114,36 @@ class Crew:
     def _file(self, mutants: Sequence[Mutant]) -> list[tuple[Mutant, str]]:
         worker = self._free.get()
         try:
-            ends = dict.fromkeys(mutants, NOT_RUN)
-            for test in choose_tests(mutants[0].path):  # the closest first: few mutants are left for the others
-                left = [mutant for mutant, end in ends.items() if end in (NOT_RUN, PASSED)]
-                if not left:
-                    break
-                end, seconds = worker.ask(None, "", [test], LONGEST)
-                if end != PASSED:
-                    continue  # one that fails anyway, takes too long, or has only slow tests, notices nothing
-                for m in left:
-                    ends[m] = worker.ask(m.path, m.source, [test], 20 + 4 * seconds)[0]
-                    if ends[m] != PASSED:
-                        print(f"{ends[m]:8} {m}", file=sys.stderr, flush=True)
-            for m, end in ends.items():
-                if end in (PASSED, NOT_RUN):
-                    print(f"{end:8} {m}", file=sys.stderr, flush=True)
-            return list(ends.items())
+            results = []
+            tests = choose_tests(mutants[0].path)
+            for mutant in mutants:
+                end = self._end(worker, mutant, tests)
+                print(f"{end:9} {mutant}", file=sys.stderr, flush=True)
+                results.append((mutant, end))
+            return results
         finally:
             self._free.put(worker)
+
+    def _end(self, worker: Worker, mutant: Mutant, test_files: Sequence[str]) -> str:
+        """Runs the tests that reach a mutant, those of the closest file first, the quickest of each file first."""
+        num_reaching, watched = 0, False
+        for test_file in test_files:
+            with self._watching[test_file]:  # once, whoever comes first
+                if test_file not in self._reached:
+                    self._reached[test_file] = worker.watch(test_file)
+            watched |= bool(self._reached[test_file])
+            seconds, tests = 0.0, []
+            for test in sorted(self._reached[test_file], key=lambda test: test.seconds):
+                if test.runs(mutant.path, mutant.lines) and seconds + test.seconds < LONGEST_OF_MUTANT:
+                    tests.append(test.test)
+                    seconds += test.seconds
+            if tests:
+                num_reaching += 1
+                if (end := worker.run(mutant, tests, 20 + 4 * seconds)) != PASSED:
+                    return end
+            if num_reaching == MOST_TEST_FILES:
+                break
+        return PASSED if num_reaching else UNREACHED if watched else NOT_RUN
 
 
 @contextmanager

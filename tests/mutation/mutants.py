@@ -28,6 +28,7 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
 }
 # Code without behaviour: annotations, the options of decorators, assertions, text that is put together.
 SKIPPED_FIELDS = {"annotation", "returns", "decorator_list"}
+LARGE = 10  # a number from here on is doubled: one more of hundreds of characters or resamples is no fault
 SKIPPED_NODES = (ast.Assert, ast.JoinedStr, ast.Raise)
 
 
@@ -41,6 +42,7 @@ class Mutant:
         before: The code that is changed.
         after: The code in its place.
         source: The whole file with the change.
+        lines: The lines of the statement around it, of which a test that notices must run one.
     """
 
     path: str
@@ -48,6 +50,7 @@ class Mutant:
     before: str
     after: str
     source: str
+    lines: range
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}  {self.before}  ->  {self.after}"
@@ -56,11 +59,10 @@ class Mutant:
 def mutants_of(root: Path, path: str) -> Iterator[Mutant]:
     """Yields every change of a file, in the order of its lines."""
     text = (root / path).read_text(encoding="utf-8")
-    lines = text.encode().splitlines(keepends=True)
     starts = [0]
-    for line in lines:
+    for line in text.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    for node in _nodes(ast.parse(text)):
+    for node, lines in _nodes(ast.parse(text), range(0)):
         for changed in _changes(node):
             begin = starts[node.lineno - 1] + node.col_offset
             end = starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
@@ -69,20 +71,23 @@ def mutants_of(root: Path, path: str) -> Iterator[Mutant]:
             if not isinstance(node, ast.stmt):
                 after = f"({after})"
             source = (code[:begin] + after.encode() + code[end:]).decode()
-            yield Mutant(path, node.lineno, _in_one_line(before), _in_one_line(after), source)
+            yield Mutant(path, node.lineno, _in_one_line(before), _in_one_line(after), source, lines)
 
 
-def _nodes(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
-    """All expressions and statements with behaviour, each before what stands inside it."""
-    if isinstance(node, SKIPPED_NODES) or _is_for_type_checkers(node):
+def _nodes(node: ast.AST, lines: range) -> Iterator[tuple[ast.expr | ast.stmt, range]]:
+    """All expressions and statements with behaviour, each before what stands inside it, with its statement's lines."""
+    if isinstance(node, SKIPPED_NODES) or _is_for_type_checkers(node) or _is_version_or_block(node):
         return
+    if isinstance(node, ast.stmt):
+        body = getattr(node, "body", None)
+        lines = range(node.lineno, body[0].lineno if body else (node.end_lineno or node.lineno) + 1)
     if isinstance(node, ast.expr | ast.stmt):
-        yield node
+        yield node, lines
     for name, value in ast.iter_fields(node):
         if name not in SKIPPED_FIELDS:
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST):
-                    yield from _nodes(child)
+                    yield from _nodes(child, lines)
 
 
 def _is_for_type_checkers(node: ast.AST) -> bool:
@@ -92,6 +97,16 @@ def _is_for_type_checkers(node: ast.AST) -> bool:
     value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
     names = {part.id for part in ast.walk(value) if isinstance(part, ast.Name)} if value is not None else set()
     return bool(names & {"Annotated", "Literal", "NDArray", "Callable", "TypeVar"})
+
+
+def _is_version_or_block(node: ast.AST) -> bool:
+    """A number that only tells stored data from another's, or a size of blocks (1 << 20), which costs time alone."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            return name.endswith(("VERSION", "CHUNK"))
+        case ast.BinOp(left=ast.Constant(), op=ast.LShift(), right=ast.Constant()):
+            return True
+    return False
 
 
 def _changes(node: ast.expr | ast.stmt) -> Iterator[ast.AST]:
@@ -116,7 +131,7 @@ def _changes(node: ast.expr | ast.stmt) -> Iterator[ast.AST]:
         case ast.Constant(value=bool(value)):
             yield ast.Constant(not value)
         case ast.Constant(value=int(value) | float(value)):
-            yield ast.Constant(value + 1)
+            yield ast.Constant(value + 1 if value < LARGE else 2 * value)
         case ast.Name(id="min"):
             yield ast.Name("max")
         case ast.Name(id="max"):

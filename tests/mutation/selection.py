@@ -1,6 +1,7 @@
 """Chooses the files whose code is changed, and the test files that should notice."""
 
 import ast
+import os
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,6 @@ CENTRAL = (
     "critic/tagger/span_calibration.py",
     "critic/scorer.py",
 )
-MOST_TEST_FILES = 8
 PACKAGES = ("faithkit", "critic", "generation", "data_modules", "workflows", "tests")
 
 
@@ -35,11 +35,17 @@ def choose_tests(path: str, root: Path = ROOT) -> list[str]:
     own = Path("tests") / Path(path).with_name(f"test_{Path(path).name}")
     found = [str(own)] if (root / own).is_file() else []
     seen, ring = {path}, [path]
-    while ring and len(found) < MOST_TEST_FILES:
+    while ring:
         ring = sorted({other for code in ring for other in importers.get(code, ())} - seen)
         seen.update(ring)
-        found += [code for code in ring if Path(code).name.startswith("test_") and code not in found]
-    return found[:MOST_TEST_FILES]
+        tests = [code for code in ring if Path(code).name.startswith("test_") and code not in found]
+        found += sorted(tests, key=lambda test: -_num_shared(path, test.removeprefix("tests/")))
+    return found
+
+
+def _num_shared(one: str, other: str) -> int:
+    """Counts the folders, from the first, that two files share."""
+    return len(Path(os.path.commonpath([one, other])).parts)
 
 
 @cache

@@ -19,9 +19,14 @@ def within(value: int, ends: "tuple[int, 2]" = (0, 9)) -> bool:
     if not ends:
         raise ValueError(f"{value + 1}")
     return ends[0] <= value < ends[1] and value is not None
+CACHE_VERSION, LIMIT = 2, 400
+FILE_VERSION = 4
+BLOCK = 1 << 20
 '''
 CHANGES = {
     (3, "3", "(4)"),
+    (11, "2", "(3)"),
+    (11, "400", "(800)"),
     (5, "0", "(1)"),
     (5, "9", "(10)"),
     (8, "not ends", "(ends)"),

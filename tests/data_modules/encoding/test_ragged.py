@@ -42,6 +42,24 @@ def test_slices_are_those_of_lists(rows: Rows, data: st.DataObject) -> None:
     assert to_lists(sliced) == [rows[i][start : start + length] for i, start, length in expected]
 
 
+@pytest.mark.parametrize("length", [47, 48, 300])
+def test_long_rows_are_copied_as_short_ones_are(length: int) -> None:
+    rows = [list(range(place, place + length)) for place in (5, 500, 0, 70)]
+    ragged = Ragged.from_lists(rows)
+    assert to_lists(ragged.take(np.array([3, 1, 1]))) == [rows[3], rows[1], rows[1]]
+    part = ragged.slice_rows(np.array([2, 0]), np.array([1, 0]), np.array([length - 1, length]))
+    assert to_lists(part) == [rows[2][1:], rows[0]]
+
+
+@given(rows=ROWS, data=st.data())
+def test_rows_are_cut_at_their_end_where_they_are_too_long(rows: Rows, data: st.DataObject) -> None:
+    longest = [data.draw(st.integers(0, 7)) for _ in rows]
+    cut = Ragged.from_lists(rows).cut(np.array(longest, np.int64))
+    assert to_lists(cut) == [row[:most] for row, most in zip(rows, longest, strict=True)]
+    whole = Ragged.from_lists(rows)
+    assert whole.cut(whole.lengths) is whole, "nothing is copied where nothing is cut"
+
+
 @given(parts=st.lists(ROWS, min_size=1, max_size=4))
 def test_stacked_rows_stand_below_each_other(parts: list[Rows]) -> None:
     assert to_lists(stack_rows([Ragged.from_lists(rows) for rows in parts])) == list(chain(*parts))

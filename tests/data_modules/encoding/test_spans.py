@@ -82,7 +82,7 @@ def test_windows_cover_every_token_within_their_length(
         first = int(answers.offsets[row])
         pairs, asked = set(), columns["question"].row(row)
         for number, window in zip(np.flatnonzero(windows.row == row), own, strict=True):
-            assert len(window["whole"]) <= max_length
+            assert len(window["whole"]) == windows.lengths[number] <= max_length
             assert window["answer"].tolist() == answers.values[window["token"]].tolist()
             at, size = int(windows.context_start[number]), int(windows.context_size[number])
             assert window["context"].tolist() == columns["context"].row(row)[at : at + size].tolist()

@@ -193,3 +193,23 @@ def test_responses_that_nobody_judged_are_told_apart_from_predictions():
     examples = [Example(id="a", source="s", split="test", group="g", knowledge="k", response="r", label="faithful")]
     with pytest.raises(UserError, match="1 of 1 predictions have no label"):
         classification_metrics(examples, {"a": Prediction(id="a", text="a response")})
+
+
+@pytest.mark.parametrize("rare", ["faithful", "hallucinated"])
+def test_few_rows_of_a_class_are_said_whichever_it_is(rare):
+    common = LABELS[1 - LABELS.index(rare)]
+    examples = [example(f"{row}", rare if row < 29 else common, f"{row}") for row in range(100)]
+    predictions = {e.id: Prediction(id=e.id, label=e.label) for e in examples}
+    (note,) = [note for note in classification_metrics(examples, predictions, num_resamples=9).notes if "rarer" in note]
+    assert note.startswith("only 29 rows of the rarer class")
+    enough = [*examples, example("another", rare)]
+    predictions["another"] = Prediction(id="another", label=rare)
+    assert not any("rarer" in note for note in classification_metrics(enough, predictions, num_resamples=9).notes)
+
+
+def test_a_detector_that_calls_nothing_is_told_so():
+    said = "no row is called hallucinated: precision counts as 0"
+    silent = classification_metrics(EXAMPLES, predicted(a="faithful", b="faithful", c="faithful"), num_resamples=9)
+    assert said in silent.notes and silent.metrics["precision"].value == 0
+    heard = classification_metrics(EXAMPLES, predicted(a="hallucinated", b="faithful", c="faithful"), num_resamples=9)
+    assert said not in heard.notes

@@ -1,5 +1,6 @@
 """A run's folder is taken up again as it was, also where its classes have moved since."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from hydra.utils import get_method
 
 from faithkit.errors import UserError
 from faithkit.files.resumed_config import MOVED
+from faithkit.files.run_folder import RunFolder, log_to, process_rank
 from faithkit.files.saved_config import read_config
 from tests.running import opened
 from workflows.train import MAY_CHANGE
@@ -51,3 +53,65 @@ def test_a_run_of_before_gets_the_defaults_of_newer_settings(tmp_path: Path) -> 
     config = folder / "config.yaml"
     config.write_text(config.read_text().replace("extensions: []\n", ""))
     assert "extensions" not in read_config(config) and resume(folder)["extensions"] == []
+
+
+def test_what_a_resumed_run_may_not_change_stays_whatever_stands_before_it(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", "seed=7", "model.num_epochs=3")
+    config = resume(folder, "seed=7", "callbacks.num_examples=9", "model.num_epochs=3", "callbacks.num_resamples=50")
+    assert config["callbacks"]["num_examples"] == 9 and config["callbacks"]["num_resamples"] == 50
+    with pytest.raises(UserError, match=r"(?s)seed=8 \(it began with seed=7\).*model.batch_size"):
+        resume(folder, "seed=8", "callbacks.num_examples=9", "model.batch_size=3")
+
+
+def test_a_folder_holds_work_once_something_is_in_it_that_took_time(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    for name in ("config.yaml", "train.log", "csv/metrics.csv", ".lock", "predictions/empty.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("" if "empty" in name else "x")
+    assert not run.has_work() and run.progress() == "nothing"
+    (tmp_path / "predictions" / "begin.jsonl").write_text("{}\n{}\n")
+    assert run.has_work() and run.progress() == "2 rows"
+
+
+@pytest.mark.parametrize(
+    ("variables", "rank"),
+    [
+        ({}, 0),
+        ({"LOCAL_RANK": "1"}, 1),
+        ({"SLURM_PROCID": "2", "LOCAL_RANK": "1"}, 2),
+        ({"RANK": "3", "SLURM_PROCID": "2", "LOCAL_RANK": "1"}, 3),
+    ],
+)
+def test_the_number_of_a_process_is_the_one_among_all(
+    variables: dict[str, str], rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert process_rank() == rank
+    log_to(tmp_path / "train.log")
+    terminals = [
+        handler for handler in logging.getLogger("faithkit").handlers if type(handler) is logging.StreamHandler
+    ]
+    assert len(terminals) == (rank == 0), "one process alone writes to the terminal"
+
+
+def test_a_log_goes_on_or_begins_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, file = logging.getLogger("faithkit"), tmp_path / "a" / "train.log"
+    for message, append in (("first", True), ("second", True), ("third", False)):
+        log_to(file, append=append)
+        log.info(message)
+        log.debug("nobody reads this")
+        lines = file.read_text().splitlines()
+        assert lines[-1].endswith(f" INFO {message}") and len(lines) == {"first": 1, "second": 2, "third": 1}[message]
+    assert capsys.readouterr().err == "first\nsecond\nthird\n"
+
+
+def test_a_message_of_ours_that_cannot_be_formatted_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")  # with the log file alone: the terminal tells it by itself
+    log_to(tmp_path / "train.log")
+    logging.getLogger("faithkit").info("%d rows", "some")
+    assert "Logging error" in capsys.readouterr().err

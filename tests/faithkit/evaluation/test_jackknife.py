@@ -1,0 +1,99 @@
+"""Intervals for few groups are those of the textbook where it has one."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from faithkit.evaluation.intervals import Groups, bootstrap, means, paired_difference
+from faithkit.evaluation.jackknife import Spread, measure_spreads, share_interval, t_interval, two_sided_p
+
+
+@pytest.mark.parametrize("count", [2, 3, 40])
+def test_a_means_interval_and_p_value_are_students(count: int) -> None:
+    values = np.random.default_rng(count).normal(0.5, size=count)
+    spread = measure_spreads(means(Groups.of(map(str, range(count))), {"mean": values}), count)["mean"]
+    student = stats.ttest_1samp(values, 0)
+    wanted = student.confidence_interval()
+    assert t_interval(values.mean(), spread, count) == pytest.approx((wanted.low, wanted.high))
+    assert two_sided_p(values.mean(), spread, count) == pytest.approx(student.pvalue)
+    assert two_sided_p(-values.mean(), spread, count) == pytest.approx(student.pvalue)
+
+
+@pytest.mark.parametrize("count", [2, 3, 20])
+def test_a_share_of_nothing_or_of_all_has_clopper_and_pearsons_interval(count: int) -> None:
+    exact = {hits: stats.binomtest(hits, count).proportion_ci(method="exact") for hits in (0, count)}
+    none, every = (share_interval(value, Spread(0.0, count), count) for value in (0.0, 1.0))
+    assert none == pytest.approx((0.0, exact[0].high)) and every == pytest.approx((exact[count].low, 1.0))
+
+
+def test_a_share_that_no_group_defines_alone_may_be_anything() -> None:
+    assert share_interval(1.0, Spread(0.0, 0), 9) == (pytest.approx(0.025), 1.0)
+    assert share_interval(0.5, Spread(float("nan"), 9), 9) == share_interval(0.5, Spread(0.1, 1), 1) == (0.0, 1.0)
+
+
+def test_a_shares_interval_is_students_on_the_log_odds_scale() -> None:
+    low, high = share_interval(0.2, Spread(0.1, 10), 10)
+    reach = stats.t.ppf(0.975, 9) * 0.1 / (0.2 * 0.8)
+    odds = [np.log(bound / (1 - bound)) for bound in (low, high)]
+    assert odds == pytest.approx([np.log(0.25) - reach, np.log(0.25) + reach])
+    both = share_interval(0.2, Spread(0.1, 2), 2)
+    assert 0 < both[0] < low and high < both[1] < 1, "two groups are enough, and say less"
+
+
+def test_groups_that_all_say_the_same_have_the_p_value_of_the_sign_test() -> None:
+    assert two_sided_p(0.3, Spread(0.0, 8), 8) == pytest.approx(stats.binomtest(8, 8).pvalue)
+    assert two_sided_p(0.0, Spread(0.0, 8), 8) == 1.0
+    assert two_sided_p(0.3, Spread(float("nan"), 8), 8) == two_sided_p(0.3, Spread(0.1, 1), 1) == 1.0
+
+
+def test_groups_without_what_is_measured_do_not_count_as_observations() -> None:
+    groups = Groups.of("aabbccdd")
+    found = np.array([1, 1, 1, 1, 0, 0, 0, 0.0])  # only a and b hold a positive, and both are found
+    positives = groups.sums(found)
+
+    def recall(weights: np.ndarray) -> dict[str, np.ndarray]:
+        with np.errstate(invalid="ignore"):
+            return {"recall": (weights @ positives) / (weights @ positives)}
+
+    metric = bootstrap(groups, recall, shares=True, num_resamples=50).metrics["recall"]
+    assert metric.low == pytest.approx(0.025**0.5) and metric.high == metric.value == 1
+
+
+def test_a_difference_over_many_groups_has_about_students_p_value() -> None:
+    rng = np.random.default_rng(0)
+    groups = Groups.of(map(str, range(600)))
+    for shift in (0.0, 0.08, -0.08):
+        values = rng.normal(size=600)
+        values += shift - values.mean()
+        both = [means(groups, {"mean": column}) for column in (values, np.zeros(600))]
+        found = paired_difference(groups, *both, num_resamples=2000)["mean"]
+        assert found.value == pytest.approx(shift) and found.low < found.value < found.high
+        assert found.p_value == pytest.approx(stats.ttest_1samp(values, 0).pvalue, abs=0.03)
+    never = paired_difference(groups, means(groups, {"mean": np.ones(600)}), both[1], num_resamples=99)["mean"]
+    assert never.p_value == pytest.approx(0.02), "twice 1 of 100: never 0"
+
+
+@pytest.mark.parametrize("count", [20, 600])
+def test_a_share_corrected_for_its_bias_stays_a_share(count: int) -> None:
+    groups = Groups.of(map(str, range(count)))
+    values = np.linspace(0, 1, count)
+
+    def ends(weights: np.ndarray) -> dict[str, np.ndarray]:
+        seen = np.where(weights > 0, values, np.nan)
+        return {"most": np.nanmax(seen, axis=1), "least": np.nanmin(seen, axis=1)}
+
+    found = bootstrap(groups, ends, shares=True, debiased=("most", "least"), num_resamples=200).metrics
+    assert found["most_debiased"].value == 1 and found["least_debiased"].value == 0
+    for metric in found.values():
+        assert 0 <= metric.low <= metric.value <= metric.high <= 1
+    free = bootstrap(groups, ends, debiased=("most",), num_resamples=200).metrics
+    assert free["most_debiased"].value > 1, "what is no share may lie anywhere above 0"
+
+
+def test_shares_of_many_groups_stay_within_0_and_1() -> None:
+    groups = Groups.of(map(str, range(600)))
+    rare = means(groups, {"share": np.arange(600) == 0})
+    metric = bootstrap(groups, rare, shares=True, num_resamples=300).metrics["share"]
+    assert metric.low == 0 < metric.value < metric.high < 0.02
+    alike = bootstrap(groups, means(groups, {"share": np.ones(600)}), shares=True, num_resamples=50).metrics["share"]
+    assert (alike.low, alike.value, alike.high) == (1, 1, 1)
