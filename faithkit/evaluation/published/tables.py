@@ -17,14 +17,14 @@ FOLDER = Path(__file__).parent
 MEND = "install faithkit again; or, to correct a figure, see faithkit/evaluation/published/tables.py"
 CHECKSUMS = {  # SHA-256
     "faithdial_transfer": "426a075fe2dc6e3d25561be7ccba02b261def91e468a091a320b9f8cc8da5f0f",
-    "lettucedetect": "e46ab1ef52ed0dbb4319af038133d412507609e4a50d0ec143e8728d4b74ff83",
-    "luna": "492a91c4b85a1e96c4666c80fd48a1c46b62f528fb20eb16ea43e4f670a99bb4",
-    "rag_hat": "b688eec1b55e4474868ce6daec4cdf74f9fd071ec2dc2c39c7fa617cf1cfd48c",
+    "lettucedetect": "b12762549e092ad13d965a767d55ee311a73a39eca1eb0a5900bc488e01ba295",
+    "luna": "729c5dc5a7cf2594489acdc03ff9406f220a083ce3702cc61b29539ed3df8f8c",
+    "rag_hat": "9fc8760dcce5464ec2b2c784daba372da29e4b25e289af22b90608d7a1ba9872",
     "ragtruth_basic": "e9fa9c28343f227b44d2fc39c4081b021708813d7b2c813785220881d7de6dbd",
     "ragtruth_lengths": "eadc0eaf564299517021e87d619bfb34d73533e9d247f57890707f68e8a5058c",
     "ragtruth_models": "3bbde123945b2b321eed46005fbdca1ebe082170cb43a12440ca5dd06d2d50ad",
     "ragtruth_response_level": "ebe828c12594ec74a2d91e602e6b52d7d897da6342e017f1c11523a038c92052",
-    "ragtruth_revised": "313f83b4c48be5c491ceaecddd114608d4acf8c103945c7ed4334aa6852f02b9",
+    "ragtruth_revised": "eaf5b14b2d3b245f8bac6806628ab2df5f3914258689ae3bec8520242baf0395",
     "ragtruth_span_level": "0248d439c94f9da2a483ef7de40e85b1f5a4416c5b7dde2ff65f868ad4ade420",
     "ragtruth_suppression": "83a3f98c394022d253a9d5cee953f514a77f1a91fef7d56f93ae78204964443c",
 }
