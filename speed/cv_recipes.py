@@ -7,6 +7,7 @@ folds each model has read the other's labels.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from faithkit.span_types import UNTYPED
 from speed.cv_folds import Predictions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Part:
     """The test part of a fold, as its tagger reads it: the log-odds, and the marks by its own validation part."""
 
@@ -51,11 +52,13 @@ def across_folds(*, sentence: bool, words: bool) -> Reading:
         kept = kept if words else replace(kept, missing=nothing, share=nothing)
         return replace(answers, words=kept if sentence else replace(kept, sentence=nothing.astype(np.int64)))
 
-    def read(part: Part, others: Sequence[Part]) -> Predictions:
+    @cache  # inside, two parts that are left out together are met twice
+    def fitted(others: tuple[Part, ...]) -> SpanCalibration:
         joined = Answers.join([shown(other.answers) for other in others], [len(other.examples) for other in others])
-        labelled = [example for other in others for example in other.examples]
-        calibration, _ = fit_calibration(joined, labelled, "f1")
-        return mark(shown(part.answers), part.examples, calibration)
+        return fit_calibration(joined, [example for other in others for example in other.examples], "f1")[0]
+
+    def read(part: Part, others: Sequence[Part]) -> Predictions:
+        return mark(shown(part.answers), part.examples, fitted(tuple(others)))
 
     return read
 
