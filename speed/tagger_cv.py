@@ -84,8 +84,8 @@ def main() -> None:
                 parts = read_parts(folds, found[own], name, options)
                 shared = {reading: read_all(parts, READINGS[reading]) for reading in READINGS if reading != OWN_PART}
                 found |= {f"{own}, {reading}": predictions for reading, predictions in shared.items()}
-                found[f"{own}, {CHOSEN_INSIDE}"], chosen = choose_inside(parts)
-                notes.append(f"{own.capitalize()}, chosen inside, fold by fold: {'; '.join(chosen)}.")
+                found[f"{own}, {CHOSEN_INSIDE}"], by_fold = choose_inside(parts)
+                notes.append(f"{own.capitalize()}, chosen inside, fold by fold: {'; '.join(by_fold)}.")
     for name, predictions in found.items():
         rows = (predictions[example.id].to_dict() for example in tested)
         write_jsonl(options.out / "predictions" / f"{re.sub(r'[^a-z0-9.]+', '-', name.lower())}.jsonl", rows)
