@@ -11,6 +11,7 @@ from pathlib import Path
 
 from faithkit.files.jsonl import read_predictions
 from speed.cv_folds import Fold, Predictions
+from speed.cv_recipes import Part
 from speed.peer import SCRIPTS, environment, peer_python, write_rows
 
 
@@ -72,25 +73,15 @@ def run_folder(fold: Fold, name: str, options: argparse.Namespace) -> Path:
     return options.out / f"ours-{options.folds}-folds" / name.strip().replace(" ", "-") / f"fold-{fold.number}"
 
 
-def cross_calibrated(folds: Sequence[Fold], runs: Sequence[Path]) -> Predictions:
-    """Predicts each run's test part with thresholds that are fitted on the test parts of the other runs.
-
-    A run's own validation part holds a dozen hallucinated answers: too few to fit thresholds on. The other runs have
-    tested all sources but this fold's, none of them on a source that it was trained on.
-    """
-    from critic.tagger.answers import Answers
-    from critic.tagger.fit_calibration import fit_calibration
+def read_parts(folds: Sequence[Fold], own: Predictions, name: str, options: argparse.Namespace) -> list[Part]:
+    """Reads each fold's test part with the fold's tagger: what the readings of `speed.cv_recipes` start from."""
     from critic.tagger.predictor import Tagger
 
-    taggers = [Tagger.load(str(run), device="cpu") for run in runs]
-    answers = [tagger.answers(fold.test) for tagger, fold in zip(taggers, folds, strict=True)]
-    predictions: Predictions = {}
-    for held_out, fold in enumerate(folds):
-        others = [place for place in range(len(folds)) if place != held_out]
-        joined = Answers.join([answers[i] for i in others], [len(folds[i].test) for i in others])
-        taggers[held_out].calibration, _ = fit_calibration(joined, [e for i in others for e in folds[i].test], "f1")
-        predictions |= {prediction.id: prediction for prediction in taggers[held_out].predict_examples(fold.test)}
-    return predictions
+    taggers = [Tagger.load(str(run_folder(fold, name, options)), device="cpu") for fold in folds]
+    return [
+        Part(fold.test, tagger.answers(fold.test), {example.id: own[example.id] for example in fold.test})
+        for tagger, fold in zip(taggers, folds, strict=True)
+    ]
 
 
 def train_ours(fold: Fold, *, name: str, overrides: str, options: argparse.Namespace) -> Predictions:

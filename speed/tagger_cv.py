@@ -1,8 +1,9 @@
 """Compares our tagger with LettuceDetect and trivial detectors by cross-validation on RAGTruth, grouped by source.
 
-Every source is in the test part of one fold; the predictions of all folds are pooled and scored together, with
-intervals that resample sources. LettuceDetect is trained by its own recipe over a grid of learning rates and, since its
-rate is constant, of epochs. The best line of its grid is found by its result on the test parts: that favours it.
+Every source is in the test part of one fold; the predictions of all folds are pooled, kept in OUT/predictions and
+scored together, with intervals that resample sources. LettuceDetect is trained by its own recipe over a grid of
+learning rates and, since its rate is constant, of epochs. The best line of its grid is found by its result on the test
+parts: that favours it. Our models are read in several ways (speed/cv_recipes.py); which one is chosen inside too.
 
 python -m speed.tagger_cv --data FOLDER --out FOLDER                         everything; hours on one core
 python -m speed.tagger_cv --data FOLDER --out FOLDER --sides baselines peer  part of it
@@ -22,15 +23,17 @@ from pathlib import Path
 
 from faithkit.evaluation.baselines import mismatch_predictions, whole_predictions
 from faithkit.evaluation.span_metrics import compare_spans, span_metrics
+from faithkit.files.jsonl import write_jsonl
 from faithkit.records import Example
 from speed.cv_folds import Predictions, make_folds, overlap_baseline, pool_predictions, read_answers
-from speed.cv_sides import cross_calibrated, peer_grid, prompts_of, run_folder, train_ours
+from speed.cv_recipes import OWN_PART, READINGS, choose_inside, read_all
+from speed.cv_sides import peer_grid, prompts_of, read_parts, train_ours
 from speed.measure import report, table
 from speed.peer import peer_python, peer_versions
 
 SHOWN = ("response_f1", "response_precision", "response_recall", "char_f1", "char_precision", "char_recall")
 EVERYTHING, OVERLAP, MISMATCH, OURS = "everything", "sentences of unknown words", "unknown words", "ours"
-CROSS_CALIBRATED = "calibrated on the other folds"
+CHOSEN_INSIDE = "reading chosen inside"
 
 
 def main() -> None:
@@ -75,12 +78,17 @@ def main() -> None:
     if "ours" in options.sides:
         for recipe in options.ours or ["default:"]:
             name, _, overrides = recipe.partition(":")
-            found[f"{OURS}, {name.strip()}"] = pool_predictions(
-                folds, partial(train_ours, name=name, overrides=overrides, options=options)
-            )
-            if len(folds) > 1:
-                runs = [run_folder(fold, name, options) for fold in folds]
-                found[f"{OURS}, {name.strip()}, {CROSS_CALIBRATED}"] = cross_calibrated(folds, runs)
+            own = f"{OURS}, {name.strip()}"
+            found[own] = pool_predictions(folds, partial(train_ours, name=name, overrides=overrides, options=options))
+            if len(folds) > 2:
+                parts = read_parts(folds, found[own], name, options)
+                shared = {reading: read_all(parts, READINGS[reading]) for reading in READINGS if reading != OWN_PART}
+                found |= {f"{own}, {reading}": predictions for reading, predictions in shared.items()}
+                found[f"{own}, {CHOSEN_INSIDE}"], by_fold = choose_inside(parts)
+                notes.append(f"{own.capitalize()}, chosen inside, fold by fold: {'; '.join(by_fold)}.")
+    for name, predictions in found.items():
+        rows = (predictions[example.id].to_dict() for example in tested)
+        write_jsonl(options.out / "predictions" / f"{re.sub(r'[^a-z0-9.]+', '-', name.lower())}.jsonl", rows)
     body = [
         f"{len(tested)} answers to {len({e.group for e in tested})} sources, {options.folds} folds by source"
         + (f" (of which {len(folds)} ran)" if len(folds) < len(every) else "")

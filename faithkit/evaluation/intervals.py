@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from faithkit.errors import UserError
-from faithkit.evaluation.jackknife import MAX_GROUPS, measure_spreads, share_interval, t_interval, two_sided_p
+from faithkit.evaluation.jackknife import (
+    MAX_GROUPS,
+    corrected_interval,
+    measure_spreads,
+    reduction_interval,
+    share_interval,
+    t_interval,
+    two_sided_p,
+)
 
 Values = NDArray[np.float64]
 # From weights [R, G] to named values [R], NaN where a resample does not define the metric.
@@ -103,6 +111,7 @@ def bootstrap(
     n: Mapping[str, int] | int | None = None,
     shares: bool | Collection[str] = False,
     debiased: Collection[str] = (),
+    reductions: Collection[str] = (),
     num_resamples: int = 1000,
     seed: int = 0,
 ) -> Scored:
@@ -118,6 +127,7 @@ def bootstrap(
         debiased: Metrics that lie above the truth as their resamples lie above them, such as the calibration error: the
             interval is corrected by that difference, and so is a second value, `<name>_debiased`, not below 0, nor
             above 1 where it is a share.
+        reductions: Metrics that are 1 - a ratio of rates.
     """
     values = statistic(np.ones((1, groups.count)))
     rows = len(groups.index)
@@ -125,6 +135,20 @@ def bootstrap(
     drawn = _collect(groups, statistic, num_resamples, seed)
     spreads = measure_spreads(statistic, groups.count) if 1 < groups.count <= MAX_GROUPS else {}
     metrics, notes = {}, []
+
+    def is_share(name: str) -> bool:
+        return shares if isinstance(shares, bool) else name in shares
+
+    def of_few_groups(name: str, value: float) -> tuple[float, float] | None:
+        spread = spreads.get(name)
+        if spread is not None and is_share(name) and name not in debiased:
+            return share_interval(value, spread, groups.count)
+        if spread is None or not np.isfinite(spread.error):
+            return None
+        if name in debiased:
+            return corrected_interval(value, spread)
+        return (reduction_interval if name in reductions else t_interval)(value, spread, groups.count)
+
     for name, [raw] in values.items():
         samples = drawn[name][np.isfinite(drawn[name])]
         if not np.isfinite(raw):
@@ -132,24 +156,22 @@ def bootstrap(
             continue
         if len(samples) < num_resamples:
             notes.append(f"{name}: {num_resamples - len(samples)} of {num_resamples} resamples do not define it")
-        is_share = shares if isinstance(shares, bool) else name in shares
         value, bias = float(raw), 0.0
         if name in debiased and len(samples):
             bias = float(samples.mean() - raw)
         corrected = max(value - bias, 0.0) if bias else value
-        corrected = min(corrected, 1.0) if is_share else corrected
-        if name in spreads and is_share and name not in debiased:
-            low, high = share_interval(value, spreads[name], groups.count)
-        elif name in spreads and np.isfinite(spreads[name].error):
-            low, high = t_interval(corrected, spreads[name], groups.count)
+        corrected = min(corrected, 1.0) if is_share(name) else corrected
+        if (bounds := of_few_groups(name, corrected)) is not None:
+            low, high = bounds
         else:
             low, high = np.quantile(samples - 2 * bias, (LOWER, UPPER)) if len(samples) else (value, value)
-        if is_share:
+        if is_share(name):
             low, high = max(low, 0.0), min(high, 1.0)
         given = {name: value, f"{name}_debiased": corrected} if name in debiased else {name: value}
         for shown, number in given.items():
-            bounds = {"low": float(min(low, number)), "high": float(max(high, number))}
-            metrics[shown] = Metric(value=number, **bounds, n=counts[name])
+            metrics[shown] = Metric(
+                value=number, low=float(min(low, number)), high=float(max(high, number)), n=counts[name]
+            )
     if groups.count < FEW_GROUPS:
         what = "group: its intervals have no width" if groups.count == 1 else "groups: its intervals say little"
         notes.append(f"the data has only {groups.count} {what}")

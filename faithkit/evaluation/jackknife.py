@@ -2,10 +2,11 @@
 
 With 15 or 20 groups percentile intervals of F1, recall or AUROC hold the truth in 87 to 92% of all cases and those here
 in 92 to 99%; with 60 both hold in about 95% (tests/faithkit/evaluation/test_coverage.py). Shares are worked out on the
-log-odds scale, so no bound leaves [0, 1]. At 0 or 1 the jackknife sees no spread: there the interval is Clopper and
-Pearson's exact one for as many independent observations as groups that define the metric.
+log-odds scale, so no bound leaves [0, 1], and reductions on the log scale of their ratio, so none is above 1. At 0 or 1
+the jackknife sees no spread: there the interval is Clopper and Pearson's exact one for as many independent observations
+as groups that define the metric. Values less their bias have as many degrees of freedom as groups carry their error.
 
-Efron & Tibshirani 1993, ch. 11 (jackknife); Clopper & Pearson 1934.
+Efron & Tibshirani 1993, ch. 11 (jackknife); Clopper & Pearson 1934; Satterthwaite 1946 (degrees of freedom).
 """
 
 from collections.abc import Callable, Mapping
@@ -26,10 +27,12 @@ class Spread:
 
     Args:
         error: The standard error; NaN where leaving out a single group leaves nothing to measure.
+        num_carrying: How many groups carry the error: all where each moves the value alike, 1 where one alone does.
         num_defining: Groups that define the value by themselves; counted where a share is 0 or 1 and has no error.
     """
 
     error: float
+    num_carrying: float
     num_defining: int
 
 
@@ -40,19 +43,38 @@ def measure_spreads(statistic: Callable[[Values], Mapping[str, Values]], count: 
         statistic: From weights [R, groups] to named values [R], NaN where undefined.
     """
     errors: dict[str, float] = {}
+    carrying: dict[str, float] = {}
     with np.errstate(invalid="ignore", divide="ignore"):
         for name, without_each in statistic(1.0 - np.eye(count)).items():
-            moved = without_each - without_each.mean()  # one NaN makes the error NaN
-            errors[name] = float(np.sqrt((count - 1) / count * (moved**2).sum()))
+            squares = (without_each - without_each.mean()) ** 2  # one NaN makes the error NaN
+            errors[name] = float(np.sqrt((count - 1) / count * squares.sum()))
+            carrying[name] = float(squares.sum() ** 2 / (squares**2).sum())
         alone = {} if all(errors.values()) else statistic(np.eye(count))
     defining = {name: int(np.isfinite(values).sum()) for name, values in alone.items()}
-    return {name: Spread(error, defining.get(name, count)) for name, error in errors.items()}
+    return {name: Spread(error, carrying[name], defining.get(name, count)) for name, error in errors.items()}
 
 
 def t_interval(value: float, spread: Spread, count: int) -> tuple[float, float]:
     """The 95% interval of a number of any size."""
     reach = _quantile(count) * spread.error
     return value - reach, value + reach
+
+
+def corrected_interval(value: float, spread: Spread) -> tuple[float, float]:
+    """The 95% interval of a value less its bias.
+
+    With a degree of freedom for every group it held the calibration error of 20 groups in 88% of all cases, with those
+    of the groups that carry the error it holds it in 95%: a few groups with rows in sparse bins decide.
+    """
+    reach = float(stdtrit(max(spread.num_carrying - 1, 1), UPPER)) * spread.error if spread.error else 0.0
+    return value - reach, value + reach
+
+
+def reduction_interval(value: float, spread: Spread, count: int) -> tuple[float, float]:
+    """The 95% interval of 1 - a ratio of rates, at most 1; without width where the ratio is 0."""
+    ratio = 1 - value
+    reach = _quantile(count) * spread.error / ratio if ratio > 0 else 0.0
+    return 1 - ratio * float(np.exp(reach)), 1 - ratio * float(np.exp(-reach))
 
 
 def share_interval(value: float, spread: Spread, count: int) -> tuple[float, float]:

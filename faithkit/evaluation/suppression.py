@@ -7,12 +7,13 @@ probability decide first, which the paper does not do.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError
-from faithkit.evaluation.intervals import Groups, Scored, Statistic, Values, bootstrap
+from faithkit.evaluation.intervals import FEW_GROUPS, Groups, Metric, Scored, Statistic, Values, bootstrap
 from faithkit.evaluation.outcomes import align
 from faithkit.evaluation.span_outcomes import merge
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
@@ -109,12 +110,34 @@ def suppression_metrics(
         f"{s}/{name}": sum(bool(p) for p in picked[s]) for s in picked for name in (RATE, REDUCTION, SAME_SOURCES)
     }
     counts |= {f"from/{model}/{RATE}": sum(map(len, rows)) for model, rows in by_model.items()}
-    rates = [name for name in statistic(np.ones((1, len(choices)))) if name.endswith(RATE)]
-    result = bootstrap(groups, statistic, n=counts, shares=rates, num_resamples=num_resamples, seed=seed)
-    notes = result.notes
+    names_of = statistic(np.ones((1, len(choices)))).keys()
+    rates = [name for name in names_of if name.endswith(RATE)]
+    reductions = [name for name in names_of if name.endswith((REDUCTION, SAME_SOURCES))]
+    result = bootstrap(
+        groups, statistic, n=counts, shares=rates, reductions=reductions, num_resamples=num_resamples, seed=seed
+    )
+    metrics = {name: _with_width(name, metric, result.metrics) for name, metric in result.metrics.items()}
+    few = {s: counts[f"{s}/{RATE}"] for s in strategies if 0 < counts[f"{s}/{RATE}"] < min(FEW_GROUPS, len(choices))}
+    told = [
+        f"{s}: {n} of {len(choices)} sources have such a response: its intervals say little" for s, n in few.items()
+    ]
+    notes = (*told, *result.notes)
     if alone := len(sources) - len(choices):
         notes = (f"{alone} of {len(sources)} sources have a single response: left out", *notes)
-    return Scored(metrics=result.metrics, notes=notes)
+    return Scored(metrics=metrics, notes=notes)
+
+
+def _with_width(name: str, metric: Metric, metrics: Mapping[str, Metric]) -> Metric:
+    """Gives a reduction of all of it the width of its rate, which is 0 on few sources: there no resample moves it."""
+    strategy, _, kind = name.rpartition("/")
+    rate, before = metrics.get(f"{strategy}/{RATE}"), metrics.get(f"{RANDOM}/{RATE}")
+    if (
+        kind not in (REDUCTION, SAME_SOURCES)
+        or metric.value < 1
+        or not (rate and rate.high and before and before.value)
+    ):
+        return metric
+    return replace(metric, low=1 - rate.high / before.value)
 
 
 def _known(models: Iterable[str] | None, names: Sequence[str]) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Published detectors on the RAGTruth test set, in percent.
 
 The protocols differ from ours and from each other, so each row says where it comes from. RAGTruth's paper gives
-precision, recall and F1 by task in its first version; later papers cite its revised overall F1.
+precision, recall and F1 by task in its first version; of its revised one, and of other papers, what those who cite them
+copy: the files' notes tell what could be confirmed, and where.
 """
 
 from collections.abc import Iterable, Sequence
@@ -58,9 +59,10 @@ def every_published() -> tuple[Published, ...]:
         table = published_table(name)
         for row in table.rows:
             for level in LEVELS:
-                if (f1 := row[f"{level}_f1"]) is not None:
-                    own = {"system": row["system"], "source": source, "level": level, "task": "", "f1": f1}
-                    rows.append(Published(**own, table=table))
+                figures = {name: row[f"{level}_{name}"] for name in ("precision", "recall", "f1")}
+                if figures["f1"] is not None:
+                    own = {"system": row["system"], "source": source, "level": level, "task": ""}
+                    rows.append(Published(**own, **figures, table=table))
     return tuple(rows)
 
 

@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from faithkit.errors import UserError
 from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means, paired_difference
+from faithkit.evaluation.jackknife import corrected_interval, measure_spreads
 
 
 def mean_of(values, names):
@@ -97,3 +100,14 @@ def test_mistakes_are_told():
         bootstrap(groups, statistic, num_resamples=0)
     with pytest.raises(ValueError, match="finite"):
         Metric(value=float("nan"))
+
+
+def test_as_many_groups_carry_an_error_as_move_the_value():
+    def alike(weights):
+        return {"alike": weights @ np.tile([1.0, -1.0], 10), "alone": weights @ np.eye(20)[0]}
+
+    spreads = measure_spreads(alike, 20)
+    assert spreads["alike"].num_carrying == pytest.approx(20)
+    assert 1 < spreads["alone"].num_carrying < 1.2
+    width = {name: np.subtract(*corrected_interval(0.5, replace(spread, error=1))) for name, spread in spreads.items()}
+    assert -width["alike"] == pytest.approx(2 * 2.093, abs=1e-3) and -width["alone"] > 20

@@ -196,3 +196,23 @@ def test_names_of_models_cannot_steer_the_terminal():
     odd = [answer(e.id, e.group, "\x1b[31m[bold]" + e.meta["model"], False) for e in examples]
     text = as_text(suppression_table({"[red]\x1b": suppression_metrics(odd, predictions, num_resamples=5).metrics}))
     assert "\x1b" not in text and "[red]\\x1b" in text
+
+
+def test_no_reduction_is_above_all_of_it_and_one_of_few_sources_is_as_unsure_as_its_rate():
+    examples, predictions = [], {}
+    for source in range(40):
+        for place, model in enumerate(PAIR):
+            id_ = f"{source}:{place}"
+            examples.append(answer(id_, f"s{source}", model, wrong=source < 12 and place == source % 2))
+            predictions[id_] = said(id_, [] if (source, place) in ((3, 0), (4, 1)) else [(0, 4 + 6 * (place != 0))])
+    scored = suppression_metrics(examples, predictions, num_resamples=50)
+    for name, metric in scored.metrics.items():
+        if "reduction" in name and not name.startswith("marks_nothing"):
+            assert metric.low < metric.value and metric.value <= metric.high <= 1, (name, metric)
+    none, rate = (scored.metrics[f"none/{name}"] for name in ("relative_reduction", "hallucination_rate"))
+    assert (none.value, none.n, rate.value) == (1, 2, 0)
+    assert (
+        none.low == pytest.approx(1 - rate.high / scored.metrics["random/hallucination_rate"].value) and none.low < -2
+    )
+    assert "none: 2 of 40 sources have such a response: its intervals say little" in scored.notes
+    assert not any(note.startswith("fewest:") for note in scored.notes)
