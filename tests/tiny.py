@@ -178,3 +178,25 @@ def write_language_model(folder: Path, family: str, *, seed: int = 0, num_places
         model = t.LlamaForCausalLM(config)
     model.save_pretrained(folder)
     return folder
+
+
+def write_nli(folder: Path, positions: int = 48) -> Path:
+    """An NLI model of three classes, in another order than ours."""
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification
+
+    write_tokenizer(folder)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=400,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=positions,
+        num_labels=3,
+        id2label={0: "CONTRADICTION", 1: "NEUTRAL", 2: "ENTAILMENT"},
+        initializer_range=0.5,
+    )
+    BertForSequenceClassification(config).save_pretrained(folder)
+    return folder

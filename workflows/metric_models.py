@@ -18,7 +18,8 @@ from faithkit.evaluation.responses.q2.score import Q2
 from faithkit.inference.foreign_model_beams import beam_writer
 from workflows.detectors import load_detector
 from workflows.entailment import load_entailment
-from workflows.judges import error_of, load_judges, read_labelled
+from workflows.judges import error_of, load_judges
+from workflows.labelled_rows import read_labelled
 
 log = logging.getLogger("faithkit")
 
@@ -42,9 +43,9 @@ def load_metric_models(config: Mapping[str, Any]) -> Models:
     names, detector, bert_score, q2, official = block["bert_score"], None, None, None, None
     check_precision(config["precision"])
     options = {"precision": config["precision"], "batch_tokens": batch_tokens}
-    labelled = read_labelled(block)
     if block["critic"]:
         detector = load_detector(block["critic"], labels=config.get("labels"), **options)
+    labelled = read_labelled(block)
     if names and names["encoder"]:
         bert_score = BertScore.load(names["encoder"], num_layers=names["num_layers"])
     parts = load_q2_models(block["q2"], block["nli"], precision=config["precision"]) if block["q2"] else None

@@ -16,6 +16,7 @@ from faithkit.inference.decoding import Decoding
 from faithkit.records import Prediction
 from generation.generator import Generator
 from workflows.answer_strategy import OwnAnswer
+from workflows.judges import judge_models
 from workflows.metric_models import load_metric_models
 from workflows.origins import describe_model, helpers_of, origin_of_file, write_origin
 from workflows.write_answers import write_answers
@@ -39,7 +40,7 @@ def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         summaries[name] = benchmark.summary
         files[name] = block["predictions"] or str(run.predictions / f"{benchmark.name}.jsonl")
     models, block = load_metric_models(config), config["benchmark"]
-    judges = helpers_of({"judge": block["critic"], "entailment model": block["nli"] if models.q2 else None})
+    judges = helpers_of({**judge_models(block), "entailment model": block["nli"] if models.q2 else None})
     origins = {
         name: origin_of_file(files[name], name, paired.examples, checkpoint=config["checkpoint"], others=judges)
         for name, paired in sets.items()

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertForSequenceClassification
 
 from critic.scorer import Critic
 from faithkit.entailment import CONTRADICTION, ENTAILMENT, NEUTRAL
 from faithkit.errors import UserError
-from tests.tiny import write_tokenizer
+from tests.tiny import write_nli
 from workflows.entailment import CriticEntailment, load_entailment, nli_columns
 
 PREMISES = ["the river is long", "a small dog lives in the city " * 8, "music is food", "the king plays"]
@@ -17,22 +16,7 @@ HYPOTHESES = ["the river is high", "the dog is small", "food is music and music 
 
 @pytest.fixture(scope="module")
 def nli_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("nli")
-    write_tokenizer(folder)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=400,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=48,
-        num_labels=3,
-        id2label={0: "CONTRADICTION", 1: "NEUTRAL", 2: "ENTAILMENT"},
-        initializer_range=0.5,
-    )
-    BertForSequenceClassification(config).save_pretrained(folder)
-    return folder
+    return write_nli(tmp_path_factory.mktemp("nli"))
 
 
 def test_an_nli_model_is_read_by_its_labels_and_equal_in_any_batch(nli_folder):

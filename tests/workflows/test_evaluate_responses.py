@@ -213,3 +213,22 @@ def test_several_datasets_make_one_table(tmp_path, capsys):
     assert {f"test/{name}/knowledge_f1" for name in folders} <= set(metrics(run))
     shown = capsys.readouterr().out
     assert "responses across datasets" in shown and all(name in shown for name in folders)
+
+
+def test_several_systems_on_one_dataset_have_names_of_their_own(data, tmp_path):
+    path = data.removeprefix("benchmark.path=")
+    good, bad = responses(tmp_path / "good.jsonl", GOOD), responses(tmp_path / "bad.jsonl", BAD)
+    sets = [
+        f"{name}: {{dataset: faithdial, path: '{path}', predictions: '{file}', against: '{good}'}}"
+        for name, file in {"careful": good, "chatty": bad}.items()
+    ]
+    run = tmp_path / "run"
+    evaluate_here(
+        "benchmark=faithdial",
+        f"+benchmark.datasets={{{', '.join(sets)}}}",
+        f"run_dir={run}",
+        "num_examples=0",
+        *NO_MODELS,
+    )
+    found = metrics(run)
+    assert found["test/careful/difference/knowledge_f1"] == 0 > found["test/chatty/difference/knowledge_f1"]

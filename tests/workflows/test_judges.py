@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,16 @@ import pytest
 
 from data_modules.build import read_benchmark
 from data_modules.embedded.layouts import written_layout
+from faithkit.entailment import ENTAILMENT
 from faithkit.errors import UserError
 from faithkit.files.model_folder import read_stored, seal
+from faithkit.files.seen_rows import FILE, TRAINED, SeenRows
+from faithkit.records import Example
+from faithkit.row_keys import row_keys
 from tests.running import evaluate_here
-from workflows.judges import read_labelled
+from tests.tiny import write_nli
+from workflows.entailment import load_entailment
+from workflows.labelled_rows import read_labelled
 
 NO_BERT = "benchmark.bert_score.encoder=null"
 
@@ -73,6 +80,21 @@ def test_every_judge_stands_beside_its_error_and_its_corrected_rate(
     assert "against people's labels" in shown and "each fitted on the other folds" in shown
 
 
+def test_every_judge_compares_two_systems(
+    audit: str, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [json.loads(line) for line in answers.read_text().splitlines()]
+    other = tmp_path / "chat.jsonl"
+    other.write_text("".join(json.dumps(row | {"text": "I like music!"}) + "\n" for row in rows))
+    labels = f"benchmark.judge_labels=[{{dataset: audit, path: '{audit}'}}]"
+    options = [labels, "benchmark.judges=[word_overlap]", f"against={other}", NO_BERT, f"run_dir={tmp_path / 'run'}"]
+    evaluate_here("benchmark=wow", f"benchmark.path={wow}", "benchmark.split=test", f"predictions={answers}", *options)
+    found, shown = metrics(tmp_path / "run"), " ".join(capsys.readouterr().out.split())
+    assert found["test/wow/difference/word_overlap_rate"]["value"] == pytest.approx(-0.5)
+    said, other_said = (100 * found[f"test/wow/{of}word_overlap_rate"]["value"] for of in ("", "against/"))
+    assert f"word overlap: | {said:.1f} | {other_said:.1f} | -50.0" in shown
+
+
 def test_without_labelled_rows_nothing_is_corrected_and_it_says_so(
     trained: Path, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,10 +122,65 @@ def test_rows_that_the_critic_was_trained_on_do_not_tell_its_error(trained: Path
     parts: dict[str, Any] = {"natural": {"dataset": "weak_wow", "path": "elsewhere", "audit_path": audit}}
     critic = with_training(trained, tmp_path / "less", {"parts": parts, "exclude": excluded})
     held = read_labelled({"critic": str(critic), "judge_labels": labels})
-    assert held is not None and 0 < len(held.rows) < len(every.rows) and "left out" in held.name
+    assert held is not None and 0 < len(held.rows) < len(every.rows) and "new to the critic" in held.name
     whole = with_training(trained, tmp_path / "whole", {"parts": parts, "exclude": []})
     with pytest.raises(UserError, match="trained on every row of audit"):
         read_labelled({"critic": str(whole), "judge_labels": labels})
     other = with_training(trained, tmp_path / "other", {"parts": [{"dataset": "snli", "path": "x"}], "exclude": []})
     free = read_labelled({"critic": str(other), "judge_labels": labels})
     assert free is not None and len(free.rows) == len(every.rows)
+
+
+def having_seen(trained: Path, folder: Path, rows: list[Example]) -> Path:
+    """The critic's folder as if it had been trained on these rows."""
+    shutil.copytree(trained / "hf", folder)
+    SeenRows.of({TRAINED: [row_keys(rows)]}).write(folder / FILE)
+    stored = read_stored(folder)
+    assert stored is not None
+    seal(folder, stored)
+    return folder
+
+
+def test_a_second_judge_is_not_measured_on_rows_that_it_has_seen(
+    trained: Path, audit: str, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    every = read_labelled({"critic": str(trained), "judge_labels": [{"dataset": "audit", "path": audit}]})
+    assert every is not None
+    half = [replace(row, id=row.id.partition("/")[2]) for row in every.rows[: len(every.rows) // 2]]
+    second = having_seen(trained, tmp_path / "second", half)
+    judges = f"benchmark.judges=['{trained}','{second}']"
+    options = [f"benchmark.judge_labels=[{{dataset: audit, path: '{audit}'}}]", judges, NO_BERT]
+    paths = [f"benchmark.path={wow}", f"predictions={answers}", f"run_dir={tmp_path / 'run'}"]
+    evaluate_here("benchmark=wow", "benchmark.split=test", f"benchmark.critic={trained}", *paths, *options)
+    found, shown = metrics(tmp_path / "run"), " ".join(capsys.readouterr().out.split())
+    sizes = [
+        sum(found[f"test/wow/judge/{key}_{name}"]["n"] for name in ("recall", "false_alarms"))
+        for key in ("critic", "critic_2", "critic_3")
+    ]
+    assert sizes[0] == sizes[1] == len(every.rows) and 0 < sizes[2] <= len(every.rows) - len(half)
+    assert "new to second" in shown
+    assert "by judge 3" in shown, "what each judge has seen of the judged turns is told too"
+
+
+def test_an_nli_model_judges_by_entailment(
+    wow: str, audit: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nli = write_nli(tmp_path / "nli", positions=200)
+    options = [
+        f"benchmark.judges=['nli:{nli}']",
+        f"benchmark.judge_labels=[{{dataset: audit, path: '{audit}'}}]",
+        NO_BERT,
+    ]
+    paths = [f"benchmark.path={wow}", f"predictions={answers}", f"run_dir={tmp_path / 'run'}"]
+    evaluate_here("benchmark=wow", "benchmark.split=test", *paths, *options)
+    found, shown = metrics(tmp_path / "run"), " ".join(capsys.readouterr().out.split())
+    rows = [json.loads(line) for line in (tmp_path / "run" / "scores" / "wow.jsonl").read_text().splitlines()]
+    model = load_entailment(str(nli), device="cpu")
+    block = {"name": "wow", "path": wow, "split": "test", "num_rows": None, "on_bad_row": "stop", "options": {}}
+    knowledge = [example.knowledge for example in read_benchmark(block, labelled=False).examples]
+    expected = model.entailment(knowledge, [row["response"] for row in rows])
+    assert [row["critic_2_score"] for row in rows] == pytest.approx(1 - expected[:, ENTAILMENT])
+    called = expected.argmax(axis=1) != ENTAILMENT
+    assert 0 < called.mean() < 1 and found["test/wow/critic_2_rate"]["value"] == pytest.approx(called.mean())
+    assert 0 <= found["test/wow/judge/critic_2_recall"]["value"] <= 1
+    assert "entailment by nli" in shown and "what judge 2" in shown and "no model of ours" in shown

@@ -193,8 +193,11 @@ def benchmark_sets(block: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         return
     if getattr(block, "datasets", None):
         for name, one in block.datasets.items():
+            dataset = (one.model_extra or {}).get(
+                "dataset", name
+            )  # several systems on one dataset have names of their own
             split = one.split or block.split
-            yield f"benchmark.datasets.{name}", {"dataset": name, "path": one.path, "split": split}
+            yield f"benchmark.datasets.{name}", {"dataset": dataset, "path": one.path, "split": split}
     elif block.path is not None:
         name = block.dataset or block.name
         yield "benchmark", {**block.options, "dataset": name, "path": block.path, "split": block.split}

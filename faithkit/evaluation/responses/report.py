@@ -70,7 +70,7 @@ def response_report(
         metrics |= compared.metrics
         judged["against"] = (theirs.columns, compared.theirs)
         sides = scored.metrics, compared.theirs, compared.differences
-        tables.append(differences_table(*sides, title=f"{title}, paired"))
+        tables.append(differences_table(*sides, title=f"{title}, paired", judges=models.others))
     judges = judge_report(models.judges, paired.examples, judged, title=title, num_resamples=num_resamples)
     metrics |= judges.metrics
     tables += judges.tables

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from faithkit.evaluation.intervals import Difference, Metric
 from faithkit.evaluation.reports.report import Row, sample_row
+from faithkit.evaluation.responses.judges import CRITIC, Judge
 from faithkit.evaluation.responses.measure import gold_response
 from faithkit.evaluation.responses.metric_columns import MetricColumns
 from faithkit.evaluation.tables import fields_table, format_metric, harmless, new_table
@@ -16,8 +17,9 @@ from faithkit.records import Example
 
 # In the order of the tables: the name, what a reader sees, and what it is shown in.
 PERCENT, PLAIN = 100.0, 1.0
+CRITIC_RATE = f"{CRITIC}_rate"
 SHOWN: Mapping[str, tuple[str, float]] = {
-    "critic_rate": ("critic: hallucinated", PERCENT),
+    CRITIC_RATE: ("critic: hallucinated", PERCENT),
     "q2_f1": ("Q2 F1", PERCENT),
     "q2_nli": ("Q2 NLI", PERCENT),
     "official_q2_f1": ("official Q2 F1", PERCENT),
@@ -42,7 +44,7 @@ SHOWN: Mapping[str, tuple[str, float]] = {
     "fallback_unanswerable": ("  if unanswerable", PERCENT),
     "fallback_answerable": ("  if answerable", PERCENT),
 }
-TRANSFER = ("critic_rate", "q2_f1", "q2_nli", "bertscore_f1", "knowledge_f1", "density", "coverage", "num_words")
+TRANSFER = (CRITIC_RATE, "q2_f1", "q2_nli", "bertscore_f1", "knowledge_f1", "density", "coverage", "num_words")
 JUDGED = ("critic_score", "q2_nli", "bertscore_f1", "knowledge_f1", "coverage", "rouge_l", "fallback")
 CAPTION = "percent but for BLEU, density and words; 95% intervals over dialogues"
 
@@ -59,16 +61,26 @@ def systems_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str) ->
 
 
 def differences_table(
-    first: Mapping[str, Metric], second: Mapping[str, Metric], differences: Mapping[str, Difference], *, title: str
+    first: Mapping[str, Metric],
+    second: Mapping[str, Metric],
+    differences: Mapping[str, Difference],
+    *,
+    title: str,
+    judges: Sequence[Judge] = (),
 ) -> Table:
-    """Shows both systems, the first less the second, and the p-value of the difference."""
+    """Shows both systems, the first less the second, and the p-value of the difference.
+
+    Args:
+        judges: Those beside the critic, whose rates are compared too.
+    """
     table = _metric_rows(title, ("predictions", "against", "difference", "p"))
-    for name, (shown, scale) in SHOWN.items():
+    rates = {f"{judge.key}_rate": (f"{judge.name}: hallucinated", PERCENT) for judge in judges}
+    for name, (shown, scale) in {CRITIC_RATE: SHOWN[CRITIC_RATE], **rates, **SHOWN}.items():
         if (found := differences.get(name)) is None:
             continue
         interval = Metric(value=found.value, low=found.low, high=found.high)
         plain = [_cell(Metric(value=side[name].value), scale) for side in (first, second)]
-        table.add_row(shown, *plain, _cell(interval, scale), f"{found.p_value:.3f}")
+        table.add_row(Text(harmless(shown)), *plain, _cell(interval, scale), f"{found.p_value:.3f}")
     table.caption = Text(f"{CAPTION}; both on the same resamples; p two-sided, each metric by itself")
     return table
 
