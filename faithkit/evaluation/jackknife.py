@@ -48,7 +48,8 @@ def measure_spreads(statistic: Callable[[Values], Mapping[str, Values]], count: 
         for name, without_each in statistic(1.0 - np.eye(count)).items():
             squares = (without_each - without_each.mean()) ** 2  # one NaN makes the error NaN
             errors[name] = float(np.sqrt((count - 1) / count * squares.sum()))
-            carrying[name] = float(squares.sum() ** 2 / (squares**2).sum())
+            shares = squares / squares.sum()  # before they are squared again: tiny ones would vanish
+            carrying[name] = float(1 / (shares**2).sum())
         alone = {} if all(errors.values()) else statistic(np.eye(count))
     defining = {name: int(np.isfinite(values).sum()) for name, values in alone.items()}
     return {name: Spread(error, carrying[name], defining.get(name, count)) for name, error in errors.items()}

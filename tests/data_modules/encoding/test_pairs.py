@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.encoding.pairs import KNOWLEDGE, RESPONSE, RESPONSE_FIRST, PairEncoder, target_of
+from data_modules.encoding.pair_layout import RESPONSE_FIRST
+from data_modules.encoding.pairs import KNOWLEDGE, RESPONSE, PairEncoder, target_of
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.errors import UserError
 from tests.data_modules.examples import example

@@ -22,28 +22,28 @@ def test_a_means_interval_and_p_value_are_students(count: int) -> None:
 @pytest.mark.parametrize("count", [2, 3, 20])
 def test_a_share_of_nothing_or_of_all_has_clopper_and_pearsons_interval(count: int) -> None:
     exact = {hits: stats.binomtest(hits, count).proportion_ci(method="exact") for hits in (0, count)}
-    none, every = (share_interval(value, Spread(0.0, count), count) for value in (0.0, 1.0))
+    none, every = (share_interval(value, Spread(0.0, count, count), count) for value in (0.0, 1.0))
     assert none == pytest.approx((0.0, exact[0].high)) and every == pytest.approx((exact[count].low, 1.0))
 
 
 def test_a_share_that_no_group_defines_alone_may_be_anything() -> None:
-    assert share_interval(1.0, Spread(0.0, 0), 9) == (pytest.approx(0.025), 1.0)
-    assert share_interval(0.5, Spread(float("nan"), 9), 9) == share_interval(0.5, Spread(0.1, 1), 1) == (0.0, 1.0)
+    assert share_interval(1.0, Spread(0.0, 0, 0), 9) == (pytest.approx(0.025), 1.0)
+    assert share_interval(0.5, Spread(float("nan"), 9, 9), 9) == share_interval(0.5, Spread(0.1, 1, 1), 1) == (0.0, 1.0)
 
 
 def test_a_shares_interval_is_students_on_the_log_odds_scale() -> None:
-    low, high = share_interval(0.2, Spread(0.1, 10), 10)
+    low, high = share_interval(0.2, Spread(0.1, 10, 10), 10)
     reach = stats.t.ppf(0.975, 9) * 0.1 / (0.2 * 0.8)
     odds = [np.log(bound / (1 - bound)) for bound in (low, high)]
     assert odds == pytest.approx([np.log(0.25) - reach, np.log(0.25) + reach])
-    both = share_interval(0.2, Spread(0.1, 2), 2)
+    both = share_interval(0.2, Spread(0.1, 2, 2), 2)
     assert 0 < both[0] < low and high < both[1] < 1, "two groups are enough, and say less"
 
 
 def test_groups_that_all_say_the_same_have_the_p_value_of_the_sign_test() -> None:
-    assert two_sided_p(0.3, Spread(0.0, 8), 8) == pytest.approx(stats.binomtest(8, 8).pvalue)
-    assert two_sided_p(0.0, Spread(0.0, 8), 8) == 1.0
-    assert two_sided_p(0.3, Spread(float("nan"), 8), 8) == two_sided_p(0.3, Spread(0.1, 1), 1) == 1.0
+    assert two_sided_p(0.3, Spread(0.0, 8, 8), 8) == pytest.approx(stats.binomtest(8, 8).pvalue)
+    assert two_sided_p(0.0, Spread(0.0, 8, 8), 8) == 1.0
+    assert two_sided_p(0.3, Spread(float("nan"), 8, 8), 8) == two_sided_p(0.3, Spread(0.1, 1, 1), 1) == 1.0
 
 
 def test_groups_without_what_is_measured_do_not_count_as_observations() -> None:
@@ -97,3 +97,12 @@ def test_shares_of_many_groups_stay_within_0_and_1() -> None:
     assert metric.low == 0 < metric.value < metric.high < 0.02
     alike = bootstrap(groups, means(groups, {"share": np.ones(600)}), shares=True, num_resamples=50).metrics["share"]
     assert (alike.low, alike.value, alike.high) == (1, 1, 1)
+
+
+def test_numbers_that_are_all_but_nothing_have_a_spread_too() -> None:
+    sizes = np.array([1.0, 2.0, 3.0, 6.0])
+    plain, tiny = (
+        measure_spreads(lambda weights, scale=scale: {"mean": weights @ (sizes * scale)}, 4)["mean"]
+        for scale in (1.0, 1e-109)
+    )
+    assert tiny.num_carrying == pytest.approx(plain.num_carrying) and tiny.error == pytest.approx(plain.error * 1e-109)
