@@ -90,7 +90,7 @@ class Judge:
             max_new_tokens: Of a reply; None takes what the way of asking needs.
             engine: transformers, or vllm where it is installed.
             precision: 32-true, bf16, or auto: bf16 where the hardware computes in it.
-            batch_tokens: Takes the place of batch_size for callers of all detectors; a judge's engine plans its own.
+            batch_tokens: Taken because every detector is loaded with it; a judge's engine plans batches of its own.
             max_length: Tokens of prompt and reply; None for as many as the model has places for.
         """
         options = AskOptions(prompts=prompts, num_samples=num_samples, max_new_tokens=max_new_tokens)

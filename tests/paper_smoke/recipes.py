@@ -3,12 +3,16 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-CLASSIFIERS = ("begin", "faithcritic", "mnli", "snli", "conjnli", "dnli", "decode", "audit", "embedded", "transfer")
+CLASSIFIERS = (
+    *("begin", "faithcritic", "mnli", "snli", "conjnli", "dnli", "decode", "audit", "embedded", "transfer"),
+    *("halludial", "halueval", "diahalu"),
+)
 TAGGERS = ("ragtruth", "suppression", "xsum_tokens", "spans", "embedded")
 GENERATORS = ("faithdial", "wow", "cmu_dog", "topical_chat", "transfer_responses")
 FAITHDIAL, FAITHCRITIC, RAGTRUTH, WOW = 18_357, 34_000, 15_090, 83_000  # rows of training
 NEGATIVES, RESPONSE = 4, 128
 CONTROL = ("ctrl", "ctrl_release")
+UNTRIED = ("model=judge",)  # has no recipe here yet
 
 
 @dataclass(frozen=True, kw_only=True)

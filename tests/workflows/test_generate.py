@@ -257,7 +257,7 @@ def test_a_real_process_is_interrupted_and_taken_up_again(
         (["decoding=beam", "decoding.num_beams=0"], "num_beams is 0"),
         (["best_of=4"], "best_of=4 needs a judge"),
         (["best_of=4", "decoding=greedy", "detector=x"], "would all be the same"),
-        (["engine=onnx"], "engine is 'onnx'"),
+        (["engine=openai"], "engine.name is 'openai'"),
         (["control_tokens=[entailed]"], "no control token 'entailed'"),
         (["save_every_num_rows=0"], "save_every_num_rows is 0"),
         (["data.split=holdout"], "no split 'holdout'"),

@@ -13,7 +13,7 @@ from data_modules.embedded.layouts import written_layout
 from faithkit.entailment import ENTAILMENT
 from faithkit.errors import UserError
 from faithkit.files.model_folder import read_stored, seal
-from faithkit.files.seen_rows import FILE, TRAINED, SeenRows
+from faithkit.files.seen_rows import TRAINED, SeenRows
 from faithkit.records import Example
 from faithkit.row_keys import row_keys
 from tests.running import evaluate_here
@@ -134,7 +134,7 @@ def test_rows_that_the_critic_was_trained_on_do_not_tell_its_error(trained: Path
 def having_seen(trained: Path, folder: Path, rows: list[Example]) -> Path:
     """The critic's folder as if it had been trained on these rows."""
     shutil.copytree(trained / "hf", folder)
-    SeenRows.of({TRAINED: [row_keys(rows)]}).write(folder / FILE)
+    SeenRows.of({TRAINED: [row_keys(rows)]}).write(folder)
     stored = read_stored(folder)
     assert stored is not None
     seal(folder, stored)

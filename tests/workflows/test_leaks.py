@@ -165,7 +165,7 @@ def test_a_judge_is_asked_what_it_has_seen(trained, tmp_path, capsys) -> None:
     source, judge = build_source("faithdial", str(path)), tmp_path / "judge"
     turns = list(read_examples(source, "test", ReadReport()))
     shutil.copytree(trained, judge)
-    SeenRows.of({TRAINED: [row_keys(turns[:2])]}).write(judge / "hf" / FILE)
+    SeenRows.of({TRAINED: [row_keys(turns[:2])]}).write(judge / "hf")
     stored = read_stored(judge / "hf")
     assert stored is not None
     seal(judge / "hf", stored)
