@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from data_modules.encoding.spans import question_text
 from faithkit.arguments import wrong
 from faithkit.records import Example, Turn
-from faithkit.text_arguments import TEXT_HINT, check_lengths, is_list, read_passages, read_text, read_turns
+from faithkit.text_arguments import TEXT_HINT, is_list, read_columns, read_passages, read_text, read_turns
 
 TURN_BREAK = "\n"  # between turns, as in `question_text`
 
@@ -61,12 +61,7 @@ def read_requests(
         raise wrong(names.response, "a text or a list of texts", response, TEXT_HINT)
     columns = {names.knowledge: knowledge, names.response: response}
     columns |= {} if history is None else {names.history: history}
-    for name, column in columns.items():
-        if not is_list(column):
-            hint = f"give {name} as a list too: one for each response"
-            raise wrong(name, f"a list, since {names.response} is one", column, hint)
-    rows = {name: list(column) for name, column in columns.items()}
-    check_lengths(rows)
+    rows = read_columns(columns, names.response)
     histories = rows.get(names.history, [None] * len(rows[names.response]))
     every = zip(rows[names.knowledge], rows[names.response], histories, strict=True)
     return False, [read_request(*row, place, join, names) for place, row in enumerate(every)]

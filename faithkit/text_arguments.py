@@ -106,6 +106,21 @@ def _text_hint(value: Any) -> str:
     return TEXT_HINT
 
 
+def read_columns(columns: Mapping[str, Any], first: str) -> dict[str, list[Any]]:
+    """Reads the columns of a call for many responses; the first is known to be a list.
+
+    Raises:
+        UserError: Another is none, or has another length.
+    """
+    for name, column in columns.items():
+        if not is_list(column):
+            hint = f"give {name} as a list too: one for each response"
+            raise wrong(name, f"a list, since {first} is one", column, hint)
+    rows = {name: list(column) for name, column in columns.items()}
+    check_lengths(rows)
+    return rows
+
+
 def check_lengths(columns: Mapping[str, Sequence[Any]]) -> None:
     """Refuses lists of different lengths."""
     if len({len(column) for column in columns.values()}) > 1:

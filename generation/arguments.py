@@ -1,14 +1,13 @@
 """Turns a caller's plain texts into the records that a generator reads."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
-from data_modules.reading.fields import WIZARD, alternate
+from data_modules.reading.fields import read_history
 from faithkit.arguments import wrong
 from faithkit.records import Example, Turn
-from faithkit.text_arguments import ASSISTANTS, TURNS_HINT, check_lengths, is_list, read_passages, read_text, read_turns
+from faithkit.text_arguments import TURNS_HINT, check_lengths, is_list, read_passages
 
 Knowledge = str | list[str] | tuple[str, ...]
 History = list[str] | list[Turn] | list[str | Turn] | list[dict[str, str]] | tuple[str | Turn, ...]
@@ -45,7 +44,7 @@ def as_example(knowledge: Any, history: Any, place: str | None = None) -> Exampl
     Raises:
         UserError: Something is no text, or nothing was said.
     """
-    text, turns = " ".join(read_passages("knowledge", knowledge, place)), _as_turns(history, place)
+    text, turns = " ".join(read_passages("knowledge", knowledge, place)), read_history(history, place)
     digest = hashlib.blake2b(digest_size=16)
     for part in (text, *(word for turn in turns for word in (turn.speaker, turn.text))):
         data = part.encode("utf-8", "surrogatepass")
@@ -70,16 +69,3 @@ def row_as_example(row: Any, number: int) -> tuple[str, Example]:
     if isinstance(id_, bool) or not isinstance(id_, str | int) or id_ == "":
         raise wrong("id", "text or a whole number", id_, "leave id out: rows are then numbered", place)
     return str(id_), as_example(row["knowledge"], row["history"], place)
-
-
-def _as_turns(history: Any, place: str | None) -> tuple[Turn, ...]:
-    if isinstance(history, Sequence) and not len(history):
-        raise wrong("history", "a list of turns", history, "give at least the last turn: history=[...]", place)
-    said = read_turns("history", history, place)
-    texts = []
-    for number, (_, text) in enumerate(said):
-        texts.append(read_text("history", text, f"{place}{', ' if place else ''}turn {number} of the history"))
-    return tuple(
-        turn if speaker is None else replace(turn, speaker=WIZARD if speaker.lower() in ASSISTANTS else speaker)
-        for (speaker, _), turn in zip(said, alternate(texts), strict=True)
-    )

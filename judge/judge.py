@@ -9,24 +9,15 @@ from typing import Any, overload
 
 from tqdm.auto import tqdm
 
-from data_modules.reading.fields import SEEKER, WIZARD
+from data_modules.reading.fields import read_history
 from faithkit import arguments
 from faithkit.arguments import wrong
 from faithkit.evaluation.calibration import logit
 from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.text import Reply, Request, TextEngine
-from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, Turn
-from faithkit.text_arguments import (
-    ASSISTANTS,
-    TEXT_HINT,
-    check_lengths,
-    is_list,
-    read_examples,
-    read_passages,
-    read_text,
-    read_turns,
-)
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
+from faithkit.text_arguments import TEXT_HINT, is_list, read_columns, read_examples, read_passages, read_text
 from judge.asking import ASKINGS, AskOptions, Judgement
 from judge.prompt import PromptTemplate, read_prompt
 
@@ -137,11 +128,7 @@ class Judge:
         if not is_list(response):
             raise wrong("response", "a text or a list of texts", response, TEXT_HINT)
         columns = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
-        for name, column in columns.items():
-            if not is_list(column):
-                raise wrong(name, "a list, since response is one", column, f"give {name} as a list too")
-        rows = {name: list(column) for name, column in columns.items()}
-        check_lengths(rows)
+        rows = read_columns(columns, "response")
         histories = rows.get("history", [None] * len(rows["response"]))
         every = zip(rows["knowledge"], rows["response"], histories, strict=True)
         return self.judgements([_example(*row, number) for number, row in enumerate(every)])
@@ -243,21 +230,14 @@ def _is_settled(reply: Reply | None) -> bool:
 
 
 def _example(knowledge: Any, response: Any, history: Any, number: int) -> Example:
-    place = f"item {number}"
-    said = [] if history is None else [(None, history)] if isinstance(history, str) else history
-    turns = [
-        Turn(speaker=WIZARD if str(speaker).lower() in ASSISTANTS else SEEKER, text=text)
-        for speaker, text in read_turns("history", said, place)
-    ]
-    passages = read_passages("knowledge", knowledge, place) if knowledge else []
-    text = read_text("response", response, place)
-    name = str(number)
+    place, name = f"item {number}", str(number)
+    said = [history] if isinstance(history, str) else history
     return Example(
         id=name,
         source="judge",
         split="judge",
         group=name,
-        knowledge="\n".join(passages),
-        history=tuple(turns),
-        response=text,
+        knowledge="\n".join(read_passages("knowledge", knowledge, place)) if knowledge else "",
+        history=() if said is None else read_history(said, place),
+        response=read_text("response", response, place),
     )

@@ -2,10 +2,13 @@
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from types import NoneType
 from typing import Any
 
+from faithkit.arguments import wrong
 from faithkit.records import WHOLE_KNOWLEDGE, Turn
+from faithkit.text_arguments import ASSISTANTS, read_text, read_turns
 
 SEEKER, WIZARD = "seeker", "wizard"  # who asks and who answers, in every dialogue dataset
 PROBABILITY = "probability"  # in `meta`: a weak label
@@ -23,6 +26,25 @@ def alternate(texts: Sequence[str]) -> tuple[Turn, ...]:
     """A history in which two speakers take turns and the seeker spoke last."""
     speakers = (SEEKER, WIZARD)
     return tuple(Turn(speaker=speakers[(len(texts) - 1 - i) % 2], text=text) for i, text in enumerate(texts))
+
+
+def read_history(history: Any, place: str | None = None) -> tuple[Turn, ...]:
+    """Reads the turns that a caller passes, oldest first; where no speaker is named, two take turns.
+
+    Raises:
+        UserError: Something is no text, or nothing was said.
+    """
+    if isinstance(history, Sequence) and not len(history):
+        raise wrong("history", "a list of turns", history, "give at least the last turn: history=[...]", place)
+    said = read_turns("history", history, place)
+    texts = [
+        read_text("history", text, f"{place}{', ' if place else ''}turn {number} of the history")
+        for number, (_, text) in enumerate(said)
+    ]
+    return tuple(
+        turn if speaker is None else replace(turn, speaker=WIZARD if speaker.lower() in ASSISTANTS else speaker)
+        for (speaker, _), turn in zip(said, alternate(texts), strict=True)
+    )
 
 
 def other_fields(values: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:

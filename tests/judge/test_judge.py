@@ -87,6 +87,15 @@ def test_a_real_model_judges_the_same_alone_and_in_a_list(ask: str, language_mod
         assert together[0].probability == pytest.approx(alone.probability, abs=1e-5)
 
 
+def test_speakers_who_are_not_named_take_turns_and_the_last_one_asks() -> None:
+    engine = SetEngine()
+    judge = Judge(engine)
+    judge.judge(KNOWLEDGE, TWELVE, history=["Is it long?", "It is.", "How many countries?"])
+    judge.judge(KNOWLEDGE, TWELVE, history=[("bot", "Hello."), ("user", "How many?")])
+    assert "[Human]: Is it long?\n[Assistant]: It is.\n[Human]: How many countries?" in engine.asked[0]
+    assert "[Assistant]: Hello.\n[Human]: How many?" in engine.asked[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
