@@ -8,6 +8,7 @@ from faithkit import arguments
 from faithkit.errors import UserError
 from faithkit.hardware import PRECISIONS, resolve_precision
 from faithkit.inference.decoding import BEAM, GREEDY, Engine
+from faithkit.weights.causal import check_end_token, filler_token
 from generation.load_checkpoint import LoadedCheckpoint, load_model
 
 AUTO, TRANSFORMERS, VLLM = "auto", "transformers", "vllm"
@@ -104,9 +105,7 @@ def build_transformers(loaded: LoadedCheckpoint, path: str, options: EngineOptio
     from faithkit.inference.transformers_engine import TransformersEngine
 
     encoder, tokenizer = loaded.encoder, loaded.encoder.tokenizer
-    if tokenizer.eos_token_id is None:
-        hint = "set eos_token in its tokenizer_config.json, or use another model"
-        raise UserError("the tokenizer has no token that ends an answer", place=path, hint=hint)
+    check_end_token(tokenizer, path)
     model = load_model(loaded, device=options.device, precision=options.precision)
     places = getattr(model.config, "max_position_embeddings", None)
     if places is not None and encoder.layout.max_length > places:
@@ -115,7 +114,7 @@ def build_transformers(loaded: LoadedCheckpoint, path: str, options: EngineOptio
     engine = TransformersEngine(
         model,
         eos_id=tokenizer.eos_token_id,
-        pad_id=tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id,  # masked out
+        pad_id=filler_token(tokenizer),
         decoder_prefix=encoder.decoder_prefix,
         batch_size=options.batch_size,
     )

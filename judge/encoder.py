@@ -15,6 +15,7 @@ from data_modules.encoding.tokens import fingerprint_of
 from faithkit.errors import UserError, shorten
 from faithkit.inference.messages import MessageTokens
 from faithkit.records import LABELS, Example
+from faithkit.weights.causal import filler_token
 from judge.prompt import PromptTemplate
 from judge.target import target_text
 
@@ -72,7 +73,6 @@ class JudgementEncoder(Encoder):
 
     def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Makes the arrays of a batch: those of `causal_batch`, and the labels."""
-        tokenizer = self.tokens.tokenizer
-        pad_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id  # masked out
+        pad_id = filler_token(self.tokens.tokenizer)
         batch = causal_batch(columns["context"], columns["response"], pad_id=pad_id, packed=self.packed)
         return batch | {"label": columns["label"]}

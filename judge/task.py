@@ -25,6 +25,7 @@ from faithkit.packing import use_packed_attention
 from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
+from faithkit.weights.causal import check_end_token, check_places, filler_token
 from faithkit.weights.resolve import loading
 from judge.asking import ASKINGS, VERDICT, AskOptions
 from judge.encoder import JudgementEncoder
@@ -50,9 +51,7 @@ class JudgeTask:
         self.optimizer = OptimizerOptions(**optimizer)
         with loading(self.options.weights) as source:
             self.tokenizer = load_tokenizer(source)
-        if self.tokenizer.eos_token_id is None:
-            hint = "set eos_token in its tokenizer_config.json, or use another model"
-            raise UserError("the tokenizer has no token that ends a reply", place=self.options.weights, hint=hint)
+        check_end_token(self.tokenizer, self.options.weights)
         self.asking = ASKINGS[self.options.ask]
         self.encoder = JudgementEncoder(
             tokens=MessageTokens(self.tokenizer),
@@ -98,9 +97,9 @@ class JudgeTask:
 
     def _judge(self, model: Any) -> Judge:
         tokens = self.encoder.tokens
-        pad = self.tokenizer.eos_token_id if self.tokenizer.pad_token_id is None else self.tokenizer.pad_token_id
-        engine = TransformersEngine(model, eos_id=self.tokenizer.eos_token_id, pad_id=pad)
-        window = getattr(model.config, "max_position_embeddings", None) or self.options.max_length
+        pad_id = filler_token(self.tokenizer)
+        engine = TransformersEngine(model, eos_id=self.tokenizer.eos_token_id, pad_id=pad_id)
+        window = check_places(model.config, self.options.weights, None)
         local = LocalTextEngine(engine, tokens, window=window, identity="under training")
         return Judge(local, AskOptions(ask=self.options.ask), template=self.encoder.template)
 

@@ -2,8 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from faithkit.errors import UserError
 from faithkit.files.model_folder import JUDGE, find_folder, read_settings
+from faithkit.weights.causal import check_places
 from faithkit.weights.from_pretrained import override
 from faithkit.weights.load import check_vocabulary, load_config, load_model
 from faithkit.weights.resolve import hub_folder, is_hub_name, loading
@@ -34,14 +34,7 @@ def load_causal(weights: str, tokenizer: Any, *, max_length: int, dropout: float
 
     with loading(weights) as source:
         config = load_config(AutoConfig, source)
-        if config.is_encoder_decoder:
-            raise UserError(
-                "judges are causal models, and this is an encoder-decoder", place=weights, hint="use another"
-            )
-        places = getattr(config, "max_position_embeddings", None)
-        if places is not None and max_length > places:
-            problem = f"model.max_length is {max_length}, but this model has {places} places"
-            raise UserError(problem, place=weights, hint=f"set model.max_length={places} or less")
+        check_places(config, weights, max_length, "model.max_length")
         override(config, DROPOUTS, dropout)
         model = load_model(AutoModelForCausalLM, source, config=config)
         check_vocabulary(model, tokenizer, source)

@@ -14,12 +14,12 @@ from faithkit.hardware import PRECISIONS, resolve_precision, to_bf16
 from faithkit.inference.decoding import Completion, Decoding, Engine, Prompt
 from faithkit.inference.messages import MessageTokens
 from faithkit.inference.text import Form, Reply, Request, check_requests
+from faithkit.weights.causal import check_end_token, check_places, filler_token
 from faithkit.weights.load import check_vocabulary, load_config, load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 from faithkit.weights.used_model import describe_model
 
 TRANSFORMERS, VLLM = "transformers", "vllm"
-PLACES = 4096  # tokens of prompt and answer, of a model that names no limit
 
 
 class LocalTextEngine:
@@ -109,13 +109,13 @@ class LocalOptions:
 
 def load_local(model: str, options: LocalOptions | None = None) -> LocalTextEngine:
     """Loads a causal language model: a folder, a local name or a hub name."""
+    from transformers import AutoConfig
+
     options = options or LocalOptions()
     with loading(model) as source:
         tokenizer = load_tokenizer(source)
-        if tokenizer.eos_token_id is None:
-            hint = "set eos_token in its tokenizer_config.json, or use another model"
-            raise UserError("the tokenizer has no token that ends an answer", place=model, hint=hint)
-        window = _window(source, options.max_length)
+        check_end_token(tokenizer, model)
+        window = check_places(load_config(AutoConfig, source), source, options.max_length)
         build = _load_vllm if options.engine == VLLM else _load_transformers
         engine, used = build(source, tokenizer, options, window)
     identity = _identity(source, tokenizer, f"{options.engine} {used}")
@@ -133,8 +133,9 @@ def _load_transformers(source: str, tokenizer: Any, options: LocalOptions, windo
     network = load_model(AutoModelForCausalLM, source).eval().to(device)
     check_vocabulary(network, tokenizer, source)
     network = to_bf16(network) if used == "bf16" else network
-    pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id  # masked out
-    return TransformersEngine(network, eos_id=tokenizer.eos_token_id, pad_id=pad, batch_size=options.batch_size), used
+    pad_id = filler_token(tokenizer)
+    engine = TransformersEngine(network, eos_id=tokenizer.eos_token_id, pad_id=pad_id, batch_size=options.batch_size)
+    return engine, used
 
 
 def _load_vllm(source: str, tokenizer: Any, options: LocalOptions, window: int) -> tuple[Engine, str]:
@@ -155,19 +156,6 @@ def _load_vllm(source: str, tokenizer: Any, options: LocalOptions, window: int) 
         relative=True,
     )
     return engine, used
-
-
-def _window(source: str, max_length: int | None) -> int:
-    from transformers import AutoConfig
-
-    config = load_config(AutoConfig, source)
-    if config.is_encoder_decoder:
-        raise UserError("an encoder-decoder has no chat: judges are causal models", place=source, hint="use another")
-    have = getattr(config, "max_position_embeddings", None) or PLACES
-    if max_length is not None and max_length > have:
-        problem = f"max_length is {max_length}, but this model has {have} places"
-        raise UserError(problem, place=source, hint=f"set max_length={have} or less")
-    return int(max_length or have)
 
 
 def _identity(source: str, tokenizer: Any, how: str) -> str:
