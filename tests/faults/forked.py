@@ -40,7 +40,7 @@ HEAVY = (
 
 
 class Ended(NamedTuple):
-    """How a command ended, and all that it printed."""
+    """The exit code of a command, and all that it printed."""
 
     code: int
     output: str

@@ -1,4 +1,4 @@
-"""What a judge reads and learns: the prompt of later use, the reply alone as target, rows apart from each other."""
+"""A judge reads the prompt of later use and learns the reply alone, each row apart from the others."""
 
 from collections import Counter
 from pathlib import Path

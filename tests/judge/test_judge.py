@@ -1,4 +1,4 @@
-"""What a judge makes of replies, and a judge by a real (random, tiny) model."""
+"""A judge reads set replies, and those of a real (random, tiny) model."""
 
 from pathlib import Path
 

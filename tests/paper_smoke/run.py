@@ -41,7 +41,7 @@ NUM_TESTED = 4
 
 @dataclass(slots=True)
 class Result:
-    """What became of a recipe.
+    """The outcome of a recipe.
 
     Args:
         commands: What was run, as one would type it; a recipe of other commands is run again.
@@ -127,7 +127,7 @@ class Workshop:
 
 
 def stored_result(recipe: Recipe, shop: Workshop) -> Result | None:
-    """What became of a recipe before; None where it was not run, or its commands were others."""
+    """Reads what became of a recipe before; None where it was not run, or its commands were others."""
     path = shop.results / f"{recipe.name}.json"
     result = Result(**json.loads(path.read_text())) if path.exists() else None
     return result if result is not None and result.commands == typed(commands_of(recipe, shop)) else None
@@ -279,7 +279,7 @@ def available_gib() -> float:
 
 
 def problem_of(name: str, ended: Watched, run: Path) -> str | None:
-    """What went wrong with a command, if anything did."""
+    """Tells what went wrong with a command, if anything did."""
     if name == "train":
         if ended.code == -9 and any(run.glob("**/checkpoints/last.ckpt")):
             return None
@@ -292,7 +292,7 @@ def problem_of(name: str, ended: Watched, run: Path) -> str | None:
 
 
 def end_of(ended: Watched) -> str:
-    """What a command that failed said last, or that it was killed."""
+    """Tells what a command that failed said last, or that it was killed."""
     if ended.code < 0:
         return f"killed by signal {-ended.code}: too little memory, or longer than {LIMIT:.0f} s"
     return ended.last_line

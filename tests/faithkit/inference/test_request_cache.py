@@ -1,4 +1,4 @@
-"""What a model said once it is not asked again: not after a kill, not beside another process, not by accident."""
+"""A model is not asked again for what it has said: not after a kill, not beside another process, not by accident."""
 
 import logging
 import os
