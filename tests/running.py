@@ -45,6 +45,15 @@ def compose(config_name: str, *overrides: str) -> Any:
         return compose(config_name, overrides=list(overrides))
 
 
+def plain_config(config_name: str, *overrides: str) -> dict[str, Any]:
+    """The configuration that a command line gives, resolved to plain values."""
+    from omegaconf import OmegaConf
+
+    found = OmegaConf.to_container(compose(config_name, *overrides), resolve=True)
+    assert isinstance(found, dict)
+    return {str(key): value for key, value in found.items()}
+
+
 @contextmanager
 def opened(config_name: str, *overrides: str, may_change: Sequence[str] = ()) -> Iterator[tuple[RunFolder, Any]]:
     """The folder of a run and its configuration, as a script opens them with these overrides."""
