@@ -1,8 +1,11 @@
 """Running the scripts as a user does: in this process where that is enough, as a command where it is not."""
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,6 +89,13 @@ def evaluate_here(*overrides: str) -> None:
     from workflows import evaluate
 
     evaluate.main(compose("evaluate", "num_resamples=20", *overrides))
+
+
+def temporary_folder(prefix: str) -> Path:
+    """Makes a folder that lasts as long as this process: for what is made once and read by many tests."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def command(script: str, *arguments: str) -> list[str]:
