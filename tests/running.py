@@ -17,26 +17,30 @@ import pytest
 from faithkit.files.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parent.parent
+QUICK = ("optimizer.lr=1e-3", "callbacks.num_resamples=20", "callbacks.progress_bar=false", "trainer=cpu")
 SMALL = (
     "data.num_train=160",
     "data.num_validation=60",
     "data.num_test=60",
     "model.max_length=64",
-    "optimizer.lr=1e-3",
-    "callbacks.num_resamples=20",
-    "callbacks.progress_bar=false",
-    "trainer=cpu",
+    *QUICK,
 )
 SMALL_TAGGER = (
     "model=tagger",
     "data.num_rows=60",
     "model.max_length=96",
     "model.batch_size=8",
-    "optimizer.lr=1e-3",
-    "callbacks.num_resamples=20",
-    "callbacks.progress_bar=false",
+    *QUICK,
     "callbacks.num_examples=0",
-    "trainer=cpu",
+)
+SMALL_GENERATOR = (
+    "data.num_rows=40",
+    "model.max_length=320",
+    "model.max_response_length=90",
+    "model.batch_size=8",
+    *QUICK,
+    "callbacks.num_examples=0",
+    "trainer.precision=32-true",
 )
 
 
@@ -112,17 +116,3 @@ def run(script: str, *arguments: str, timeout: float = 240, **environment: str) 
         text=True,
         timeout=timeout,
     )
-
-
-SMALL_GENERATOR = (
-    "data.num_rows=40",
-    "model.max_length=320",
-    "model.max_response_length=90",
-    "model.batch_size=8",
-    "optimizer.lr=1e-3",
-    "callbacks.num_resamples=20",
-    "callbacks.progress_bar=false",
-    "callbacks.num_examples=0",
-    "trainer=cpu",
-    "trainer.precision=32-true",
-)
