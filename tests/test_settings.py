@@ -158,6 +158,11 @@ def test_a_key_of_training_that_answering_does_not_read_is_named(tmp_path: Path)
         ("generate", ["checkpoint=owner/model", "data.fold=1"], "data.fold has no effect in generate"),
         ("generate", ["checkpoint=owner/model", "entailment=owner/nli"], "entailment has no effect without resample"),
         ("evaluate", ["checkpoint=owner/model", "decoding.top_p=0.5"], "decoding.top_p has no effect"),
+        (
+            "evaluate",
+            ["benchmark=faithdial", "predictions=README.md", "decoding.top_p=0.5"],
+            "decoding.top_p has no effect beside predictions",
+        ),
     ],
 )
 def test_a_key_without_effect_is_said(script: str, arguments: list[str], words: str) -> None:

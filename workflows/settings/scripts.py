@@ -162,10 +162,9 @@ class EvaluateSettings(Extensible):
         if isinstance(self.benchmark, Transfer):
             keys = ["predictions", "checkpoint", "html", "labels", "num_examples"]
             yield from no_effect.without_effect(given, keys, named)
-        elif self.predictions is not None and not isinstance(self.benchmark, Responses):
-            yield from no_effect.without_effect(given, ["labels"], "beside predictions")
-            if isinstance(self.benchmark, Responses):
-                yield from no_effect.without_effect(given, no_effect.GENERATORS_ALONE, "beside predictions")
+        elif self.predictions is not None:  # of responses, `labels` are those of benchmark.critic
+            keys = [*no_effect.GENERATORS_ALONE] if isinstance(self.benchmark, Responses) else ["labels"]
+            yield from no_effect.without_effect(given, keys, "beside predictions")
 
 
 class GenerateSettings(Extensible):
