@@ -1,6 +1,7 @@
 """Small changes of a file: a comparison turned, a constant raised, `and` for `or`."""
 
 import ast
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,12 @@ class Mutant:
     after: str
     source: str
     lines: range
+
+    @property
+    def key(self) -> str:
+        """Names the change by all that the file then says."""
+        digest = hashlib.blake2b(self.source.encode(), digest_size=8).hexdigest()
+        return f"{digest} {self}"
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}  {self.before}  ->  {self.after}"
