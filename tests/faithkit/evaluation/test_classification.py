@@ -145,6 +145,10 @@ def test_ids_must_match_on_both_sides():
     assert "'x', 'y'" in str(error.value)
     with pytest.raises(UserError, match="2 of 3 predictions have no example"):
         classification_metrics(EXAMPLES[:1], predictions)
+    with pytest.raises(UserError, match=r"3 of 3 examples have no prediction \('a', 'b', 'c'\)"):
+        classification_metrics(EXAMPLES, {})
+    with pytest.raises(UserError, match=r"4 of 4 examples have no prediction \('a', 'b', 'c', \.\.\.\)"):
+        classification_metrics([*EXAMPLES, example("d", "faithful", "4")], {})
     with pytest.raises(UserError, match="no examples"):
         classification_metrics([], {})
     with pytest.raises(UserError, match="two examples have the id 'a'"):
