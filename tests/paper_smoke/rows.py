@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 from data_modules.datasets.ragtruth_sources import render
 from data_modules.embedded.layouts.common import write_json, write_jsonl
 from data_modules.embedded.layouts.faithdial import FILES, write_faithdial
+from data_modules.embedded.layouts.judged import write_halludial
 from data_modules.embedded.layouts.spans import write_ragtruth
+from data_modules.reading.fields import SPEAKER_MARKS
 from tests.paper_smoke.vocabularies import corpus
 
 Count = Callable[[str], int]  # the tokens of a text
@@ -72,6 +74,19 @@ def write_turns(folder: Path, num_rows: Mapping[str, int], count: Count, lengths
                 if turn[name]:
                     turn[name] = filler.beyond(turn[name], lengths.response)
         write_json(folder / FILES[split], dialogues)
+    return folder
+
+
+def write_judged(folder: Path, num_rows: Mapping[str, int], count: Count, history: int) -> Path:
+    """Writes HalluDial's files with histories of so many tokens or a few more."""
+    write_halludial(folder, dict(num_rows))
+    filler = Filler(count)
+    for path in sorted(folder.rglob("*.json")):
+        rows = json.loads(path.read_text())
+        for row in rows:
+            before = zip(cycle(SPEAKER_MARKS.values()), filler.turns([], history), strict=False)
+            row["dialogue_history"] = " ".join([*map(": ".join, before), row["dialogue_history"]])
+        write_json(path, rows)
     return folder
 
 

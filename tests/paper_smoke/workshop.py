@@ -60,6 +60,9 @@ class Workshop:
         if recipe.task == "tagger":
             num_rows = {"train": 2 * recipe.batch_size + 4, "test": NUM_TESTED}
             return write_answers(folder, num_rows, count, recipe.max_length)
+        if recipe.task == "judge":
+            num_rows = {"train": 8 * recipe.batch_size, "test": 2 * NUM_TESTED}
+            return write_judged(folder, num_rows, count, recipe.max_length)
         num_rows = {"train": 4 * recipe.batch_size, "validation": 2 * NUM_TESTED, "test": 2 * NUM_TESTED}
         if recipe.task == "critic":
             return write_turns(folder, num_rows, count, Lengths(knowledge=recipe.max_length))
