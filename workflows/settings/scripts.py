@@ -133,8 +133,8 @@ class EvaluateSettings(Extensible):
     html: PathText | None
     batch_tokens: BatchTokens
     labels: ClassLabels = None
-    engine: Engine = Engine()  # type: ignore[valid-type]
-    judge: Ask = Ask()  # type: ignore[valid-type]
+    engine: Engine = Field(default_factory=Engine)  # type: ignore[valid-type]
+    judge: Ask = Field(default_factory=Ask)  # type: ignore[valid-type]
     precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
     max_length: Length
     save_every_num_rows: Count = 2048
