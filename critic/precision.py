@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from faithkit.arguments import read_choice
 from faithkit.errors import UserError
 from faithkit.hardware import computes_in_bf16, to_bf16
+from faithkit.settings.types import DETECTOR_PRECISIONS
 
-PRECISIONS = ("auto", "32-true", "bf16", "int8")
 OUTLIERS = 0.03  # of a layer's inputs at most; EXPERIMENTS.md, Speed
 FAR = 2.0  # an outlier's largest value is this many times the median input's: smaller ones cost int8 few digits
 ENGINE, X86 = "onednn", ("x86_64", "AMD64")
@@ -48,7 +48,7 @@ def apply_precision(model: Any, precision: str, device: str, calibrate: Callable
 
 def check_precision(precision: str) -> None:
     """Raises a UserError for an unknown precision."""
-    read_choice("precision", precision, PRECISIONS)
+    read_choice("precision", precision, DETECTOR_PRECISIONS)
 
 
 class Int8Linear(nn.Module):

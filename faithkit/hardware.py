@@ -5,8 +5,7 @@ from typing import Any
 import torch
 
 from faithkit.arguments import read_choice
-
-PRECISIONS = ("auto", "32-true", "bf16")  # of models that write
+from faithkit.settings.types import PRECISIONS
 
 
 def best_precision(accelerator: str) -> str:

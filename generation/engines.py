@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from data_modules.encoding.turn_layout import CAUSAL
 from faithkit import arguments
 from faithkit.errors import UserError
-from faithkit.hardware import PRECISIONS, resolve_precision
+from faithkit.hardware import resolve_precision
 from faithkit.inference.decoding import BEAM, GREEDY, Engine
+from faithkit.inference.text_engines import AUTO, TRANSFORMERS, VLLM
+from faithkit.settings.types import PRECISIONS
 from faithkit.weights.causal import check_end_token, filler_token
 from generation.load_checkpoint import LoadedCheckpoint, load_model
-
-AUTO, TRANSFORMERS, VLLM = "auto", "transformers", "vllm"
 
 
 @dataclass(frozen=True, slots=True)

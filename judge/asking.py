@@ -9,14 +9,14 @@ from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Span
 from faithkit.settings.check import check_fields
 from faithkit.settings.types import Count, OneOf, Positive, Text
 from judge.locate import locate_all
-from judge.reply import CHOICES, quoted_parts, read_last_line, read_list, read_verdict, without_thoughts
+from judge.reply import CHOICES, LIST_KEY, quoted_parts, read_last_line, read_list, read_verdict, without_thoughts
 
 VERDICT, JUDGEMENT, STEPS, SPANS = "verdict", "judgement", "steps", "spans"
-LISTS = ('{"hallucinations": ["', '{"hallucinations": []')  # how a list with parts begins, and one without
+LISTS = (f'{{"{LIST_KEY}": ["', f'{{"{LIST_KEY}": []')  # how a list with parts begins, and one without
 SPANS_SCHEMA = {
     "type": "object",
-    "properties": {"hallucinations": {"type": "array", "items": {"type": "string"}}},
-    "required": ["hallucinations"],
+    "properties": {LIST_KEY: {"type": "array", "items": {"type": "string"}}},
+    "required": [LIST_KEY],
     "additionalProperties": False,
 }
 

@@ -22,6 +22,7 @@ from judge.asking import ASKINGS, AskOptions, Judgement
 from judge.prompt import PromptTemplate, read_prompt
 
 OURS, UNCALIBRATED = AskOptions(), ScoreCalibration()
+AT_A_TIME = 256  # examples whose predictions are given out together
 
 
 class Judge:
@@ -112,26 +113,34 @@ class Judge:
         return f"Judge({self.name!r}, ask={self.options.ask!r}, threshold={self.calibration.threshold:.4g})"
 
     @overload
-    def judge(self, knowledge: str | Sequence[str], response: str, history: Any = None) -> Judgement: ...
+    def judge(
+        self, knowledge: str | Sequence[str], response: str, history: Any = None, *, progress: bool = ...
+    ) -> Judgement: ...
     @overload
-    def judge(self, knowledge: Sequence[Any], response: list[str], history: Any = None) -> list[Judgement]: ...
+    def judge(
+        self, knowledge: Sequence[Any], response: list[str], history: Any = None, *, progress: bool = ...
+    ) -> list[Judgement]: ...
     @arguments.explain_keywords
-    def judge(self, knowledge: Any, response: Any, history: Any = None) -> Judgement | list[Judgement]:
+    def judge(
+        self, knowledge: Any, response: Any, history: Any = None, *, progress: bool = True
+    ) -> Judgement | list[Judgement]:
         """Judges one response, or many at once: a list of responses gives a list of judgements, in their order.
 
         Args:
             knowledge: A text or a list of passages; for a list of responses a list of these.
             history: The turns before the response, the oldest first; for a list of responses a list of these.
+            progress: Shows a bar, of a list.
         """
         if isinstance(response, str):
-            return self.judgements([_example(knowledge, response, history, 0)])[0]
+            [judgement] = self.judgements([_example(knowledge, response, history, 0)])
+            return judgement
         if not is_list(response):
             raise wrong("response", "a text or a list of texts", response, TEXT_HINT)
         columns = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
         rows = read_columns(columns, "response")
         histories = rows.get("history", [None] * len(rows["response"]))
         every = zip(rows["knowledge"], rows["response"], histories, strict=True)
-        return self.judgements([_example(*row, number) for number, row in enumerate(every)])
+        return list(self.judgements([_example(*row, number) for number, row in enumerate(every)], progress=progress))
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """One prediction for each example, in their order; `text` is the reply, or why there is none."""
@@ -141,16 +150,25 @@ class Judge:
                 id=example.id, label=found.label, score=found.probability, spans=found.spans, text=found.text
             )
 
-    def judgements(self, examples: Sequence[Example], *, progress: bool = False) -> list[Judgement]:
-        """Judges examples, whose ids need not differ."""
+    def judgements(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Judgement]:
+        """Judges examples, whose ids need not differ; gives judgements out in portions."""
+        with tqdm(total=len(examples), desc="judging", disable=not progress, unit="response") as bar:
+            for begin in range(0, len(examples), AT_A_TIME):
+                yield from self._portion(examples[begin : begin + AT_A_TIME], bar)
+
+    def _portion(self, examples: Sequence[Example], bar: Any) -> list[Judgement]:
         asking = ASKINGS[self.options.ask]
         requests = self._requests(examples)
-        with tqdm(total=len(requests), desc="judging", disable=not progress, unit="response") as bar:
-            weighed = {}
-            if asking.choices and self.options.num_samples == 1:
-                weighed = self._collect(self.engine.weigh(requests, asking.choices), None if self._writes else bar)
-            open_requests = [r for r in requests if self._writes or not _is_settled(weighed.get(r.id))]
-            written = self._collect(self.engine.generate(open_requests, self._decoding, asking.form), bar)
+        weighed: dict[str, Reply] = {}
+        if asking.choices and self.options.num_samples == 1:
+            for reply in self.engine.weigh(requests, asking.choices):
+                weighed[reply.id] = reply
+                bar.update(not self._writes and _is_settled(reply))
+        written: dict[str, Reply] = {}
+        open_requests = [r for r in requests if self._writes or not _is_settled(weighed.get(r.id))]
+        for reply in self.engine.generate(open_requests, self._decoding, asking.form):
+            written[reply.id] = reply
+            bar.update()
         return [
             self._judgement(example.response, weighed.get(request.id), written.get(request.id))
             for example, request in zip(examples, requests, strict=True)
@@ -186,15 +204,6 @@ class Judge:
             num_samples=options.num_samples,
             max_new_tokens=new_tokens,
         )
-
-    @staticmethod
-    def _collect(replies: Iterator[Reply], bar: Any) -> dict[str, Reply]:
-        found = {}
-        for reply in replies:
-            found[reply.id] = reply
-            if bar is not None:
-                bar.update()
-        return found
 
     def _judgement(self, response: str, weighed: Reply | None, written: Reply | None) -> Judgement:
         """Reads the replies to one question."""

@@ -6,8 +6,7 @@ from typing import Annotated
 from faithkit.settings.check import check_fields
 from faithkit.settings.types import OneOf, PartialShare, Switch, Text, Tokens
 from faithkit.training.options import Aim
-
-LEARNT = ("verdict", "judgement", "spans")  # as in judge.target, without what it loads
+from judge.target import LEARNT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from data_modules.reading.fields import WIZARD
+from data_modules.reading.fields import SEEKER, SPEAKER_MARKS, WIZARD
 from faithkit.errors import UserError, choice_hint
 from faithkit.inference.text import SYSTEM, USER, Message
 from faithkit.records import Example, Turn
@@ -75,7 +75,8 @@ class PromptTemplate:
 
 def write_history(turns: Sequence[Turn]) -> str:
     """Writes the turns of a conversation, a line each, as HalluDial does."""
-    return "\n".join(f"[{'Assistant' if turn.speaker == WIZARD else 'Human'}]: {turn.text.strip()}" for turn in turns)
+    speakers = (WIZARD if turn.speaker == WIZARD else SEEKER for turn in turns)  # other names are people's
+    return "\n".join(f"{SPEAKER_MARKS[who]}: {turn.text.strip()}" for who, turn in zip(speakers, turns, strict=True))
 
 
 def read_prompt(name: str, folder: str | None = None) -> PromptTemplate:

@@ -14,10 +14,10 @@ import json
 import re
 from typing import Any
 
+from data_modules.reading.fields import YES_NO
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED
 
 YES, NO = CHOICES = ("Yes", "No")  # hallucinated, faithful
-_LABELS = {"yes": HALLUCINATED, "no": FAITHFUL}
 _THOUGHTS = re.compile(r"^\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _MARKS = "\\s\"'`*_#>()\\[\\]“”„‟‘’‚«»‹›「」『』"
 # Phrases that begin so and answer something else, or nothing.
@@ -30,7 +30,8 @@ _CLOSING = {
     '"': '"', "“": "”“", "”": "”", "„": "“”", "‟": "”", "«": "»", "»": "«»", "‹": "›", "›": "‹", "「": "」", "『": "』",
     "‘": "’", "‚": "‘’", "`": "`",
 }  # fmt: skip
-LIST_KEYS = ("hallucinations", "hallucination list", "hallucination_list", "spans")
+LIST_KEY = "hallucinations"  # as our own prompt asks for it
+LIST_KEYS = (LIST_KEY, "hallucination list", "hallucination_list", "spans")
 VERDICT_KEYS = ("hallucinated", "hallucination", "verdict", "answer", "judgement", "judgment")
 
 
@@ -43,15 +44,15 @@ def read_verdict(text: str) -> str:
     """Reads hallucinated or faithful from the beginning of a reply, or from a JSON object; else unparsed."""
     said = without_thoughts(text)
     if found := _VERDICT.match(said):
-        return _LABELS[found[1].lower()]
+        return YES_NO[found[1].lower()]
     values = _read_json(said)
     if isinstance(values, dict):
         for key in VERDICT_KEYS:
             value = values.get(key)
             if isinstance(value, bool):
                 return HALLUCINATED if value else FAITHFUL
-            if isinstance(value, str) and value.strip().lower() in _LABELS:
-                return _LABELS[value.strip().lower()]
+            if isinstance(value, str) and value.strip().lower() in YES_NO:
+                return YES_NO[value.strip().lower()]
     return UNPARSED
 
 
@@ -61,7 +62,7 @@ def read_last_line(text: str) -> str:
     if not lines:
         return UNPARSED
     found = _VERDICT.match(_LABELLED.sub("", lines[-1]))
-    return _LABELS[found[1].lower()] if found else UNPARSED
+    return YES_NO[found[1].lower()] if found else UNPARSED
 
 
 def read_list(text: str) -> list[str] | None:

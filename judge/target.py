@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping
 from faithkit.errors import UserError, shorten
 from faithkit.records import HALLUCINATED, Example
 from judge.asking import JUDGEMENT, SPANS, VERDICT
-from judge.reply import NO, YES
-
-LIST = "hallucinations"  # the key of a spans reply
+from judge.reply import LIST_KEY, NO, YES
 
 
 def target_text(example: Example, ask: str) -> str:
@@ -38,7 +36,7 @@ def _spans(example: Example) -> str:
     if example.spans is None:
         hint = "use model.ask=verdict, or data with spans: data=ragtruth, spans"
         raise UserError(f"example {shorten(example.id)} has no spans to learn", place=example.source, hint=hint)
-    return json.dumps({LIST: _parts(example)}, ensure_ascii=False)
+    return json.dumps({LIST_KEY: _parts(example)}, ensure_ascii=False)
 
 
 def _parts(example: Example) -> list[str]:
@@ -47,3 +45,4 @@ def _parts(example: Example) -> list[str]:
 
 
 _WRITERS: Mapping[str, Callable[[Example], str]] = {VERDICT: _verdict, JUDGEMENT: _judgement, SPANS: _spans}
+LEARNT = tuple(_WRITERS)  # the ways of asking that a judge can be trained for

@@ -59,11 +59,9 @@ def test_every_way_of_decoding_is_accepted(decoding: str) -> None:
 
 
 def test_lists_that_stand_here_without_torch_are_those_of_the_code() -> None:
-    from critic.precision import PRECISIONS as OF_DETECTORS
     from faithkit.evaluation.reports.suppression import RANDOM
     from faithkit.evaluation.responses.report import BASELINES
     from faithkit.evaluation.suppression import STRATEGIES
-    from faithkit.hardware import PRECISIONS
     from faithkit.inference import text_engines
     from faithkit.training.loggers.build import BUILDERS
     from generation.candidate_forward import CAUSAL_QUERIES, SEQ2SEQ_QUERIES
@@ -75,9 +73,8 @@ def test_lists_that_stand_here_without_torch_are_those_of_the_code() -> None:
 
     assert tuple(ARCHITECTURES) == ARCHITECTURE_NAMES
     assert (*SEQ2SEQ_QUERIES, *CAUSAL_QUERIES) == models.QUERIES
-    assert set(blocks.DETECTOR_PRECISIONS) == set(OF_DETECTORS) and set(blocks.PRECISIONS) == set(PRECISIONS)
     assert (AUTO, *ENGINES) == engines.GENERATOR_ENGINES and {AUTO, *ENGINES} < set(text_engines.ENGINES)
-    assert text_engines.PRECISIONS == PRECISIONS and set(judge_options.LEARNT) < set(ASKINGS)
+    assert set(judge_options.LEARNT) < set(ASKINGS)
     assert set(blocks.Loggers.model_fields) == set(BUILDERS)
     assert benchmarks.BASELINES == BASELINES and set(benchmarks.STRATEGIES) == {RANDOM, *STRATEGIES}
 

@@ -30,9 +30,11 @@ class DetectorAnswerer:
 
     def answer(self, examples: Sequence[Example], advance: Callable[[int], object] | None = None) -> list[Prediction]:
         """Judges the examples."""
-        predictions = list(self.detector.predict_examples(examples))
-        if advance:
-            advance(len(examples))
+        predictions = []
+        for prediction in self.detector.predict_examples(examples):
+            predictions.append(prediction)
+            if advance:
+                advance(1)
         return predictions
 
 

@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 
 from data_modules.datasets.transcripts import read_transcript
 from data_modules.reading.dataset import Source
-from data_modules.reading.fields import ANY, SEEKER, Names, chosen, text_group
+from data_modules.reading.fields import ANY, SEEKER, YES_NO, Names, chosen, text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.errors import UserError
@@ -46,7 +46,6 @@ LAYOUTS = {task: tuple(name for name in pair if name) for task, pair in PAIRS.it
 }
 BOTH, ONE = "both", "one"
 RIGHT = "right"  # behind an id, beside "hallucinated"
-VERDICTS = {"yes": HALLUCINATED, "no": FAITHFUL}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +137,7 @@ class HaluEval(Source):
 
     def _general(self, row: Row, split: str, report: ReadReport) -> Example:
         query, response = row.text("user_query"), row.text("chatgpt_response")
-        label = row.choice("hallucination", VERDICTS)
+        label = row.choice("hallucination", YES_NO)
         return Example(
             id=row.default_id,  # some rows of the general file have no ID of their own
             source=self.name,

@@ -5,16 +5,15 @@ HalluDial and HaluEval share both forms.
 
 import re
 
-from data_modules.reading.fields import SEEKER, WIZARD
+from data_modules.reading.fields import SPEAKER_MARKS, YES_NO
 from data_modules.reading.rows import BadRow, Row
 from faithkit.errors import shorten
-from faithkit.records import FAITHFUL, HALLUCINATED, Turn
+from faithkit.records import Turn
 
-SPEAKERS = {"[Human]:": SEEKER, "[Assistant]:": WIZARD}
-_MARK = re.compile(r"(\[(?:Human|Assistant)\]:)")
+SPEAKERS = {f"{mark}:": speaker for speaker, mark in SPEAKER_MARKS.items()}
+_MARK = re.compile(f"({'|'.join(map(re.escape, SPEAKERS))})")
 # A whole word: None, Nobel and Yesterday are no verdicts, nor is No-one's.
 _VERDICT = re.compile(r"\s*(yes|no)(?![\w'’-])", re.IGNORECASE)
-_LABELS = {"yes": HALLUCINATED, "no": FAITHFUL}
 
 
 def read_transcript(row: Row, name: str) -> tuple[Turn, ...]:
@@ -35,4 +34,4 @@ def read_transcript(row: Row, name: str) -> tuple[Turn, ...]:
 def verdict_of(judgement: str) -> str | None:
     """The label that a judgement begins with: Yes is hallucinated, No is faithful, anything else None."""
     found = _VERDICT.match(judgement)
-    return _LABELS[found[1].lower()] if found else None
+    return YES_NO[found[1].lower()] if found else None

@@ -7,10 +7,12 @@ from types import NoneType
 from typing import Any
 
 from faithkit.arguments import wrong
-from faithkit.records import WHOLE_KNOWLEDGE, Turn
+from faithkit.records import FAITHFUL, HALLUCINATED, WHOLE_KNOWLEDGE, Turn
 from faithkit.text_arguments import ASSISTANTS, read_text, read_turns
 
 SEEKER, WIZARD = "seeker", "wizard"  # who asks and who answers, in every dialogue dataset
+SPEAKER_MARKS = {SEEKER: "[Human]", WIZARD: "[Assistant]"}  # in a dialogue written as one text
+YES_NO = {"yes": HALLUCINATED, "no": FAITHFUL}  # the answer to: is it hallucinated?
 PROBABILITY = "probability"  # in `meta`: a weak label
 ANY = "all"  # of an option that names several things
 Names = str | Sequence[str]

@@ -1,5 +1,6 @@
 """The interface of engines: prompts, the settings of decoding, completions."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
@@ -56,6 +57,12 @@ class Decoding:
         if self.strategy == BEAM and self.num_samples > self.num_beams:
             problem = f"{self.num_samples} samples of {self.num_beams} beams"
             raise UserError(problem, hint="raise num_beams, or use nucleus")
+
+
+def seed_of(*names: object, size: int) -> int:
+    """Makes a seed of `size` bytes of what names a sample: it does not depend on what is generated beside it."""
+    name = "\n".join(map(str, names)).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(name, digest_size=size).digest())
 
 
 def read_decoding(decoding: Any) -> Decoding | None:

@@ -10,16 +10,16 @@ import numpy as np
 
 from faithkit import arguments
 from faithkit.errors import UserError
-from faithkit.hardware import PRECISIONS, resolve_precision, to_bf16
+from faithkit.hardware import resolve_precision, to_bf16
 from faithkit.inference.decoding import Completion, Decoding, Engine, Prompt
 from faithkit.inference.messages import MessageTokens
 from faithkit.inference.text import Form, Reply, Request, check_requests
+from faithkit.inference.text_engines import TRANSFORMERS, VLLM
+from faithkit.settings.types import PRECISIONS
 from faithkit.weights.causal import check_end_token, check_places, filler_token
 from faithkit.weights.load import check_vocabulary, load_config, load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 from faithkit.weights.used_model import describe_model
-
-TRANSFORMERS, VLLM = "transformers", "vllm"
 
 
 class LocalTextEngine:

@@ -57,8 +57,6 @@ class OpenAiEngine:
         price: For the cost in `usage`.
     """
 
-    name = "openai"
-
     def __init__(
         self,
         model: str,

@@ -1,6 +1,5 @@
 """Translates between `faithkit.inference.text` and the chat completions of OpenAI-compatible servers."""
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from faithkit.errors import UserError
-from faithkit.inference.decoding import NUCLEUS, Decoding
+from faithkit.inference.decoding import NUCLEUS, Decoding, seed_of
 from faithkit.inference.text import Form, Reply, Request
 
 CUT = "length"  # the reason of an ending that the model did not choose
@@ -160,7 +159,7 @@ def generation_settings(
         raise UserError("this server is not vLLM, and takes neither of these settings", hint=hint)
     settings: dict[str, Any] = {"temperature": 0.0}
     if decoding.strategy == NUCLEUS:
-        seed = _seed(decoding.seed, request.id, first)
+        seed = seed_of(decoding.seed, request.id, first, size=4) >> 1  # some servers take 31 bits
         settings = {"temperature": decoding.temperature, "top_p": decoding.top_p, "seed": seed}
     if decoding.num_samples - first > 1:
         settings["n"] = decoding.num_samples - first
@@ -174,12 +173,6 @@ def generation_settings(
         schema = {"name": "reply", "schema": dict(form.schema), "strict": True}
         settings["response_format"] = {"type": "json_schema", "json_schema": schema}
     return settings | ({"extra_body": own} if own else {})
-
-
-def _seed(seed: int, request_id: str, sample: int) -> int:
-    """Gives each request a seed of its own, so that a sample does not depend on what is asked beside it."""
-    name = f"{seed}\n{request_id}\n{sample}".encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(name, digest_size=4).digest()) >> 1  # some servers take 31 bits
 
 
 def weigh_choices(answer: Answer, choices: Sequence[str]) -> dict[str, float]:

@@ -1,13 +1,11 @@
 """Chooses the next token: penalties, greedy choice, and nucleus sampling that does not depend on other rows."""
 
-import hashlib
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from faithkit.inference.decoding import NUCLEUS, Decoding
+from faithkit.inference.decoding import NUCLEUS, Decoding, seed_of
 
 BLOCK = 128  # neighbouring scores that `likeliest` reduces to their maximum
 LIKELIEST = 256  # a nucleus is looked for among these first: sorting a whole vocabulary takes longer than the model
@@ -15,8 +13,7 @@ LIKELIEST = 256  # a nucleus is looked for among these first: sorting a whole vo
 
 def uniforms(decoding: Decoding, prompt_id: str, sample: int) -> NDArray[np.float64]:
     """Draws the random numbers of one completion, one a token, from a stream of its own (named by seed, sample, id)."""
-    name = f"{decoding.seed}\n{sample}\n{prompt_id}".encode("utf-8", "surrogatepass")
-    key = int.from_bytes(hashlib.blake2b(name, digest_size=16).digest())
+    key = seed_of(decoding.seed, sample, prompt_id, size=16)
     return np.random.Generator(np.random.Philox(key=key)).random(decoding.max_new_tokens)
 
 

@@ -8,6 +8,7 @@ from faithkit.errors import UserError
 from faithkit.inference.text import TextEngine
 from faithkit.settings.check import check_fields
 from faithkit.settings.types import (
+    PRECISIONS,
     Count,
     Hint,
     NonNegative,
@@ -22,7 +23,6 @@ from faithkit.settings.types import (
 AUTO, TRANSFORMERS, VLLM, OPENAI = "auto", "transformers", "vllm", "openai"
 ENGINES = (AUTO, TRANSFORMERS, VLLM, OPENAI)
 LOCAL_BATCH = 32  # replies of a model on this machine that are kept at a time
-PRECISIONS = ("auto", "32-true", "bf16")  # as in faithkit.hardware, without torch
 CACHE_FILE = "replies.sqlite"  # in the user's cache
 
 

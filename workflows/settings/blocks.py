@@ -29,8 +29,6 @@ TRAINING_PRECISIONS = (
     *("auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true"),
     *("bf16", "16", "32", "64", 16, 32, 64),
 )
-PRECISIONS = ("auto", "32-true", "bf16")  # of generators, as in generation.load_checkpoint
-DETECTOR_PRECISIONS = (*PRECISIONS, "int8")  # as in critic.precision
 
 Resamples = Annotated[int, Field(ge=1, le=10**6), Hint("use a whole number from 1 to 1000000; 1000 is usual")]
 # What the classes of a critic from elsewhere mean; the critic checks which classes there are.

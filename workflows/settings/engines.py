@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import model_validator
 
 from faithkit.errors import UserError
-from faithkit.inference.text_engines import OPENAI, EngineOptions
+from faithkit.inference.text_engines import AUTO, OPENAI, TRANSFORMERS, VLLM, EngineOptions
 from faithkit.settings.types import Block, OneOf
 from judge.asking import AskOptions
 from workflows.settings import surroundings as around
@@ -15,7 +15,7 @@ from workflows.settings.no_effect import without_effect
 
 Engine = with_options(Block, EngineOptions, "Engine")
 Ask = with_options(Block, AskOptions, "Ask")
-GENERATOR_ENGINES = ("auto", "transformers", "vllm")  # as in generation.engines, without torch
+GENERATOR_ENGINES = (AUTO, TRANSFORMERS, VLLM)
 
 OF_A_LOCAL_MODEL = tuple(f"engine.{key}" for key in ("precision", "batch_size", "max_length", "memory_fraction"))
 OF_A_SERVER = tuple(

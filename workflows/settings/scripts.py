@@ -8,6 +8,8 @@ from pydantic import Field, model_validator
 from faithkit.errors import UserError, choice_hint
 from faithkit.settings.check import ScriptSettings
 from faithkit.settings.types import (
+    DETECTOR_PRECISIONS,
+    PRECISIONS,
     Block,
     Count,
     Hint,
@@ -23,8 +25,6 @@ from workflows.settings import no_effect
 from workflows.settings import surroundings as around
 from workflows.settings.benchmarks import AnyBenchmark, Detection, Responses, Transfer
 from workflows.settings.blocks import (
-    DETECTOR_PRECISIONS,
-    PRECISIONS,
     Callbacks,
     ClassLabels,
     DecodingBlock,

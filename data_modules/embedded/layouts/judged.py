@@ -6,15 +6,15 @@ from typing import Any
 
 from data_modules.embedded.exchange import Exchange, Reply
 from data_modules.embedded.layouts.common import NumRows, dialogues, sizes, write_json
+from data_modules.reading.fields import SPEAKER_MARKS
 
-SPEAKERS = {"seeker": "[Human]", "wizard": "[Assistant]"}
 _INDUCED_SHARE = 3 / 8  # of all rows, as in the release
 _INDUCED_START = 12_000_000  # other dialogues than those of the spontaneous scenario
 
 
 def transcript(exchange: Exchange) -> str:
     """Writes the history of a turn as one text."""
-    return " ".join(f"{SPEAKERS[turn.speaker]}: {turn.text}" for turn in exchange.history)
+    return " ".join(f"{SPEAKER_MARKS[turn.speaker]}: {turn.text}" for turn in exchange.history)
 
 
 def write_halludial(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
