@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from faithkit.files.atomic import disk_errors, make_folder
@@ -97,6 +98,10 @@ class _LogFile(logging.FileHandler):
     def handleError(self, record: logging.LogRecord) -> None:
         if not isinstance(sys.exc_info()[1], OSError):
             super().handleError(record)
+
+    def close(self) -> None:
+        with suppress(OSError):  # what its buffer holds goes where the rest went
+            super().close()
 
 
 def log_to(path: Path, *, append: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Damages the cache of a model's replies: a reply that is found is the one that was written, and lost ones can be added."""
+"""Damages the cache of a model's replies: what is found is what was written, and what is lost can be added again."""
 
 import random
 import shutil
