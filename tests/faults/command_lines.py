@@ -1,7 +1,7 @@
 """Command lines that are wrong, and what each must say; and some that are right.
 
-`{critic}`, `{tagger}`, `{generator}`, `{judge}` and `{unfinished}` are runs; `{file}` and `{table}` are files, `{folder}`
-is an empty folder.
+`{critic}`, `{tagger}`, `{generator}`, `{judge}` and `{unfinished}` are runs; `{file}` and `{table}` are files, and
+`{folder}` is an empty folder.
 """
 
 from collections.abc import Iterator
