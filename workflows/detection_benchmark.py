@@ -6,6 +6,7 @@ from typing import Any
 from data_modules.build import read_benchmark
 from data_modules.reading.files import EMBEDDED
 from faithkit.detector import Detector
+from faithkit.environment import environment
 from faithkit.evaluation.page import write_page
 from faithkit.evaluation.published.detection import comparable
 from faithkit.evaluation.reports.corpus import report_corpus
@@ -13,7 +14,7 @@ from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.reports.run import Scored, report_detection
 from faithkit.evaluation.reports.suppression import report_suppression
 from faithkit.files.jsonl import read_predictions
-from faithkit.files.run_folder import RunFolder, environment
+from faithkit.files.run_folder import RunFolder
 from faithkit.weights.used_model import UsedModel
 from workflows.detectors import load_detector
 from workflows.fitted_baselines import read_fitting

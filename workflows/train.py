@@ -59,9 +59,10 @@ def build_task(config: dict[str, Any]) -> "Task":
 def train(stage: "Stage") -> None:
     """Data, fit, test, report: the whole sequence."""
     from data_modules.build import build_data
+    from faithkit.environment import environment
     from faithkit.evaluation.reports.run import samples_of, write_reports
     from faithkit.files.jsonl import write_jsonl
-    from faithkit.files.run_folder import environment, log_to
+    from faithkit.files.run_folder import log_to
     from faithkit.training.loggers.build import check_loggers, open_loggers
     from faithkit.training.loggers.results import Finished
     from faithkit.training.task import FinishedTraining

@@ -15,7 +15,7 @@ from faithkit.checks import check_mapping, check_text, check_texts
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder, dumps, write_json
 from faithkit.files.hashes import hash_files
-from faithkit.files.run_folder import RunFolder, environment
+from faithkit.files.run_folder import RunFolder
 from faithkit.files.strict_json import read_strict_json
 from faithkit.words import VERSION as WORDS_VERSION
 
@@ -56,6 +56,8 @@ class Sidecar:
 
 def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar, seen: "SeenRows | None" = None) -> None:
     """Writes weights as safetensors, tokenizer, seen rows and sidecar; an older folder is replaced whole."""
+    from faithkit.environment import environment
+
     stored = {name: getattr(sidecar, name) for name in Sidecar.__slots__}
     with atomic_folder(folder, replace=True) as unfinished:
         model.save_pretrained(unfinished)

@@ -54,7 +54,7 @@ class TrainSettings(Extensible):
     @model_validator(mode="after")
     def _chooses_by_what_is_logged(self) -> Self:
         monitor, mode = self.callbacks.monitor, self.callbacks.mode
-        kind = kind_of(self.model.model_dump())
+        kind = kind_of(self.model.model_dump(by_alias=True))
         if kind not in METRICS:
             return self
         prefix = f"validation/{self.data.name}/"
@@ -80,6 +80,9 @@ class TrainSettings(Extensible):
         yield from around.hardware_problems(self.trainer.accelerator)
         yield from around.logger_problems(self.logger)
         yield from around.weights_problems("model.weights", getattr(self.model, "weights", None))
+        yield from around.class_problems("model.task._target_", self.model.task.target)
+        own = (getattr(self.model, name, None) for name in ("ask", "prompts"))
+        yield from around.prompt_problems("model", *own)
         if self.control is not None:
             yield from around.weights_problems("control.entailment", self.control.entailment)
         yield from around.part_problems(blocks_of(self.data.parts), self.data.split)
@@ -103,8 +106,8 @@ class EvaluateSettings(Extensible):
     html: PathText | None
     batch_tokens: BatchTokens
     labels: ClassLabels = None
-    engine: Engine = Engine()  # type: ignore[valid-type]
-    judge: Ask = Ask()  # type: ignore[valid-type]
+    engine: Engine = Field(default_factory=Engine)  # type: ignore[valid-type]
+    judge: Ask = Field(default_factory=Ask)  # type: ignore[valid-type]
     precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
     max_length: Length
     save_every_num_rows: Count = 2048
@@ -125,6 +128,12 @@ class EvaluateSettings(Extensible):
                 yield from around.checkpoint_problems(
                     f"benchmark.train.{name}.checkpoint", training.checkpoint, "critic"
                 )
+                if not training.checkpoint:
+                    one = {"dataset": name, "path": training.path, "split": None}
+                    yield from around.dataset_problems(f"benchmark.train.{name}", one)
+            for name, test in block.test.items():
+                one = {**test.options, "dataset": name, "path": test.path, "split": test.split}
+                yield from around.dataset_problems(f"benchmark.test.{name}", one)
             return
         yield from around.file_problems("predictions", self.predictions)
         yield from around.file_problems("against", self.against)
@@ -141,6 +150,7 @@ class EvaluateSettings(Extensible):
                 yield from around.package_problems("benchmark.plots=true", "matplotlib", "plots")
         elif self._model.name and isinstance(block, Detection):
             yield from judge_problems(self._model, checkpoint=self.checkpoint, predictions=self.predictions)
+            yield from around.prompt_problems("judge", self.judge.ask, self.judge.prompts)  # type: ignore[attr-defined]
         elif not given and not self.checkpoint:
             hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; predictions=FILE; or engine.model=NAME"
             yield UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
