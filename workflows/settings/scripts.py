@@ -110,6 +110,8 @@ class TrainSettings(Extensible):
         yield from around.hardware_problems(self.trainer.accelerator)
         yield from around.logger_problems(self.logger)
         yield from around.weights_problems("model.weights", getattr(self.model, "weights", None))
+        if getattr(self.model, "lora_rank", None) is not None:
+            yield from around.package_problems("model.lora_rank", "peft", "lora")
         if self.control is not None:
             yield from around.weights_problems("control.entailment", self.control.entailment)
         yield from around.part_problems(blocks_of(self.data.parts), self.data.split)
