@@ -71,8 +71,8 @@ def linear_layers(model: Any) -> list[str]:
     )
 
 
-def load_adapters(model: Any, stored: AdapterFolder) -> Any:
-    """Puts a folder's adapters on their base, unmerged.
+def load_adapters(model: Any, stored: AdapterFolder, *, merge: bool = False) -> Any:
+    """Puts a folder's adapters on their base; beside its weights, or added to them.
 
     Raises:
         UserError: They are damaged, or another model's.
@@ -86,7 +86,8 @@ def load_adapters(model: Any, stored: AdapterFolder) -> Any:
         base=stored.base,
     )
     _load_tensors(adapted, stored.folder)
-    return adapted.get_base_model().eval()
+    model = adapted.merge_and_unload(safe_merge=True) if merge else adapted.get_base_model()
+    return model.eval()
 
 
 def _load_tensors(adapted: Any, folder: Path) -> None:

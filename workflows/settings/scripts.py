@@ -304,5 +304,5 @@ class ExportSettings(Common):
     output_dir: PathText
 
     def surroundings(self) -> Iterator[UserError]:
-        yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger", "generator")
+        yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger", "generator", "judge")
         yield from around.run_dir_problems(self.output_dir, "output_dir")
