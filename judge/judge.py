@@ -55,6 +55,7 @@ class Judge:
         self.engine, self.options, self.calibration = engine, options, calibration
         self.template = template or read_prompt(ASKINGS[options.ask].prompt, options.prompts)
         self.name = name or engine.identity
+        self.num_unlocated = 0  # quoted parts that did not stand in their responses, over all judgements so far
 
     @classmethod
     @arguments.explain_keywords
@@ -169,10 +170,12 @@ class Judge:
         for reply in self.engine.generate(open_requests, self._decoding, asking.form):
             written[reply.id] = reply
             bar.update()
-        return [
+        found = [
             self._judgement(example.response, weighed.get(request.id), written.get(request.id))
             for example, request in zip(examples, requests, strict=True)
         ]
+        self.num_unlocated += sum(one.num_unlocated for one in found)
+        return found
 
     def _requests(self, examples: Sequence[Example]) -> list[Request]:
         """Makes the requests, each named by what it asks: samples depend on that name, and on nothing else."""

@@ -1,5 +1,6 @@
 """A detector on one benchmark: read, predict (or take given predictions), score."""
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,6 +20,8 @@ from workflows.detectors import load_detector
 from workflows.fitted_baselines import read_fitting
 from workflows.origins import describe_model, origin_of_file, write_origin
 from workflows.write_answers import DetectorAnswerer, write_answers
+
+log = logging.getLogger("faithkit")
 
 
 def _load(config: Mapping[str, Any]) -> tuple[Detector, list[UsedModel], Callable[[], None]]:
@@ -61,6 +64,8 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
         written = write_answers(path, benchmark.examples, DetectorAnswerer(detector), at_a_time=portion)
         tell()
+        if missed := getattr(detector, "num_unlocated", 0):
+            log.info("quoted parts that do not stand in their responses, and so mark nothing: %s", f"{missed:,}")
         given = {prediction.id: prediction for prediction in written}
         write_origin(path, benchmark.name, benchmark.examples, models)
         origin = Provenance.of(benchmark.name, benchmark.examples, models)
