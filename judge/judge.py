@@ -12,6 +12,7 @@ from tqdm.auto import tqdm
 from data_modules.reading.fields import read_history
 from faithkit import arguments
 from faithkit.arguments import wrong
+from faithkit.errors import UserError
 from faithkit.evaluation.calibration import logit
 from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.inference.decoding import NUCLEUS, Decoding
@@ -19,6 +20,7 @@ from faithkit.inference.text import Reply, Request, TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.text_arguments import TEXT_HINT, is_list, read_columns, read_examples, read_passages, read_text
 from judge.asking import ASKINGS, AskOptions, Judgement
+from judge.few_shot import Shot, read_shots, with_shots
 from judge.prompt import PromptTemplate, read_prompt
 
 OURS, UNCALIBRATED = AskOptions(), ScoreCalibration()
@@ -38,7 +40,7 @@ class Judge:
 
     Args:
         engine: Runs the model, or asks a server.
-        template: The prompt; None takes that of `options`.
+        template: The prompt; None takes that of `options`, with the examples of its file.
         calibration: Makes P(hallucinated) of the model's probabilities, and labels where the probability decides.
         name: The model as `repr` tells it.
     """
@@ -53,7 +55,7 @@ class Judge:
         name: str = "",
     ):
         self.engine, self.options, self.calibration = engine, options, calibration
-        self.template = template or read_prompt(ASKINGS[options.ask].prompt, options.prompts)
+        self.template = template or prompt_of(options)
         self.name = name or engine.identity
         self.num_unlocated = 0  # quoted parts that did not stand in their responses, over all judgements so far
 
@@ -67,6 +69,7 @@ class Judge:
         prompts: str | None = None,
         num_samples: int = 1,
         max_new_tokens: int | None = None,
+        examples: str | None = None,
         engine: str = "transformers",
         precision: str = "auto",
         device: str | None = None,
@@ -81,12 +84,14 @@ class Judge:
             prompts: A folder with prompts of one's own.
             num_samples: Replies to each question; the majority decides.
             max_new_tokens: Of a reply; None takes what the way of asking needs.
+            examples: A file of examples that stand in the prompt (judge/few_shot.py).
             engine: transformers, or vllm where it is installed.
             precision: 32-true, bf16, or auto: bf16 where the hardware computes in it.
             batch_tokens: Taken because every detector is loaded with it; a judge's engine plans batches of its own.
             max_length: Tokens of prompt and reply; None for as many as the model has places for.
         """
-        options = AskOptions(prompts=prompts, num_samples=num_samples, max_new_tokens=max_new_tokens)
+        own_prompt = {"prompts": prompts, "examples": examples}
+        options = AskOptions(num_samples=num_samples, max_new_tokens=max_new_tokens, **own_prompt)
         if not isinstance(model, str | Path):
             return cls(model, replace(options, ask=ask or OURS.ask))
         from faithkit.inference.local_text import LocalOptions, load_local
@@ -101,7 +106,7 @@ class Judge:
         if settings is None:
             return cls(loaded, replace(options, ask=ask or OURS.ask), name=path)
         # What it learnt to reply to another prompt says nothing of this one.
-        is_own = ask in (None, settings.ask) and prompts is None
+        is_own = ask in (None, settings.ask) and prompts is None and examples is None
         return cls(
             loaded,
             replace(options, ask=ask or settings.ask),
@@ -234,6 +239,15 @@ class Judge:
         label = HALLUCINATED if 2 * votes[HALLUCINATED] >= parsed else FAITHFUL
         chosen = next(one for one in found if one.label == label)
         return replace(chosen, probability=votes[HALLUCINATED] / parsed)
+
+
+def prompt_of(options: AskOptions, shots: Sequence[Shot] = ()) -> PromptTemplate:
+    """The prompt of some options, with examples that are given or that stand in a file."""
+    template = read_prompt(ASKINGS[options.ask].prompt, options.prompts)
+    if isinstance(options.examples, int) and not shots:
+        hint = "give a file of them, with knowledge, response and reply in each row"
+        raise UserError(f"examples is {options.examples}, and only evaluate.py has rows to draw from", hint=hint)
+    return with_shots(template, read_shots(options.examples) if isinstance(options.examples, str) else shots)
 
 
 def _is_settled(reply: Reply | None) -> bool:

@@ -173,6 +173,8 @@ class EvaluateSettings(Extensible):
                 yield from around.package_problems("benchmark.plots=true", "matplotlib", "plots")
         elif self._model.name and isinstance(block, Detection):
             yield from judge_problems(self._model, checkpoint=self.checkpoint, predictions=self.predictions)
+            examples = self.judge.examples  # type: ignore[attr-defined]
+            yield from around.file_problems("judge.examples", examples if isinstance(examples, str) else None)
         elif not given and not self.checkpoint:
             hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; predictions=FILE; or engine.model=NAME"
             yield UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
