@@ -90,8 +90,7 @@ class Judge:
             batch_tokens: Taken because every detector is loaded with it; a judge's engine plans batches of its own.
             max_length: Tokens of prompt and reply; None for as many as the model has places for.
         """
-        own_prompt = {"prompts": prompts, "examples": examples}
-        options = AskOptions(num_samples=num_samples, max_new_tokens=max_new_tokens, **own_prompt)
+        options = AskOptions(prompts=prompts, examples=examples, num_samples=num_samples, max_new_tokens=max_new_tokens)
         if not isinstance(model, str | Path):
             return cls(model, replace(options, ask=ask or OURS.ask))
         from faithkit.inference.local_text import LocalOptions, load_local

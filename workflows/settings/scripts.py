@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Set
 from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from faithkit.errors import UserError, choice_hint
 from faithkit.settings.check import ScriptSettings
@@ -38,8 +38,19 @@ from workflows.settings.engines import Ask, Engine, GeneratorEngine, engine_note
 from workflows.settings.models import LOWER_IS_BETTER, METRICS, AnyModel, ControlBlock, Objective, kind_of
 from workflows.settings.strategies import check_strategy
 
+
+def _each_once(values: list[int]) -> list[int]:
+    if len(set(values)) < len(values):
+        raise ValueError("twice")
+    return values
+
+
 Length = Annotated[Tokens | None, Hint("use 1 or more tokens, or null for what the model was trained with")]
 BatchTokens = Annotated[Count | None, Hint("use 1 or more tokens, or null for what suits the device")]
+Seeds = Annotated[
+    Annotated[list[Seed], Field(min_length=2), AfterValidator(_each_once)] | None,
+    Hint("use a list of two different numbers or more, seeds=[1,2,3], or null for seed alone"),
+]
 Names = Annotated[list[Text] | None, Hint("use a list of names, [high-overlap,entailed], or null")]
 BestOf = Annotated[int, Field(ge=1, le=10_000), Hint("use 1 or more answers")]
 Folder = Annotated[PathText | None, Hint("use a folder's path; a name that is a number is written ./5")]
@@ -79,6 +90,7 @@ class TrainSettings(Extensible):
     objective: Objective | None = None
     control: ControlBlock | None = None
     scale: dict[str, Any]
+    seeds: Seeds = None
     optimizer: Optimizer  # type: ignore[valid-type]
 
     @model_validator(mode="after")
