@@ -24,6 +24,7 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Any
 
+from faithkit import signals
 from tests.mutation.mutants import Mutant, mutants_of
 from tests.mutation.reach import Reach
 from tests.mutation.selection import ROOT, central_files, choose_tests
@@ -36,6 +37,7 @@ MOST_TEST_FILES = 6  # for one mutant, of those that run its line
 
 def main() -> int:
     """Samples mutants, runs their tests, and prints what was not noticed; the exit code is 1 below the aim."""
+    signals.install()
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--mutants", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
@@ -53,9 +55,13 @@ def main() -> int:
         chosen = [mutant for mutant in every if str(mutant) in missed_before]
     chosen.sort(key=lambda mutant: (mutant.path, mutant.line))
     print(f"{len(chosen)} of {len(every):,} mutants of {len(files)} files", file=sys.stderr)
-    with ExitStack() as stack:
-        crew = Crew([stack.enter_context(started()) for _ in range(options.workers)])
-        results = list(crew.run(chosen))
+    try:
+        with ExitStack() as stack:
+            crew = Crew([stack.enter_context(started()) for _ in range(options.workers)])
+            results = list(crew.run(chosen))
+    except signals.Interrupted:
+        print("interrupted: nothing is counted", file=sys.stderr)
+        return signals.EXIT_CODE
     missed = [(mutant, end) for mutant, end in results if end in (PASSED, UNREACHED)]
     untested = sorted({mutant.path for mutant, end in results if end == NOT_RUN})
     for mutant, end in missed:
@@ -107,9 +113,12 @@ class Crew:
         by_file: dict[str, list[Mutant]] = {}
         for mutant in mutants:
             by_file.setdefault(mutant.path, []).append(mutant)
-        with ThreadPoolExecutor(self._size) as pool:
+        pool = ThreadPoolExecutor(self._size)
+        try:
             for ends in pool.map(self._file, by_file.values()):
                 yield from ends
+        finally:  # does not wait: after a signal the threads end once their workers are ended
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _file(self, mutants: Sequence[Mutant]) -> list[tuple[Mutant, str]]:
         worker = self._free.get()
@@ -150,11 +159,14 @@ class Crew:
 def started() -> Iterator[Worker]:
     """Starts a worker in a copy of the project: what is changed is never the project itself."""
     with tempfile.TemporaryDirectory(prefix="faithkit-mutants-") as folder:
-        copy_project(Path(folder))
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": folder}
+        project, temporary = Path(folder, "project"), Path(folder, "tmp")
+        copy_project(project)
+        temporary.mkdir()  # tests leave files behind where their process is ended
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment |= {"PYTHONPATH": str(project), "TMPDIR": str(temporary)}
         command = [sys.executable, "-W", "ignore", "-m", "tests.mutation.worker"]
         process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, cwd=project, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         try:
             yield Worker(process)

@@ -100,8 +100,10 @@ def _is_for_type_checkers(node: ast.AST) -> bool:
 
 
 def _is_version_or_block(node: ast.AST) -> bool:
-    """A number that only tells stored data from another's, or a size of blocks (1 << 20), which costs time alone."""
+    """A number that only tells stored data from another's, a size of blocks, which costs time alone, and the like."""
     match node:
+        case ast.keyword(arg="digest_size" | "repr" | "compare"):  # a hash's length, the options of dataclass fields
+            return True
         case ast.Assign(targets=[ast.Name(id=name)]):
             return name.endswith(("VERSION", "CHUNK"))
         case ast.BinOp(left=ast.Constant(), op=ast.LShift(), right=ast.Constant()):

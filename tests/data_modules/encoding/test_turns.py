@@ -28,11 +28,10 @@ from data_modules.encoding.turn_layout import (
 from data_modules.encoding.turns import LONGER, TurnEncoder
 from faithkit.errors import UserError
 from faithkit.records import Turn
-from tests.data_modules.examples import example
+from tests.data_modules.examples import HISTORY, example
 from tests.tiny import write_tokenizer
 
 KINDS = (SEQ2SEQ, CAUSAL)
-HISTORY = (Turn(speaker="seeker", text="the old river"), Turn(speaker="wizard", text="a long one"))
 
 
 @pytest.fixture(scope="module")
