@@ -44,7 +44,8 @@ class Judgement:
     num_unlocated: int = 0
 
 
-NumExamples = Annotated[int, Field(ge=1, le=64)]
+MOST_EXAMPLES = 64  # in a prompt
+NumExamples = Annotated[int, Field(ge=1, le=MOST_EXAMPLES)]
 Read = Callable[[str, str], Judgement]  # a judgement from a reply and the response that it judges
 
 
@@ -127,7 +128,9 @@ class AskOptions:
     num_samples: Count = 1
     temperature: Positive = 1.0
     max_new_tokens: Count | None = None
-    examples: Annotated[NumExamples | Text | None, Hint("use a number from 1 to 64, a file's path, or null")] = None
+    examples: Annotated[
+        NumExamples | Text | None, Hint(f"use a number from 1 to {MOST_EXAMPLES}, a file's path, or null")
+    ] = None
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -16,11 +16,11 @@ from data_modules.reading.fields import read_history
 from data_modules.reading.rows import BadRow, ReadReport, read_rows
 from faithkit.errors import UserError, choice_hint
 from faithkit.records import HALLUCINATED, Example
-from judge.prompt import PromptTemplate
+from judge.asking import ASKINGS, MOST_EXAMPLES, AskOptions
+from judge.prompt import PromptTemplate, read_prompt
 from judge.target import LEARNT, target_text
 
 FIELDS = ("knowledge", "history", "response", "reply")
-MOST = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,15 @@ class Shot:
 
     example: Example
     reply: str
+
+
+def prompt_of(options: AskOptions, shots: Sequence[Shot] = ()) -> PromptTemplate:
+    """The prompt of some options, with examples that are given or that stand in a file."""
+    template = read_prompt(ASKINGS[options.ask].prompt, options.prompts)
+    if isinstance(options.examples, int) and not shots:
+        hint = "give a file of them, with knowledge, response and reply in each row"
+        raise UserError(f"examples is {options.examples}, and only evaluate.py has rows to draw from", hint=hint)
+    return with_shots(template, read_shots(options.examples) if isinstance(options.examples, str) else shots)
 
 
 def with_shots(template: PromptTemplate, shots: Sequence[Shot]) -> PromptTemplate:
@@ -85,6 +94,6 @@ def read_shots(path: str) -> list[Shot]:
             shots.append(Shot(example, row.text("reply")))
         except BadRow as error:
             raise UserError(str(error), place=row.place, hint=error.hint or f"a row has {', '.join(FIELDS)}") from error
-    if len(shots) > MOST:
-        raise UserError(f"{len(shots)} examples in a prompt", place=path, hint=f"use {MOST} or fewer")
+    if len(shots) > MOST_EXAMPLES:
+        raise UserError(f"{len(shots)} examples in a prompt", place=path, hint=f"use {MOST_EXAMPLES} or fewer")
     return shots

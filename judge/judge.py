@@ -12,7 +12,6 @@ from tqdm.auto import tqdm
 from data_modules.reading.fields import read_history
 from faithkit import arguments
 from faithkit.arguments import wrong
-from faithkit.errors import UserError
 from faithkit.evaluation.calibration import logit
 from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.inference.decoding import NUCLEUS, Decoding
@@ -20,8 +19,8 @@ from faithkit.inference.text import Reply, Request, TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.text_arguments import TEXT_HINT, is_list, read_columns, read_examples, read_passages, read_text
 from judge.asking import ASKINGS, AskOptions, Judgement
-from judge.few_shot import Shot, read_shots, with_shots
-from judge.prompt import PromptTemplate, read_prompt
+from judge.few_shot import prompt_of
+from judge.prompt import PromptTemplate
 
 OURS, UNCALIBRATED = AskOptions(), ScoreCalibration()
 AT_A_TIME = 256  # examples whose predictions are given out together
@@ -238,15 +237,6 @@ class Judge:
         label = HALLUCINATED if 2 * votes[HALLUCINATED] >= parsed else FAITHFUL
         chosen = next(one for one in found if one.label == label)
         return replace(chosen, probability=votes[HALLUCINATED] / parsed)
-
-
-def prompt_of(options: AskOptions, shots: Sequence[Shot] = ()) -> PromptTemplate:
-    """The prompt of some options, with examples that are given or that stand in a file."""
-    template = read_prompt(ASKINGS[options.ask].prompt, options.prompts)
-    if isinstance(options.examples, int) and not shots:
-        hint = "give a file of them, with knowledge, response and reply in each row"
-        raise UserError(f"examples is {options.examples}, and only evaluate.py has rows to draw from", hint=hint)
-    return with_shots(template, read_shots(options.examples) if isinstance(options.examples, str) else shots)
 
 
 def _is_settled(reply: Reply | None) -> bool:

@@ -8,8 +8,8 @@ from faithkit.inference.request_cache import CachedEngine
 from faithkit.inference.text_engines import OPENAI, EngineOptions, build_text_engine
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
 from judge.asking import AskOptions
-from judge.few_shot import Shot
-from judge.judge import Judge, prompt_of
+from judge.few_shot import Shot, prompt_of
+from judge.judge import Judge
 
 SERVED = "what a server's model was trained on is not known"
 log = logging.getLogger("faithkit")

@@ -1,7 +1,6 @@
 """A judge that lists hallucinated parts is scored on RAGTruth as a tagger is: by character, beside the baselines."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from data_modules.build import read_benchmark
 from faithkit.files.jsonl import read_predictions
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example
 from tests.faithkit.inference.server import ChatServer
-from tests.model_folders import edit_json
+from tests.model_folders import with_places
 from tests.running import evaluate_here, train_here
 
 ROWS = 24
@@ -85,8 +84,7 @@ def test_a_model_of_this_machine_and_a_trained_checkpoint_are_scored_by_span_too
     language_models: dict[str, Path], rows: dict[str, Example], tmp_path: Path
 ) -> None:
     small = ("benchmark=ragtruth", "benchmark.path=embedded", "benchmark.num_rows=6", "num_examples=0")
-    llama = shutil.copytree(language_models["llama"], tmp_path / "llama")
-    edit_json(llama / "config.json", lambda config: config.update(max_position_embeddings=8000))
+    llama = with_places(language_models["llama"], tmp_path / "llama", 8000)
     evaluate_here(
         *small, "engine=transformers", f"engine.model={llama}", "judge.ask=spans",
         "judge.max_new_tokens=8", "engine.cache=null", f"run_dir={tmp_path / 'zero'}",
