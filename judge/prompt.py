@@ -1,6 +1,7 @@
 """Prompts as text files: what stands in them, and how an example fills them.
 
-A prompt holds the fields `{knowledge}`, `{history}` and `{response}`. A paragraph whose only fields are empty for an
+A prompt holds the fields `{knowledge}`, `{history}` and `{response}`, and may say by `{examples}` where examples are to
+stand (judge/few_shot.py). A paragraph whose only fields are empty for an
 example (a dialogue without knowledge, a first turn without history) is left out. What stands before the first field is
 the same for all examples, and what is judged comes last, so that engines that keep the beginnings of prompts read an
 instruction, a knowledge and a conversation once for all replies to it.
@@ -24,6 +25,7 @@ from faithkit.inference.text import SYSTEM, USER, Message
 from faithkit.records import Example, Turn
 
 FIELDS = ("knowledge", "history", "response")
+EXAMPLES = "examples"  # a field too, of a prompt with examples
 FIELD = re.compile(r"\{([a-z_]+)\}")
 SUFFIX, SYSTEM_FILE = ".txt", "system.txt"  # the latter, where a folder has it, is said first in the system's role
 
@@ -35,42 +37,65 @@ class PromptTemplate:
     Args:
         system: Said first, in the system's role; empty for none.
         name: As the command line names it.
+        examples: Stand in the place of `{examples}`, else before the first paragraph with a field; empty for none.
     """
 
     text: str
     system: str = ""
     name: str = ""
+    examples: str = ""
 
     def __post_init__(self) -> None:
         found = FIELD.findall(self.text)
-        if unknown := [field for field in found if field not in FIELDS]:
-            raise UserError(f"a prompt has no field {{{unknown[0]}}}", hint=choice_hint(unknown[0], FIELDS))
+        if unknown := [field for field in found if field not in (*FIELDS, EXAMPLES)]:
+            hint = choice_hint(unknown[0], (*FIELDS, EXAMPLES))
+            raise UserError(f"a prompt has no field {{{unknown[0]}}}", hint=hint)
         if missing := [field for field in FIELDS if field not in found]:
             raise UserError(f"the prompt lacks {{{missing[0]}}}", hint=f"write {{{missing[0]}}} where it is to stand")
 
     @property
     def fingerprint(self) -> str:
         """A hash of the text, by which a result tells which prompt it is from."""
-        return hashlib.sha256(f"{self.system}\0{self.text}".encode()).hexdigest()[:12]
+        said = f"{self.system}\0{self.text}" + (f"\0{self.examples}" if self.examples else "")
+        return hashlib.sha256(said.encode()).hexdigest()[:12]
 
     def fill(self, example: Example) -> str:
         """Puts an example's texts in place of the fields; what looks like a field in them stays as it is."""
-        values = {
-            "knowledge": example.knowledge.strip(),
-            "history": write_history(example.history),
-            "response": example.response.strip(),
-        }
-        paragraphs = [
-            FIELD.sub(lambda match: values[match[1]], paragraph)
-            for paragraph in self.text.strip().split("\n\n")
-            if not (own := FIELD.findall(paragraph)) or any(values[field] for field in own) or "response" in own
-        ]
-        return "\n\n".join(paragraphs)
+        instruction, question = self._parts
+        return _fill([*instruction, *question], example, self.examples)
+
+    def fill_question(self, example: Example) -> str:
+        """Fills what stands from the first field on: what examples repeat."""
+        return _fill(self._parts[1], example, "")
+
+    @property
+    def _parts(self) -> tuple[list[str], list[str]]:
+        """The paragraphs before the first field of an example, with that of examples; and the others."""
+        paragraphs = self.text.strip().split("\n\n")
+        begin = next(i for i, paragraph in enumerate(paragraphs) if set(FIELD.findall(paragraph)) & set(FIELDS))
+        instruction, question = paragraphs[:begin], paragraphs[begin:]
+        has_place = any(EXAMPLES in FIELD.findall(paragraph) for paragraph in paragraphs)
+        return instruction if has_place else [*instruction, f"{{{EXAMPLES}}}"], question
 
     def messages(self, example: Example) -> tuple[Message, ...]:
         """Makes the messages of a request."""
         said = Message(USER, self.fill(example))
         return (Message(SYSTEM, self.system), said) if self.system else (said,)
+
+
+def _fill(paragraphs: Sequence[str], example: Example, examples: str) -> str:
+    values = {
+        "knowledge": example.knowledge.strip(),
+        "history": write_history(example.history),
+        "response": example.response.strip(),
+        EXAMPLES: examples,
+    }
+    kept = [
+        FIELD.sub(lambda match: values[match[1]], paragraph)
+        for paragraph in paragraphs
+        if not (own := FIELD.findall(paragraph)) or any(values[field] for field in own) or "response" in own
+    ]
+    return "\n\n".join(kept)
 
 
 def write_history(turns: Sequence[Turn]) -> str:

@@ -1,9 +1,10 @@
 """A detector on one benchmark: read, predict (or take given predictions), score."""
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from data_modules.build import read_benchmark
+from data_modules.build import Benchmark, read_benchmark
 from data_modules.reading.files import EMBEDDED
 from faithkit.detector import Detector
 from faithkit.environment import environment
@@ -21,14 +22,21 @@ from workflows.fitted_baselines import read_fitting
 from workflows.origins import describe_model, origin_of_file, write_origin
 from workflows.write_answers import DetectorAnswerer, write_answers
 
+log = logging.getLogger("faithkit")
 
-def _load(config: Mapping[str, Any]) -> tuple[Detector, list[UsedModel], Callable[[], None]]:
+
+def _load(config: Mapping[str, Any], benchmark: Benchmark) -> tuple[Detector, list[UsedModel], Callable[[], None]]:
     """The detector that a configuration names, how origins describe it, and what it tells at the end."""
     # Runs of older versions have neither `engine` nor `labels`.
     if (config.get("engine") or {}).get("name"):
         from workflows.judging import describe_judge, load_judge, tell_usage
 
-        judge = load_judge(config)
+        number, shots = config["judge"].get("examples"), []
+        if isinstance(number, int):
+            from workflows.few_shot import shots_for
+
+            shots = shots_for(benchmark, config["benchmark"], config["judge"]["ask"], number, seed=config["seed"])
+        judge = load_judge(config, shots)
         return judge, [describe_judge(config)], lambda: tell_usage(judge)
     detector = load_detector(
         config["checkpoint"],
@@ -58,10 +66,12 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
             config["predictions"], benchmark.name, benchmark.examples, checkpoint=config["checkpoint"]
         )
     else:
-        detector, models, tell = _load(config)
+        detector, models, tell = _load(config, benchmark)
         path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
         written = write_answers(path, benchmark.examples, DetectorAnswerer(detector), at_a_time=portion)
         tell()
+        if missed := getattr(detector, "num_unlocated", 0):
+            log.info("quoted parts that do not stand in their responses, and so mark nothing: %s", f"{missed:,}")
         given = {prediction.id: prediction for prediction in written}
         write_origin(path, benchmark.name, benchmark.examples, models)
         origin = Provenance.of(benchmark.name, benchmark.examples, models)

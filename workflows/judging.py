@@ -1,23 +1,29 @@
 """Loads a language model as judge: any model that an engine runs, or that a server does."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from faithkit.inference.request_cache import CachedEngine
 from faithkit.inference.text_engines import OPENAI, EngineOptions, build_text_engine
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
 from judge.asking import AskOptions
+from judge.few_shot import Shot, prompt_of
 from judge.judge import Judge
 
 SERVED = "what a server's model was trained on is not known"
 log = logging.getLogger("faithkit")
 
 
-def load_judge(config: Mapping[str, Any]) -> Judge:
-    """The judge that the blocks `engine` and `judge` of a configuration name."""
-    options = EngineOptions(**config["engine"])
-    return Judge(build_text_engine(options), AskOptions(**config["judge"]), name=str(options.model))
+def load_judge(config: Mapping[str, Any], shots: Sequence[Shot] = ()) -> Judge:
+    """The judge that the blocks `engine` and `judge` of a configuration name.
+
+    Args:
+        shots: Examples that stand in its prompt, where the block does not name a file of them.
+    """
+    options, asked = EngineOptions(**config["engine"]), AskOptions(**config["judge"])
+    template = prompt_of(asked, shots)
+    return Judge(build_text_engine(options), asked, template=template, name=str(options.model))
 
 
 def describe_judge(config: Mapping[str, Any]) -> UsedModel:

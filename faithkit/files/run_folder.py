@@ -54,6 +54,10 @@ class RunFolder:
         return self.path / "hf"
 
     @property
+    def adapter(self) -> Path:
+        return self.path / "adapter"  # where adapters alone were trained: these, without the base
+
+    @property
     def metrics(self) -> Path:
         return self.path / "metrics.json"
 

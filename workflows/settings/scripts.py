@@ -30,7 +30,7 @@ from workflows.settings.blocks import (
     Resamples,
     Trainer,
 )
-from workflows.settings.common import BatchTokens, BestOf, Common, Extensible, Length, Names, Run
+from workflows.settings.common import BatchTokens, BestOf, Common, Extensible, Length, Names, Run, Seeds
 from workflows.settings.data import Data, NumRows, OnBadRow, blocks_of
 from workflows.settings.engines import Ask, Engine, GeneratorEngine, engine_notes, engine_problems, judge_problems
 from workflows.settings.models import LOWER_IS_BETTER, METRICS, AnyModel, ControlBlock, Objective, kind_of
@@ -49,6 +49,7 @@ class TrainSettings(Extensible):
     objective: Objective | None = None
     control: ControlBlock | None = None
     scale: dict[str, Any]
+    seeds: Seeds = None
     optimizer: Optimizer  # type: ignore[valid-type]
 
     @model_validator(mode="after")
@@ -83,6 +84,8 @@ class TrainSettings(Extensible):
         yield from around.class_problems("model.task._target_", self.model.task.target)
         own = (getattr(self.model, name, None) for name in ("ask", "prompts"))
         yield from around.prompt_problems("model", *own)
+        if getattr(self.model, "lora_rank", None) is not None:
+            yield from around.package_problems("model.lora_rank", "peft", "lora")
         if self.control is not None:
             yield from around.weights_problems("control.entailment", self.control.entailment)
         yield from around.part_problems(blocks_of(self.data.parts), self.data.split)
@@ -151,6 +154,8 @@ class EvaluateSettings(Extensible):
         elif self._model.name and isinstance(block, Detection):
             yield from judge_problems(self._model, checkpoint=self.checkpoint, predictions=self.predictions)
             yield from around.prompt_problems("judge", self.judge.ask, self.judge.prompts)  # type: ignore[attr-defined]
+            examples = self.judge.examples  # type: ignore[attr-defined]
+            yield from around.file_problems("judge.examples", examples if isinstance(examples, str) else None)
         elif not given and not self.checkpoint:
             hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; predictions=FILE; or engine.model=NAME"
             yield UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
@@ -281,5 +286,5 @@ class ExportSettings(Common):
     output_dir: PathText
 
     def surroundings(self) -> Iterator[UserError]:
-        yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger", "generator")
+        yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger", "generator", "judge")
         yield from around.run_dir_problems(self.output_dir, "output_dir")
