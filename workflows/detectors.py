@@ -1,6 +1,7 @@
-"""Loads any detector of ours, by the kind that its folder names."""
+"""Loads any detector of ours: by the kind that its folder names, or as a configuration or a file describes it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ from faithkit.detector import Detector
 from faithkit.errors import UserError
 from faithkit.files.model_folder import CRITIC, JUDGE, TAGGER, find_folder, read_sidecar
 from faithkit.weights.resolve import HUB_NAME, loading
+from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
+from workflows.settings.cascade import CascadeOptions
+from workflows.settings.detector_file import is_detector_file, read_detector_file
 
 # Where the class of each kind stands, imported when one is asked for. Its `load` takes precision and batch_tokens.
 DETECTORS = {
@@ -16,6 +20,16 @@ DETECTORS = {
     TAGGER: ("critic.tagger.predictor", "Tagger"),
     JUDGE: ("judge.judge", "Judge"),
 }
+KINDS = {"ForTokenClassification": TAGGER, "ForCausalLM": JUDGE, "LMHeadModel": JUDGE}  # by how an architecture ends
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A detector, how origins describe its models, and what it tells at the end of a run."""
+
+    detector: Detector
+    models: list[UsedModel]
+    tell: Callable[[], None] = lambda: None
 
 
 def load_detector(
@@ -25,7 +39,7 @@ def load_detector(
     batch_tokens: int | None,
     labels: Mapping[int | str, str] | None = None,
 ) -> Detector:
-    """The detector that a configuration names.
+    """The detector that a configuration names: a folder or a model, or a file that describes it.
 
     Args:
         labels: Of a critic from elsewhere, what its classes mean.
@@ -36,6 +50,9 @@ def load_detector(
     if not checkpoint:
         hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; or predictions=FILE"
         raise UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
+    if is_detector_file(checkpoint):
+        own = read_detector_file(checkpoint)
+        return load_configured({"batch_tokens": batch_tokens, "precision": precision, "labels": labels} | own).detector
     kind = kind_of(checkpoint)
     if kind not in DETECTORS:
         hint = f"give the folder of a run of a {' or '.join(DETECTORS)}"
@@ -50,14 +67,68 @@ def load_detector(
     return getattr(import_module(module), name).load(checkpoint, **options)
 
 
+def load_configured(config: Mapping[str, Any]) -> Loaded:
+    """The detector of a configuration's keys: `checkpoint`, `engine` with `judge`, or a cascade of both.
+
+    A cascade has its band in the configuration: one that is yet to be chosen is `workflows.cascade_benchmark`'s.
+    """
+    options = cascade_of(config)
+    if options.is_on:
+        from workflows.cascade import Band, Cascade
+
+        assert options.band is not None, "a file without a band is refused"
+        cheap, dear = load_checkpoint(config), load_engine(config, JUDGE)
+        low, high = options.band
+        cascade = Cascade(cheap.detector, dear.detector, Band(low=low, high=high))
+        return Loaded(cascade, [*cheap.models, *dear.models], dear.tell)
+    # Runs of older versions have neither `engine` nor `labels`.
+    return load_engine(config) if (config.get("engine") or {}).get("name") else load_checkpoint(config)
+
+
+def cascade_of(config: Mapping[str, Any]) -> CascadeOptions:
+    """The block `cascade`, which runs of older versions do not have."""
+    return CascadeOptions(**(config.get("cascade") or {}))
+
+
+def load_checkpoint(config: Mapping[str, Any]) -> Loaded:
+    """The detector that `checkpoint` names."""
+    options = {name: config.get(name) for name in ("precision", "batch_tokens", "labels")}
+    detector = load_detector(config["checkpoint"], **options)  # type: ignore[arg-type]
+    return Loaded(detector, describe_detector(config["checkpoint"]))
+
+
+def load_engine(config: Mapping[str, Any], role: str = CHECKPOINT) -> Loaded:
+    """The judge that `engine` and `judge` name."""
+    from workflows.judging import describe_judge, load_judge, tell_usage
+
+    judge = load_judge(config)
+    return Loaded(judge, [describe_judge(config, role)], lambda: tell_usage(judge))
+
+
+def describe_detector(path: str, role: str = CHECKPOINT) -> list[UsedModel]:
+    """Describes the models of a detector for the origins of predictions: one, or those that a file names."""
+    if not is_detector_file(path):
+        return [describe_model(path, role)]
+    config = read_detector_file(path)
+    models = [describe_model(config["checkpoint"], role)] if config["checkpoint"] else []
+    if config["engine"]["name"]:
+        from workflows.judging import describe_judge
+
+        models.append(describe_judge(config, JUDGE if models and role == CHECKPOINT else role))
+    return models
+
+
 def kind_of(checkpoint: str) -> str:
     """A key of DETECTORS: by the sidecar, else by the architecture that the weights were saved from."""
     from transformers import AutoConfig
 
+    if is_detector_file(checkpoint):
+        first = read_detector_file(checkpoint)["checkpoint"]
+        return kind_of(first) if first else JUDGE
     is_hub_name = not Path(checkpoint).expanduser().exists() and HUB_NAME.fullmatch(checkpoint)
     folder = None if is_hub_name else find_folder(checkpoint)
     if folder and (sidecar := read_sidecar(folder)):
         return sidecar.kind
     with loading(str(folder or checkpoint)) as source:
         architectures = AutoConfig.from_pretrained(source, trust_remote_code=False).architectures or [""]
-    return TAGGER if architectures[0].endswith("ForTokenClassification") else CRITIC
+    return next((kind for end, kind in KINDS.items() if architectures[0].endswith(end)), CRITIC)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from faithkit.inference.request_cache import CachedEngine
@@ -9,6 +10,7 @@ from faithkit.inference.text_engines import OPENAI, EngineOptions, build_text_en
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
 from judge.asking import AskOptions
 from judge.judge import Judge
+from judge.weights import stored_judge
 
 SERVED = "what a server's model was trained on is not known"
 log = logging.getLogger("faithkit")
@@ -16,17 +18,25 @@ log = logging.getLogger("faithkit")
 
 def load_judge(config: Mapping[str, Any]) -> Judge:
     """The judge that the blocks `engine` and `judge` of a configuration name."""
-    options = EngineOptions(**config["engine"])
-    return Judge(build_text_engine(options), AskOptions(**config["judge"]), name=str(options.model))
+    options, ask = EngineOptions(**config["engine"]), AskOptions(**config["judge"])
+    if options.name == OPENAI or not options.model:
+        return Judge(build_text_engine(options), ask, name=str(options.model))
+    source, settings = stored_judge(options.model)
+    engine = build_text_engine(replace(options, model=source))
+    if settings is None or settings.ask != ask.ask or ask.prompts is not None:
+        if settings is not None:
+            log.warning("%s learnt to be asked by judge.ask=%s and our prompt", options.model, settings.ask)
+        return Judge(engine, ask, name=options.model)
+    return Judge(engine, ask, template=settings.template, calibration=settings.calibration, name=options.model)
 
 
-def describe_judge(config: Mapping[str, Any]) -> UsedModel:
+def describe_judge(config: Mapping[str, Any], role: str = CHECKPOINT) -> UsedModel:
     """Describes the judge's model for the origins of predictions."""
     options = EngineOptions(**config["engine"])
     assert options.model is not None, "load_judge has refused it"
     if options.name == OPENAI:
-        return UsedModel(role=CHECKPOINT, path=options.model, reason=SERVED)
-    return describe_model(options.model)
+        return UsedModel(role=role, path=options.model, reason=SERVED)
+    return describe_model(options.model, role)
 
 
 def tell_usage(judge: Judge) -> None:

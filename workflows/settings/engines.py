@@ -11,10 +11,12 @@ from faithkit.settings.types import Block, OneOf
 from judge.asking import AskOptions
 from workflows.settings import surroundings as around
 from workflows.settings.blocks import with_options
+from workflows.settings.cascade import CascadeOptions
 from workflows.settings.no_effect import without_effect
 
 Engine = with_options(Block, EngineOptions, "Engine")
 Ask = with_options(Block, AskOptions, "Ask")
+Cascade = with_options(Block, CascadeOptions, "Cascade")
 GENERATOR_ENGINES = (AUTO, TRANSFORMERS, VLLM)
 
 OF_A_LOCAL_MODEL = tuple(f"engine.{key}" for key in ("precision", "batch_size", "max_length", "memory_fraction"))
@@ -41,21 +43,33 @@ def engine_problems(name: str | None) -> Iterator[UserError]:
         yield from around.package_problems(f"engine={name}", name, name)
 
 
-def judge_problems(engine: Any, **others: str | None) -> Iterator[UserError]:
-    """A language model that is not named, or named beside another detector.
-
-    Args:
-        others: What else judges, by the key that names it.
-    """
+def judge_problems(
+    engine: Any, *, checkpoint: str | None, predictions: str | None, cascade: bool
+) -> Iterator[UserError]:
+    """A language model that is not named, or named beside another detector with which it is no cascade."""
     yield from engine_problems(engine.name)
-    for key, value in others.items():
+    hints = {"checkpoint": "leave one out, or make them a cascade: cascade.budget=0.2", "predictions": "leave one out"}
+    given = {"checkpoint": checkpoint if not cascade else None, "predictions": predictions}
+    for key, value in given.items():
         if value:
-            yield UserError(f"engine={engine.name} and {key} are given: one of them judges", hint="leave one out")
+            yield UserError(f"engine={engine.name} and {key} are given: one of them judges", hint=hints[key])
     if not engine.model:
         hint = "engine.model=NAME: a folder, a local name or a hub name; of a server the model's name there"
         yield UserError(f"engine={engine.name} without a model", hint=hint)
     elif engine.name != OPENAI:
         yield from around.weights_problems("engine.model", engine.model)
+
+
+def cascade_problems(cascade: Any, engine: Any, checkpoint: str | None, fit_on: Any) -> Iterator[UserError]:
+    """A cascade that lacks one of its detectors, or the rows to choose its band on."""
+    if not cascade.band and not fit_on:
+        problem = "a cascade's band is chosen on rows that are not tested, and none are named"
+        yield UserError(problem, hint="benchmark.fit_on=[{dataset: NAME, path: PATH, split: validation}]")
+    elif cascade.max_budget is not None and not fit_on:
+        yield UserError("cascade.max_budget needs rows to choose bands on", hint="benchmark.fit_on=[{dataset, path}]")
+    if not engine.name or not checkpoint:
+        hint = "checkpoint=CRITIC engine=transformers engine.model=JUDGE"
+        yield UserError("a cascade is of a checkpoint and a language model", hint=hint)
 
 
 def engine_notes(given: Set[str], engine: Any, *, judges: bool) -> Iterator[str]:

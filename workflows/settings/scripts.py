@@ -33,8 +33,18 @@ from workflows.settings.blocks import (
     Resamples,
     Trainer,
 )
+from workflows.settings.cascade import WAYS as CASCADE_WAYS
 from workflows.settings.data import Data, NumRows, OnBadRow, blocks_of
-from workflows.settings.engines import Ask, Engine, GeneratorEngine, engine_notes, engine_problems, judge_problems
+from workflows.settings.engines import (
+    Ask,
+    Cascade,
+    Engine,
+    GeneratorEngine,
+    cascade_problems,
+    engine_notes,
+    engine_problems,
+    judge_problems,
+)
 from workflows.settings.models import LOWER_IS_BETTER, METRICS, AnyModel, ControlBlock, Objective, kind_of
 from workflows.settings.strategies import check_strategy
 
@@ -135,6 +145,7 @@ class EvaluateSettings(Extensible):
     labels: ClassLabels = None
     engine: Engine = Engine()  # type: ignore[valid-type]
     judge: Ask = Ask()  # type: ignore[valid-type]
+    cascade: Cascade = Cascade()  # type: ignore[valid-type]
     precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
     max_length: Length
     save_every_num_rows: Count = 2048
@@ -145,6 +156,15 @@ class EvaluateSettings(Extensible):
     def _model(self) -> Any:
         """The block `engine`."""
         return self.engine
+
+    @property
+    def _cascade(self) -> Any:
+        """The block `cascade`."""
+        return self.cascade
+
+    @property
+    def _is_cascade(self) -> bool:
+        return any(getattr(self._cascade, way) is not None for way in CASCADE_WAYS)
 
     def surroundings(self) -> Iterator[UserError]:
         yield from around.run_dir_problems(self.run_dir)
@@ -169,8 +189,17 @@ class EvaluateSettings(Extensible):
         if isinstance(block, Detection) and block.name == "analysis":
             if block.plots:
                 yield from around.package_problems("benchmark.plots=true", "matplotlib", "plots")
-        elif self._model.name and isinstance(block, Detection):
-            yield from judge_problems(self._model, checkpoint=self.checkpoint, predictions=self.predictions)
+        elif (self._model.name or self._is_cascade) and isinstance(block, Detection):
+            if self._is_cascade:
+                yield from cascade_problems(self._cascade, self._model, self.checkpoint, block.fit_on)
+                yield from around.checkpoint_problems("checkpoint", self.checkpoint, *kinds)
+            if self._model.name:
+                yield from judge_problems(
+                    self._model,
+                    checkpoint=self.checkpoint,
+                    predictions=self.predictions,
+                    cascade=self._is_cascade,
+                )
         elif not given and not self.checkpoint:
             hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; predictions=FILE; or engine.model=NAME"
             yield UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
