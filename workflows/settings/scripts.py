@@ -181,7 +181,7 @@ class EvaluateSettings(Extensible):
         yield from around.output_problems("html", self.html)
         kinds = ("generator",) if isinstance(block, Responses) else ("critic", "tagger", "judge")
         if isinstance(block, Responses):
-            yield from around.checkpoint_problems("benchmark.critic", block.critic, "critic", "tagger")
+            yield from around.checkpoint_problems("benchmark.critic", block.critic, "critic", "tagger", "judge")
             if self.html:
                 hint = "leave html out; a response stands beside its values in the run's scores/"
                 yield UserError("the page is for answers with marked spans, as of benchmark=ragtruth", hint=hint)
