@@ -41,7 +41,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     else:
         path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
         cascade = run_cascade(run, config, benchmark) if cascade_of(config).is_on else None
-        loaded = cascade.loaded if cascade else load_configured(config)
+        loaded = cascade.loaded if cascade else load_configured(config, benchmark)
         # A cascade would ask the judge about the rows of fit_on too, for the sake of a second threshold.
         detector = None if cascade else loaded.detector
         written = write_answers(path, benchmark.examples, DetectorAnswerer(loaded.detector), at_a_time=portion)

@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from data_modules.build import Benchmark
 from faithkit.detector import Detector
 from faithkit.errors import UserError
 from faithkit.files.model_folder import CRITIC, JUDGE, TAGGER, find_folder, read_sidecar
@@ -67,11 +68,22 @@ def load_detector(
     return getattr(import_module(module), name).load(checkpoint, **options)
 
 
-def load_configured(config: Mapping[str, Any]) -> Loaded:
-    """The detector of a configuration's keys: `checkpoint`, `engine` with `judge`, or a cascade of both.
+def load_configured(config: Mapping[str, Any], benchmark: Benchmark | None = None) -> Loaded:
+    """The detector of a configuration's keys: `checkpoint`, `engine` with `judge`, a cascade of both, or a baseline.
 
     A cascade has its band in the configuration: one that is yet to be chosen is `workflows.cascade_benchmark`'s.
+
+    Args:
+        benchmark: What is judged; SelfCheckGPT may compare its rows.
     """
+    if benchmark is not None and (config.get("selfcheck") or {}).get("measure"):
+        from workflows.prompted_baselines import load_selfcheck
+
+        return load_selfcheck(config, benchmark)
+    if (config.get("examiner") or {}).get("turns"):
+        from workflows.prompted_baselines import load_examiner
+
+        return load_examiner(config)
     options = cascade_of(config)
     if options.is_on:
         from workflows.cascade import Band, Cascade

@@ -41,7 +41,11 @@ def describe_judge(config: Mapping[str, Any], role: str = CHECKPOINT) -> UsedMod
 
 def tell_usage(judge: Judge) -> None:
     """Says how many questions were asked, how many the cache knew, and what a server counted."""
-    engine: Any = judge.engine
+    tell_engine(judge.engine)
+
+
+def tell_engine(engine: Any) -> None:
+    """Says it of an engine."""
     if isinstance(engine, CachedEngine):
         log.info("%s replies known from %s, %s questions asked", f"{engine.known:,}", engine.path, f"{engine.asked:,}")
         engine = engine.engine

@@ -39,7 +39,10 @@ from workflows.settings.engines import (
     Ask,
     Cascade,
     Engine,
+    Examiner,
     GeneratorEngine,
+    SelfCheck,
+    baseline_problems,
     cascade_problems,
     engine_notes,
     engine_problems,
@@ -146,6 +149,8 @@ class EvaluateSettings(Extensible):
     engine: Engine = Engine()  # type: ignore[valid-type]
     judge: Ask = Ask()  # type: ignore[valid-type]
     cascade: Cascade = Cascade()  # type: ignore[valid-type]
+    selfcheck: SelfCheck = SelfCheck()  # type: ignore[valid-type]
+    examiner: Examiner = Examiner()  # type: ignore[valid-type]
     precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
     max_length: Length
     save_every_num_rows: Count = 2048
@@ -161,6 +166,13 @@ class EvaluateSettings(Extensible):
     def _cascade(self) -> Any:
         """The block `cascade`."""
         return self.cascade
+
+    @property
+    def _is_baseline(self) -> bool:
+        """Tells whether SelfCheckGPT or an examiner judges."""
+        selfcheck: Any = self.selfcheck
+        examiner: Any = self.examiner
+        return bool(selfcheck.measure or examiner.turns)
 
     @property
     def _is_cascade(self) -> bool:
@@ -189,7 +201,9 @@ class EvaluateSettings(Extensible):
         if isinstance(block, Detection) and block.name == "analysis":
             if block.plots:
                 yield from around.package_problems("benchmark.plots=true", "matplotlib", "plots")
-        elif (self._model.name or self._is_cascade) and isinstance(block, Detection):
+        elif (self._model.name or self._is_cascade or self._is_baseline) and isinstance(block, Detection):
+            if self._is_baseline:
+                yield from baseline_problems(self.selfcheck, self.examiner, self._model, self.checkpoint)
             if self._is_cascade:
                 yield from cascade_problems(self._cascade, self._model, self.checkpoint, block.fit_on)
                 yield from around.checkpoint_problems("checkpoint", self.checkpoint, *kinds)
