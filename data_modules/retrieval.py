@@ -17,6 +17,7 @@ from faithkit.errors import UserError
 from faithkit.records import Example
 from faithkit.sentences import sentences
 
+KEY = "retrieval.path"
 SUFFIXES = (".txt", ".md")
 MAX_WORDS = 120  # of a passage
 
@@ -42,23 +43,16 @@ def read_passages(path: str) -> list[str]:
         UserError: There is none, or it is no text.
     """
     if path == EMBEDDED:
-        source = build_source("embedded", EMBEDDED)
-        found = (
-            example.knowledge for split in source.files() for example in read_examples(source, split, ReadReport())
-        )
-        return list(dict.fromkeys(text for text in found if text.strip()))
+        source = build_source(EMBEDDED, EMBEDDED)
+        every = (one for split in source.split_names() for one in read_examples(source, split, ReadReport()))
+        return list(dict.fromkeys(one.knowledge for one in every if one.knowledge.strip()))
     root = Path(path).expanduser()
     files = [root] if root.is_file() else sorted(f for f in root.rglob("*") if f.suffix.lower() in SUFFIXES)
-    if not files:
-        hint = f"name a folder with {' or '.join(SUFFIXES)} files"
-        raise UserError(
-            "retrieval.path: no texts are here" if root.exists() else "retrieval.path: no such folder",
-            place=path,
-            hint=hint,
-        )
     passages = list(dict.fromkeys(passage for file in files for passage in split_passages(_read(file))))
     if not passages:
-        raise UserError("retrieval.path: the texts are empty", place=path, hint="put documents there")
+        problem = "the texts are empty" if files else "no texts are here" if root.exists() else "no such folder"
+        hint = f"name a folder with {' or '.join(SUFFIXES)} files"
+        raise UserError(f"{KEY}: {problem}", place=path, hint=hint)
     return passages
 
 
@@ -102,11 +96,7 @@ def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(
-            "retrieval.path: this file is no UTF-8 text", place=str(file), hint="save it as UTF-8"
-        ) from error
+        raise UserError(f"{KEY}: this file is no UTF-8 text", place=str(file), hint="save it as UTF-8") from error
     except OSError as error:
-        hint = f"chmod u+r {file}"
-        raise UserError(
-            f"retrieval.path: this file cannot be read: {error.strerror}", place=str(file), hint=hint
-        ) from error
+        problem = f"{KEY}: this file cannot be read: {error.strerror}"
+        raise UserError(problem, place=str(file), hint=f"chmod u+r {file}") from error

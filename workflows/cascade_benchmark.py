@@ -68,7 +68,7 @@ def run_cascade(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark)
         path = run.predictions / f"{benchmark.name}-{name}.jsonl"
         return write_answers(path, examples, DetectorAnswerer(loaded.detector), at_a_time=config["save_every_num_rows"])
 
-    fitting, where = read_fitting_rows(config["benchmark"].get("fit_on") or [], benchmark)
+    fitting, where = read_fitting_rows(config, benchmark)
     on_fitting = judge("fit_on-checkpoint", fitting, cheap) if fitting else []
     bands = choose_bands(config, fitting, on_fitting)
     first = judge("checkpoint", benchmark.examples, cheap)

@@ -17,6 +17,7 @@ from workflows.cascade_benchmark import run_cascade, with_costs
 from workflows.detectors import cascade_of, load_configured
 from workflows.fitted_baselines import read_fitting
 from workflows.origins import origin_of_file, write_origin
+from workflows.retrieving import with_knowledge
 from workflows.write_answers import DetectorAnswerer, write_answers
 
 
@@ -24,7 +25,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     """Examples, predictions, metrics; the run's path comes last."""
     block, num_resamples = config["benchmark"], config["num_resamples"]
     given = read_predictions(config["predictions"]) if config["predictions"] else None
-    benchmark = read_benchmark(block)
+    benchmark = with_knowledge(config, read_benchmark(block))
     meta = {"config": config, "data": benchmark.summary, "environment": environment()}
     if block["name"] == "analysis":
         # The paper's figures are about its own models' answers: neither the embedded corpus's nor one's own.

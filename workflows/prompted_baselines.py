@@ -37,7 +37,7 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> Loaded:
     engine = build_text_engine(EngineOptions(**config["engine"])) if needs_engine else None
     samples: Drawn
     if options.samples == selfcheck.OTHERS:
-        fitting, _ = read_fitting_rows(config["benchmark"].get("fit_on") or [], benchmark)
+        fitting, _ = read_fitting_rows(config, benchmark)
         samples = OtherResponses.of([*benchmark.examples, *fitting])
     else:
         assert engine is not None

@@ -15,11 +15,13 @@ from workflows.settings import surroundings as around
 from workflows.settings.blocks import with_options
 from workflows.settings.cascade import CascadeOptions
 from workflows.settings.no_effect import without_effect
+from workflows.settings.retrieval import RetrievalOptions
 
 Engine = with_options(Block, EngineOptions, "Engine")
 Ask = with_options(Block, AskOptions, "Ask")
 Cascade = with_options(Block, CascadeOptions, "Cascade")
 SelfCheck = with_options(Block, SelfCheckOptions, "SelfCheck")
+Retrieval = with_options(Block, RetrievalOptions, "Retrieval")
 Examiner = with_options(Block, ExaminerOptions, "Examiner")
 GENERATOR_ENGINES = (AUTO, TRANSFORMERS, VLLM)
 

@@ -41,6 +41,7 @@ from workflows.settings.engines import (
     Engine,
     Examiner,
     GeneratorEngine,
+    Retrieval,
     SelfCheck,
     baseline_problems,
     cascade_problems,
@@ -151,6 +152,7 @@ class EvaluateSettings(Extensible):
     cascade: Cascade = Cascade()  # type: ignore[valid-type]
     selfcheck: SelfCheck = SelfCheck()  # type: ignore[valid-type]
     examiner: Examiner = Examiner()  # type: ignore[valid-type]
+    retrieval: Retrieval = Retrieval()  # type: ignore[valid-type]
     precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
     max_length: Length
     save_every_num_rows: Count = 2048
