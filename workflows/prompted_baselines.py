@@ -1,5 +1,6 @@
 """Loads the prompted baselines as a configuration names them: SelfCheckGPT, and an examiner (LMvLM)."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,8 @@ from workflows.fitted_baselines import read_fitting_rows
 from workflows.judging import describe_judge, tell_engine
 from workflows.origins import helpers_of
 
-JUDGE_ROLE, EXAMINEE = "sampler", "examinee"
+SAMPLER, EXAMINEE = "sampler", "examinee"  # roles of models
+log = logging.getLogger("faithkit")
 
 
 def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> Loaded:
@@ -50,7 +52,7 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> Loaded:
         )
     is_ngram = options.measure == selfcheck.NGRAM
     detector = SelfCheck(_measure(options, engine, prompts), samples, options.threshold, unbounded=is_ngram)
-    models = [describe_judge(config, JUDGE_ROLE)] if engine is not None else []
+    models = [describe_judge(config, SAMPLER)] if engine is not None else []
     own = options.nli if options.measure == selfcheck.NLI else None
     return Loaded(detector, [*models, *helpers_of({"entailment model": own})], lambda: tell_engine(engine))
 
@@ -87,11 +89,15 @@ def load_examiner(config: Mapping[str, Any]) -> Loaded:
         examinee = build_text_engine(replace(engine_options, model=options.examinee))
         models += [_examinee(config, options.examinee)]
 
+    examiner = Examiner(engine, examinee, options, config["judge"]["prompts"])
+
     def tell() -> None:
+        if examiner.num_unasked:
+            log.info("%s responses were judged unexamined: no question was written", f"{examiner.num_unasked:,}")
         for one in {id(each): each for each in (engine, examinee)}.values():
             tell_engine(one)
 
-    return Loaded(Examiner(engine, examinee, options, config["judge"]["prompts"]), models, tell)
+    return Loaded(examiner, models, tell)
 
 
 def _examinee(config: Mapping[str, Any], model: str) -> UsedModel:

@@ -44,8 +44,10 @@ def test_who_has_no_more_questions_decides_at_once() -> None:
         weighs=lambda prompt: {"Yes": 0.6, "No": 0.4},
     )
     examinee = SetEngine(says=lambda prompt: ["So."])
-    found = list(examined(examiner, examinee, num_questions=2).predict_examples(ROWS))
+    examiner_of_rows = examined(examiner, examinee, num_questions=2)
+    found = list(examiner_of_rows.predict_examples(ROWS))
     assert [one.text for one in found] == ["", "Is it?\n\nWhere?\n\nSo.\n\nWhen?\n\nSo."]
+    assert examiner_of_rows.num_unasked == 1
     assert [prompt.count("?") for prompt in examinee.asked] == [2, 1], "two a turn, and nothing twice"
 
 
