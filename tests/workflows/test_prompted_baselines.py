@@ -9,7 +9,7 @@ import pytest
 
 from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
-from tests.faithkit.inference.server import MODEL, ChatServer
+from tests.faithkit.inference.server import MODEL, ChatServer, refusal
 from tests.running import evaluate_here
 from tests.tiny import write_nli
 
@@ -61,6 +61,22 @@ def test_a_server_is_asked_and_a_second_run_asks_nothing(
     evaluate_here(*given, f"run_dir={tmp_path / 'again'}")
     assert len(server.asked) == before and predictions(tmp_path / "again", "halueval") == said
     assert "macro_f1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", [["selfcheck.measure=prompt", "selfcheck.num_samples=2"], ["examiner.turns=1"]])
+def test_a_run_that_a_server_ended_goes_on_without_asking_twice(
+    options: list[str], server: ChatServer, tmp_path: Path
+) -> None:
+    path = written_layout("halueval", {"test": 12})
+    given = ["benchmark=halueval", f"benchmark.path={path}", *QUIET, *asking(server, tmp_path), *options]
+    server.always = lambda body: refusal(401, "no such key") if len(server.asked) > 10 else None
+    with pytest.raises(UserError, match="key"):
+        evaluate_here(*given, f"run_dir={tmp_path / 'run'}")
+    assert sum(server.answered.values()) >= 5
+    server.always = None
+    evaluate_here(f"resume={tmp_path / 'run'}", *given, f"run_dir={tmp_path / 'run'}")
+    assert len(predictions(tmp_path / "run", "halueval")) == 6
+    assert set(server.answered.values()) <= {0, 1}, "whatever was answered is known"
 
 
 @pytest.mark.parametrize("measure", ["ngram", "nli", "bert_score"])
