@@ -250,7 +250,7 @@ class Critic:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """Gives the model's device."""
         return next(self.model.parameters()).device
 
 

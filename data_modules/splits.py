@@ -1,4 +1,4 @@
-"""How the rows of a dataset are divided into training, validation and test.
+"""Divides the rows of a dataset into training, validation and test.
 
 Rows of one group (a dialogue, a document) always stay together.
 """
@@ -41,7 +41,7 @@ class Subset:
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """How official splits become training, validation and test.
+    """A division of official splits into training, validation and test.
 
     Args:
         fractions: Shares of the groups for validation and test, where there is no official split for them.

@@ -1,4 +1,4 @@
-"""Which precision the hardware computes fastest in, and models in bf16."""
+"""Finds the precision that the hardware computes fastest in, and turns models to bf16."""
 
 from typing import Any
 

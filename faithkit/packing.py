@@ -28,7 +28,7 @@ LONG = 2048  # tokens from which on torch's fused kernel is quicker
 
 @dataclass(frozen=True)
 class Packing:
-    """Where the sequences of a packed row begin and end; made once a step and shared by all layers.
+    """The bounds of the sequences in a packed row; made once a step and shared by all layers.
 
     Args:
         parts: For each sequence with branches the lengths of its beginning and of each branch.

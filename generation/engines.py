@@ -32,7 +32,7 @@ class EngineChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """How an engine runs a model; see `Generator.load`."""
+    """Options of an engine that runs a model; see `Generator.load`."""
 
     precision: str
     batch_size: int | None = None

@@ -23,7 +23,7 @@ SPANS_SCHEMA = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What a judge says of a response.
+    """A judge's verdict on a response, with what it rests on.
 
     Args:
         label: hallucinated, faithful, or unparsed where the reply has no readable verdict.

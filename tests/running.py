@@ -1,8 +1,11 @@
 """Running the scripts as a user does: in this process where that is enough, as a command where it is not."""
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,26 +17,30 @@ import pytest
 from faithkit.files.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parent.parent
+QUICK = ("optimizer.lr=1e-3", "callbacks.num_resamples=20", "callbacks.progress_bar=false", "trainer=cpu")
 SMALL = (
     "data.num_train=160",
     "data.num_validation=60",
     "data.num_test=60",
     "model.max_length=64",
-    "optimizer.lr=1e-3",
-    "callbacks.num_resamples=20",
-    "callbacks.progress_bar=false",
-    "trainer=cpu",
+    *QUICK,
 )
 SMALL_TAGGER = (
     "model=tagger",
     "data.num_rows=60",
     "model.max_length=96",
     "model.batch_size=8",
-    "optimizer.lr=1e-3",
-    "callbacks.num_resamples=20",
-    "callbacks.progress_bar=false",
+    *QUICK,
     "callbacks.num_examples=0",
-    "trainer=cpu",
+)
+SMALL_GENERATOR = (
+    "data.num_rows=40",
+    "model.max_length=320",
+    "model.max_response_length=90",
+    "model.batch_size=8",
+    *QUICK,
+    "callbacks.num_examples=0",
+    "trainer.precision=32-true",
 )
 
 
@@ -43,6 +50,15 @@ def compose(config_name: str, *overrides: str) -> Any:
 
     with initialize_config_dir(config_dir=str(ROOT / "configs"), version_base="1.3"):
         return compose(config_name, overrides=list(overrides))
+
+
+def plain_config(config_name: str, *overrides: str) -> dict[str, Any]:
+    """The configuration that a command line gives, resolved to plain values."""
+    from omegaconf import OmegaConf
+
+    found = OmegaConf.to_container(compose(config_name, *overrides), resolve=True)
+    assert isinstance(found, dict)
+    return {str(key): value for key, value in found.items()}
 
 
 @contextmanager
@@ -79,6 +95,13 @@ def evaluate_here(*overrides: str) -> None:
     evaluate.main(compose("evaluate", "num_resamples=20", *overrides))
 
 
+def temporary_folder(prefix: str) -> Path:
+    """Makes a folder that lasts as long as this process: for what is made once and read by many tests."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 def command(script: str, *arguments: str) -> list[str]:
     return [sys.executable, "-W", "ignore", str(ROOT / script), *arguments]
 
@@ -93,17 +116,3 @@ def run(script: str, *arguments: str, timeout: float = 240, **environment: str) 
         text=True,
         timeout=timeout,
     )
-
-
-SMALL_GENERATOR = (
-    "data.num_rows=40",
-    "model.max_length=320",
-    "model.max_response_length=90",
-    "model.batch_size=8",
-    "optimizer.lr=1e-3",
-    "callbacks.num_resamples=20",
-    "callbacks.progress_bar=false",
-    "callbacks.num_examples=0",
-    "trainer=cpu",
-    "trainer.precision=32-true",
-)

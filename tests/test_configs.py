@@ -10,7 +10,7 @@ from data_modules.build import build_source, build_sources, datasets_of
 from data_modules.registry import SOURCES
 from faithkit.inference.decoding import Decoding
 from faithkit.targets import DATASETS, TARGETS, build
-from tests.running import ROOT, compose
+from tests.running import ROOT, compose, plain_config
 
 
 def choices(group: str) -> list[str]:
@@ -19,7 +19,7 @@ def choices(group: str) -> list[str]:
 
 @pytest.mark.parametrize("data", choices("data"))
 def test_every_dataset_composes_and_its_sources_are_built(data: str, tmp_path: Path) -> None:
-    cfg = OmegaConf.to_container(compose("train", f"data={data}"), resolve=True)
+    cfg = plain_config("train", f"data={data}")
     assert isinstance(cfg, dict)
     parts = cfg["data"]["parts"]
     blocks = list(parts.values()) if isinstance(parts, dict) else parts
@@ -42,7 +42,7 @@ def test_every_way_of_decoding_composes_over_every_dataset_and_is_built(decoding
         cfg = compose("generate", "checkpoint=x", f"decoding={decoding}", f"data={data}")
         resolved = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
         assert isinstance(resolved, dict) and Decoding(**resolved["decoding"]).strategy == decoding
-    chat = OmegaConf.to_container(compose("chat", "checkpoint=x", f"decoding={decoding}"), resolve=True)
+    chat = plain_config("chat", "checkpoint=x", f"decoding={decoding}")
     assert isinstance(chat, dict) and Decoding(**chat["decoding"]).max_new_tokens == 100
 
 
@@ -86,7 +86,7 @@ def test_the_in_domain_experiment_differs_in_begin_alone() -> None:
 
 @pytest.mark.parametrize("benchmark", choices("benchmark"))
 def test_every_benchmark_composes(benchmark: str, tmp_path: Path) -> None:
-    cfg = OmegaConf.to_container(compose("evaluate", f"benchmark={benchmark}"), resolve=True)
+    cfg = plain_config("evaluate", f"benchmark={benchmark}")
     assert isinstance(cfg, dict)
     if benchmark != "transfer":
         for block in datasets_of(cfg["benchmark"]).values():

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from faithkit.errors import UserError
 from faithkit.settings.check import find_problems
 from tests.faults.command_places import refusal
-from tests.running import SMALL, compose
+from tests.running import SMALL, compose, plain_config
 from tests.test_configs import choices
 from workflows.settings import benchmarks, blocks, engines, models, no_effect, scripts
 
@@ -140,7 +140,7 @@ def test_a_training_reads_every_key_that_it_accepts(tiny_bert: Path, tmp_path: P
 def test_a_key_of_training_that_answering_does_not_read_is_named(tmp_path: Path) -> None:
     from data_modules.generation_inputs import read_generation_inputs
 
-    plain: Any = OmegaConf.to_container(compose("generate", "checkpoint=x", "num_rows=2"), resolve=True)
+    plain = plain_config("generate", "checkpoint=x", "num_rows=2")
     config = Read(plain)
     read_generation_inputs(config["data"])
     ignored = {key.removeprefix("data.") for key in unread(config, ("data",))}
@@ -158,6 +158,11 @@ def test_a_key_of_training_that_answering_does_not_read_is_named(tmp_path: Path)
         ("generate", ["checkpoint=owner/model", "data.fold=1"], "data.fold has no effect in generate"),
         ("generate", ["checkpoint=owner/model", "entailment=owner/nli"], "entailment has no effect without resample"),
         ("evaluate", ["checkpoint=owner/model", "decoding.top_p=0.5"], "decoding.top_p has no effect"),
+        (
+            "evaluate",
+            ["benchmark=faithdial", "predictions=README.md", "decoding.top_p=0.5"],
+            "decoding.top_p has no effect beside predictions",
+        ),
     ],
 )
 def test_a_key_without_effect_is_said(script: str, arguments: list[str], words: str) -> None:

@@ -1,79 +1,21 @@
 """Tiny models of random weights with real tokenizers, in the forms that the hub has them."""
 
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-WORDS = [
-    "the",
-    "a",
-    "of",
-    "in",
-    "is",
-    "was",
-    "it",
-    "he",
-    "she",
-    "they",
-    "and",
-    "or",
-    "not",
-    "no",
-    "yes",
-    "river",
-    "city",
-    "king",
-    "music",
-    "food",
-    "year",
-    "people",
-    "water",
-    "stone",
-    "book",
-    "plays",
-    "wrote",
-    "born",
-    "lives",
-    "long",
-    "high",
-    "old",
-    "new",
-    "great",
-    "small",
-    "red",
-    "blue",
-    "green",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "hundred",
-    "thousand",
-    "i",
-    "you",
-    "we",
-    "my",
-    "your",
-    "love",
-    "like",
-    "think",
-    "know",
-    "called",
-    "made",
-    "from",
-    "to",
-    "with",
-    "by",
-    "for",
-    "on",
-    "at",
-    "as",
-    "but",
-    "film",
-    "game",
-    "dog",
-    "cat",
-    "tree",
-]
+WORDS = (
+    "the a of in is was it he she they and or not no yes river city king music food year people water stone book "
+    "plays wrote born lives long high old new great small red blue green one two three four five hundred thousand i "
+    "you we my your love like think know called made from to with by for on at as but film game dog cat tree"
+).split()
+T5_SIZE = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+
+
+def words(count: int, shift: int = 0) -> str:
+    """A text of so many words that the tokenizers know."""
+    return " ".join(WORDS[(place + shift) % len(WORDS)] for place in range(count))
 
 
 def write_tokenizer(folder: Path, kind: str = "wordpiece") -> None:
@@ -117,23 +59,34 @@ def write_tokenizer(folder: Path, kind: str = "wordpiece") -> None:
     fast.save_pretrained(folder)
 
 
+@cache
+def tiny_tokenizer(kind: str) -> Any:
+    """A tokenizer as `write_tokenizer` writes it, trained once: another training would number its tokens otherwise."""
+    from data_modules.encoding.tokens import load_tokenizer
+
+    with TemporaryDirectory() as folder:
+        write_tokenizer(Path(folder), kind)
+        return load_tokenizer(folder)
+
+
+def bert_config(**values: Any) -> Any:
+    """The configuration of a tiny BERT for the `wordpiece` tokenizer; values stand above the usual ones."""
+    from transformers import BertConfig
+
+    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    return BertConfig(**{"vocab_size": 400, **size, **values})
+
+
 def write_bert(folder: Path, *, seed: int = 0, hidden_size: int = 32, num_layers: int = 2) -> Path:
     """A tiny BERT encoder with its tokenizer, as a Hugging Face folder."""
     import torch
-    from transformers import BertConfig, BertModel
+    from transformers import BertModel
 
     folder.mkdir(parents=True, exist_ok=True)
     write_tokenizer(folder)
     torch.manual_seed(seed)
-    config = BertConfig(
-        vocab_size=400,
-        hidden_size=hidden_size,
-        num_hidden_layers=num_layers,
-        num_attention_heads=2,
-        intermediate_size=2 * hidden_size,
-        max_position_embeddings=128,
-    )
-    BertModel(config).save_pretrained(folder)
+    size = {"hidden_size": hidden_size, "num_hidden_layers": num_layers, "intermediate_size": 2 * hidden_size}
+    BertModel(bert_config(**size, max_position_embeddings=128)).save_pretrained(folder)
     return folder
 
 
@@ -160,8 +113,7 @@ def write_language_model(folder: Path, family: str, *, seed: int = 0, num_places
     torch.manual_seed(seed)
     model: t.PreTrainedModel
     if family == "t5":
-        sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.0}
-        model = t.T5ForConditionalGeneration(t.T5Config(**shared, **sizes))
+        model = t.T5ForConditionalGeneration(t.T5Config(**shared, **T5_SIZE, dropout_rate=0.0))
     elif family == "bart":
         sides = {"layers": 2, "attention_heads": 2, "ffn_dim": 64}
         sizes = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in sides.items()}
@@ -183,16 +135,11 @@ def write_language_model(folder: Path, family: str, *, seed: int = 0, num_places
 def write_nli(folder: Path, positions: int = 48) -> Path:
     """An NLI model of three classes, in another order than ours."""
     import torch
-    from transformers import BertConfig, BertForSequenceClassification
+    from transformers import BertForSequenceClassification
 
     write_tokenizer(folder)
     torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=400,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
+    config = bert_config(
         max_position_embeddings=positions,
         num_labels=3,
         id2label={0: "CONTRADICTION", 1: "NEUTRAL", 2: "ENTAILMENT"},

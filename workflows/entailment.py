@@ -51,7 +51,7 @@ def load_entailment(
 
 
 def nli_columns(labels: Sequence[str], checkpoint: str) -> list[int]:
-    """Which of the three columns each class of a model belongs to."""
+    """Finds the column, of three, that each class of a model belongs to."""
     columns = [next((c for start, c in COLUMNS.items() if label.startswith(start)), None) for label in labels]
     found = [column for column in columns if column is not None]
     if len(found) < len(labels) or len(set(found)) < len(found) or ENTAILMENT not in found:

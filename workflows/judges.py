@@ -27,7 +27,7 @@ Fit = Callable[[Sequence[Example]], Detector]
 
 
 def error_of(detector: Detector, labelled: LabelledRows | None) -> JudgeError | None:
-    """How a detector errs on the labelled rows."""
+    """Measures how a detector errs on the labelled rows."""
     if labelled is None:
         return None
     rows = labelled.rows

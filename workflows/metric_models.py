@@ -25,7 +25,7 @@ log = logging.getLogger("faithkit")
 
 
 class Q2Models(NamedTuple):
-    """What Q2 asks, ours or the official one."""
+    """The models that Q2 asks, ours or the official one."""
 
     candidates: SpacyCandidates
     questions: Seq2SeqQuestions

@@ -1,4 +1,4 @@
-"""Where the predictions of a benchmark are from: the models that made them now, or what a predictions file tells."""
+"""Finds where a benchmark's predictions are from: the models that made them now, or what a predictions file tells."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -52,7 +52,7 @@ class Answers:
 
     @property
     def characters(self) -> Ints:
-        """How many characters each token stands for; a tokenizer may drop some."""
+        """Counts the characters that each token stands for; a tokenizer may drop some."""
         return self.end - self.start
 
     @classmethod

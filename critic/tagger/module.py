@@ -120,7 +120,7 @@ def _figures(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping
 
 
 def validation_metrics(answer: NDArray, odds: NDArray, tags: NDArray, characters: NDArray) -> dict[str, float]:
-    """How well the tokens are told apart: F1 of characters and of responses, each at its best threshold.
+    """Measures how well the tokens are told apart: F1 of characters and of responses, each at its best threshold.
 
     Args:
         answer: Which answer each token belongs to, in order.

@@ -258,5 +258,5 @@ class Tagger:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """Gives the model's device."""
         return next(self.model.parameters()).device

@@ -129,7 +129,7 @@ class HaluEval(Source):
             )
 
     def _choose(self, row: Row) -> tuple[str, ...]:
-        """Which of the two responses; the same for a row whatever else is read."""
+        """Chooses among the two responses: the same for a row whatever else is read."""
         if self.pairs == BOTH and not self.official:
             return RIGHT, HALLUCINATED
         coin = Random(f"{self.seed}:{row.default_id}").random()

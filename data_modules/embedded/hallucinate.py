@@ -31,7 +31,7 @@ MIX_UP_RATE = 0.25  # of wrong values, those that the knowledge gives to another
 
 
 class Wording(NamedTuple):
-    """How often a reply says things as the knowledge does: faithful and hallucinated replies alike."""
+    """Shares of what a reply says in the knowledge's words: faithful and hallucinated replies alike."""
 
     values: float  # a value in the knowledge's own words; a wrong one in those that the knowledge would have for it
     phrases: float  # the verb phrase around it

@@ -108,7 +108,7 @@ def _check_texts(array: pa.Array) -> None:
     if not pa.types.is_large_string(array.type) or array.null_count:
         raise ValueError(f"records of {array.type} with {array.null_count} missing ones")
     _, offsets, data = array.buffers()
-    _check_offsets(np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * 8), data.size if data else 0)
+    _check_offsets(np.frombuffer(offsets, np.int64, len(array) + 1), data.size if data else 0)
 
 
 def _check_offsets(offsets: NDArray[np.int64], size: int) -> None:

@@ -1,4 +1,4 @@
-"""How much of a dialogue's history fits beside its knowledge."""
+"""Cuts a dialogue's history to what fits beside its knowledge."""
 
 import numpy as np
 from numpy.typing import NDArray

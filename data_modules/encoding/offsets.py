@@ -90,7 +90,7 @@ def tags_of(spans: Sequence[Span], start: NDArray[Any], end: NDArray[Any], lengt
         length: The text's length in characters.
     """
     tags = np.where(end > start, OUTSIDE, NOTHING).astype(np.int8)
-    if not spans or not len(start):
+    if not spans:
         return tags
     marks = np.zeros(length + 1, np.int8)  # (C + 1,): the label of each character
     for span in reversed(spans):  # backwards, so that where spans overlap the first one stays

@@ -141,7 +141,7 @@ class PairEncoder(Encoder):
         return {"knowledge": tokenize(self.tokenizer, knowledge), "response": tokenize(self.tokenizer, response)}
 
     def room(self, response_lengths: NDArray[np.int64]) -> "Room":
-        """How many tokens of each text fit: the response first, up to half; the knowledge gets the rest."""
+        """Shares out the tokens of a sequence: the response first, up to half; the knowledge gets the rest."""
         available = self.max_length - self.template.num_special
         response = np.minimum(response_lengths, available // 2)
         return Room(available - response, response)
@@ -205,7 +205,7 @@ class PairEncoder(Encoder):
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many tokens of each text fit into a sequence [rows]."""
+    """Numbers of tokens of each text that fit into a sequence [rows]."""
 
     knowledge: NDArray[np.int64]
     response: NDArray[np.int64]

@@ -218,7 +218,7 @@ def _flat(rows: Sequence[Ints]) -> NDArray[np.int32]:
 
 
 def _cut(length: Ints, most: Ints) -> tuple[Ints, Ints, Ints]:
-    """How many windows of at most so many tokens cover a text, the step from one to the next, and their size.
+    """Counts the windows of at most so many tokens that cover a text; gives also their step and their size.
 
     As few windows as will do, and these no longer than they must be.
     """

@@ -72,7 +72,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """Which group each row belongs to: `index` [N] counts from 0 in the names' order, so row order changes nothing."""
+    """Groups of rows: `index` [N] numbers each row's group from 0 in the names' order, so row order changes nothing."""
 
     index: NDArray[np.intp]
     count: int

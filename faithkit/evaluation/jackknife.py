@@ -23,7 +23,7 @@ MAX_GROUPS = 500  # above, percentiles hold as often as they say, and as many mo
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How far a value moves when groups are left out.
+    """The spread of a value over what it becomes when groups are left out.
 
     Args:
         error: The standard error; NaN where leaving out a single group leaves nothing to measure.

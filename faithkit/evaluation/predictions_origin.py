@@ -1,4 +1,4 @@
-"""Where a predictions file is from: a small file beside it, `NAME.origin.json` beside `NAME.jsonl`.
+"""Keeps the origin of a predictions file in a small file beside it, `NAME.origin.json` beside `NAME.jsonl`.
 
 It names the rows that were predicted, the models with their weights and thresholds, and the hash of the predictions
 themselves, so that a later score can say what it stands on. Predictions without it are scored all the same.

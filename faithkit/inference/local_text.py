@@ -81,7 +81,7 @@ class LocalTextEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalOptions:
-    """How a model of this machine is run.
+    """Options of running a model on this machine.
 
     Args:
         engine: TRANSFORMERS, or VLLM where it is installed.

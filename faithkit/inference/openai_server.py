@@ -30,7 +30,7 @@ _LIKE_A_KEY = re.compile(r"\b(sk|pk|key)-[\w*.-]{4,}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """What is needed to reach a server and to explain its errors.
+    """Holds what is needed to reach a server and to explain its errors.
 
     Args:
         url: Where it is, without a secret.

@@ -15,7 +15,7 @@ SYSTEM, USER, ASSISTANT = ROLES = ("system", "user", "assistant")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What one side says.
+    """A message of one side of the talk.
 
     Args:
         role: SYSTEM, USER or ASSISTANT.
@@ -27,7 +27,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a model is asked.
+    """A request to a model: messages that it is to answer.
 
     Args:
         id: Finds the reply; unique among the requests of a call.
@@ -52,7 +52,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a model said to a request, or why it said nothing.
+    """A model's answer to a request, or the reason why there is none.
 
     Args:
         id: The request's.

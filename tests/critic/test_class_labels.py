@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertForSequenceClassification
+from transformers import BertForSequenceClassification
 
 from critic import Critic
 from critic.class_labels import hallucinated_classes
 from faithkit.errors import UserError
 from tests.model_folders import config, make_foreign
 from tests.running import compose, evaluate_here
-from tests.tiny import write_tokenizer
+from tests.tiny import bert_config, write_tokenizer
 
 KNOWLEDGE = ["the river is long", "music", "a dog and a cat " * 80]
 RESPONSE = ["it is long", "the king plays music", "dog"]
@@ -57,9 +57,8 @@ def test_classes_that_bear_our_names_need_no_labels_in_any_order(trained: Path, 
 def test_several_classes_may_mean_hallucinated(tmp_path: Path) -> None:
     write_tokenizer(tmp_path)
     torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
     names = {0: "contradiction", 1: "neutral", 2: "entailment"}
-    model = BertForSequenceClassification(BertConfig(vocab_size=400, **sizes, id2label=names, initializer_range=0.5))
+    model = BertForSequenceClassification(bert_config(num_hidden_layers=1, id2label=names, initializer_range=0.5))
     model.save_pretrained(tmp_path)
     labels = {"contradiction": "hallucinated", "neutral": "hallucinated", "entailment": "faithful"}
     critic = Critic.load(tmp_path, labels=labels, device="cpu")

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from omegaconf import OmegaConf
 
 from critic.module import CriticModule
 from critic.options import CriticOptions
@@ -15,7 +14,7 @@ from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.training.checkpoints import load_best
 from faithkit.training.options import OptimizerOptions, read_options
-from tests.running import compose
+from tests.running import plain_config
 from workflows.train import build_task
 
 OPTIMIZER = {"lr": 1e-3, "weight_decay": 0.01, "warmup": 0.1, "schedule": "linear"}
@@ -30,17 +29,11 @@ OLD_TAGGER = (
 ).split()
 
 
-def plain(*overrides: str) -> dict[str, Any]:
-    found = OmegaConf.to_container(compose("train", *overrides), resolve=True)
-    assert isinstance(found, dict)
-    return {str(key): value for key, value in found.items()}
-
-
 @pytest.mark.parametrize(("model", "keys"), [("critic", OLD_CRITIC), ("tagger", OLD_TAGGER)])
 def test_a_configuration_of_before_gives_the_same_task(model: str, keys: list[str], tiny_bert: Path) -> None:
     changes = ["model.support_weight=0.25", "optimizer.lr=0.125", "model.threshold_aim=argmax"]
     changes += ["model.span_weight=0"] if model == "critic" else []  # it came later: off in a run of before
-    config = plain(f"model={model}", f"model.weights={tiny_bert}", *changes)
+    config = plain_config("train", f"model={model}", f"model.weights={tiny_bert}", *changes)
     task = build_task(config)
     block = config["model"]
     block["task"] = {**block["task"], **{key: block[key] for key in keys}}

@@ -18,6 +18,7 @@ from faithkit.errors import UserError
 from faithkit.evaluation.score_calibration import log_odds
 from tests.data_modules.examples import example
 
+Capture = pytest.CaptureFixture[str]
 TEXT = st.text(min_size=1, max_size=80).filter(lambda text: bool(text.strip()))
 KNOWLEDGE = ["the river is long", "the city is old and the king lives in it " * 3, "music", "a dog and a cat " * 8]
 RESPONSE = ["it is long", "the king plays music", "i love it " * 6, "dog"]
@@ -33,6 +34,12 @@ def test_one_pair_gives_one_score_and_lists_give_lists(critic: Critic) -> None:
     assert score.label in ("faithful", "hallucinated") and 0 <= score.probability <= 1
     many = critic.score(knowledge=KNOWLEDGE, response=RESPONSE)
     assert len(many) == 4 and many[0].probability == pytest.approx(score.probability, abs=1e-6)
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_a_bar_is_shown_where_it_is_asked_for(critic: Critic, progress: bool, capsys: Capture) -> None:
+    list(critic.predict_examples([example(response="it is long")], progress=progress))
+    assert ("scoring" in capsys.readouterr().err) == progress
 
 
 def test_scores_are_the_same_in_any_batch_and_order(critic: Critic) -> None:

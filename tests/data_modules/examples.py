@@ -3,8 +3,9 @@
 from itertools import count
 from typing import Any
 
-from faithkit.records import Example
+from faithkit.records import Example, Turn
 
+HISTORY = (Turn(speaker="seeker", text="the old river"), Turn(speaker="wizard", text="a long one"))
 _numbers = count()
 
 

@@ -12,7 +12,7 @@ from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.splits import unique_names
 from faithkit.errors import UserError
-from tests.running import compose
+from tests.running import plain_config
 
 SIZES = {"num_train": 40, "num_validation": 10, "num_test": 10}
 
@@ -23,9 +23,7 @@ def encoder(tiny_bert: Path) -> PairEncoder:
 
 
 def data(encoder: PairEncoder, parts: Any, **options: Any) -> DataModule:
-    from omegaconf import OmegaConf
-
-    block = OmegaConf.to_container(compose("train", "data=mix"), resolve=True)["data"]  # type: ignore[index,call-overload]
+    block = plain_config("train", "data=mix")["data"]
     seed = options.pop("seed", 0)
     built = build_data({**block, "parts": parts, **options}, encoder, num_epochs=2, seed=seed)
     built.setup()

@@ -1,46 +1,22 @@
-"""Commands as processes of their own, forked from one that has imported what they import: seconds less for each.
-
-That process only imports. This one has worked, so it may have threads, and a fork of it could wait for them for ever.
-"""
+"""Commands as processes of their own that can be signalled, killed or starved at a chosen place."""
 
 import atexit
 import ctypes
 import importlib
-import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
-import traceback
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.faults.file_events import watch
-from tests.running import ROOT
-
-WARM = ("train", "detection_benchmark", "response_benchmark", "generate", "score", "export", "chat", "transfer")
-HEAVY = (
-    "hydra",
-    "pytorch_lightning",
-    "transformers.models.bert.modeling_bert",
-    "transformers.models.llama.modeling_llama",
-    "critic.export",
-    "critic.task",
-    "data_modules.build",
-    "faithkit.evaluation.reports.run",
-    "faithkit.training.loggers.build",
-    "faithkit.training.trainer",
-    "generation.export",
-    "generation.generator",
-    "workflows.detectors",
-)
+from tests.forking import ask, read_number, redirect_output, run_script, serve, start_server
 
 
 class Ended(NamedTuple):
-    """How a command ended, and all that it printed."""
+    """The exit code of a command, and all that it printed."""
 
     code: int
     output: str
@@ -69,64 +45,33 @@ def run_forked(
         asked = {"script": script, "arguments": arguments, "at": at, "number": int(number), "powerless": powerless}
         asked |= {"folder": folder and str(folder), "events": events and str(events), "kill_at": kill_at}
         server = _server()
-        assert server.stdin and server.stdout
-        server.stdin.write(json.dumps({**asked, "output": output.name, "environ": dict(os.environ)}) + "\n")
-        server.stdin.flush()
-        return Ended(int(server.stdout.readline()), output.read())
+        ask(server, {**asked, "output": output.name, "environ": dict(os.environ)})
+        return Ended(read_number(server), output.read())
 
 
 @cache
-def _server() -> subprocess.Popen[str]:
-    command = [sys.executable, "-W", "ignore", "-m", "tests.faults.forked"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+def _server() -> "subprocess.Popen[bytes]":
+    process = start_server("tests.faults.forked", {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"})
     atexit.register(process.kill)
     return process
 
 
-def serve() -> None:
-    """Imports, then forks a process for each command that is asked for."""
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    for name in HEAVY + tuple(f"workflows.{name}" for name in WARM):
-        importlib.import_module(name)
-    for line in sys.stdin:
-        asked = json.loads(line)
-        process = os.fork()
-        if process == 0:
-            code = 97
-            with suppress(BaseException):
-                code = _run(asked)
-            os._exit(code)
-        print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), file=answers)
-
-
 def _run(asked: dict[str, Any]) -> int:
-    handle = os.open(asked["output"], os.O_WRONLY | os.O_APPEND)
-    for stream in (1, 2):
-        os.dup2(handle, stream)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
+    redirect_output(asked["output"])
     os.environ.clear()
     os.environ.update(asked["environ"])
     if asked["folder"]:
         _work_in(Path(asked["folder"]))
     if asked["powerless"]:
         _drop_capabilities()
-    sys.argv = [asked["script"], *asked["arguments"]]
     if asked["events"]:
         watch(asked["folder"] + os.sep, asked["events"], asked["kill_at"])
-    try:
+
+    def prepare() -> None:
         if asked["at"]:
             _signal_at(asked["at"], asked["number"])
-        importlib.import_module(f"workflows.{asked['script']}").run()
-    except SystemExit as error:
-        return int(error.code or 0)
-    except BaseException:
-        traceback.print_exc()
-        return 98
-    return 0
+
+    return run_script(asked["script"], asked["arguments"], before=prepare)
 
 
 def _work_in(folder: Path) -> None:
@@ -164,4 +109,4 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(_run)

@@ -1,6 +1,5 @@
 """The cache of encodings: whatever happens to an entry, the same encodings are given, and no damage ends a process."""
 
-import atexit
 import os
 import random
 import shutil
@@ -10,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -25,6 +23,7 @@ from data_modules.encoding.tokens import load_tokenizer
 from tests.faults.campaign import Campaign, Wrong
 from tests.faults.mutations import mutate_bytes
 from tests.faults.races import FORK
+from tests.running import temporary_folder
 from tests.tiny import write_bert
 
 
@@ -51,8 +50,7 @@ def content(encoded: EncodedSplit) -> tuple[Any, ...]:
 @cache
 def template() -> tuple[Snli, PairEncoder, Path, tuple[Any, ...]]:
     """A corpus, an encoder, a cache with two entries (train and test) and what the first one holds."""
-    root = Path(mkdtemp())
-    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    root = temporary_folder("faithkit-cache-")
     source = Snli(path=str(WRITERS["snli"](root / "snli", 30)))
     encoder = PairEncoder(tokenizer=load_tokenizer(str(write_bert(root / "bert"))), max_length=64)
     with home(root / "home"):

@@ -1,7 +1,6 @@
 """Damages valid command lines: a value, a key, a character, an argument; each is accepted or refused, and quickly."""
 
 import random
-import tempfile
 import time
 from functools import cache
 from pathlib import Path
@@ -13,6 +12,7 @@ from tests.faults.campaign import Campaign, Wrong
 from tests.faults.command_lines import BASE, RIGHT
 from tests.faults.command_places import SETTINGS, Places, composed
 from tests.faults.mutations import ODD_VALUES
+from tests.running import temporary_folder
 
 MOST_SECONDS = 1.0  # of this process, whatever else the machine does
 ODD_TEXTS = (
@@ -24,15 +24,14 @@ ODD_CHARACTERS = "=,[]{}()'\"\\$:+~@ \t\n\x00é\ud800-./0aZ"
 
 
 @cache
-def _places() -> tuple[Places, tempfile.TemporaryDirectory]:
-    folder = tempfile.TemporaryDirectory()
-    return Places.make(Path(folder.name)), folder
+def _places() -> Places:
+    return Places.make(temporary_folder("faithkit-places-"))
 
 
 def attempt(rng: random.Random, folder: Path) -> None:
     """Changes a valid command line in one place, and checks it as the script does before its work."""
     script, arguments = rng.choice([line for line in RIGHT if "--cfg" not in line[1] and "-m" not in line[1]])
-    lines = _places()[0].fill((*BASE[script], *arguments))
+    lines = _places().fill((*BASE[script], *arguments))
     changed = _changed(lines, script, rng)
     line = CommandLine(CONFIGS, script, changed, f"{SETTINGS}:{script.title()}Settings")
     start = time.process_time()

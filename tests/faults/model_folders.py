@@ -1,7 +1,6 @@
 """Folders of a tiny critic, tagger and generator, written once a process, and how each of them is used."""
 
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +12,7 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.files.model_folder import CRITIC, GENERATOR, TAGGER
 from tests.model_folders import make_foreign, make_older
+from tests.running import temporary_folder
 
 SEALED, OLDER, FOREIGN = "ours", "ours, without hashes", "someone else's"
 MAKERS = {OLDER: make_older, FOREIGN: make_foreign}
@@ -110,7 +110,7 @@ MODELS = {
 @cache
 def whole_folder(kind: str, maker: str) -> Path:
     """An undamaged folder; copy it before changing it."""
-    folder = Path(tempfile.mkdtemp(prefix="faithkit-whole-")) / kind
+    folder = temporary_folder("faithkit-whole-") / kind
     if maker == SEALED:
         MODELS[kind].write(folder)
         return folder

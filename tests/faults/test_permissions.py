@@ -2,9 +2,9 @@
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -18,11 +18,11 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give fil
 @pytest.fixture
 def place(trained: Path) -> Iterator[Path]:
     """A folder with a run in it."""
-    folder = Path(tempfile.mkdtemp(prefix="faithkit-permissions-"))
-    folder.chmod(0o777)
-    shutil.copytree(trained, folder / "run")
-    yield folder
-    shutil.rmtree(folder)
+    with TemporaryDirectory(prefix="faithkit-permissions-") as name:  # pytest's own folders are closed to others
+        folder = Path(name)
+        folder.chmod(0o777)
+        shutil.copytree(trained, folder / "run")
+        yield folder
 
 
 @needs_root

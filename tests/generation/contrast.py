@@ -10,14 +10,12 @@ import torch
 from torch import Tensor
 
 from data_modules.encoding.candidate_encoder import CandidateEncoder
-from faithkit.records import Turn
 from faithkit.training.language_model import OneProcess, token_losses
 from generation.objectives.infonce import InfoNce
 from generation.objectives.objective import Step
-from tests.data_modules.examples import example
+from tests.data_modules.examples import HISTORY, example
 from tests.generation.test_forward import FAMILIES, build
 
-HISTORY = (Turn(speaker="seeker", text="the old river"), Turn(speaker="wizard", text="a long one"))
 NEGATIVES = [("it is small", "the king wrote a book"), ("no",), (), ("they like music", "it is long it is long", "yes")]
 ROWS = [
     replace(

@@ -8,7 +8,7 @@ from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_layout import CAUSAL, SEQ2SEQ, TurnLayout, add_markers
 from generation.settings import Settings
 from generation.weights import starts_with
-from tests.tiny import write_tokenizer
+from tests.tiny import T5_SIZE, write_tokenizer
 
 CONTROL = ("voice", "overlap", "entailment")
 
@@ -29,9 +29,7 @@ def write_generator(folder: Path, kind: str, control: tuple[str, ...] = ()) -> P
     torch.manual_seed(0)
     size = {"vocab_size": len(tokenizer)}
     if kind == SEQ2SEQ:
-        model: Any = t.T5ForConditionalGeneration(
-            t.T5Config(**size, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, initializer_factor=3.0)
-        )
+        model: Any = t.T5ForConditionalGeneration(t.T5Config(**size, **T5_SIZE, initializer_factor=3.0))
     else:
         model = t.LlamaForCausalLM(
             t.LlamaConfig(

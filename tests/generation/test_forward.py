@@ -12,13 +12,11 @@ from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_layout import TurnLayout, add_markers
 from data_modules.encoding.turns import TurnEncoder
 from faithkit.packing import use_packed_attention
-from faithkit.records import Turn
 from faithkit.training.language_model import row_statistics, run_model, token_losses
 from generation.weights import ARCHITECTURES, load_generator
-from tests.data_modules.examples import example
+from tests.data_modules.examples import HISTORY, example
 
 FAMILIES = {"t5": "seq2seq", "bart": "seq2seq", "gpt2": "causal", "llama": "causal"}
-HISTORY = (Turn(speaker="seeker", text="the old river"), Turn(speaker="wizard", text="a long one"))
 ROWS = [
     example(knowledge="the river is long " * n, history=HISTORY[: n % 3], response="it is long " * (n % 4 + 1))
     for n in range(1, 6)

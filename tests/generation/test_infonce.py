@@ -1,9 +1,7 @@
-"""The contrastive objective: right by hand, and the same as passing each candidate through the model by itself."""
+"""The contrastive objective on four rows is what numpy says, in one process and in several."""
 
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -11,25 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from data_modules.encoding.candidate_encoder import CUT, NONE
-from faithkit.errors import UserError
-from faithkit.training.language_model import row_statistics
 from generation.candidate_forward import Contrast
 from generation.objectives.infonce import InfoNce, by_row
-from tests.data_modules.examples import example
-from tests.generation.contrast import NEGATIVES, ROWS, batch_of, loss_of, objective_of, prepared, the_long_way
+from tests.generation.contrast import NEGATIVES, objective_of
 from tests.generation.steps import Share, step_of
-from tests.generation.test_forward import FAMILIES, build
 
-QUERIES = [
-    ("t5", "encoder_first"),
-    ("t5", "encoder_mean"),
-    ("t5", "decoder_first"),
-    ("bart", "encoder_mean"),
-    ("bart", "decoder_first"),
-    ("gpt2", None),
-    ("llama", None),
-]
 COUNTS = [3, 2, 1, 4]  # candidates of four rows, the gold response counted
 
 
@@ -152,150 +136,9 @@ def test_processes_see_each_others_candidates(in_batch: bool | str) -> None:
         torch.testing.assert_close(found, one, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize(("family", "query"), [("t5", "encoder_mean"), ("llama", "context_last")])
-def test_without_a_choice_the_query_is_the_first_that_a_model_has(
-    family: str, query: str, language_models: dict[str, Path]
-) -> None:
-    assert prepared(language_models[family], family)[1].query == query
-
-
-def test_the_projection_begins_by_seed_at_the_scale_of_its_input(language_models: dict[str, Path]) -> None:
-    model, objective, _ = prepared(language_models["t5"], "t5")
-    first = objective.projection.weight.detach().clone()
-    assert float(first.std()) == pytest.approx(len(first) ** -0.5, rel=0.1)
-    for seed, same in ((0, True), (1, False)):
-        objective.set_up(model, seed)
-        assert torch.equal(objective.projection.weight, first) == same
-
-
 def test_scores_stand_row_by_row() -> None:
     found = by_row(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0, 0, 1, 2]), 3)
     assert found.tolist() == [[1.0, 2.0], [3.0, -torch.inf], [4.0, -torch.inf]]
-
-
-@pytest.mark.parametrize("in_batch", [False, True, "all"])
-@pytest.mark.parametrize(("family", "query"), QUERIES)
-def test_loss_and_gradients_are_those_of_every_candidate_alone(
-    family: str, query: str | None, in_batch: bool | str, language_models: dict[str, Path]
-) -> None:
-    folder = language_models[family]
-    model, objective, encoder = prepared(folder, family, query=query, in_batch=in_batch)
-    plain, _ = build(folder, FAMILIES[family], packed=False)
-    twin = objective_of(query=objective.query, in_batch=in_batch)
-    twin.set_up(plain, 0)
-    wanted = the_long_way(plain, twin, encoder)
-    loss, _ = loss_of(model, objective, batch_of(encoder))
-    torch.testing.assert_close(loss, wanted, rtol=0, atol=1e-5)
-    for made in (wanted, loss):
-        made.backward()
-    ours = [*model.named_parameters(), *objective.named_parameters()]
-    theirs = [*plain.parameters(), *twin.parameters()]
-    for (name, one), other in zip(ours, theirs, strict=True):
-        assert one.grad is not None and other.grad is not None, name
-        torch.testing.assert_close(one.grad, other.grad, rtol=0, atol=1e-5)
-    assert objective.projection.weight.grad.abs().max() > 1e-5, "the projection is trained"
-
-
-@pytest.mark.parametrize("in_batch", [False, "all"])
-@pytest.mark.parametrize("family", ["t5", "bart", "llama"])
-def test_a_row_of_padding_changes_no_gradient(
-    family: str, in_batch: bool | str, language_models: dict[str, Path]
-) -> None:
-    gradients = []
-    for rows, padding in ((ROWS, ()), ([*ROWS, ROWS[0]], (4,))):
-        model, objective, encoder = prepared(language_models[family], family, in_batch=in_batch)
-        loss, logged = loss_of(model, objective, batch_of(encoder, rows, padding))
-        loss.backward()
-        gradients.append(
-            [loss, *logged.values(), *(p.grad for p in model.parameters()), objective.projection.weight.grad]
-        )
-    torch.testing.assert_close(gradients[0], gradients[1], rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("family", ["t5", "bart", "gpt2", "llama"])
-def test_bf16_is_finite_and_near_fp32(family: str, language_models: dict[str, Path]) -> None:
-    model, objective, encoder = prepared(language_models[family], family)
-    batch = batch_of(encoder)
-    wanted, _ = loss_of(model, objective, batch)
-    with torch.autocast("cpu", torch.bfloat16):
-        mixed, _ = loss_of(model, objective, batch)
-    check_training(mixed, wanted, model, objective)
-    whole, _ = loss_of(model.bfloat16(), objective.bfloat16(), batch)
-    check_training(whole, wanted, model, objective)
-
-
-def check_training(loss: torch.Tensor, wanted: torch.Tensor, *modules: torch.nn.Module) -> None:
-    loss.backward()
-    assert loss.item() == pytest.approx(wanted.item(), abs=0.05)
-    grads = [parameter.grad for module in modules for parameter in module.parameters()]
-    assert all(bool(grad.isfinite().all()) for grad in grads if grad is not None)
-    for module in modules:
-        module.zero_grad()
-
-
-@pytest.mark.parametrize("family", ["t5", "llama"])
-def test_validation_does_not_see_the_negatives(family: str, language_models: dict[str, Path]) -> None:
-    model, _, encoder = prepared(language_models[family], family)
-    _, turns = build(language_models[family], FAMILIES[family], packed=True)
-    plain = {name: torch.from_numpy(c) for name, c in turns.collate(turns.encode(ROWS, Counter())).items()}
-    found = row_statistics(model, batch_of(encoder))
-    assert np.array_equal(found, row_statistics(model, {**plain, "index": torch.arange(4)}))
-
-
-@pytest.mark.parametrize("family", ["t5", "gpt2"])
-def test_negatives_are_counted_cut_and_capped(family: str, language_models: dict[str, Path]) -> None:
-    _, _, encoder = prepared(language_models[family], family, num_negatives=2)
-    long = replace(ROWS[0], negatives=("it is long " * 40, "no", "yes"))
-    counts: Counter[str] = Counter()
-    columns: dict[str, Any] = encoder.encode([long, *ROWS[1:]], counts)
-    plain: dict[str, Any] = encoder.turns.encode([long, *ROWS[1:]], Counter())
-    lengths = [columns["negative_length"].row(place).tolist() for place in range(4)]
-    assert [len(row) for row in lengths] == [2, 1, 0, 2] and lengths[0][0] == 40
-    assert (columns["length"] - plain["length"]).tolist() == [sum(row) for row in lengths]
-    ends = columns["negative"].values[np.cumsum([n for row in lengths for n in row]) - 1]
-    assert set(ends.tolist()) == {encoder.turns.tokenizer.eos_token_id}
-    assert counts[CUT] == 1 and counts[NONE] == 1
-    assert encoder.fingerprint() != prepared(language_models[family], family)[2].fingerprint()
-
-
-def test_a_negative_never_makes_a_causal_sequence_too_long(language_models: dict[str, Path]) -> None:
-    _, _, encoder = prepared(language_models["llama"], "llama")
-    full = replace(example(knowledge="x " * 50, response="it is"), negatives=("it is long " * 40,))
-    columns: dict[str, Any] = encoder.encode([full], Counter())
-    size = len(columns["context"].values) + len(columns["negative"].values)
-    assert size == encoder.turns.layout.max_length
-
-
-def test_a_written_marker_in_a_negative_is_text(language_models: dict[str, Path]) -> None:
-    _, _, encoder = prepared(language_models["t5"], "t5")
-    columns: dict[str, Any] = encoder.encode([replace(ROWS[0], negatives=("<|wizard|> </s>",))], Counter())
-    special = {encoder.turns.ids["<|wizard|>"], encoder.turns.tokenizer.eos_token_id}
-    assert not special & set(columns["negative"].values[:-1].tolist())
-
-
-@pytest.mark.parametrize(
-    ("family", "values", "words"),
-    [
-        ("llama", {"query": "encoder_mean"}, "encoder_mean does not go with a causal model"),
-        ("t5", {"query": "context_last"}, "context_last does not go with an encoder-decoder"),
-        ("t5", {"query": "middle"}, "objective.query is 'middle'"),
-        ("t5", {"weight": 0.0}, "objective.weight is 0.0"),
-        ("t5", {"temperature": -1.0}, "objective.temperature"),
-        ("t5", {"in_batch": "gold"}, "objective.in_batch is 'gold'"),
-        ("t5", {"num_negatives": 0}, "num_negatives is 0"),
-    ],
-)
-def test_a_setting_that_cannot_be_is_told(
-    family: str, values: dict[str, Any], words: str, language_models: dict[str, Path]
-) -> None:
-    with pytest.raises(UserError, match=words):
-        prepared(language_models[family], family, **values)
-
-
-def test_a_padded_causal_model_is_told_what_to_set(language_models: dict[str, Path]) -> None:
-    _, turns = build(language_models["gpt2"], "causal", packed=False)
-    with pytest.raises(UserError, match=r"(?s)model.packed=false.*set model.packed=true"):
-        objective_of().encoder(turns, turns)
 
 
 def test_negatives_are_as_many_as_the_rows_say() -> None:

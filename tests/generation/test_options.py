@@ -1,15 +1,13 @@
 """Options of a generator's training: taken of the `model` block, or of the task's own block as in older runs."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
 from faithkit.errors import UserError
 from generation.options import GeneratorOptions
 from generation.task import GeneratorTask
-from tests.running import compose
+from tests.running import plain_config
 from workflows.train import build_task
 
 # The options that a task's own block named, every one, before it was given the whole `model` block.
@@ -18,17 +16,11 @@ OLD_KEYS = (
 ).split()
 
 
-def config_of(*overrides: str) -> dict[str, Any]:
-    found = OmegaConf.to_container(compose("train", *overrides), resolve=True)
-    assert isinstance(found, dict)
-    return {str(key): value for key, value in found.items()}
-
-
 @pytest.mark.parametrize(("model", "folder"), [("t5", "tiny_t5"), ("gpt2", "tiny_llama")])
 def test_a_configuration_of_before_gives_the_same_task(model: str, folder: str, request: pytest.FixtureRequest) -> None:
     weights: Path = request.getfixturevalue(folder)
     changes = [f"model.weights={weights}", "model.max_history=3", "model.dropout=0.25", "model.max_length=96"]
-    config = config_of(f"model={model}", *changes, "model.max_response_length=32")
+    config = plain_config("train", f"model={model}", *changes, "model.max_response_length=32")
     task = build_task(config)
     block = config["model"]
     old = build_task({"model": {"name": model, "task": {**block["task"], **{key: block[key] for key in OLD_KEYS}}}})

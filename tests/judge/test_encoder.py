@@ -1,4 +1,4 @@
-"""What a judge reads and learns: the prompt of later use, the reply alone as target, rows apart from each other."""
+"""A judge reads the prompt of later use and learns the reply alone, each row apart from the others."""
 
 from collections import Counter
 from pathlib import Path
@@ -16,6 +16,7 @@ from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
 from faithkit.training.language_model import row_statistics
 from judge.encoder import JudgementEncoder
 from judge.prompt import PromptTemplate
+from tests.data_modules.examples import example
 
 TEMPLATE = PromptTemplate("is it wrong?\n\n{knowledge}\n\n{history}\n\n{response}")
 
@@ -23,13 +24,14 @@ TEMPLATE = PromptTemplate("is it wrong?\n\n{knowledge}\n\n{history}\n\n{response
 def examples(count: int = 5, turns: int = 2) -> list[Example]:
     said = ("the river is long", "the king is old", "a dog and a cat")
     return [
-        Example(
-            id=str(i), source="a", split="b", group="c", knowledge="the king " * (i + 1), response=said[i % 3],
+        example(
+            knowledge="the king " * (i + 1),
+            response=said[i % 3],
             history=tuple(Turn(speaker="seeker", text=said[t % 3]) for t in range(turns)),
             label=(FAITHFUL, HALLUCINATED)[i % 2],
         )
         for i in range(count)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +47,11 @@ def test_the_context_is_the_prompt_of_later_use_and_the_target_the_reply_alone(t
     rows = examples()
     columns = encoder(tokens).encode(rows, Counter())
     batch = encoder(tokens).collate(columns)
-    for place, example in enumerate(rows):
-        [prompt] = tokens.prompts([TEMPLATE.messages(example)])
+    for place, row in enumerate(rows):
+        [prompt] = tokens.prompts([TEMPLATE.messages(row)])
         assert columns["context"].row(place).tolist() == prompt.tolist()  # type: ignore[union-attr]
         targets = batch["target"][batch["target_row"] == place]
-        assert tokens.decode(targets.tolist()) == ("Yes" if example.label == HALLUCINATED else "No")
+        assert tokens.decode(targets.tolist()) == ("Yes" if row.label == HALLUCINATED else "No")
         assert targets[-1] == tokens.tokenizer.eos_token_id
     assert batch["label"].tolist() == [0, 1, 0, 1, 0]
 

@@ -1,4 +1,4 @@
-"""What a judge makes of replies, and a judge by a real (random, tiny) model."""
+"""A judge reads set replies, and those of a real (random, tiny) model."""
 
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example
 from judge.asking import AskOptions
 from judge.judge import Judge
+from tests.data_modules.examples import example
 from tests.judge.engines import SetEngine
 
 KNOWLEDGE = "The Danube flows through ten countries."
@@ -16,10 +17,7 @@ TWELVE, TEN = "It flows through twelve.", "It flows through ten."
 
 
 def examples(*responses: str) -> list[Example]:
-    return [
-        Example(id=f"r{i}", source="a", split="b", group="c", knowledge=KNOWLEDGE, response=response)
-        for i, response in enumerate(responses)
-    ]
+    return [example(id=f"r{i}", knowledge=KNOWLEDGE, response=text) for i, text in enumerate(responses)]
 
 
 def test_a_verdict_is_the_likelier_of_yes_and_no_and_nothing_is_written() -> None:

@@ -11,15 +11,14 @@ from faithkit.inference.text import SYSTEM, USER
 from faithkit.records import Example, Turn
 from judge.asking import ASKINGS
 from judge.prompt import PromptTemplate, read_prompt
+from tests.data_modules import examples
 
 TEXT = "Look.\n\nKnown: {knowledge}\n\nSaid:\n{history}\n\nReply: {response}\n\nIs it wrong?"
 
 
 def example(knowledge: str = "It is red.", history: tuple[str, ...] = ("Which?",), response: str = "Blue.") -> Example:
     turns = tuple(Turn(speaker=("seeker", "wizard")[i % 2], text=text) for i, text in enumerate(history))
-    return Example(
-        id="1", source="a", split="b", group="c", knowledge=knowledge, history=turns, response=response
-    )  # fmt: skip
+    return examples.example(knowledge=knowledge, history=turns, response=response)
 
 
 def test_fields_are_filled_and_speakers_named() -> None:

@@ -9,15 +9,13 @@ from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 from judge.asking import ASKINGS
 from judge.options import LEARNT
 from judge.target import target_text
+from tests.data_modules import examples
 
 RESPONSE = 'It flows through "twelve" countries and ends in Rome.'
 
 
 def example(label: str | None, spans: tuple[Span, ...] | None = None, target: str | None = None) -> Example:
-    return Example(
-        id="1", source="a", split="b", group="c", knowledge="k", response=RESPONSE, label=label, spans=spans,
-        target=target,
-    )  # fmt: skip
+    return examples.example(id="1", response=RESPONSE, label=label, spans=spans, target=target)
 
 
 MARKED = (Span(start=40, end=52, label="conflict"), Span(start=17, end=35, label="conflict"))

@@ -1,7 +1,9 @@
 """python -m tests.mutation --mutants 400: changes the code here and there, and lists the changes that no test notices.
 
 python -m tests.mutation --only faithkit/packing.py     the mutants of one file or folder
-python -m tests.mutation --again missed.txt             those that an earlier run printed as not noticed
+
+What is noticed is kept in build/mutation/noticed.txt and not tried again while its file stays as it is: an interrupted
+run goes on, and after new tests only what was not noticed costs time.
 """
 
 import argparse
@@ -22,13 +24,15 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 from queue import SimpleQueue
 from threading import Lock
-from typing import Any
+from typing import Any, TextIO
 
+from faithkit import signals
 from tests.mutation.mutants import Mutant, mutants_of
 from tests.mutation.reach import Reach
 from tests.mutation.selection import ROOT, central_files, choose_tests
-from tests.mutation.worker import PASSED
+from tests.mutation.worker import FAILED, PASSED
 
+NOTICED = ROOT / "build" / "mutation" / "noticed.txt"
 # CPU-seconds that the tests of one file may take in all, and for one mutant: the others notice what these do.
 LONGEST, LONGEST_OF_MUTANT = 90.0, 20.0
 MOST_TEST_FILES = 6  # for one mutant, of those that run its line
@@ -36,26 +40,36 @@ MOST_TEST_FILES = 6  # for one mutant, of those that run its line
 
 def main() -> int:
     """Samples mutants, runs their tests, and prints what was not noticed; the exit code is 1 below the aim."""
+    signals.install()
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--mutants", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="files whose path begins so")
-    parser.add_argument("--again", type=Path, help="the output of an earlier run: only what was not noticed there")
+    parser.add_argument(
+        "--noticed", type=Path, default=NOTICED, help="the file of what is noticed; delete it to begin anew"
+    )
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--aim", type=float, default=0.95, help="share that must be noticed")
     options = parser.parse_args()
     files = [path for path in central_files() if path.startswith(options.only)]
     every = [mutant for path in files for mutant in mutants_of(ROOT, path)]
     chosen = random.Random(options.seed).sample(every, min(options.mutants, len(every)))
-    if options.again is not None:
-        earlier = options.again.read_text(encoding="utf-8").splitlines()
-        missed_before = {line.partition(": ")[2] for line in earlier if line.startswith("not noticed")}
-        chosen = [mutant for mutant in every if str(mutant) in missed_before]
     chosen.sort(key=lambda mutant: (mutant.path, mutant.line))
-    print(f"{len(chosen)} of {len(every):,} mutants of {len(files)} files", file=sys.stderr)
-    with ExitStack() as stack:
-        crew = Crew([stack.enter_context(started()) for _ in range(options.workers)])
-        results = list(crew.run(chosen))
+    options.noticed.parent.mkdir(parents=True, exist_ok=True)
+    known = set(options.noticed.read_text(encoding="utf-8").splitlines()) if options.noticed.exists() else set()
+    results = [(mutant, FAILED) for mutant in chosen if mutant.key in known]
+    print(
+        f"{len(chosen)} of {len(every):,} mutants of {len(files)} files, {len(results)} noticed before", file=sys.stderr
+    )
+    try:
+        with ExitStack() as stack:
+            noticed = stack.enter_context(options.noticed.open("a", encoding="utf-8", buffering=1))
+            crew = Crew([stack.enter_context(started()) for _ in range(options.workers)], noticed)
+            results += crew.run([mutant for mutant in chosen if mutant.key not in known])
+    except signals.Interrupted:
+        print(f"interrupted: what was noticed is kept in {options.noticed}", file=sys.stderr)
+        return signals.EXIT_CODE
+    results.sort(key=lambda result: (result[0].path, result[0].line))
     missed = [(mutant, end) for mutant, end in results if end in (PASSED, UNREACHED)]
     untested = sorted({mutant.path for mutant, end in results if end == NOT_RUN})
     for mutant, end in missed:
@@ -94,7 +108,8 @@ class Worker:
 class Crew:
     """Workers that share the mutants, and what is known of the unchanged tests."""
 
-    def __init__(self, workers: Sequence[Worker]):
+    def __init__(self, workers: Sequence[Worker], noticed: TextIO):
+        self._noticed = noticed
         self._reached: dict[str, list[Reach]] = {}
         self._watching: dict[str, Lock] = defaultdict(Lock)
         self._free: SimpleQueue[Worker] = SimpleQueue()
@@ -107,9 +122,12 @@ class Crew:
         by_file: dict[str, list[Mutant]] = {}
         for mutant in mutants:
             by_file.setdefault(mutant.path, []).append(mutant)
-        with ThreadPoolExecutor(self._size) as pool:
+        pool = ThreadPoolExecutor(self._size)
+        try:
             for ends in pool.map(self._file, by_file.values()):
                 yield from ends
+        finally:  # does not wait: after a signal the threads end once their workers are ended
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _file(self, mutants: Sequence[Mutant]) -> list[tuple[Mutant, str]]:
         worker = self._free.get()
@@ -119,6 +137,8 @@ class Crew:
             for mutant in mutants:
                 end = self._end(worker, mutant, tests)
                 print(f"{end:9} {mutant}", file=sys.stderr, flush=True)
+                if end not in (PASSED, UNREACHED, NOT_RUN):
+                    print(mutant.key, file=self._noticed)
                 results.append((mutant, end))
             return results
         finally:
@@ -150,11 +170,14 @@ class Crew:
 def started() -> Iterator[Worker]:
     """Starts a worker in a copy of the project: what is changed is never the project itself."""
     with tempfile.TemporaryDirectory(prefix="faithkit-mutants-") as folder:
-        copy_project(Path(folder))
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": folder}
+        project, temporary = Path(folder, "project"), Path(folder, "tmp")
+        copy_project(project)
+        temporary.mkdir()  # tests leave files behind where their process is ended
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment |= {"PYTHONPATH": str(project), "TMPDIR": str(temporary)}
         command = [sys.executable, "-W", "ignore", "-m", "tests.mutation.worker"]
         process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, cwd=project, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         try:
             yield Worker(process)

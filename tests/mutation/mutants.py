@@ -1,6 +1,7 @@
 """Small changes of a file: a comparison turned, a constant raised, `and` for `or`."""
 
 import ast
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,12 @@ class Mutant:
     source: str
     lines: range
 
+    @property
+    def key(self) -> str:
+        """Names the change by all that the file then says."""
+        digest = hashlib.blake2b(self.source.encode(), digest_size=8).hexdigest()
+        return f"{digest} {self}"
+
     def __str__(self) -> str:
         return f"{self.path}:{self.line}  {self.before}  ->  {self.after}"
 
@@ -100,8 +107,10 @@ def _is_for_type_checkers(node: ast.AST) -> bool:
 
 
 def _is_version_or_block(node: ast.AST) -> bool:
-    """A number that only tells stored data from another's, or a size of blocks (1 << 20), which costs time alone."""
+    """A number that only tells stored data from another's, a size of blocks, which costs time alone, and the like."""
     match node:
+        case ast.keyword(arg="digest_size" | "repr" | "compare"):  # a hash's length, the options of dataclass fields
+            return True
         case ast.Assign(targets=[ast.Name(id=name)]):
             return name.endswith(("VERSION", "CHUNK"))
         case ast.BinOp(left=ast.Constant(), op=ast.LShift(), right=ast.Constant()):

@@ -16,8 +16,12 @@ CENTRAL = (
     "data_modules/encoding",
     "critic/tagger/span_calibration.py",
     "critic/scorer.py",
+    "data_modules/batches.py",
+    "faithkit/training/batching.py",
+    "judge/locate.py",
+    "judge/reply.py",
 )
-PACKAGES = ("faithkit", "critic", "generation", "data_modules", "workflows", "tests")
+PACKAGES = ("faithkit", "critic", "generation", "judge", "data_modules", "workflows", "tests")
 
 
 def central_files(root: Path = ROOT) -> list[str]:

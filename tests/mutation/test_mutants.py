@@ -70,10 +70,12 @@ def test_every_central_file_has_tests_that_reach_it() -> None:
 
 
 @pytest.mark.slow
-def test_noticed_and_unnoticed_changes_are_told_apart() -> None:
+def test_noticed_and_unnoticed_changes_are_told_apart_and_what_is_noticed_is_kept(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.mutation", "--only", "faithkit/evaluation/outcomes.py", "--workers", "1"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
-    lines = [line.split() for line in done.stderr.splitlines() if "->" in line]
-    assert "failed" in {line[0] for line in lines}, done.stderr
+    command += ["--noticed", str(tmp_path / "noticed.txt")]
+    first, second = (subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900) for _ in range(2))
+    lines = [line.split() for line in first.stderr.splitlines() if "->" in line]
+    assert "failed" in {line[0] for line in lines}, first.stderr
     unnoticed = sum(line[0] == "passed" for line in lines)
-    assert done.stdout.count("not noticed: ") == unnoticed and f"{len(lines)} mutants" in done.stdout
+    assert first.stdout.count("not noticed: ") == unnoticed and f"{len(lines)} mutants" in first.stdout
+    assert first.stdout == second.stdout and second.stderr.count("->") == unnoticed

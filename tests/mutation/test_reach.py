@@ -1,4 +1,4 @@
-"""Which statements a test runs: what the choice of tests for a change rests on."""
+"""The statements that a test runs are recorded: the choice of tests for a change rests on them."""
 
 from typing import Any
 

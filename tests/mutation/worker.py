@@ -29,7 +29,8 @@ ENDS = {0: PASSED, 5: PASSED}  # 5: no tests
 
 def main() -> None:
     """Imports, then takes jobs until its input ends."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit())
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     for name in [*HEAVY, *(f"transformers.models.{model}.modeling_{model}" for model in MODELS)]:
@@ -73,6 +74,7 @@ def in_child(run: Callable[[], int], seconds: float) -> str:
         try:
             os.setpgid(0, 0)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), math.ceil(seconds) + 1))
             os._exit(run())
         finally:

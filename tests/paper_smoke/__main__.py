@@ -10,9 +10,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.paper_smoke.memory import available_gib, memory_of_each
 from tests.paper_smoke.recipes import RECIPES, Recipe
 from tests.paper_smoke.report import print_report
-from tests.paper_smoke.run import Workshop, available_gib, is_done, memory_of_each, run_recipe, stored_result
+from tests.paper_smoke.run import is_done, run_recipe, stored_result
+from tests.paper_smoke.workshop import Workshop
 from tests.running import ROOT
 
 

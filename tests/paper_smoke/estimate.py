@@ -23,7 +23,7 @@ ASSUMED = (
 
 
 class Estimate(NamedTuple):
-    """What a recipe takes."""
+    """The cost of a recipe: work, memory, hours."""
 
     flop: float
     gib: float  # on a single GPU

@@ -32,7 +32,7 @@ class Watched:
 
     @property
     def last_line(self) -> str:
-        """What it said last."""
+        """Gives the last line that it printed."""
         lines = [line.strip() for line in self.output.splitlines() if line.strip()]
         errors = [line for line in lines if line.startswith("error:")]
         return (errors or lines or ["nothing was said"])[-1]
@@ -131,7 +131,7 @@ class StepClock:
 
     @property
     def seconds(self) -> list[float]:
-        """Of each step whose beginning and end were seen."""
+        """Gives the time of each step whose beginning and end were seen."""
         ends = [(key, seen) for key, seen in self._seen.items() if key[2] == "loss"]
         begins = [(self._seen.get((path, step, "rate"), seen), seen) for (path, step, _), seen in ends]
         return [end - begin for begin, end in begins if end > begin]

@@ -21,7 +21,7 @@ def print_report(found: Sequence[tuple[Recipe, Result | None]]) -> None:
 
 
 def run_row(recipe: Recipe, result: Result | None) -> list[str]:
-    """What a recipe took."""
+    """Tells what a recipe took."""
     if result is None:
         return [recipe.name, "", f"{recipe.max_length:,}", "", "", "", "not run yet"]
     peaks = [peak for ended in result.memory.values() for peak in ended[: recipe.processes]]
@@ -35,7 +35,7 @@ def run_row(recipe: Recipe, result: Result | None) -> list[str]:
 
 
 def real_row(recipe: Recipe) -> list[str]:
-    """What the real run of a recipe takes by estimate."""
+    """Tells what the real run of a recipe takes by estimate."""
     batch_size = own_batch_size(recipe)
     real = estimate(recipe, batch_size)
     return [

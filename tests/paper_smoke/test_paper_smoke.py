@@ -17,11 +17,13 @@ from data_modules.encoding.turns import TurnEncoder
 from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.rows import ReadReport
 from tests.paper_smoke.architectures import num_parameters
+from tests.paper_smoke.commands import commands_of, typed
 from tests.paper_smoke.estimate import estimate
 from tests.paper_smoke.recipes import RECIPES, UNTRIED, Recipe
 from tests.paper_smoke.report import own_batch_size, real_row, run_row
-from tests.paper_smoke.run import Result, Workshop, commands_of, is_done, run_recipe, typed
+from tests.paper_smoke.run import Result, is_done, run_recipe
 from tests.paper_smoke.vocabularies import VOCABULARIES
+from tests.paper_smoke.workshop import Workshop
 from tests.test_configs import choices
 
 BY_NAME = {recipe.name: recipe for recipe in RECIPES}

@@ -25,7 +25,7 @@ def corpus(folder: Path, model: str = "Mistral-7B-Instruct") -> Path:
 
 
 def analyse(path: str, run_dir: Path, *options: str) -> int:
-    """How many responses the analysis counts."""
+    """Counts the responses that the analysis finds."""
     given = (f"benchmark.path={path}", f"run_dir={run_dir}", *options)
     evaluate_here("benchmark=analysis", "benchmark.plots=false", *given)
     basic = json.loads((run_dir / "corpus.json").read_text())["basic"]

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
-from tests.running import ROOT, SMALL, command, compose, evaluate_here, run
+from tests.running import ROOT, SMALL, command, evaluate_here, plain_config, run
 from workflows.transfer import check_trainings
 
 
@@ -35,7 +35,7 @@ def run_transfer(folder: Path, *options: str) -> None:
 
 def test_the_example_in_the_hint_can_be_typed() -> None:
     def config(*overrides: str) -> Any:
-        return OmegaConf.to_container(compose("evaluate", "benchmark=transfer", *overrides), resolve=True)
+        return plain_config("evaluate", "benchmark=transfer", *overrides)
 
     with pytest.raises(UserError, match="not a setting") as refused:
         check_trainings(config("benchmark.overrides=[wrong]"))

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from faithkit.errors import UserError, choice_hint
-from faithkit.settings.check import ScriptSettings
 from faithkit.settings.types import (
     DETECTOR_PRECISIONS,
     PRECISIONS,
@@ -17,9 +16,7 @@ from faithkit.settings.types import (
     OneOf,
     PathText,
     Seed,
-    Switch,
     Text,
-    Tokens,
 )
 from workflows.settings import no_effect
 from workflows.settings import surroundings as around
@@ -34,6 +31,7 @@ from workflows.settings.blocks import (
     Trainer,
 )
 from workflows.settings.cascade import WAYS as CASCADE_WAYS
+from workflows.settings.common import BatchTokens, BestOf, Common, Extensible, Length, Names, Run
 from workflows.settings.data import Data, NumRows, OnBadRow, blocks_of
 from workflows.settings.engines import (
     Ask,
@@ -51,34 +49,6 @@ from workflows.settings.engines import (
 )
 from workflows.settings.models import LOWER_IS_BETTER, METRICS, AnyModel, ControlBlock, Objective, kind_of
 from workflows.settings.strategies import check_strategy
-
-Length = Annotated[Tokens | None, Hint("use 1 or more tokens, or null for what the model was trained with")]
-BatchTokens = Annotated[Count | None, Hint("use 1 or more tokens, or null for what suits the device")]
-Names = Annotated[list[Text] | None, Hint("use a list of names, [high-overlap,entailed], or null")]
-BestOf = Annotated[int, Field(ge=1, le=10_000), Hint("use 1 or more answers")]
-Folder = Annotated[PathText | None, Hint("use a folder's path; a name that is a number is written ./5")]
-
-
-class Common(ScriptSettings):
-    """The key that every script has."""
-
-    debug: Switch = False
-
-
-class Run(Common):
-    """Keys of scripts that work in a run's folder."""
-
-    seed: Seed
-    run_dir: Folder = None
-    resume: Folder = None
-
-
-class Extensible(Run):
-    """Keys of scripts that build datasets or tasks."""
-
-    extensions: Annotated[
-        list[Text], Hint("use a list of class names or dataset names: extensions=[my_package.MyData]")
-    ] = Field(default_factory=list)
 
 
 class TrainSettings(Extensible):
@@ -237,10 +207,9 @@ class EvaluateSettings(Extensible):
         if isinstance(self.benchmark, Transfer):
             keys = ["predictions", "checkpoint", "html", "labels", "num_examples"]
             yield from no_effect.without_effect(given, keys, named)
-        elif self.predictions is not None and not isinstance(self.benchmark, Responses):
-            yield from no_effect.without_effect(given, ["labels"], "beside predictions")
-            if isinstance(self.benchmark, Responses):
-                yield from no_effect.without_effect(given, no_effect.GENERATORS_ALONE, "beside predictions")
+        elif self.predictions is not None:  # of responses, `labels` are those of benchmark.critic
+            keys = [*no_effect.GENERATORS_ALONE] if isinstance(self.benchmark, Responses) else ["labels"]
+            yield from no_effect.without_effect(given, keys, "beside predictions")
 
 
 class GenerateSettings(Extensible):

@@ -25,7 +25,7 @@ _USED = "trained on, chosen on or calibrated on"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Where the predictions of a test set are from, and what their models have seen of it.
+    """The origin of a test set's predictions, and what their models have seen of it.
 
     Args:
         models: Those that had a part in them.

@@ -36,7 +36,7 @@ MOST_UNDEFINED = 0.01  # of the resamples: above, nothing is known about the rat
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgeError:
-    """How a judge errs on labelled rows.
+    """The errors of a judge on labelled rows.
 
     Args:
         table: Found, missed, false alarms and rightly passed of each group [G, 4].

@@ -1,1 +1,1 @@
-"""Where the numbers of a training or an evaluation go: CSV files, TensorBoard or Weights & Biases."""
+"""Loggers of a training or an evaluation: CSV files, TensorBoard or Weights & Biases."""

@@ -7,7 +7,7 @@ import pytest
 
 from faithkit.errors import UserError
 from tests.data_modules.official.common import LAKE
-from tests.data_modules.official.dialogues import FAITHDIAL, SAID, utterance
+from tests.data_modules.official.dialogues import CASES, FAITHDIAL, SAID, utterance
 from tests.data_modules.official_rows import labels, make, read, write
 
 TURN = utterance(SAID, "It is deep.", None, ["Entailment"])
@@ -29,16 +29,7 @@ def test_edited_turns_are_faithful_and_unedited_ones_are_what_their_tags_say(tmp
         "7:2": None,  # the original differs by a space alone: not edited, and generic says nothing
         "7:3": "faithful",
     }
-    assert counts == {
-        "case: edited, hallucinated": 2,
-        "case: edited, entailed": 1,
-        "case: unedited, entailed": 1,
-        "case: unedited, hallucinated": 1,
-        "case: edited, generic alone": 1,
-        "case: unedited, generic alone": 1,
-        "case: edited, uncooperative alone": 1,
-        "kept": 8,
-    }
+    assert counts == {**CASES, "kept": 8}
 
 
 def test_a_record_holds_what_the_file_says(tmp_path: Path) -> None:

@@ -10,25 +10,11 @@ from hypothesis import strategies as st
 
 from data_modules.encoding.pair_layout import RESPONSE_FIRST
 from data_modules.encoding.pairs import KNOWLEDGE, RESPONSE, PairEncoder, target_of
-from data_modules.encoding.tokens import load_tokenizer
 from faithkit.errors import UserError
 from tests.data_modules.examples import example
-from tests.tiny import WORDS, write_tokenizer
+from tests.tiny import tiny_tokenizer, words
 
-TOKENIZERS: dict[str, Any] = {}
 KINDS = ("wordpiece", "bpe")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> None:
-    for kind in KINDS:
-        folder = tmp_path_factory.mktemp(kind)
-        write_tokenizer(folder, kind)
-        TOKENIZERS[kind] = load_tokenizer(str(folder))
-
-
-def words(count: int, shift: int = 0) -> str:
-    return " ".join(WORDS[(place + shift) % len(WORDS)] for place in range(count))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -40,7 +26,7 @@ def words(count: int, shift: int = 0) -> str:
 def test_windows_read_all_of_the_knowledge_beside_the_response(
     kind: str, sizes: list[tuple[int, int]], order: str
 ) -> None:
-    made = PairEncoder(tokenizer=TOKENIZERS[kind], max_length=32, order=order)
+    made = PairEncoder(tokenizer=tiny_tokenizer(kind), max_length=32, order=order)
     columns: dict[str, Any] = dict(made.encode_texts([words(k, 3) for k, _ in sizes], [words(r) for _, r in sizes]))
     windows = made.windows(columns)
     batch = made.collate_windows(columns, windows)
@@ -62,7 +48,7 @@ def test_windows_read_all_of_the_knowledge_beside_the_response(
 
 @pytest.mark.parametrize("order", ["knowledge_response", RESPONSE_FIRST])
 def test_a_batch_says_which_text_each_place_belongs_to(order: str) -> None:
-    made = PairEncoder(tokenizer=TOKENIZERS["wordpiece"], max_length=32, order=order)
+    made = PairEncoder(tokenizer=tiny_tokenizer("wordpiece"), max_length=32, order=order)
     rows = [example(knowledge=words(60), response=words(3, 1)), example(knowledge="river", response="it is long")]
     counts: Counter[str] = Counter()
     columns: dict[str, Any] = dict(made.encode(rows, counts))
@@ -77,7 +63,7 @@ def test_a_batch_says_which_text_each_place_belongs_to(order: str) -> None:
 
 
 def test_a_text_that_just_fits_is_not_counted_as_cut() -> None:
-    made, counts = PairEncoder(tokenizer=TOKENIZERS["wordpiece"], max_length=32), Counter[str]()
+    made, counts = PairEncoder(tokenizer=tiny_tokenizer("wordpiece"), max_length=32), Counter[str]()
     made.encode([example(knowledge=words(15), response=words(14))], counts)
     assert not +counts
     made.encode([example(knowledge=words(16), response=words(14))], counts)
@@ -94,7 +80,7 @@ def test_targets_are_labels_or_the_probability_of_a_weak_one() -> None:
         example(label="faithful", meta={"probability": 0.25}),
     ]
     assert [target_of(row) for row in rows] == pytest.approx([1.0, 0.0, float("nan"), 0.25], nan_ok=True)
-    made = PairEncoder(tokenizer=TOKENIZERS["wordpiece"], max_length=32)
+    made = PairEncoder(tokenizer=tiny_tokenizer("wordpiece"), max_length=32)
     batch = made.collate(dict(made.encode(rows, Counter())))
     assert batch["label"].tolist() == [1, 0, -1, 0]
     assert batch["target"].tolist() == pytest.approx([1.0, 0.0, float("nan"), 0.25], nan_ok=True)
@@ -103,7 +89,7 @@ def test_targets_are_labels_or_the_probability_of_a_weak_one() -> None:
 
 
 def test_settings_that_cannot_be_are_explained_and_the_smallest_work() -> None:
-    tokenizer = TOKENIZERS["wordpiece"]
+    tokenizer = tiny_tokenizer("wordpiece")
     with pytest.raises(UserError, match=r"model\.order is 'middle'"):
         PairEncoder(tokenizer=tokenizer, max_length=32, order="middle")
     with pytest.raises(UserError, match=r"model\.max_length is 10"):
@@ -115,7 +101,7 @@ def test_settings_that_cannot_be_are_explained_and_the_smallest_work() -> None:
 
 def test_what_changes_the_columns_changes_their_name_in_the_cache() -> None:
     def name(kind: str = "wordpiece", **options: Any) -> str:
-        return PairEncoder(tokenizer=TOKENIZERS[kind], **{"max_length": 32, **options}).fingerprint()
+        return PairEncoder(tokenizer=tiny_tokenizer(kind), **{"max_length": 32, **options}).fingerprint()
 
     assert len({name(), name(max_length=64), name(marked=True), name("bpe")}) == 4
     assert name() == name(order=RESPONSE_FIRST), "the columns are the same in either order"

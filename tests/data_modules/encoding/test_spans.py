@@ -15,32 +15,18 @@ from data_modules.batches import Batches
 from data_modules.build import build_source
 from data_modules.data_module import DataModule
 from data_modules.encoding.spans import SpanEncoder
-from data_modules.encoding.tokens import load_tokenizer
 from data_modules.splits import SplitPlan
 from faithkit.errors import UserError
 from faithkit.records import Example, Span, Turn
 from faithkit.span_types import TYPES
 from tests.data_modules.examples import example
-from tests.tiny import WORDS, write_tokenizer
+from tests.tiny import tiny_tokenizer, words
 
 KINDS = ("wordpiece", "bpe", "unigram")
-TOKENIZERS: dict[str, Any] = {}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> None:
-    for kind in KINDS:
-        folder = tmp_path_factory.mktemp(kind)
-        write_tokenizer(folder, kind)
-        TOKENIZERS[kind] = load_tokenizer(str(folder))
 
 
 def encoder(kind: str = "wordpiece", **options: Any) -> SpanEncoder:
-    return SpanEncoder(tokenizer=TOKENIZERS[kind], **{"max_length": 48, **options})
-
-
-def words(count: int, shift: int = 0) -> str:
-    return " ".join(WORDS[(place + shift) % len(WORDS)] for place in range(count))
+    return SpanEncoder(tokenizer=tiny_tokenizer(kind), **{"max_length": 48, **options})
 
 
 SIZES = st.sampled_from([0, 1, 5, 30, 47, 48, 49, 200])
@@ -146,7 +132,7 @@ def test_of_a_long_history_the_newest_turns_are_kept() -> None:
     turns = tuple(Turn(speaker="seeker", text=words(30, shift)) for shift in (0, 30, 7))
     columns = encoder().encode([marked("it is long", history=turns)], Counter())
     batch = encoder().collate(columns)
-    tail = TOKENIZERS["wordpiece"](turns[-1].text, add_special_tokens=False)["input_ids"][-12:]
+    tail = tiny_tokenizer("wordpiece")(turns[-1].text, add_special_tokens=False)["input_ids"][-12:]
     assert batch["input_ids"][0, 1:13].tolist() == tail
 
 

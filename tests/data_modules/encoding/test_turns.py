@@ -28,11 +28,10 @@ from data_modules.encoding.turn_layout import (
 from data_modules.encoding.turns import LONGER, TurnEncoder
 from faithkit.errors import UserError
 from faithkit.records import Turn
-from tests.data_modules.examples import example
+from tests.data_modules.examples import HISTORY, example
 from tests.tiny import write_tokenizer
 
 KINDS = (SEQ2SEQ, CAUSAL)
-HISTORY = (Turn(speaker="seeker", text="the old river"), Turn(speaker="wizard", text="a long one"))
 
 
 @pytest.fixture(scope="module")
@@ -253,6 +252,18 @@ def test_history_is_kept_from_its_end() -> None:
     lengths = np.array([3, 4, 5, 9, 2, 2, 7])
     num_turns, room = np.array([3, 0, 1, 2, 1]), np.array([9, 5, 6, 4, 1])
     assert fit_history(lengths, num_turns, room).tolist() == [0, 4, 5, 6, 2, 2, 0]
+    # Room of 2 holds a marker and one token of a turn; room of 1 the marker alone, which says nothing.
+    assert fit_history(np.array([5, 5]), np.array([1, 1]), np.array([2, 1])).tolist() == [2, 0]
+
+
+@pytest.mark.parametrize(("own", "expected"), [(None, "</s>"), ("<pad>", "<pad>")])
+def test_a_tokenizer_without_padding_takes_its_end_token(
+    folders: dict[str, Path], own: str | None, expected: str
+) -> None:
+    tokenizer = load_tokenizer(str(folders[CAUSAL]))
+    tokenizer.eos_token, tokenizer.unk_token, tokenizer.pad_token = "</s>", "<unk>", own
+    add_markers(tokenizer, TurnLayout(kind=CAUSAL, max_length=64, max_response_length=16))
+    assert tokenizer.pad_token == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -99,7 +99,7 @@ def test_any_text_is_taken(texts: list[tuple[str, str]], num: int) -> None:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
-    """How often negatives were made anew."""
+    """Counts how often negatives are made anew."""
     made: list[int] = []
 
     def counted(examples: list[Example], **options: Any) -> make.Negatives:

@@ -1,4 +1,4 @@
-"""What the rows of several datasets share."""
+"""Parts that the rows of several datasets share."""
 
 from typing import Any
 

@@ -39,6 +39,15 @@ FAITHDIAL: Rows = [
         ],
     },
 ]
+CASES = {  # of FAITHDIAL's turns, as both datasets that read them count them
+    "case: edited, hallucinated": 2,
+    "case: edited, entailed": 1,
+    "case: unedited, entailed": 1,
+    "case: unedited, hallucinated": 1,
+    "case: edited, generic alone": 1,
+    "case: unedited, generic alone": 1,
+    "case: edited, uncooperative alone": 1,
+}
 WOW: Rows = [
     {"dialog_idx": 0, "utterances": [utterance(SAID, "Lake Orvel, of course.", None, None)]},
     {"dialog_idx": 1, "utterances": [utterance(["Hi", *SAID], "Orvel is deep.", None, None)]},

@@ -41,6 +41,27 @@ def test_features_by_hand() -> None:
     assert {name: found[name] for name in wanted} == wanted
 
 
+def test_every_feature_by_hand() -> None:
+    found = counted("Ada built 3 boats, not 4.", "In 1990 Bruno built 3 boats, boats.")
+    shares = {
+        "words, response / knowledge": 7 / 6, "response characters": 35, "characters a word": 5, "unknown share": 3 / 7,
+        # Content words: all but "in", of which boats, built and 3 are known.
+        "unknown content words": 2, "unknown content share": 2 / 5, "unknown stop words": 1,
+        "knowledge words used, share": 3 / 6, "knowledge content words left out": 2,  # ada and 4; "not" is a stop word
+        "unknown pairs, share": 4 / 6, "unknown triples, share": 4 / 5, "common subsequence, share": 3 / 7,
+        "last unknown place": 2 / 7, "mean unknown place": 1 / 7, "known names": 0, "first person": 0,
+    }  # fmt: skip
+    assert {name: found[name] for name in shares} == pytest.approx(shares)
+    later = counted("Ada sails.", "Ada, my Ada, sails far away.")
+    wanted = {"first unknown place": 1 / 6, "last unknown place": 5 / 6, "mean unknown place": (1 + 4 + 5) / 3 / 6,
+              "first person": 1, "known names": 1, "repeated words": 1, "longest unknown run": 2, "unknown runs": 2,
+              "marks ,": 2}  # fmt: skip
+    assert {name: later[name] for name in wanted} == pytest.approx(wanted)
+    same = counted("Ada sails.", "Ada sails.")
+    places = [same[f"{which} unknown place"] for which in ("first", "last", "mean")]
+    assert places == [1.0, 0.0, 0.5] and same["words, response / knowledge"] == 1
+
+
 @pytest.mark.parametrize("response", ["", "...", "日本語 🙂", "a" * 10_000])
 def test_any_text_has_finite_features(response: str) -> None:
     assert np.isfinite(count_features([KNOWLEDGE, ""], [response, response])).all()

@@ -124,6 +124,8 @@ def test_rows_without_a_score_are_left_out_of_the_ranking_and_said():
     found = classification_metrics(EXAMPLES, predictions, num_resamples=50)
     assert (found.metrics["auroc"].value, found.metrics["auroc"].n, found.metrics["accuracy"].n) == (1.0, 2, 3)
     assert found.notes[0].startswith("1 of 3 predictions have no score")
+    assert found.metrics["brier"].value == pytest.approx((0.1**2 + 0.2**2) / 2)
+    assert found.metrics["ece"].value == pytest.approx((0.1 + 0.2) / 2)
 
 
 def test_one_class_alone_is_said_and_never_nan():
@@ -143,6 +145,10 @@ def test_ids_must_match_on_both_sides():
     assert "'x', 'y'" in str(error.value)
     with pytest.raises(UserError, match="2 of 3 predictions have no example"):
         classification_metrics(EXAMPLES[:1], predictions)
+    with pytest.raises(UserError, match=r"3 of 3 examples have no prediction \('a', 'b', 'c'\)"):
+        classification_metrics(EXAMPLES, {})
+    with pytest.raises(UserError, match=r"4 of 4 examples have no prediction \('a', 'b', 'c', \.\.\.\)"):
+        classification_metrics([*EXAMPLES, example("d", "faithful", "4")], {})
     with pytest.raises(UserError, match="no examples"):
         classification_metrics([], {})
     with pytest.raises(UserError, match="two examples have the id 'a'"):
@@ -205,6 +211,14 @@ def test_few_rows_of_a_class_are_said_whichever_it_is(rare):
     enough = [*examples, example("another", rare)]
     predictions["another"] = Prediction(id="another", label=rare)
     assert not any("rarer" in note for note in classification_metrics(enough, predictions, num_resamples=9).notes)
+
+
+def test_a_single_row_of_a_class_is_few_and_not_none():
+    examples = [example("alone", "hallucinated", "0"), *(example(f"{row}", "faithful", f"{row}") for row in range(40))]
+    predictions = {e.id: Prediction(id=e.id, label=e.label) for e in examples}
+    notes = classification_metrics(examples, predictions, num_resamples=9).notes
+    assert any(note.startswith("only 1 rows of the rarer class") for note in notes)
+    assert not any("every example" in note for note in notes)
 
 
 def test_a_detector_that_calls_nothing_is_told_so():

@@ -1,4 +1,4 @@
-"""How often 95% intervals hold the truth, for every classification metric, by simulation: 93 to 97% is the aim.
+"""Measures by simulation how often 95% intervals hold the truth, for every classification metric: 93 to 97% is the aim.
 
 `python -m tests.faithkit.evaluation.test_coverage 1000` prints the table (EXPERIMENTS.md keeps it).
 """

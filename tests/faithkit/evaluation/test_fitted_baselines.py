@@ -14,6 +14,7 @@ from faithkit.evaluation.fitted_baselines import (
     beside,
     fit_counted_by_folds,
     fitted_origin,
+    refit,
     stored_fitting,
 )
 from faithkit.evaluation.reports.labels import label_report
@@ -72,6 +73,28 @@ def test_word_overlap_takes_the_threshold_of_the_rows_and_gains_by_it() -> None:
     assert (unfitted.fitted_on, fitted.fitted_on) == (MEDIAN, "200 rows")
     assert fitted.predictions == overlap_predictions(TESTED, threshold=fit_overlap(ROWS))
     assert macro_f1(fitted.predictions) > macro_f1(unfitted.predictions)
+
+
+def test_the_majority_is_that_of_the_tested_rows_and_trees_are_fitted_where_they_are_asked_for() -> None:
+    few = sorted(TESTED, key=lambda row: row.label != "hallucinated")[
+        :100
+    ]  # all hallucinated ones: about three of four
+    for rows, wanted in ((TESTED, "faithful"), (few, "hallucinated"), (few[:60] + TESTED[:100], None)):
+        found = {one.key: one for one in beside(rows, judged(rows), Fitting(rows=ROWS))}
+        assert "counted" not in found
+        common = sum(row.label == "hallucinated" for row in rows) * 2 > len(rows)
+        expected = wanted or ("hallucinated" if common else "faithful")
+        assert {said.label for said in found["majority"].predictions.values()} == {expected}
+
+
+def test_a_score_at_the_threshold_is_called_hallucinated() -> None:
+    rows = [replace(row, label="hallucinated" if place % 2 else "faithful") for place, row in enumerate(ROWS[:40])]
+    own = {
+        row.id: Prediction(id=row.id, label="faithful", score=place % 2 * 0.5 + 0.25) for place, row in enumerate(rows)
+    }
+    at_it = {"x": Prediction(id="x", label="faithful", score=0.5), "y": Prediction(id="y", label="unparsed", score=0.5)}
+    moved = refit(at_it, Fitting(rows=rows, own=own))
+    assert moved is not None and moved["x"].label == "hallucinated" and moved["y"].label == "unparsed"
 
 
 def test_the_thresholds_that_a_folder_keeps_are_those_of_its_rows() -> None:

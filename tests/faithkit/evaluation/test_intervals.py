@@ -2,9 +2,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from faithkit.errors import UserError
-from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means, paired_difference
+from faithkit.evaluation.intervals import MAX_GROUPS, Groups, Metric, bootstrap, means, paired_difference
 from faithkit.evaluation.jackknife import corrected_interval, measure_spreads
 
 
@@ -35,6 +36,34 @@ def test_the_interval_is_the_textbook_one_where_rows_are_independent():
     error = 1.96 * values.std() / np.sqrt(2000)
     assert (found.low, found.high) == pytest.approx((values.mean() - error, values.mean() + error), abs=0.006)
     assert found.n == 2000
+
+
+@pytest.mark.parametrize(("count", "is_student"), [(2, True), (MAX_GROUPS, True), (MAX_GROUPS + 1, False)])
+def test_few_groups_have_the_interval_of_student(count, is_student):
+    values = np.random.default_rng(0).normal(size=count)
+    found = bootstrap(*mean_of(values, map(str, range(count))), num_resamples=200).metrics["mean"]
+    half = stats.t.ppf(0.975, count - 1) * values.std(ddof=1) / np.sqrt(count)
+    equals = (found.low, found.high) == pytest.approx((values.mean() - half, values.mean() + half), rel=1e-9)
+    assert equals == is_student
+
+
+def test_one_group_has_an_interval_without_width():
+    found = bootstrap(*mean_of([0.2, 0.6], ["a", "a"]), num_resamples=50)
+    assert (found.metrics["mean"].low, found.metrics["mean"].high) == (0.4, 0.4)
+    assert "its intervals have no width" in found.notes[-1]
+
+
+def test_a_debiased_value_is_below_its_own_and_not_below_zero():
+    noise = np.random.default_rng(0).normal(size=600)
+    noise -= noise.mean()
+    groups = Groups.of(map(str, range(600)))
+
+    def error(weights):
+        return {"error": np.abs(weights @ noise / 600), "large": np.abs(weights @ (noise + 3) / 600)}
+
+    found = bootstrap(groups, error, debiased=("error", "large"), num_resamples=400).metrics
+    assert found["error_debiased"].value == 0 < found["error_debiased"].high
+    assert found["large_debiased"].value == pytest.approx(found["large"].value, rel=0.01)
 
 
 def test_rows_that_say_the_same_count_once():

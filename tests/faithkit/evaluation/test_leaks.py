@@ -1,4 +1,4 @@
-"""Which test rows a model has seen."""
+"""Test rows that a model has seen are found."""
 
 from dataclasses import replace
 from pathlib import Path

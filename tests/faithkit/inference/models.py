@@ -8,6 +8,7 @@ import torch
 
 from faithkit.inference.decoding import Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
+from tests.tiny import T5_SIZE
 
 VOCABULARY, EOS, PAD, BEGIN = 60, 1, 0, 5
 FAMILIES = ("llama", "sliding", "gpt2", "t5", "bart")
@@ -35,8 +36,7 @@ def _made(family: str) -> Any:
             t.GPT2Config(**shared, n_embd=32, n_layer=2, n_head=2, n_positions=128, initializer_range=0.4)
         )
     if family == "t5":
-        sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
-        return t.T5ForConditionalGeneration(t.T5Config(**shared, **sizes, initializer_factor=2.0))
+        return t.T5ForConditionalGeneration(t.T5Config(**shared, **T5_SIZE, initializer_factor=2.0))
     if family == "t5gemma":  # an encoder-decoder whose heads share keys
         side = {**shared, **SMALL, "head_dim": 8, "intermediate_size": 64}
         config = t.T5GemmaConfig(encoder=side, decoder={**side, "cross_attention_hidden_size": 48}, **shared)

@@ -16,7 +16,7 @@ HALF = b'{"id": "x", "object": "chat.completion", "choices": [{"index": 0, "mess
 
 @dataclass(frozen=True)
 class Fault:
-    """What the server does instead of answering well.
+    """A fault of the server, in the place of a good answer.
 
     Args:
         body: Sent instead of an answer; None sends the right one.
@@ -100,7 +100,7 @@ class ChatServer:
 
     @property
     def contents(self) -> list[str]:
-        """What was asked last, of each request."""
+        """Lists the last message of each request."""
         return [body["messages"][-1]["content"] for body in self.asked]
 
     def note(self, body: dict[str, Any], key: str) -> Fault | None:

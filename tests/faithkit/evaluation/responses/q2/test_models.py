@@ -1,4 +1,4 @@
-"""Q2's models give the same in any batch, and what they do with long and empty texts."""
+"""Q2's models give the same in any batch, and read long and empty texts."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import (
-    BertConfig,
     BertForQuestionAnswering,
     GenerationConfig,
     PreTrainedTokenizerFast,
@@ -20,7 +19,7 @@ from faithkit.evaluation.responses.q2.candidates import SpacyCandidates
 from faithkit.evaluation.responses.q2.official import SEARCH, OfficialAnswers, OfficialQuestions
 from faithkit.evaluation.responses.q2.questions import Seq2SeqQuestions
 from faithkit.inference.foreign_model_beams import beam_writer
-from tests.tiny import write_tokenizer
+from tests.tiny import T5_SIZE, bert_config, write_tokenizer
 
 TEMPLATE = "answer: {answer} context: {context}"
 CONTEXTS = ["the river is long and the city is old", "music", "a king wrote a book of food and water for the people"]
@@ -35,11 +34,7 @@ def asker(tmp_path_factory):
     torch.manual_seed(1)
     config = T5Config(
         vocab_size=len(tokenizer),
-        d_model=32,
-        d_kv=16,
-        d_ff=64,
-        num_layers=2,
-        num_heads=2,
+        **T5_SIZE,
         initializer_factor=3.0,
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=tokenizer.sep_token_id,
@@ -54,15 +49,7 @@ def answerer(tmp_path_factory):
     folder = tmp_path_factory.mktemp("qa")
     write_tokenizer(folder)
     torch.manual_seed(3)
-    config = BertConfig(
-        vocab_size=400,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-        initializer_range=0.5,
-    )
+    config = bert_config(max_position_embeddings=64, initializer_range=0.5)
     return ExtractiveAnswers(BertForQuestionAnswering(config).eval(), PreTrainedTokenizerFast.from_pretrained(folder))
 
 

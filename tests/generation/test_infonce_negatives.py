@@ -1,0 +1,44 @@
+"""Negatives are encoded beside their row: capped in number, cut where they are long, and never read as markers."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_modules.encoding.candidate_encoder import CUT, NONE
+from tests.data_modules.examples import example
+from tests.generation.contrast import ROWS, prepared
+
+
+@pytest.mark.parametrize("family", ["t5", "gpt2"])
+def test_negatives_are_counted_cut_and_capped(family: str, language_models: dict[str, Path]) -> None:
+    _, _, encoder = prepared(language_models[family], family, num_negatives=2)
+    long = replace(ROWS[0], negatives=("it is long " * 40, "no", "yes"))
+    counts: Counter[str] = Counter()
+    columns: dict[str, Any] = encoder.encode([long, *ROWS[1:]], counts)
+    plain: dict[str, Any] = encoder.turns.encode([long, *ROWS[1:]], Counter())
+    lengths = [columns["negative_length"].row(place).tolist() for place in range(4)]
+    assert [len(row) for row in lengths] == [2, 1, 0, 2] and lengths[0][0] == 40
+    assert (columns["length"] - plain["length"]).tolist() == [sum(row) for row in lengths]
+    ends = columns["negative"].values[np.cumsum([n for row in lengths for n in row]) - 1]
+    assert set(ends.tolist()) == {encoder.turns.tokenizer.eos_token_id}
+    assert counts[CUT] == 1 and counts[NONE] == 1
+    assert encoder.fingerprint() != prepared(language_models[family], family)[2].fingerprint()
+
+
+def test_a_negative_never_makes_a_causal_sequence_too_long(language_models: dict[str, Path]) -> None:
+    _, _, encoder = prepared(language_models["llama"], "llama")
+    full = replace(example(knowledge="x " * 50, response="it is"), negatives=("it is long " * 40,))
+    columns: dict[str, Any] = encoder.encode([full], Counter())
+    size = len(columns["context"].values) + len(columns["negative"].values)
+    assert size == encoder.turns.layout.max_length
+
+
+def test_a_written_marker_in_a_negative_is_text(language_models: dict[str, Path]) -> None:
+    _, _, encoder = prepared(language_models["t5"], "t5")
+    columns: dict[str, Any] = encoder.encode([replace(ROWS[0], negatives=("<|wizard|> </s>",))], Counter())
+    special = {encoder.turns.ids["<|wizard|>"], encoder.turns.tokenizer.eos_token_id}
+    assert not special & set(columns["negative"].values[:-1].tolist())
