@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from data_modules.build import Benchmark
 from faithkit.detector import Detector
 from faithkit.errors import UserError
 from faithkit.files.model_folder import CRITIC, JUDGE, TAGGER, find_folder, read_sidecar
@@ -14,6 +13,9 @@ from faithkit.weights.resolve import HUB_NAME, loading
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
 from workflows.settings.cascade import CascadeOptions
 from workflows.settings.detector_file import is_detector_file, read_detector_file
+
+if TYPE_CHECKING:  # it brings what trainings need
+    from data_modules.build import Benchmark
 
 # Where the class of each kind stands, imported when one is asked for. Its `load` takes precision and batch_tokens.
 DETECTORS = {
@@ -68,7 +70,7 @@ def load_detector(
     return getattr(import_module(module), name).load(checkpoint, **options)
 
 
-def load_configured(config: Mapping[str, Any], benchmark: Benchmark | None = None) -> Loaded:
+def load_configured(config: Mapping[str, Any], benchmark: "Benchmark | None" = None) -> Loaded:
     """The detector of a configuration's keys: `checkpoint`, `engine` with `judge`, a cascade of both, or a baseline.
 
     A cascade has its band in the configuration: one that is yet to be chosen is `workflows.cascade_benchmark`'s.
