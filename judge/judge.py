@@ -1,6 +1,5 @@
 """The public class `Judge`: a language model that says whether a response is hallucinated, where, and why."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ from faithkit.text_arguments import TEXT_HINT, is_list, read_columns, read_examp
 from judge.asking import ASKINGS, AskOptions, Judgement
 from judge.few_shot import prompt_of
 from judge.prompt import PromptTemplate
+from judge.questions import name_requests
 
 OURS, UNCALIBRATED = AskOptions(), ScoreCalibration()
 AT_A_TIME = 256  # examples whose predictions are given out together
@@ -181,16 +181,7 @@ class Judge:
         return found
 
     def _requests(self, examples: Sequence[Example]) -> list[Request]:
-        """Makes the requests, each named by what it asks: samples depend on that name, and on nothing else."""
-        seen: Counter[str] = Counter()
-        requests = []
-        for example in examples:
-            messages = self.template.messages(example)
-            text = "\0".join(message.content for message in messages)
-            digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24]
-            requests.append(Request(f"{digest}:{seen[digest]}", messages))
-            seen[digest] += 1
-        return requests
+        return name_requests([self.template.messages(example) for example in examples])
 
     @property
     def _writes(self) -> bool:

@@ -1,57 +1,35 @@
 """A detector on one benchmark: read, predict (or take given predictions), score."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from data_modules.build import Benchmark, read_benchmark
+from data_modules.build import read_benchmark
 from data_modules.reading.files import EMBEDDED
-from faithkit.detector import Detector
 from faithkit.environment import environment
 from faithkit.evaluation.page import write_page
 from faithkit.evaluation.published.detection import comparable
 from faithkit.evaluation.reports.corpus import report_corpus
 from faithkit.evaluation.reports.provenance import Provenance
-from faithkit.evaluation.reports.run import Scored, report_detection
+from faithkit.evaluation.reports.run import Scored, detection_reports, samples_of, write_reports
 from faithkit.evaluation.reports.suppression import report_suppression
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
-from faithkit.weights.used_model import UsedModel
-from workflows.detectors import load_detector
+from workflows.cascade_benchmark import run_cascade, with_costs
+from workflows.detectors import cascade_of, load_configured
 from workflows.fitted_baselines import read_fitting
-from workflows.origins import describe_model, origin_of_file, write_origin
+from workflows.origins import origin_of_file, write_origin
+from workflows.retrieving import with_knowledge
 from workflows.write_answers import DetectorAnswerer, write_answers
 
 log = logging.getLogger("faithkit")
-
-
-def _load(config: Mapping[str, Any], benchmark: Benchmark) -> tuple[Detector, list[UsedModel], Callable[[], None]]:
-    """The detector that a configuration names, how origins describe it, and what it tells at the end."""
-    # Runs of older versions have neither `engine` nor `labels`.
-    if (config.get("engine") or {}).get("name"):
-        from workflows.judging import describe_judge, load_judge, tell_usage
-
-        number, shots = config["judge"].get("examples"), []
-        if isinstance(number, int):
-            from workflows.few_shot import shots_for
-
-            shots = shots_for(benchmark, config["benchmark"], config["judge"]["ask"], number, seed=config["seed"])
-        judge = load_judge(config, shots)
-        return judge, [describe_judge(config)], lambda: tell_usage(judge)
-    detector = load_detector(
-        config["checkpoint"],
-        precision=config["precision"],
-        batch_tokens=config["batch_tokens"],
-        labels=config.get("labels"),
-    )
-    return detector, [describe_model(config["checkpoint"])], lambda: None
 
 
 def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     """Examples, predictions, metrics; the run's path comes last."""
     block, num_resamples = config["benchmark"], config["num_resamples"]
     given = read_predictions(config["predictions"]) if config["predictions"] else None
-    benchmark = read_benchmark(block)
+    benchmark = with_knowledge(config, read_benchmark(block))
     meta = {"config": config, "data": benchmark.summary, "environment": environment()}
     if block["name"] == "analysis":
         # The paper's figures are about its own models' answers: neither the embedded corpus's nor one's own.
@@ -60,21 +38,24 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         report_corpus(benchmark.examples, run.path, **options)
         print(run.path)
         return Scored({})
-    detector = None
+    detector, cascade = None, None
     if given is not None:
         origin = origin_of_file(
             config["predictions"], benchmark.name, benchmark.examples, checkpoint=config["checkpoint"]
         )
     else:
-        detector, models, tell = _load(config, benchmark)
         path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
-        written = write_answers(path, benchmark.examples, DetectorAnswerer(detector), at_a_time=portion)
-        tell()
-        if missed := getattr(detector, "num_unlocated", 0):
+        cascade = run_cascade(run, config, benchmark) if cascade_of(config).is_on else None
+        loaded = cascade.loaded if cascade else load_configured(config, benchmark)
+        # A cascade would ask the judge about the rows of fit_on too, for the sake of a second threshold.
+        detector = None if cascade else loaded.detector
+        written = write_answers(path, benchmark.examples, DetectorAnswerer(loaded.detector), at_a_time=portion)
+        loaded.tell()
+        if missed := getattr(loaded.detector, "num_unlocated", 0):
             log.info("quoted parts that do not stand in their responses, and so mark nothing: %s", f"{missed:,}")
         given = {prediction.id: prediction for prediction in written}
-        write_origin(path, benchmark.name, benchmark.examples, models)
-        origin = Provenance.of(benchmark.name, benchmark.examples, models)
+        write_origin(path, benchmark.name, benchmark.examples, loaded.models)
+        origin = Provenance.of(benchmark.name, benchmark.examples, loaded.models)
     if config["html"]:
         write_page(config["html"], benchmark.examples, given, title=f"{benchmark.name}: answers and their marks")
     predictions = list(given.values())
@@ -93,4 +74,9 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     sets, origins = {benchmark.name: (benchmark.examples, predictions)}, {benchmark.name: origin}
     fitting = read_fitting(run, config, benchmark, detector, origin.models)
     options = {"num_resamples": num_resamples, "num_examples": config["num_examples"]}
-    return report_detection(run, sets, meta=meta, fitting=fitting, origins=origins, **options)
+    reports = detection_reports(sets, meta=meta, fitting=fitting, origins=origins, **options)
+    if cascade is not None:
+        own, title = reports[benchmark.name], f"test/{benchmark.name}"
+        shown = -1 if own[-1].tables else 0  # spans are reported behind labels, and shown in their place
+        own[shown] = with_costs(own[shown], benchmark.examples, cascade, title=title, num_resamples=num_resamples)
+    return Scored(write_reports(run, reports, meta=meta), samples_of(reports))

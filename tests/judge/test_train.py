@@ -72,6 +72,17 @@ def test_its_own_prompt_and_threshold_hold_for_its_own_question_alone(judge_run:
     assert own.calibration.threshold == sidecar.thresholds["threshold"]
 
 
+def test_it_is_the_same_judge_where_an_engine_names_it(judge_run: Path, rows: Path, tmp_path: Path) -> None:
+    options = ["benchmark=halludial", f"benchmark.path={rows}", "num_examples=0", "benchmark.num_rows=8"]
+    evaluate_here(*options, f"checkpoint={judge_run}", "precision=auto", f"run_dir={tmp_path / 'named'}")
+    engine = ["engine=transformers", f"engine.model={judge_run}", "engine.cache=null"]
+    evaluate_here(*options, *engine, f"run_dir={tmp_path / 'asked'}")
+    named, asked = (read_predictions(tmp_path / run / "predictions/halludial.jsonl") for run in ("named", "asked"))
+    assert asked == named, "its prompt, temperature and threshold come with it"
+    evaluate_here(*options, *engine, "judge.ask=steps", "judge.max_new_tokens=4", f"run_dir={tmp_path / 'other'}")
+    assert "learnt to be asked by judge.ask=verdict" in (tmp_path / "other/train.log").read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("ask", "data"), [("judgement", "halludial"), ("spans", "ragtruth")])
 def test_the_other_targets_are_learnt_by_the_same_command(

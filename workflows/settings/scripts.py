@@ -30,9 +30,23 @@ from workflows.settings.blocks import (
     Resamples,
     Trainer,
 )
+from workflows.settings.cascade import WAYS as CASCADE_WAYS
 from workflows.settings.common import BatchTokens, BestOf, Common, Extensible, Length, Names, Run, Seeds
 from workflows.settings.data import Data, NumRows, OnBadRow, blocks_of
-from workflows.settings.engines import Ask, Engine, GeneratorEngine, engine_notes, engine_problems, judge_problems
+from workflows.settings.engines import (
+    Ask,
+    Cascade,
+    Engine,
+    Examiner,
+    GeneratorEngine,
+    Retrieval,
+    SelfCheck,
+    baseline_problems,
+    cascade_problems,
+    engine_notes,
+    engine_problems,
+    judge_problems,
+)
 from workflows.settings.models import LOWER_IS_BETTER, METRICS, AnyModel, ControlBlock, Objective, kind_of
 from workflows.settings.strategies import check_strategy
 
@@ -111,6 +125,10 @@ class EvaluateSettings(Extensible):
     labels: ClassLabels = None
     engine: Engine = Field(default_factory=Engine)  # type: ignore[valid-type]
     judge: Ask = Field(default_factory=Ask)  # type: ignore[valid-type]
+    cascade: Cascade = Field(default_factory=Cascade)  # type: ignore[valid-type]
+    selfcheck: SelfCheck = Field(default_factory=SelfCheck)  # type: ignore[valid-type]
+    examiner: Examiner = Field(default_factory=Examiner)  # type: ignore[valid-type]
+    retrieval: Retrieval = Field(default_factory=Retrieval)  # type: ignore[valid-type]
     precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
     max_length: Length
     save_every_num_rows: Count = 2048
@@ -121,6 +139,22 @@ class EvaluateSettings(Extensible):
     def _model(self) -> Any:
         """The block `engine`."""
         return self.engine
+
+    @property
+    def _cascade(self) -> Any:
+        """The block `cascade`."""
+        return self.cascade
+
+    @property
+    def _is_baseline(self) -> bool:
+        """Tells whether SelfCheckGPT or an examiner judges."""
+        selfcheck: Any = self.selfcheck
+        examiner: Any = self.examiner
+        return bool(selfcheck.measure or examiner.turns)
+
+    @property
+    def _is_cascade(self) -> bool:
+        return any(getattr(self._cascade, way) is not None for way in CASCADE_WAYS)
 
     def surroundings(self) -> Iterator[UserError]:
         yield from around.run_dir_problems(self.run_dir)
@@ -143,7 +177,7 @@ class EvaluateSettings(Extensible):
         yield from around.output_problems("html", self.html)
         kinds = ("generator",) if isinstance(block, Responses) else ("critic", "tagger", "judge")
         if isinstance(block, Responses):
-            yield from around.checkpoint_problems("benchmark.critic", block.critic, "critic", "tagger")
+            yield from around.checkpoint_problems("benchmark.critic", block.critic, "critic", "tagger", "judge")
             if self.html:
                 hint = "leave html out; a response stands beside its values in the run's scores/"
                 yield UserError("the page is for answers with marked spans, as of benchmark=ragtruth", hint=hint)
@@ -151,11 +185,22 @@ class EvaluateSettings(Extensible):
         if isinstance(block, Detection) and block.name == "analysis":
             if block.plots:
                 yield from around.package_problems("benchmark.plots=true", "matplotlib", "plots")
-        elif self._model.name and isinstance(block, Detection):
-            yield from judge_problems(self._model, checkpoint=self.checkpoint, predictions=self.predictions)
-            yield from around.prompt_problems("judge", self.judge.ask, self.judge.prompts)  # type: ignore[attr-defined]
-            examples = self.judge.examples  # type: ignore[attr-defined]
-            yield from around.file_problems("judge.examples", examples if isinstance(examples, str) else None)
+        elif (self._model.name or self._is_cascade or self._is_baseline) and isinstance(block, Detection):
+            if self._is_baseline:
+                yield from baseline_problems(self.selfcheck, self.examiner, self._model, self.checkpoint)
+            if self._is_cascade:
+                yield from cascade_problems(self._cascade, self._model, self.checkpoint, block.fit_on)
+                yield from around.checkpoint_problems("checkpoint", self.checkpoint, *kinds)
+            if self._model.name:
+                yield from judge_problems(
+                    self._model,
+                    checkpoint=self.checkpoint,
+                    predictions=self.predictions,
+                    cascade=self._is_cascade,
+                )
+                yield from around.prompt_problems("judge", self.judge.ask, self.judge.prompts)  # type: ignore[attr-defined]
+                examples = self.judge.examples  # type: ignore[attr-defined]
+                yield from around.file_problems("judge.examples", examples if isinstance(examples, str) else None)
         elif not given and not self.checkpoint:
             hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; predictions=FILE; or engine.model=NAME"
             yield UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)

@@ -92,6 +92,11 @@ def checkpoint_problems(key: str, path: str | None, *kinds: str) -> Iterator[Use
             yield UserError("no such run or folder", place=path, hint=_near(key, place, "a run's folder or a hub name"))
         return
     try:
+        if "judge" in kinds and place.is_file() and place.suffix in (".yaml", ".yml"):
+            from workflows.settings.detector_file import read_detector_file
+
+            read_detector_file(path)
+            return
         kind = _kind_in(find_folder(path))
     except UserError as error:
         yield error
