@@ -18,6 +18,7 @@ from faithkit.weights.used_model import UsedModel
 from workflows.detectors import load_detector
 from workflows.fitted_baselines import read_fitting
 from workflows.origins import describe_model, origin_of_file, write_origin
+from workflows.rationales import score_rationales
 from workflows.write_answers import DetectorAnswerer, write_answers
 
 
@@ -81,5 +82,8 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         return Scored(metrics)
     sets, origins = {benchmark.name: (benchmark.examples, predictions)}, {benchmark.name: origin}
     fitting = read_fitting(run, config, benchmark, detector, origin.models)
-    options = {"num_resamples": num_resamples, "num_examples": config["num_examples"]}
+    dataset = "" if block["path"] == EMBEDDED else benchmark.name
+    said = score_rationales(benchmark.examples, given, block, dataset=dataset, num_resamples=num_resamples)
+    options: dict[str, Any] = {"num_resamples": num_resamples, "num_examples": config["num_examples"]}
+    options["rationales"] = {benchmark.name: said} if said else None
     return report_detection(run, sets, meta=meta, fitting=fitting, origins=origins, **options)

@@ -13,6 +13,14 @@ STRATEGIES = ("random", "fewest", "none", "fewest_by_score", "none_by_score")
 Options = dict[str, Any]  # a dataset's own, which the dataset checks
 
 
+class BertScore(Block):
+    """`benchmark.bert_score`: its encoder, and how many of its layers."""
+
+    encoder: Text | None
+    num_layers: Annotated[Count | None, Hint("use 1 or more, or null for all layers")]
+    baseline: Annotated[float | None, Field(gt=-1, lt=1), Hint("use a number below 1, or null")] = None
+
+
 class Detection(OpenBlock):
     """A benchmark of a detector, and RAGTruth's analysis and suppression, which have keys of their own."""
 
@@ -25,17 +33,10 @@ class Detection(OpenBlock):
     on_bad_row: OnBadRow
     options: Options
     fit_on: list[FittingSet] = Field(default_factory=list)
+    bert_score: BertScore | None = None
     plots: Switch = False
     groups: dict[str, list[Text] | None] | None = None
     strategies: Annotated[list[Annotated[str, OneOf(STRATEGIES)]], Field(min_length=1)] | None = None
-
-
-class BertScore(Block):
-    """`benchmark.bert_score`: its encoder, and how many of its layers."""
-
-    encoder: Text | None
-    num_layers: Annotated[Count | None, Hint("use 1 or more, or null for all layers")]
-    baseline: Annotated[float | None, Field(gt=-1, lt=1), Hint("use a number below 1, or null")] = None
 
 
 class Q2(Block):
