@@ -48,7 +48,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     if block["name"] == "analysis":
         # The paper's figures are about its own models' answers: neither the embedded corpus's nor one's own.
         published = block["dataset"] == "ragtruth" and block["path"] != EMBEDDED and comparable(benchmark.examples)
-        options = {"title": block["dataset"], "plots": block["plots"], "published": published}
+        options: dict[str, Any] = {"title": block["dataset"], "plots": block["plots"], "published": published}
         report_corpus(benchmark.examples, run.path, **options)
         print(run.path)
         return Scored({})
@@ -84,6 +84,6 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     fitting = read_fitting(run, config, benchmark, detector, origin.models)
     dataset = "" if block["path"] == EMBEDDED else benchmark.name
     said = score_rationales(benchmark.examples, given, block, dataset=dataset, num_resamples=num_resamples)
-    options: dict[str, Any] = {"num_resamples": num_resamples, "num_examples": config["num_examples"]}
-    options["rationales"] = {benchmark.name: said} if said else None
-    return report_detection(run, sets, meta=meta, fitting=fitting, origins=origins, **options)
+    rationales = {benchmark.name: said} if said else {}
+    options = {"num_resamples": num_resamples, "num_examples": config["num_examples"]}
+    return report_detection(run, sets, meta=meta, fitting=fitting, origins=origins, rationales=rationales, **options)
