@@ -135,7 +135,7 @@ def _table(field: str, parts: Mapping[str, Systems], columns: Mapping[str, str],
     table = new_table(f"{title} by {field}, percent")
     table.show_edge = False
     table.add_column(field, overflow="fold", min_width=NAMES)
-    for name, head in columns.items():
+    for head in columns.values():
         table.add_column(head, justify="right")
     cited: dict[str, None] = {}
     for part, systems in parts.items():
