@@ -1,6 +1,7 @@
-"""Loads any detector of ours, by the kind that its folder names."""
+"""Loads any detector of ours, by the kind that its folder names, or as a configuration describes it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from faithkit.detector import Detector
 from faithkit.errors import UserError
 from faithkit.files.model_folder import CRITIC, JUDGE, TAGGER, find_folder, read_sidecar
 from faithkit.weights.resolve import HUB_NAME, loading
+from faithkit.weights.used_model import UsedModel, describe_model
 
 # Where the class of each kind stands, imported when one is asked for. Its `load` takes precision and batch_tokens.
 DETECTORS = {
@@ -16,6 +18,15 @@ DETECTORS = {
     TAGGER: ("critic.tagger.predictor", "Tagger"),
     JUDGE: ("judge.judge", "Judge"),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A detector, how origins describe its models, and what it tells at the end of a run."""
+
+    detector: Detector
+    models: list[UsedModel]
+    tell: Callable[[], None] = lambda: None
 
 
 def load_detector(
@@ -48,6 +59,19 @@ def load_detector(
             raise UserError(problem, place=checkpoint, hint="leave labels out")
         options["labels"] = labels
     return getattr(import_module(module), name).load(checkpoint, **options)
+
+
+def load_configured(config: Mapping[str, Any]) -> Loaded:
+    """The detector of a configuration's keys: `engine` with `judge`, or `checkpoint`."""
+    # Runs of older versions have neither `engine` nor `labels`.
+    if (config.get("engine") or {}).get("name"):
+        from workflows.judging import describe_judge, load_judge, tell_usage
+
+        judge = load_judge(config)
+        return Loaded(judge, [describe_judge(config)], lambda: tell_usage(judge))
+    options = {name: config.get(name) for name in ("precision", "batch_tokens", "labels")}
+    detector = load_detector(config["checkpoint"], **options)  # type: ignore[arg-type]
+    return Loaded(detector, [describe_model(config["checkpoint"])])
 
 
 def kind_of(checkpoint: str) -> str:

@@ -8,7 +8,6 @@ from faithkit.evaluation.fitted_baselines import Fitting
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.reports.labels import label_report
 from faithkit.evaluation.reports.provenance import Provenance
-from faithkit.evaluation.reports.rationales import with_rationales
 from faithkit.evaluation.reports.report import Report, Row
 from faithkit.evaluation.reports.spans import has_spans, span_report
 from faithkit.evaluation.results import full_names, write_results
@@ -40,7 +39,6 @@ def report_detection(
     num_resamples: int = 1000,
     num_examples: int = 5,
     origins: Origins | None = None,
-    rationales: Mapping[str, Report] | None = None,
 ) -> Scored:
     """Scores each test set, writes metrics.json and prints it all; the run's path comes last.
 
@@ -52,13 +50,9 @@ def report_detection(
         fitting: What the baselines are fitted on.
         split: The first part of the metrics' names.
         origins: Of each test set where its predictions are from; None where nothing is to be said of it.
-        rationales: Of test sets with judgements what was found of the judge's own, to stand in the same report.
     """
     options: dict[str, Any] = {"num_resamples": num_resamples, "num_examples": num_examples, "origins": origins}
     reports = detection_reports(sets, meta=meta, fitting=fitting, split=split, **options)
-    for name, found in (rationales or {}).items():
-        shown = -1 if reports[name][-1].tables else 0
-        reports[name][shown] = with_rationales(reports[name][shown], found)
     return Scored(write_reports(run, reports, meta=meta, split=split), samples_of(reports))
 
 
