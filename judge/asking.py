@@ -7,7 +7,7 @@ from typing import Annotated
 from faithkit.inference.text import Form
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Span
 from faithkit.settings.check import check_fields
-from faithkit.settings.types import Count, OneOf, Positive, Text
+from faithkit.settings.types import Count, OneOf, Positive, Switch, Text
 from judge.locate import locate_all
 from judge.reply import CHOICES, LIST_KEY, quoted_parts, read_last_line, read_list, read_verdict, without_thoughts
 
@@ -116,6 +116,8 @@ class AskOptions:
             share that says hallucinated is the probability.
         temperature: For several samples.
         max_new_tokens: Of a reply; None takes the way's own.
+        written: A reply is written, held to no form, and read, where its probability alone would do: so the papers
+            have it, and so they count what cannot be read.
     """
 
     ask: Annotated[str, OneOf(tuple(ASKINGS))] = VERDICT
@@ -123,6 +125,7 @@ class AskOptions:
     num_samples: Count = 1
     temperature: Positive = 1.0
     max_new_tokens: Count | None = None
+    written: Switch = False
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -13,16 +13,18 @@ instruction, a knowledge and a conversation once for all replies to it.
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import TypeVar
 
 from data_modules.reading.fields import SEEKER, SPEAKER_MARKS, WIZARD
 from faithkit.errors import UserError, choice_hint
 from faithkit.inference.text import SYSTEM, USER, Message
 from faithkit.records import Example, Turn
 
+Built = TypeVar("Built")
 FIELDS = ("knowledge", "history", "response")
 FIELD = re.compile(r"\{([a-z_]+)\}")
 SUFFIX, SYSTEM_FILE = ".txt", "system.txt"  # the latter, where a folder has it, is said first in the system's role
@@ -42,11 +44,7 @@ class PromptTemplate:
     name: str = ""
 
     def __post_init__(self) -> None:
-        found = FIELD.findall(self.text)
-        if unknown := [field for field in found if field not in FIELDS]:
-            raise UserError(f"a prompt has no field {{{unknown[0]}}}", hint=choice_hint(unknown[0], FIELDS))
-        if missing := [field for field in FIELDS if field not in found]:
-            raise UserError(f"the prompt lacks {{{missing[0]}}}", hint=f"write {{{missing[0]}}} where it is to stand")
+        check_fields(self.text, FIELDS)
 
     @property
     def fingerprint(self) -> str:
@@ -60,17 +58,39 @@ class PromptTemplate:
             "history": write_history(example.history),
             "response": example.response.strip(),
         }
-        paragraphs = [
-            FIELD.sub(lambda match: values[match[1]], paragraph)
-            for paragraph in self.text.strip().split("\n\n")
-            if not (own := FIELD.findall(paragraph)) or any(values[field] for field in own) or "response" in own
-        ]
-        return "\n\n".join(paragraphs)
+        return fill_fields(self.text, values, "response")
 
     def messages(self, example: Example) -> tuple[Message, ...]:
         """Makes the messages of a request."""
-        said = Message(USER, self.fill(example))
-        return (Message(SYSTEM, self.system), said) if self.system else (said,)
+        return as_messages(self.fill(example), self.system)
+
+
+def check_fields(text: str, fields: Sequence[str]) -> None:
+    """Refuses a prompt that lacks one of the fields, or has another."""
+    found = FIELD.findall(text)
+    if unknown := [field for field in found if field not in fields]:
+        raise UserError(f"a prompt has no field {{{unknown[0]}}}", hint=choice_hint(unknown[0], fields))
+    if missing := [field for field in fields if field not in found]:
+        raise UserError(f"the prompt lacks {{{missing[0]}}}", hint=f"write {{{missing[0]}}} where it is to stand")
+
+
+def fill_fields(text: str, values: Mapping[str, str], *kept: str) -> str:
+    """Puts values in place of the fields; a paragraph whose fields are all empty is left out.
+
+    Args:
+        kept: Fields whose paragraph stays, though they are empty.
+    """
+    paragraphs = [
+        FIELD.sub(lambda match: values[match[1]], paragraph)
+        for paragraph in text.strip().split("\n\n")
+        if not (own := FIELD.findall(paragraph)) or any(values[field] or field in kept for field in own)
+    ]
+    return "\n\n".join(paragraphs)
+
+
+def as_messages(said: str, system: str) -> tuple[Message, ...]:
+    """Makes the messages of a request."""
+    return (Message(SYSTEM, system), Message(USER, said)) if system else (Message(USER, said),)
 
 
 def write_history(turns: Sequence[Turn]) -> str:
@@ -80,7 +100,16 @@ def write_history(turns: Sequence[Turn]) -> str:
 
 
 def read_prompt(name: str, folder: str | None = None) -> PromptTemplate:
-    """Reads a prompt of ours by its name, or one of a folder of the user's.
+    """Reads a prompt of ours by its name, or one of a folder of the user's; arguments as those of `read_text`."""
+    return read_text(name, folder, lambda text, system: PromptTemplate(text, system=system, name=name))
+
+
+def read_text(name: str, folder: str | None, build: Callable[[str, str], Built]) -> Built:
+    """Reads the text of a prompt and what is said first in the system's role, and builds a prompt of both.
+
+    Args:
+        folder: One of the user's; None for ours.
+        build: Checks them.
 
     Raises:
         UserError: There is none of this name, or a field is missing or unknown.
@@ -95,7 +124,7 @@ def read_prompt(name: str, folder: str | None = None) -> PromptTemplate:
     system = root / SYSTEM_FILE
     try:
         said = system.read_text(encoding="utf-8").strip() if system.is_file() else ""
-        return PromptTemplate(path.read_text(encoding="utf-8"), system=said, name=name)
+        return build(path.read_text(encoding="utf-8"), said)
     except (UserError, UnicodeDecodeError) as error:
         problem = error.problem if isinstance(error, UserError) else "the prompt is no UTF-8 text"
         hint = (isinstance(error, UserError) and error.hint) or "save it as UTF-8"

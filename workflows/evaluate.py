@@ -48,9 +48,14 @@ def main(cfg: Any) -> None:
 
 
 def evaluate(run: "RunFolder", config: dict[str, Any]) -> "Scored":
-    """Dispatches to generated responses, the transfer table of critics, or a detector's benchmark."""
+    """Dispatches to generated responses, a protocol of judges, the critics' transfer table, or a detector."""
     # Each is imported where it is wanted: the others load much that it does not need.
-    if config["benchmark"].get("task") == "responses":
+    task = config["benchmark"].get("task")
+    if task == "comparative":
+        from workflows.comparative import run_comparative
+
+        return run_comparative(run, config)
+    if task == "responses":
         from workflows.response_benchmark import run_response_benchmark
 
         return run_response_benchmark(run, config)

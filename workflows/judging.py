@@ -1,13 +1,14 @@
 """Loads a language model as judge: any model that an engine runs, or that a server does."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from faithkit.inference.request_cache import CachedEngine
 from faithkit.inference.text_engines import OPENAI, EngineOptions, build_text_engine
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
 from judge.asking import AskOptions
+from judge.choosing import Asker, Question
 from judge.judge import Judge
 
 SERVED = "what a server's model was trained on is not known"
@@ -18,6 +19,13 @@ def load_judge(config: Mapping[str, Any]) -> Judge:
     """The judge that the blocks `engine` and `judge` of a configuration name."""
     options = EngineOptions(**config["engine"])
     return Judge(build_text_engine(options), AskOptions(**config["judge"]), name=str(options.model))
+
+
+def load_asker(config: Mapping[str, Any], question: Question) -> tuple[Asker, Callable[[], None]]:
+    """The model of the block `engine`, to be asked another question than a judge's; and what it tells at the end."""
+    engine, ask = build_text_engine(EngineOptions(**config["engine"])), AskOptions(**config["judge"])
+    own = {"prompts": ask.prompts, "written": ask.written, "max_new_tokens": ask.max_new_tokens}
+    return Asker(engine, question, **own), lambda: tell_engine(engine)
 
 
 def describe_judge(config: Mapping[str, Any]) -> UsedModel:
@@ -31,7 +39,11 @@ def describe_judge(config: Mapping[str, Any]) -> UsedModel:
 
 def tell_usage(judge: Judge) -> None:
     """Says how many questions were asked, how many the cache knew, and what a server counted."""
-    engine: Any = judge.engine
+    tell_engine(judge.engine)
+
+
+def tell_engine(engine: Any) -> None:
+    """Says it of an engine."""
     if isinstance(engine, CachedEngine):
         log.info("%s replies known from %s, %s questions asked", f"{engine.known:,}", engine.path, f"{engine.asked:,}")
         engine = engine.engine

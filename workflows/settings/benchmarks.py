@@ -7,10 +7,10 @@ from pydantic import Discriminator, Field, Tag
 from faithkit.settings.types import Block, Count, Hint, OneOf, OpenBlock, PathText, Switch, Text
 from faithkit.training.options import Aim
 from workflows.settings.data import FittingSet, NumRows, OnBadRow, Split
+from workflows.settings.protocols import PROTOCOLS, Comparative, MetaJudging, Options, Rates
 
 BASELINES = ("gold", "copy")  # as in faithkit.evaluation.responses.report, without torch
 STRATEGIES = ("random", "fewest", "none", "fewest_by_score", "none_by_score")
-Options = dict[str, Any]  # a dataset's own, which the dataset checks
 
 
 class BertScore(Block):
@@ -112,17 +112,23 @@ class Transfer(Block):
     overrides: list[Text]
 
 
+OF_TASK = {"responses": "<responses>"} | {task: f"<{task}>" for task in PROTOCOLS}
+
+
 def _kind(block: Any) -> str:
     if not isinstance(block, dict):
         return "<detection>"
-    if block.get("task") == "responses":
-        return "<responses>"
+    if block.get("task") in OF_TASK:
+        return OF_TASK[block["task"]]
     return "<transfer>" if block.get("name") == "transfer" else "<detection>"
 
 
 AnyBenchmark = Annotated[
     Annotated[Detection, Tag("<detection>")]
     | Annotated[Responses, Tag("<responses>")]
+    | Annotated[Comparative, Tag("<comparative>")]
+    | Annotated[MetaJudging, Tag("<meta_judging>")]
+    | Annotated[Rates, Tag("<rates>")]
     | Annotated[Transfer, Tag("<transfer>")],
     Discriminator(_kind),
 ]
