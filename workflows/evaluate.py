@@ -55,6 +55,14 @@ def evaluate(run: "RunFolder", config: dict[str, Any]) -> "Scored":
         from workflows.comparative import run_comparative
 
         return run_comparative(run, config)
+    if task == "meta_judging":
+        from workflows.meta_judging import run_meta_judging
+
+        return run_meta_judging(run, config)
+    if task == "rates":
+        from workflows.hallucination_rates import run_rates
+
+        return run_rates(run, config)
     if task == "responses":
         from workflows.response_benchmark import run_response_benchmark
 
