@@ -16,6 +16,7 @@ from workflows.settings.no_effect import without_effect
 
 Options = dict[str, Any]  # a dataset's own, which the dataset checks
 GOLD, SELF = HISTORIES = ("gold", "self")
+SYSTEMS = "'benchmark.systems={small: {name: transformers, model: smollm2-135m}, other: {gold_predictions: FILE}}'"
 PROTOCOLS = ("comparative", "meta_judging", "rates")
 OF_JUDGEMENTS = tuple(f"judge.{key}" for key in ("ask", "num_samples", "temperature"))
 
@@ -55,15 +56,14 @@ class System(with_options(Block, EngineOptions, "SystemEngine")):  # type: ignor
     @model_validator(mode="after")
     def _has_responses(self) -> Self:
         if not (self.name or self.gold_predictions or self.self_predictions):
-            hint = "NAME: {name: transformers, model: smollm2-135m}, or NAME: {gold_predictions: FILE}"
-            raise UserError("a system without an engine and without predictions", hint=hint)
+            raise UserError("a system without an engine and without predictions", hint=SYSTEMS)
         return self
 
 
 class Rates(Protocol):
     """How often language models hallucinate."""
 
-    systems: dict[Text, System]
+    systems: Annotated[dict[Text, System] | None, Hint(SYSTEMS)]
     histories: Annotated[list[Annotated[str, OneOf(HISTORIES)]], Field(min_length=1)]
     temperatures: Annotated[
         Annotated[list[NonNegative], Field(min_length=1)] | None, Hint("use a list such as [0,0.5,1], or null")
@@ -107,9 +107,8 @@ def _is_given(settings: Any) -> bool:
 
 def _rates_problems(block: Rates) -> Iterator[UserError]:
     if not block.systems:
-        hint = "'benchmark.systems={small: {name: transformers, model: smollm2-135m}, other: {gold_predictions: FILE}}'"
-        yield UserError("there are no systems whose responses could be judged", place="benchmark.systems", hint=hint)
-    for name, one in block.systems.items():
+        yield UserError("no language models are named", place="benchmark.systems", hint=SYSTEMS)
+    for name, one in (block.systems or {}).items():
         key = f"benchmark.systems.{name}"
         system: Any = one
         for files in ("gold_predictions", "self_predictions"):
