@@ -8,7 +8,7 @@ from rich.text import Text
 
 from faithkit.evaluation.intervals import Difference, Metric, paired_difference
 from faithkit.evaluation.published.tables import published_table
-from faithkit.evaluation.rates import DIALOGUE_RATE, RATES, TURN_RATE, Turns, rate_metrics, rates
+from faithkit.evaluation.rates import RATES, TURN_RATE, Turns, rate_metrics, rates
 from faithkit.evaluation.reports.report import Report
 from faithkit.evaluation.responses.judge_error import JudgeError, corrected_rate
 from faithkit.evaluation.tables import format_metric, harmless, new_table
@@ -87,6 +87,8 @@ def rates_report(
         said += [note for note in scored.notes if note not in said]
         if silent := int((~turns.replied).sum()):
             said.append(f"{case.name}: {silent:,} of {len(turns.replied):,} turns got no reply: left out")
+        if unparsed := int((turns.replied & ~turns.judged).sum()):
+            said.append(f"{case.name}: {unparsed:,} of {int(turns.replied.sum()):,} replies got no readable verdict")
         if error is not None and turns.judged.any():
             corrected = corrected_rate(turns.called, list(groups), error, num_resamples=num_resamples)
             found[case] |= {CORRECTED: corrected.metric} if corrected.metric else {}
@@ -133,17 +135,16 @@ def _table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judged_by:
     table.add_column("system", overflow="fold", min_width=14)
     for head in ("history", *(["at"] if at else [])):
         table.add_column(head, no_wrap=True)
-    for head in ("turns", "dialogues", "unparsed"):
-        table.add_column(head, justify="right")
+    for head in ("turns", "dialogues"):
+        table.add_column(head, justify="right", no_wrap=True)
     for case, metrics in cases.items():
         cells = [harmless(case.system), case.history]
         cells += ["-" if case.temperature is None else f"{case.temperature:g}"] if at else []
         cells += [format_metric(metrics.get(name), digits=1, scale=100) for name in RATES]
-        unparsed = metrics.get("unparsed_rate")
-        table.add_row(*map(Text, cells), "-" if unparsed is None else f"{100 * unparsed.value:.1f}")
+        table.add_row(*map(Text, cells))
         if (corrected := metrics.get(CORRECTED)) is not None:
             blank = [""] * (1 + at)
-            table.add_row("  corrected", *blank, format_metric(corrected, digits=1, scale=100), "-", "")
+            table.add_row("  corrected", *blank, format_metric(corrected, digits=1, scale=100), "-")
     lines = [f"judged by {harmless(judged_by, 200)}", CAPTION + ("; at: temperature" if at else "")]
     if dataset == "halludial":
         published = published_table("halludial_rates")
@@ -151,7 +152,7 @@ def _table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judged_by:
         for row in sorted(published.rows, key=lambda row: row["gold_turn"])[:NUM_PUBLISHED]:
             for history in (GOLD, SELF):
                 figures = [f"{row[f'{history}_{kind}']:.1f}" for kind in ("turn", "dialogue")]
-                table.add_row(f"{row['system']} *", history, *(["1"] if at else []), *figures, "-")
+                table.add_row(f"{row['system']} *", history, *(["1"] if at else []), *figures)
         lines.append(f"* the lowest of {published.citation}: {published.protocol}")
     table.caption = Text("\n".join(lines))
     return table
