@@ -8,14 +8,16 @@ from data_modules.reading.files import EMBEDDED
 from faithkit.evaluation.page import write_page
 from faithkit.evaluation.published.detection import comparable
 from faithkit.evaluation.reports.corpus import report_corpus
+from faithkit.evaluation.reports.official_halueval import official_report
 from faithkit.evaluation.reports.provenance import Provenance
-from faithkit.evaluation.reports.rationales import with_rationales
+from faithkit.evaluation.reports.report import joined
 from faithkit.evaluation.reports.run import Scored, detection_reports, samples_of, write_reports
 from faithkit.evaluation.reports.suppression import report_suppression
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder, environment
 from workflows.detectors import load_configured
 from workflows.fitted_baselines import read_fitting
+from workflows.official_halueval import as_official, is_official
 from workflows.origins import origin_of_file, write_origin
 from workflows.rationales import score_rationales
 from workflows.write_answers import DetectorAnswerer, write_answers
@@ -23,6 +25,7 @@ from workflows.write_answers import DetectorAnswerer, write_answers
 
 def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     """Examples, predictions, metrics; the run's path comes last."""
+    config = as_official(config)
     block, num_resamples = config["benchmark"], config["num_resamples"]
     given = read_predictions(config["predictions"]) if config["predictions"] else None
     benchmark = read_benchmark(block)
@@ -68,9 +71,12 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     options = {"num_resamples": num_resamples, "num_examples": config["num_examples"]}
     reports = detection_reports(sets, meta=meta, fitting=fitting, origins=origins, **options)
     dataset = "" if block["path"] == EMBEDDED else benchmark.name
-    said = score_rationales(benchmark.examples, given, block, dataset=dataset, num_resamples=num_resamples)
-    if said is not None:
-        own = reports[benchmark.name]
-        shown = -1 if own[-1].tables else 0  # spans are reported behind labels, and shown in their place
-        own[shown] = with_rationales(own[shown], said)
+    others = [
+        score_rationales(benchmark.examples, given, block, dataset=dataset, num_resamples=num_resamples),
+        official_report(benchmark.examples, given, num_resamples=num_resamples) if is_official(block) else None,
+    ]
+    own = reports[benchmark.name]
+    shown = -1 if own[-1].tables else 0  # spans are reported behind labels, and shown in their place
+    for other in others:
+        own[shown] = joined(own[shown], other) if other else own[shown]
     return Scored(write_reports(run, reports, meta=meta), samples_of(reports))

@@ -24,8 +24,8 @@ def load_judge(config: Mapping[str, Any]) -> Judge:
 def load_asker(config: Mapping[str, Any], question: Question) -> tuple[Asker, Callable[[], None]]:
     """The model of the block `engine`, to be asked another question than a judge's; and what it tells at the end."""
     engine, ask = build_text_engine(EngineOptions(**config["engine"])), AskOptions(**config["judge"])
-    own = {"prompts": ask.prompts, "written": ask.written, "max_new_tokens": ask.max_new_tokens}
-    return Asker(engine, question, **own), lambda: tell_engine(engine)
+    asker = Asker(engine, question, prompts=ask.prompts, written=ask.written, max_new_tokens=ask.max_new_tokens)
+    return asker, lambda: tell_engine(engine)
 
 
 def describe_judge(config: Mapping[str, Any]) -> UsedModel:

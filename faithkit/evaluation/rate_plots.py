@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.plotting import (
@@ -42,7 +43,11 @@ def plot_temperatures(cases: Mapping[Case, Mapping[str, Metric]], path: Path) ->
                 place = systems.index(system)
                 colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
                 at = [temperature for temperature, _ in known]
-                style = {"color": colour, "marker": marker, "linestyle": "--" if history == SELF else "-"}
+                style: dict[str, Any] = {
+                    "color": colour,
+                    "marker": marker,
+                    "linestyle": "--" if history == SELF else "-",
+                }
                 label = f"{plot_name(system)}, {history} history"
                 axes.plot(at, [metric.value for _, metric in known], label=label, **style)
                 low, high = ([getattr(metric, side) for _, metric in known] for side in ("low", "high"))

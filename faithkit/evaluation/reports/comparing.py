@@ -53,11 +53,11 @@ def comparison_report(
     scored = comparison_metrics(examples, predictions, num_resamples=num_resamples)
     metrics = dict(scored.metrics)
     rows: dict[str, Mapping[str, Metric]] = {MODEL: scored.metrics}
-    for name, said in baseline_predictions(examples).items():
-        rows[name] = comparison_metrics(examples, said, num_resamples=num_resamples).metrics
+    for name, found_by in baseline_predictions(examples).items():
+        rows[name] = comparison_metrics(examples, found_by, num_resamples=num_resamples).metrics
         metrics |= {f"{KEYS[name]}{metric}": value for metric, value in rows[name].items()}
     for part, kept in _parts(examples).items():
-        systems = {MODEL: predictions, **baseline_predictions(kept)}
+        systems: dict[str, Mapping[str, Prediction]] = {MODEL: predictions, **baseline_predictions(kept)}
         for name, said in systems.items():
             own = {example.id: said[example.id] for example in kept}
             found = comparison_metrics(kept, own, num_resamples=num_resamples).metrics

@@ -50,8 +50,8 @@ def meta_report(
         if not both:
             said.append(f"{first} and {second} have no row in common")
             continue
-        sides = [[annotators[name][id_] for id_ in both] for name in (first, second)]
-        scored = agreement(*sides, [group_of[id_] for id_ in both], num_resamples=num_resamples)
+        one, other = ([annotators[name][id_] for id_ in both] for name in (first, second))
+        scored = agreement(one, other, [group_of[id_] for id_ in both], num_resamples=num_resamples)
         pairs[first, second] = scored.metrics
         metrics |= {f"{name}/{first}/{second}": metric for name, metric in scored.metrics.items()}
         if "kappa" not in scored.metrics:

@@ -1,7 +1,7 @@
 """The report of a judge's replies: what they say beside the dataset's own judgements, and the paper's figures."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rich.table import Table
 from rich.text import Text
@@ -75,17 +75,6 @@ def rationale_report(
     own = [note for note in scored.notes if "groups" not in note]
     table = _table(columns, dataset)
     return Report(metrics=metrics, tables=(table,), notes=(*left.notes, *notes, *own))
-
-
-def with_rationales(report: Report, rationales: Report) -> Report:
-    """Puts the rationales' table behind the others, but before the predictions to judge by eye."""
-    place = len(report.tables) - bool(report.samples)
-    return replace(
-        report,
-        metrics={**report.metrics, **rationales.metrics},
-        tables=(*report.tables[:place], *rationales.tables, *report.tables[place:]),
-        notes=(*report.notes, *rationales.notes),
-    )
 
 
 def _table(columns: Mapping[str, Mapping[str, Metric]], dataset: str) -> Table:
