@@ -5,6 +5,7 @@ python evaluate.py benchmark=begin benchmark.path=FILE predictions=FILE      sco
 python evaluate.py benchmark=ragtruth benchmark.path=DIR checkpoint=runs/... html=answers.html   and a page to read
 python evaluate.py benchmark=faithdial predictions=FILE benchmark.critic=runs/... against=FILE   generated responses
 python evaluate.py benchmark=halueval benchmark.path=DIR engine=auto engine.model=NAME   a language model judges
+python evaluate.py benchmark=halludial_comparative engine=auto engine.model=NAME   or meta_judging, hallucination_rates
 python evaluate.py benchmark=begin checkpoint=runs/... logger=[csv,wandb]    metrics and a sample to each logger
 python evaluate.py resume=runs/...                                           go on after any interruption
 """

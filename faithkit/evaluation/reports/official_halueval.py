@@ -83,12 +83,9 @@ def _table(found: Mapping[str, Mapping[str, Metric]]) -> Table:
     for head in COLUMNS.values():
         table.add_column(head, justify="right")
     for part, metrics in found.items():
-        shown = [metrics[name] for name in COLUMNS]
-        cells = [
-            format_metric(one if name.endswith("accuracy") else Metric(value=one.value), digits=1, scale=100)
-            for name, one in zip(COLUMNS, shown, strict=True)
-        ]
-        table.add_row(Text(harmless(part) or ALL), *cells)
+        official, *others = (metrics[name] for name in COLUMNS)
+        plain = [Metric(value=one.value) for one in others]
+        table.add_row(Text(harmless(part) or ALL), *(format_metric(m, digits=1, scale=100) for m in (official, *plain)))
     table.caption = Text(
         "official: Yes or No anywhere in the reply, both or neither failed and wrong; ours: the same replies read "
         "strictly; length: longer than the median is hallucinated"
