@@ -53,7 +53,7 @@ def official_report(
         by_task.setdefault(str(example.meta.get("task", "")), []).append(example)
     parts = {ALL: list(examples), **by_task} if len(by_task) > 1 else by_task
     found = {part: _score(rows, predictions, num_resamples) for part, rows in sorted(parts.items())}
-    metrics = {}
+    metrics: dict[str, Metric] = {}
     for part, scored in found.items():
         prefix = "official/" if part == ALL or len(found) == 1 else f"official/task/{part}/"
         metrics |= {f"{prefix}{name}": metric for name, metric in scored.items()}
@@ -63,14 +63,21 @@ def official_report(
 def _score(rows: Sequence[Example], predictions: Mapping[str, Prediction], num_resamples: int) -> dict[str, Metric]:
     said = align(rows, {row.id: predictions[row.id] for row in rows})
     lengths = length_predictions(rows)
-    gold = [row.label for row in rows]
-    official = [read_officially(one.text) for one in said]
+    gold = np.array([str(row.label) for row in rows])
+    official, strict, length = (
+        np.array(labels)
+        for labels in (
+            [read_officially(one.text) for one in said],
+            [str(one.label) for one in said],
+            [str(lengths[row.id].label) for row in rows],
+        )
+    )
     columns = {
-        "accuracy": np.equal(official, gold),
-        "failed_rate": np.equal(official, UNPARSED),
-        "strict_accuracy": np.equal([one.label for one in said], gold),
-        "unparsed_rate": np.equal([one.label for one in said], UNPARSED),
-        "length_accuracy": np.equal([lengths[row.id].label for row in rows], gold),
+        "accuracy": official == gold,
+        "failed_rate": official == UNPARSED,
+        "strict_accuracy": strict == gold,
+        "unparsed_rate": strict == UNPARSED,
+        "length_accuracy": length == gold,
     }
     groups = Groups.of(row.group for row in rows)
     return bootstrap(groups, means(groups, columns), shares=True, num_resamples=num_resamples).metrics
