@@ -9,7 +9,7 @@ from pydantic import Field
 from faithkit.inference.text import Form
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Span
 from faithkit.settings.check import check_fields
-from faithkit.settings.types import Count, Hint, OneOf, Positive, Text
+from faithkit.settings.types import Count, Hint, OneOf, Positive, Switch, Text
 from judge.locate import locate_all
 from judge.reply import CHOICES, LIST_KEY, quoted_parts, read_last_line, read_list, read_verdict, without_thoughts
 
@@ -121,6 +121,8 @@ class AskOptions:
         temperature: For several samples.
         max_new_tokens: Of a reply; None takes the way's own.
         examples: In the prompt: a file of one's own (judge/few_shot.py), or how many training rows evaluate.py draws.
+        written: A reply is written, held to no form, and read, where its probability alone would do: so the papers
+            have it, and so they count what cannot be read.
     """
 
     ask: Annotated[str, OneOf(tuple(ASKINGS))] = VERDICT
@@ -131,6 +133,7 @@ class AskOptions:
     examples: Annotated[
         NumExamples | Text | None, Hint(f"use a number from 1 to {MOST_EXAMPLES}, a file's path, or null")
     ] = None
+    written: Switch = False
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -170,7 +170,8 @@ class Judge:
                 bar.update(not self._writes and _is_settled(reply))
         written: dict[str, Reply] = {}
         open_requests = [r for r in requests if self._writes or not _is_settled(weighed.get(r.id))]
-        for reply in self.engine.generate(open_requests, self._decoding, asking.form):
+        form = None if self.options.written else asking.form
+        for reply in self.engine.generate(open_requests, self._decoding, form):
             written[reply.id] = reply
             bar.update()
         found = [
@@ -186,7 +187,7 @@ class Judge:
     @property
     def _writes(self) -> bool:
         """Tells whether replies are wanted, not only the probability of the verdict."""
-        return self.options.ask != OURS.ask or self.options.num_samples > 1
+        return self.options.ask != OURS.ask or self.options.num_samples > 1 or self.options.written
 
     @property
     def _decoding(self) -> Decoding:

@@ -142,7 +142,9 @@ def test_the_command_line_wins_over_model_and_scale() -> None:
 def test_every_dataset_has_a_config_and_a_benchmark() -> None:
     assert set(choices("data")) == set(SOURCES) | {"mix", "wow_then_faithdial"}
     tested = {name for name, source in SOURCES.items() if not source.train_only}
-    assert set(choices("benchmark")) == tested | {"transfer", "transfer_responses", "suppression", "analysis"}
+    protocols = {"halludial_comparative", "halueval_comparative", "meta_judging", "hallucination_rates"}
+    others = {"transfer", "transfer_responses", "suppression", "analysis", "temperature_sweep", *protocols}
+    assert set(choices("benchmark")) == tested | others
 
 
 def test_what_the_configurations_name_is_what_may_be_built_and_nothing_else() -> None:

@@ -10,7 +10,9 @@ from faithkit.environment import environment
 from faithkit.evaluation.page import write_page
 from faithkit.evaluation.published.detection import comparable
 from faithkit.evaluation.reports.corpus import report_corpus
+from faithkit.evaluation.reports.official_halueval import official_report
 from faithkit.evaluation.reports.provenance import Provenance
+from faithkit.evaluation.reports.report import joined
 from faithkit.evaluation.reports.run import Scored, detection_reports, samples_of, write_reports
 from faithkit.evaluation.reports.suppression import report_suppression
 from faithkit.files.jsonl import read_predictions
@@ -18,7 +20,9 @@ from faithkit.files.run_folder import RunFolder
 from workflows.cascade_benchmark import run_cascade, with_costs
 from workflows.detectors import cascade_of, load_configured
 from workflows.fitted_baselines import read_fitting
+from workflows.official_halueval import as_official, is_official
 from workflows.origins import origin_of_file, write_origin
+from workflows.rationales import score_rationales
 from workflows.retrieving import with_knowledge
 from workflows.write_answers import DetectorAnswerer, write_answers
 
@@ -27,6 +31,7 @@ log = logging.getLogger("faithkit")
 
 def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     """Examples, predictions, metrics; the run's path comes last."""
+    config = as_official(config)
     block, num_resamples = config["benchmark"], config["num_resamples"]
     given = read_predictions(config["predictions"]) if config["predictions"] else None
     benchmark = with_knowledge(config, read_benchmark(block))
@@ -34,7 +39,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     if block["name"] == "analysis":
         # The paper's figures are about its own models' answers: neither the embedded corpus's nor one's own.
         published = block["dataset"] == "ragtruth" and block["path"] != EMBEDDED and comparable(benchmark.examples)
-        options = {"title": block["dataset"], "plots": block["plots"], "published": published}
+        options: dict[str, Any] = {"title": block["dataset"], "plots": block["plots"], "published": published}
         report_corpus(benchmark.examples, run.path, **options)
         print(run.path)
         return Scored({})
@@ -75,8 +80,15 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     fitting = read_fitting(run, config, benchmark, detector, origin.models)
     options = {"num_resamples": num_resamples, "num_examples": config["num_examples"]}
     reports = detection_reports(sets, meta=meta, fitting=fitting, origins=origins, **options)
+    own, title = reports[benchmark.name], f"test/{benchmark.name}"
+    shown = -1 if own[-1].tables else 0  # spans are reported behind labels, and shown in their place
     if cascade is not None:
-        own, title = reports[benchmark.name], f"test/{benchmark.name}"
-        shown = -1 if own[-1].tables else 0  # spans are reported behind labels, and shown in their place
         own[shown] = with_costs(own[shown], benchmark.examples, cascade, title=title, num_resamples=num_resamples)
+    dataset = "" if block["path"] == EMBEDDED else benchmark.name
+    others = [
+        score_rationales(benchmark.examples, given, block, dataset=dataset, num_resamples=num_resamples),
+        official_report(benchmark.examples, given, num_resamples=num_resamples) if is_official(block) else None,
+    ]
+    for other in others:
+        own[shown] = joined(own[shown], other) if other else own[shown]
     return Scored(write_reports(run, reports, meta=meta), samples_of(reports))

@@ -1,7 +1,7 @@
 """Loads a language model as judge: any model that an engine runs, or that a server does."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +9,7 @@ from faithkit.inference.request_cache import CachedEngine
 from faithkit.inference.text_engines import OPENAI, EngineOptions, build_text_engine
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
 from judge.asking import AskOptions
+from judge.choosing import Asker, Question
 from judge.few_shot import Shot, prompt_of
 from judge.judge import Judge
 from judge.weights import stored_judge
@@ -34,6 +35,13 @@ def load_judge(config: Mapping[str, Any], shots: Sequence[Shot] = ()) -> Judge:
             log.warning("%s learnt to be asked by judge.ask=%s and our prompt", options.model, settings.ask)
         return Judge(engine, asked, template=prompt_of(asked, shots), name=options.model)
     return Judge(engine, asked, template=settings.template, calibration=settings.calibration, name=options.model)
+
+
+def load_asker(config: Mapping[str, Any], question: Question) -> tuple[Asker, Callable[[], None]]:
+    """The model of the block `engine`, to be asked another question than a judge's; and what it tells at the end."""
+    engine, ask = build_text_engine(EngineOptions(**config["engine"])), AskOptions(**config["judge"])
+    asker = Asker(engine, question, prompts=ask.prompts, written=ask.written, max_new_tokens=ask.max_new_tokens)
+    return asker, lambda: tell_engine(engine)
 
 
 def describe_judge(config: Mapping[str, Any], role: str = CHECKPOINT) -> UsedModel:

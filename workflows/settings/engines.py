@@ -50,7 +50,7 @@ def engine_problems(name: str | None) -> Iterator[UserError]:
 
 
 def judge_problems(
-    engine: Any, *, checkpoint: str | None, predictions: str | None, cascade: bool
+    engine: Any, *, checkpoint: str | None, predictions: str | None, cascade: bool = False
 ) -> Iterator[UserError]:
     """A language model that is not named, or named beside another detector with which it is no cascade."""
     yield from engine_problems(engine.name)

@@ -34,7 +34,7 @@ IN_ORDER = f"use some of {', '.join(GROUPS)}, in this order"
 METRICS = {
     "critic": (
         *("macro_f1", "f1", "precision", "recall", "accuracy", "balanced_accuracy", "auroc", "average_precision"),
-        *("unparsed_rate", "ece", "brier", "loss"),
+        *("faithful_f1", "mean_precision", "mean_recall", "unparsed_rate", "ece", "brier", "loss"),
     ),
     "tagger": ("char_f1", "response_f1", "token_auroc", "response_auroc", "loss"),
     "generator": ("perplexity", "loss", "token_accuracy"),

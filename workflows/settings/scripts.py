@@ -48,6 +48,7 @@ from workflows.settings.engines import (
     judge_problems,
 )
 from workflows.settings.models import LOWER_IS_BETTER, METRICS, AnyModel, ControlBlock, Objective, kind_of
+from workflows.settings.protocols import Protocol, protocol_notes, protocol_problems
 from workflows.settings.strategies import check_strategy
 
 
@@ -175,6 +176,11 @@ class EvaluateSettings(Extensible):
         yield from around.file_problems("predictions", self.predictions)
         yield from around.file_problems("against", self.against)
         yield from around.output_problems("html", self.html)
+        if isinstance(block, Protocol):
+            yield from protocol_problems(self)
+            for key, one in around.benchmark_sets(block):
+                yield from around.dataset_problems(key, one)
+            return
         kinds = ("generator",) if isinstance(block, Responses) else ("critic", "tagger", "judge")
         if isinstance(block, Responses):
             yield from around.checkpoint_problems("benchmark.critic", block.critic, "critic", "tagger", "judge")
@@ -211,8 +217,11 @@ class EvaluateSettings(Extensible):
 
     def notes(self, given: Set[str]) -> Iterator[str]:
         named = f"with benchmark={self.benchmark.name}"
-        judges = bool(self._model.name) and isinstance(self.benchmark, Detection)
+        judges = bool(self._model.name) and isinstance(self.benchmark, Detection | Protocol)
         yield from engine_notes(given, self._model, judges=judges)
+        if isinstance(self.benchmark, Protocol):
+            yield from protocol_notes(given, self)
+            return
         if not isinstance(self.benchmark, Responses):
             yield from no_effect.without_effect(given, [*no_effect.GENERATORS_ALONE, "against"], named)
         if isinstance(self.benchmark, Detection) and self.benchmark.name in ("analysis", "suppression"):
