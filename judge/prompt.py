@@ -1,6 +1,7 @@
 """Prompts as text files: what stands in them, and how an example fills them.
 
-A prompt holds the fields `{knowledge}`, `{history}` and `{response}`. A paragraph whose only fields are empty for an
+A prompt holds the fields `{knowledge}`, `{history}` and `{response}`, and may say by `{examples}` where examples are to
+stand (judge/few_shot.py). A paragraph whose only fields are empty for an
 example (a dialogue without knowledge, a first turn without history) is left out. What stands before the first field is
 the same for all examples, and what is judged comes last, so that engines that keep the beginnings of prompts read an
 instruction, a knowledge and a conversation once for all replies to it.
@@ -26,6 +27,7 @@ from faithkit.records import Example, Turn
 
 Built = TypeVar("Built")
 FIELDS = ("knowledge", "history", "response")
+EXAMPLES = "examples"  # a field too, of a prompt with examples
 FIELD = re.compile(r"\{([a-z_]+)\}")
 SUFFIX, SYSTEM_FILE = ".txt", "system.txt"  # the latter, where a folder has it, is said first in the system's role
 
@@ -37,39 +39,51 @@ class PromptTemplate:
     Args:
         system: Said first, in the system's role; empty for none.
         name: As the command line names it.
+        examples: Stand in the place of `{examples}`, else before the first paragraph with a field; empty for none.
     """
 
     text: str
     system: str = ""
     name: str = ""
+    examples: str = ""
 
     def __post_init__(self) -> None:
-        check_fields(self.text, FIELDS)
+        check_fields(self.text, FIELDS, EXAMPLES)
 
     @property
     def fingerprint(self) -> str:
         """A hash of the text, by which a result tells which prompt it is from."""
-        return hashlib.sha256(f"{self.system}\0{self.text}".encode()).hexdigest()[:12]
+        said = f"{self.system}\0{self.text}" + (f"\0{self.examples}" if self.examples else "")
+        return hashlib.sha256(said.encode()).hexdigest()[:12]
 
     def fill(self, example: Example) -> str:
         """Puts an example's texts in place of the fields; what looks like a field in them stays as it is."""
-        values = {
-            "knowledge": example.knowledge.strip(),
-            "history": write_history(example.history),
-            "response": example.response.strip(),
-        }
-        return fill_fields(self.text, values, "response")
+        instruction, question = self._parts
+        return _fill([*instruction, *question], example, self.examples)
+
+    def fill_question(self, example: Example) -> str:
+        """Fills what stands from the first field on: what examples repeat."""
+        return _fill(self._parts[1], example, "")
+
+    @property
+    def _parts(self) -> tuple[list[str], list[str]]:
+        """The paragraphs before the first field of an example, with that of examples; and the others."""
+        paragraphs = self.text.strip().split("\n\n")
+        begin = next(i for i, paragraph in enumerate(paragraphs) if set(FIELD.findall(paragraph)) & set(FIELDS))
+        instruction, question = paragraphs[:begin], paragraphs[begin:]
+        has_place = any(EXAMPLES in FIELD.findall(paragraph) for paragraph in paragraphs)
+        return instruction if has_place else [*instruction, f"{{{EXAMPLES}}}"], question
 
     def messages(self, example: Example) -> tuple[Message, ...]:
         """Makes the messages of a request."""
         return as_messages(self.fill(example), self.system)
 
 
-def check_fields(text: str, fields: Sequence[str]) -> None:
-    """Refuses a prompt that lacks one of the fields, or has another."""
-    found = FIELD.findall(text)
-    if unknown := [field for field in found if field not in fields]:
-        raise UserError(f"a prompt has no field {{{unknown[0]}}}", hint=choice_hint(unknown[0], fields))
+def check_fields(text: str, fields: Sequence[str], *optional: str) -> None:
+    """Refuses a prompt that lacks one of the fields, or has another that is not one of the optional ones."""
+    found, known = FIELD.findall(text), (*fields, *optional)
+    if unknown := [field for field in found if field not in known]:
+        raise UserError(f"a prompt has no field {{{unknown[0]}}}", hint=choice_hint(unknown[0], known))
     if missing := [field for field in fields if field not in found]:
         raise UserError(f"the prompt lacks {{{missing[0]}}}", hint=f"write {{{missing[0]}}} where it is to stand")
 
@@ -91,6 +105,16 @@ def fill_fields(text: str, values: Mapping[str, str], *kept: str) -> str:
 def as_messages(said: str, system: str) -> tuple[Message, ...]:
     """Makes the messages of a request."""
     return (Message(SYSTEM, system), Message(USER, said)) if system else (Message(USER, said),)
+
+
+def _fill(paragraphs: Sequence[str], example: Example, examples: str) -> str:
+    values = {
+        "knowledge": example.knowledge.strip(),
+        "history": write_history(example.history),
+        "response": example.response.strip(),
+        EXAMPLES: examples,
+    }
+    return fill_fields("\n\n".join(paragraphs), values, "response")
 
 
 def write_history(turns: Sequence[Turn]) -> str:

@@ -62,7 +62,7 @@ class CascadeRun:
 
 def run_cascade(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> CascadeRun:
     """Asks both detectors, the dear one no more than the widest band needs; resumed, it asks what is missing."""
-    cheap, dear = load_checkpoint(config), load_engine(config, JUDGE)
+    cheap, dear = load_checkpoint(config), load_engine(config, JUDGE, benchmark)
 
     def judge(name: str, examples: Sequence[Example], loaded: Any) -> list[Prediction]:
         path = run.predictions / f"{benchmark.name}-{name}.jsonl"

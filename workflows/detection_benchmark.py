@@ -1,10 +1,12 @@
 """A detector on one benchmark: read, predict (or take given predictions), score."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from data_modules.build import read_benchmark
 from data_modules.reading.files import EMBEDDED
+from faithkit.environment import environment
 from faithkit.evaluation.page import write_page
 from faithkit.evaluation.published.detection import comparable
 from faithkit.evaluation.reports.corpus import report_corpus
@@ -12,13 +14,15 @@ from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.reports.run import Scored, detection_reports, samples_of, write_reports
 from faithkit.evaluation.reports.suppression import report_suppression
 from faithkit.files.jsonl import read_predictions
-from faithkit.files.run_folder import RunFolder, environment
+from faithkit.files.run_folder import RunFolder
 from workflows.cascade_benchmark import run_cascade, with_costs
 from workflows.detectors import cascade_of, load_configured
 from workflows.fitted_baselines import read_fitting
 from workflows.origins import origin_of_file, write_origin
 from workflows.retrieving import with_knowledge
 from workflows.write_answers import DetectorAnswerer, write_answers
+
+log = logging.getLogger("faithkit")
 
 
 def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
@@ -47,6 +51,8 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         detector = None if cascade else loaded.detector
         written = write_answers(path, benchmark.examples, DetectorAnswerer(loaded.detector), at_a_time=portion)
         loaded.tell()
+        if missed := getattr(loaded.detector, "num_unlocated", 0):
+            log.info("quoted parts that do not stand in their responses, and so mark nothing: %s", f"{missed:,}")
         given = {prediction.id: prediction for prediction in written}
         write_origin(path, benchmark.name, benchmark.examples, loaded.models)
         origin = Provenance.of(benchmark.name, benchmark.examples, loaded.models)

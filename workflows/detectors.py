@@ -91,12 +91,14 @@ def load_configured(config: Mapping[str, Any], benchmark: "Benchmark | None" = N
         from workflows.cascade import Band, Cascade
 
         assert options.band is not None, "a file without a band is refused"
-        cheap, dear = load_checkpoint(config), load_engine(config, JUDGE)
+        cheap, dear = load_checkpoint(config), load_engine(config, JUDGE, benchmark)
         low, high = options.band
         cascade = Cascade(cheap.detector, dear.detector, Band(low=low, high=high))
         return Loaded(cascade, [*cheap.models, *dear.models], dear.tell)
     # Runs of older versions have neither `engine` nor `labels`.
-    return load_engine(config) if (config.get("engine") or {}).get("name") else load_checkpoint(config)
+    if (config.get("engine") or {}).get("name"):
+        return load_engine(config, benchmark=benchmark)
+    return load_checkpoint(config)
 
 
 def cascade_of(config: Mapping[str, Any]) -> CascadeOptions:
@@ -111,12 +113,22 @@ def load_checkpoint(config: Mapping[str, Any]) -> Loaded:
     return Loaded(detector, describe_detector(config["checkpoint"]))
 
 
-def load_engine(config: Mapping[str, Any], role: str = CHECKPOINT) -> Loaded:
-    """The judge that `engine` and `judge` name."""
+def load_engine(config: Mapping[str, Any], role: str = CHECKPOINT, benchmark: "Benchmark | None" = None) -> Loaded:
+    """The judge that `engine` and `judge` name; the examples of its prompt may come from the benchmark's dataset."""
     from workflows.judging import describe_judge, load_judge, tell_usage
 
-    judge = load_judge(config)
+    judge = load_judge(config, shots_of(config, benchmark))
     return Loaded(judge, [describe_judge(config, role)], lambda: tell_usage(judge))
+
+
+def shots_of(config: Mapping[str, Any], benchmark: "Benchmark | None") -> list[Any]:
+    """Draws as many examples for the prompt as `judge.examples` says; none where it names a file, or nothing."""
+    number = config["judge"].get("examples")
+    if benchmark is None or not isinstance(number, int):
+        return []
+    from workflows.few_shot import shots_for
+
+    return shots_for(benchmark, config["benchmark"], config["judge"]["ask"], number, seed=config["seed"])
 
 
 def describe_detector(path: str, role: str = CHECKPOINT) -> list[UsedModel]:

@@ -1,7 +1,7 @@
 """Loads a language model as judge: any model that an engine runs, or that a server does."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +9,7 @@ from faithkit.inference.request_cache import CachedEngine
 from faithkit.inference.text_engines import OPENAI, EngineOptions, build_text_engine
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
 from judge.asking import AskOptions
+from judge.few_shot import Shot, prompt_of
 from judge.judge import Judge
 from judge.weights import stored_judge
 
@@ -16,18 +17,23 @@ SERVED = "what a server's model was trained on is not known"
 log = logging.getLogger("faithkit")
 
 
-def load_judge(config: Mapping[str, Any]) -> Judge:
-    """The judge that the blocks `engine` and `judge` of a configuration name."""
-    options, ask = EngineOptions(**config["engine"]), AskOptions(**config["judge"])
+def load_judge(config: Mapping[str, Any], shots: Sequence[Shot] = ()) -> Judge:
+    """The judge that the blocks `engine` and `judge` of a configuration name.
+
+    Args:
+        shots: Examples that stand in its prompt, where the block does not name a file of them.
+    """
+    options, asked = EngineOptions(**config["engine"]), AskOptions(**config["judge"])
     if options.name == OPENAI or not options.model:
-        return Judge(build_text_engine(options), ask, name=str(options.model))
+        engine = build_text_engine(options)
+        return Judge(engine, asked, template=prompt_of(asked, shots), name=str(options.model))
     source, settings = stored_judge(options.model)
     engine = build_text_engine(replace(options, model=source))
-    if settings is None or settings.ask != ask.ask or ask.prompts is not None:
+    if settings is None or settings.ask != asked.ask or asked.prompts is not None or asked.examples is not None:
         if settings is not None:
             log.warning("%s learnt to be asked by judge.ask=%s and our prompt", options.model, settings.ask)
-        return Judge(engine, ask, name=options.model)
-    return Judge(engine, ask, template=settings.template, calibration=settings.calibration, name=options.model)
+        return Judge(engine, asked, template=prompt_of(asked, shots), name=options.model)
+    return Judge(engine, asked, template=settings.template, calibration=settings.calibration, name=options.model)
 
 
 def describe_judge(config: Mapping[str, Any], role: str = CHECKPOINT) -> UsedModel:

@@ -9,6 +9,7 @@ from data_modules.embedded.layouts import WRITERS
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.model_folder import read_sidecar
 from judge.judge import Judge
+from tests.model_folders import with_places
 from tests.running import evaluate_here, train_here
 
 TINY = (
@@ -87,8 +88,9 @@ def test_it_is_the_same_judge_where_an_engine_names_it(judge_run: Path, rows: Pa
 def test_the_other_targets_are_learnt_by_the_same_command(
     ask: str, data: str, language_models: dict[str, Path], tmp_path: Path
 ) -> None:
+    llama = with_places(language_models["llama"], tmp_path / "llama", 8000)
     train_here(
-        *TINY, f"model.weights={language_models['llama']}", f"model.ask={ask}", f"data={data}",
+        *TINY, f"model.weights={llama}", f"model.ask={ask}", f"data={data}",
         "model.max_length=4000", "data.embedded_rows={train: 40, validation: 24, test: 24}",
         f"run_dir={tmp_path / 'run'}",
     )  # fmt: skip

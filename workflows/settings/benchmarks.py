@@ -10,6 +10,7 @@ from workflows.settings.data import FittingSet, NumRows, OnBadRow, Split
 
 BASELINES = ("gold", "copy")  # as in faithkit.evaluation.responses.report, without torch
 STRATEGIES = ("random", "fewest", "none", "fewest_by_score", "none_by_score")
+RESPONSES = "responses"  # the task of a benchmark that scores what generators write
 Options = dict[str, Any]  # a dataset's own, which the dataset checks
 
 
@@ -61,7 +62,7 @@ class Responses(Block):
     """A benchmark of generated responses."""
 
     name: Text
-    task: Text
+    task: Annotated[str, OneOf((RESPONSES,))]
     target: Text | None = Field(None, alias="_target_")
     dataset: Text | None = None
     path: PathText | None = None
@@ -114,7 +115,7 @@ class Transfer(Block):
 def _kind(block: Any) -> str:
     if not isinstance(block, dict):
         return "<detection>"
-    if block.get("task") == "responses":
+    if block.get("task") is not None:
         return "<responses>"
     return "<transfer>" if block.get("name") == "transfer" else "<detection>"
 

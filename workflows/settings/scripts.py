@@ -31,7 +31,7 @@ from workflows.settings.blocks import (
     Trainer,
 )
 from workflows.settings.cascade import WAYS as CASCADE_WAYS
-from workflows.settings.common import BatchTokens, BestOf, Common, Extensible, Length, Names, Run
+from workflows.settings.common import BatchTokens, BestOf, Common, Extensible, Length, Names, Run, Seeds
 from workflows.settings.data import Data, NumRows, OnBadRow, blocks_of
 from workflows.settings.engines import (
     Ask,
@@ -63,12 +63,13 @@ class TrainSettings(Extensible):
     objective: Objective | None = None
     control: ControlBlock | None = None
     scale: dict[str, Any]
+    seeds: Seeds = None
     optimizer: Optimizer  # type: ignore[valid-type]
 
     @model_validator(mode="after")
     def _chooses_by_what_is_logged(self) -> Self:
         monitor, mode = self.callbacks.monitor, self.callbacks.mode
-        kind = kind_of(self.model.model_dump())
+        kind = kind_of(self.model.model_dump(by_alias=True))
         if kind not in METRICS:
             return self
         prefix = f"validation/{self.data.name}/"
@@ -94,6 +95,11 @@ class TrainSettings(Extensible):
         yield from around.hardware_problems(self.trainer.accelerator)
         yield from around.logger_problems(self.logger)
         yield from around.weights_problems("model.weights", getattr(self.model, "weights", None))
+        yield from around.class_problems("model.task._target_", self.model.task.target)
+        own = (getattr(self.model, name, None) for name in ("ask", "prompts"))
+        yield from around.prompt_problems("model", *own)
+        if getattr(self.model, "lora_rank", None) is not None:
+            yield from around.package_problems("model.lora_rank", "peft", "lora")
         if self.control is not None:
             yield from around.weights_problems("control.entailment", self.control.entailment)
         yield from around.part_problems(blocks_of(self.data.parts), self.data.split)
@@ -117,12 +123,12 @@ class EvaluateSettings(Extensible):
     html: PathText | None
     batch_tokens: BatchTokens
     labels: ClassLabels = None
-    engine: Engine = Engine()  # type: ignore[valid-type]
-    judge: Ask = Ask()  # type: ignore[valid-type]
-    cascade: Cascade = Cascade()  # type: ignore[valid-type]
-    selfcheck: SelfCheck = SelfCheck()  # type: ignore[valid-type]
-    examiner: Examiner = Examiner()  # type: ignore[valid-type]
-    retrieval: Retrieval = Retrieval()  # type: ignore[valid-type]
+    engine: Engine = Field(default_factory=Engine)  # type: ignore[valid-type]
+    judge: Ask = Field(default_factory=Ask)  # type: ignore[valid-type]
+    cascade: Cascade = Field(default_factory=Cascade)  # type: ignore[valid-type]
+    selfcheck: SelfCheck = Field(default_factory=SelfCheck)  # type: ignore[valid-type]
+    examiner: Examiner = Field(default_factory=Examiner)  # type: ignore[valid-type]
+    retrieval: Retrieval = Field(default_factory=Retrieval)  # type: ignore[valid-type]
     precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
     max_length: Length
     save_every_num_rows: Count = 2048
@@ -159,6 +165,12 @@ class EvaluateSettings(Extensible):
                 yield from around.checkpoint_problems(
                     f"benchmark.train.{name}.checkpoint", training.checkpoint, "critic"
                 )
+                if not training.checkpoint:
+                    one = {"dataset": name, "path": training.path, "split": None}
+                    yield from around.dataset_problems(f"benchmark.train.{name}", one)
+            for name, test in block.test.items():
+                one = {**test.options, "dataset": name, "path": test.path, "split": test.split}
+                yield from around.dataset_problems(f"benchmark.test.{name}", one)
             return
         yield from around.file_problems("predictions", self.predictions)
         yield from around.file_problems("against", self.against)
@@ -186,6 +198,9 @@ class EvaluateSettings(Extensible):
                     predictions=self.predictions,
                     cascade=self._is_cascade,
                 )
+                yield from around.prompt_problems("judge", self.judge.ask, self.judge.prompts)  # type: ignore[attr-defined]
+                examples = self.judge.examples  # type: ignore[attr-defined]
+                yield from around.file_problems("judge.examples", examples if isinstance(examples, str) else None)
         elif not given and not self.checkpoint:
             hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; predictions=FILE; or engine.model=NAME"
             yield UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
@@ -316,5 +331,5 @@ class ExportSettings(Common):
     output_dir: PathText
 
     def surroundings(self) -> Iterator[UserError]:
-        yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger", "generator")
+        yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger", "generator", "judge")
         yield from around.run_dir_problems(self.output_dir, "output_dir")
