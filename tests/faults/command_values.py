@@ -116,6 +116,7 @@ VALUES: dict[tuple[str, ...], dict[str, str]] = {
         "model.task.optimizer": "5 fast [1]",
     },
     ("train", "data=ragtruth", "model=tagger"): {"data.models": "5 {a:b} [5]", "data.tasks": "5 {a:b} [] [nope]"},
+    ("train", "data=faithcritic"): {"data.official": "1 maybe null", "data.edited": "none 5"},
     ("train", "data=diahalu"): {"data.level": "word 5", "data.domains": "5 {a:b} [nope]"},
     ("train", "data=halueval"): {"data.pairs": "none 5", "data.knowledge": "1 maybe", "data.tasks": "5 {a:b} nope"},
     ("train", "data=dropped_support", "model=tagger"): {
