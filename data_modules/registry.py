@@ -1,7 +1,6 @@
 """Every dataset of ours by its name, and how a dataset of another package is found."""
 
 from collections.abc import Callable, Iterator, Mapping
-from importlib.metadata import entry_points
 from pkgutil import resolve_name
 
 from data_modules.reading.dataset import Source
@@ -42,6 +41,8 @@ def find_dataset(name: str | None, target: str | None = None) -> type[Source]:
         return _checked(target, lambda: resolve_name(target))
     if name is not None and name in SOURCES:
         return SOURCES[name]
+    from importlib.metadata import entry_points
+
     for entry_point in entry_points(group=ENTRY_POINTS):
         if entry_point.name == name:
             return _checked(entry_point.value, entry_point.load)

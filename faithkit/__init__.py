@@ -15,10 +15,12 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time a name is import
     from critic.tagger.predictor import Tagger
     from generation.generator import Generator
     from judge.judge import Judge
+    from workflows.cascade import Cascade
 
-__all__ = ["Critic", "Generator", "Judge", "Tagger"]
+__all__ = ["Cascade", "Critic", "Generator", "Judge", "Tagger"]
 # The one place where the ground names what stands on it; imports run one way everywhere else.
 _PUBLIC = {
+    "Cascade": "workflows.cascade",
     "Critic": "critic.scorer",
     "Generator": "generation.generator",
     "Judge": "judge.judge",

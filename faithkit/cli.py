@@ -5,6 +5,7 @@ Nothing heavy is imported here: `--help` must answer before torch could load.
 
 import errno
 import functools
+import gc
 import os
 import re
 import secrets
@@ -60,9 +61,8 @@ def _run(main: Callable[[Any], None], config_name: str, doc: str, groups: tuple[
     debug = any(re.fullmatch(r"\+*debug=(true|1|yes)", argument, re.IGNORECASE) for argument in sys.argv[1:])
     # Waiting threads sleep: where other programs share the cores, spinning ones made a step ten times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    gc.disable()  # until the work begins: looking for garbage took a tenth of a refusal
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # the error itself, instead of Hydra's own way of ending
-    import hydra
-
     from faithkit.settings.command_line import CommandLine, say
 
     command = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{secrets.token_hex(4)}"
@@ -72,6 +72,7 @@ def _run(main: Callable[[Any], None], config_name: str, doc: str, groups: tuple[
     def explained(cfg: Any) -> None:
         try:
             say(line.check_job(cfg))
+            gc.enable()
             with _own_environment({COMMAND_VARIABLE: command}):
                 main(cfg)
         except Exception as error:  # ended here: Hydra would print lines of its own before handing it on
@@ -79,7 +80,12 @@ def _run(main: Callable[[Any], None], config_name: str, doc: str, groups: tuple[
 
     try:
         say(line.check())
-        hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(explained)()
+        if line.is_one_job():
+            explained(line.compose_job())
+        else:
+            import hydra
+
+            hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(explained)()
     except Exception as error:
         _end(line.explain(error), debug)
 

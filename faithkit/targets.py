@@ -10,7 +10,6 @@ import functools
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import entry_points
 from pkgutil import resolve_name
 from typing import Any
 
@@ -62,6 +61,8 @@ def check_names(config: Mapping[str, Any], named: Sequence[str], *, place: str |
         named: Classes and datasets that the user named in this command: see `named_in`.
         place: Where the configuration stands.
     """
+    from importlib.metadata import entry_points
+
     outsiders = {entry.name for entry in entry_points(group=ENTRY_POINTS)} - DATASETS.keys()
     own = {*TARGETS, *DATASETS.values(), *named}
     found = [(key, target) for key, target in _targets(config) if target not in own]

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
+from pydantic import Field
+
 from faithkit.inference.text import Form
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Span
 from faithkit.settings.check import check_fields
-from faithkit.settings.types import Count, OneOf, Positive, Text
+from faithkit.settings.types import Count, Hint, OneOf, Positive, Switch, Text
 from judge.locate import locate_all
 from judge.reply import CHOICES, LIST_KEY, quoted_parts, read_last_line, read_list, read_verdict, without_thoughts
 
@@ -42,6 +44,8 @@ class Judgement:
     num_unlocated: int = 0
 
 
+MOST_EXAMPLES = 64  # in a prompt
+NumExamples = Annotated[int, Field(ge=1, le=MOST_EXAMPLES)]
 Read = Callable[[str, str], Judgement]  # a judgement from a reply and the response that it judges
 
 
@@ -116,6 +120,9 @@ class AskOptions:
             share that says hallucinated is the probability.
         temperature: For several samples.
         max_new_tokens: Of a reply; None takes the way's own.
+        examples: In the prompt: a file of one's own (judge/few_shot.py), or how many training rows evaluate.py draws.
+        written: A reply is written, held to no form, and read, where its probability alone would do: so the papers
+            have it, and so they count what cannot be read.
     """
 
     ask: Annotated[str, OneOf(tuple(ASKINGS))] = VERDICT
@@ -123,6 +130,10 @@ class AskOptions:
     num_samples: Count = 1
     temperature: Positive = 1.0
     max_new_tokens: Count | None = None
+    examples: Annotated[
+        NumExamples | Text | None, Hint(f"use a number from 1 to {MOST_EXAMPLES}, a file's path, or null")
+    ] = None
+    written: Switch = False
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -1,6 +1,5 @@
 """The public class `Judge`: a language model that says whether a response is hallucinated, where, and why."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,7 +18,9 @@ from faithkit.inference.text import Reply, Request, TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.text_arguments import TEXT_HINT, is_list, read_columns, read_examples, read_passages, read_text
 from judge.asking import ASKINGS, AskOptions, Judgement
-from judge.prompt import PromptTemplate, read_prompt
+from judge.few_shot import prompt_of
+from judge.prompt import PromptTemplate
+from judge.questions import name_requests
 
 OURS, UNCALIBRATED = AskOptions(), ScoreCalibration()
 AT_A_TIME = 256  # examples whose predictions are given out together
@@ -38,7 +39,7 @@ class Judge:
 
     Args:
         engine: Runs the model, or asks a server.
-        template: The prompt; None takes that of `options`.
+        template: The prompt; None takes that of `options`, with the examples of its file.
         calibration: Makes P(hallucinated) of the model's probabilities, and labels where the probability decides.
         name: The model as `repr` tells it.
     """
@@ -53,8 +54,9 @@ class Judge:
         name: str = "",
     ):
         self.engine, self.options, self.calibration = engine, options, calibration
-        self.template = template or read_prompt(ASKINGS[options.ask].prompt, options.prompts)
+        self.template = template or prompt_of(options)
         self.name = name or engine.identity
+        self.num_unlocated = 0  # quoted parts that did not stand in their responses, over all judgements so far
 
     @classmethod
     @arguments.explain_keywords
@@ -66,6 +68,7 @@ class Judge:
         prompts: str | None = None,
         num_samples: int = 1,
         max_new_tokens: int | None = None,
+        examples: str | None = None,
         engine: str = "transformers",
         precision: str = "auto",
         device: str | None = None,
@@ -80,12 +83,13 @@ class Judge:
             prompts: A folder with prompts of one's own.
             num_samples: Replies to each question; the majority decides.
             max_new_tokens: Of a reply; None takes what the way of asking needs.
+            examples: A file of examples that stand in the prompt (judge/few_shot.py).
             engine: transformers, or vllm where it is installed.
             precision: 32-true, bf16, or auto: bf16 where the hardware computes in it.
             batch_tokens: Taken because every detector is loaded with it; a judge's engine plans batches of its own.
             max_length: Tokens of prompt and reply; None for as many as the model has places for.
         """
-        options = AskOptions(prompts=prompts, num_samples=num_samples, max_new_tokens=max_new_tokens)
+        options = AskOptions(prompts=prompts, examples=examples, num_samples=num_samples, max_new_tokens=max_new_tokens)
         if not isinstance(model, str | Path):
             return cls(model, replace(options, ask=ask or OURS.ask))
         from faithkit.inference.local_text import LocalOptions, load_local
@@ -100,7 +104,7 @@ class Judge:
         if settings is None:
             return cls(loaded, replace(options, ask=ask or OURS.ask), name=path)
         # What it learnt to reply to another prompt says nothing of this one.
-        is_own = ask in (None, settings.ask) and prompts is None
+        is_own = ask in (None, settings.ask) and prompts is None and examples is None
         return cls(
             loaded,
             replace(options, ask=ask or settings.ask),
@@ -166,30 +170,24 @@ class Judge:
                 bar.update(not self._writes and _is_settled(reply))
         written: dict[str, Reply] = {}
         open_requests = [r for r in requests if self._writes or not _is_settled(weighed.get(r.id))]
-        for reply in self.engine.generate(open_requests, self._decoding, asking.form):
+        form = None if self.options.written else asking.form
+        for reply in self.engine.generate(open_requests, self._decoding, form):
             written[reply.id] = reply
             bar.update()
-        return [
+        found = [
             self._judgement(example.response, weighed.get(request.id), written.get(request.id))
             for example, request in zip(examples, requests, strict=True)
         ]
+        self.num_unlocated += sum(one.num_unlocated for one in found)
+        return found
 
     def _requests(self, examples: Sequence[Example]) -> list[Request]:
-        """Makes the requests, each named by what it asks: samples depend on that name, and on nothing else."""
-        seen: Counter[str] = Counter()
-        requests = []
-        for example in examples:
-            messages = self.template.messages(example)
-            text = "\0".join(message.content for message in messages)
-            digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24]
-            requests.append(Request(f"{digest}:{seen[digest]}", messages))
-            seen[digest] += 1
-        return requests
+        return name_requests([self.template.messages(example) for example in examples])
 
     @property
     def _writes(self) -> bool:
         """Tells whether replies are wanted, not only the probability of the verdict."""
-        return self.options.ask != OURS.ask or self.options.num_samples > 1
+        return self.options.ask != OURS.ask or self.options.num_samples > 1 or self.options.written
 
     @property
     def _decoding(self) -> Decoding:

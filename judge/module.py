@@ -11,6 +11,7 @@ from torch import Tensor
 
 from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.evaluation.validation import metrics_of_scores
+from faithkit.training.adapters import Adapters
 from faithkit.training.language_model import (
     language_model_figures,
     reply_statistics,
@@ -28,6 +29,7 @@ class JudgeModule(TrainingModule):
 
     Args:
         model: A causal model of transformers.
+        adapters: Where these alone are trained.
         verdict: Where in a reply the verdict shows: the place of its telling token, and that token for a hallucinated
             and for a faithful response (`MessageTokens.choices`).
     """
@@ -38,12 +40,14 @@ class JudgeModule(TrainingModule):
         optimizer: OptimizerOptions,
         *,
         verdict: tuple[int, int, int],
+        adapters: Adapters | None = None,
         num_steps: int,
         dataset: str = "validation",
         seed: int = 0,
     ):
         super().__init__(optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
-        self.model, self.verdict = model, verdict
+        self.model, self.verdict, self.adapters = model, verdict, adapters
+        self.strict_loading = adapters is None  # else checkpoints hold a part; `check_fits` compares all of it
         self.validation = RowMetric(_figures)
 
     def configure_model(self) -> None:

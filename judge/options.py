@@ -3,10 +3,19 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from pydantic import Field
+
 from faithkit.settings.check import check_fields
-from faithkit.settings.types import OneOf, PartialShare, Switch, Text, Tokens
+from faithkit.settings.types import Hint, OneOf, PartialShare, Switch, Text, Tokens
 from faithkit.training.options import Aim
+from faithkit.weights.adapter_folder import ALL_LINEAR, MAX_ALPHA, MAX_RANK
 from judge.target import LEARNT
+
+Rank = Annotated[int, Field(ge=1, le=MAX_RANK)]
+Modules = Annotated[
+    Annotated[str, OneOf((ALL_LINEAR,))] | Annotated[list[Text], Field(min_length=1)],
+    Hint("use all-linear, or a list of layers' names: [q_proj,v_proj]"),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +31,10 @@ class JudgeOptions:
         dropout: Overrides the model's own; None keeps it.
         gradient_checkpointing: Trades time for memory.
         threshold_aim: What the threshold of P(hallucinated) is chosen for, on validation.
+        lora_rank: Trains LoRA adapters of this rank, and nothing else; None trains all weights.
+        lora_alpha: The adapters' output is scaled by this over the rank.
+        lora_dropout: Of the adapters' input.
+        lora_modules: The layers that get one: all-linear, or the ends of their names.
     """
 
     weights: Text
@@ -32,6 +45,12 @@ class JudgeOptions:
     dropout: PartialShare | None = None
     gradient_checkpointing: Switch = False
     threshold_aim: Aim = "macro_f1"
+    lora_rank: Annotated[
+        Rank | None, Hint(f"use a whole number from 1 to {MAX_RANK}, or null to train all weights")
+    ] = None
+    lora_alpha: Annotated[int, Field(ge=1, le=MAX_ALPHA), Hint(f"use a whole number from 1 to {MAX_ALPHA}")] = 32
+    lora_dropout: PartialShare = 0.0
+    lora_modules: Modules = ALL_LINEAR
 
     def __post_init__(self) -> None:
         check_fields(self, "model")

@@ -19,11 +19,11 @@ from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED
 
 YES, NO = CHOICES = ("Yes", "No")  # hallucinated, faithful
 _THOUGHTS = re.compile(r"^\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
-_MARKS = "\\s\"'`*_#>()\\[\\]“”„‟‘’‚«»‹›「」『』"
+MARKS = "\\s\"'`*_#>()\\[\\]“”„‟‘’‚«»‹›「」『』"
 # Phrases that begin so and answer something else, or nothing.
 _OTHERS = "(?!\\s+(?:and|or|but\\s+also|doubt|one|idea|longer|matter|way|wonder|more|less|problem)\\b)"
-_VERDICT = re.compile(rf"^[{_MARKS}]*(yes|no)(?![\w’'-]){_OTHERS}", re.IGNORECASE)
-_LABELLED = re.compile(rf"^[{_MARKS}]*(?:final\s+)?(?:answer|verdict|judge?ment)[{_MARKS}]*[:=]", re.IGNORECASE)
+_VERDICT = re.compile(rf"^[{MARKS}]*(yes|no)(?![\w’'-]){_OTHERS}", re.IGNORECASE)
+_LABELLED = re.compile(rf"^[{MARKS}]*(?:final\s+)?(?:answer|verdict|judge?ment)[{MARKS}]*[:=]", re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL | re.IGNORECASE)
 # Opening marks, each with those that close it: English, German, French, Polish, Swedish, Chinese and Japanese ways.
 _CLOSING = {

@@ -11,6 +11,7 @@ from faithkit.records import LABELS
 from judge.options import LEARNT
 from judge.prompt import PromptTemplate
 
+PROMPT = ("text", "system", "name")  # of a template: a judge learns no examples
 MAX_LENGTH = 1_000_000  # tokens; more than any model reads
 
 
@@ -38,7 +39,11 @@ class Settings:
 
     def to_sidecar(self) -> Sidecar:
         """Gives the settings in the form that `faithkit.json` stores."""
-        layout = {"ask": self.ask, "max_length": self.max_length, "prompt": asdict(self.template)}
+        layout = {
+            "ask": self.ask,
+            "max_length": self.max_length,
+            "prompt": {name: getattr(self.template, name) for name in PROMPT},
+        }
         thresholds = asdict(self.calibration)
         return Sidecar(kind=JUDGE, labels=list(LABELS), layout=layout, thresholds=thresholds, origin=self.origin)
 
@@ -50,7 +55,8 @@ class Settings:
         check_names("thresholds", sidecar.thresholds, ScoreCalibration)
         prompt = sidecar.layout["prompt"]
         check_mapping("layout.prompt", prompt)
-        check_names("layout.prompt", prompt, PromptTemplate)
+        if prompt.keys() != set(PROMPT):
+            raise UserError(f"layout.prompt has {shorten(', '.join(prompt))}, and not {', '.join(PROMPT)}")
         for name, text in prompt.items():
             if not isinstance(text, str):
                 raise UserError(f"layout.prompt.{name} is {shorten(text)}, and no text")

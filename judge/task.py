@@ -23,8 +23,10 @@ from faithkit.inference.messages import MessageTokens
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.packing import use_packed_attention
 from faithkit.records import HALLUCINATED, Example, Prediction
+from faithkit.training.adapters import Adapters
 from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
+from faithkit.weights.adapters import add_adapters, base_name
 from faithkit.weights.causal import check_end_token, check_places, filler_token
 from faithkit.weights.resolve import loading
 from judge.asking import ASKINGS, VERDICT, AskOptions
@@ -63,21 +65,40 @@ class JudgeTask:
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> JudgeModule:
         """The module to train."""
+        model = self._model()
+        if self.options.gradient_checkpointing:
+            model.gradient_checkpointing_enable()
+        assert self.asking.choices is not None, "a judge learns to begin with its verdict"
+        begin, (hallucinated, faithful) = self.encoder.tokens.choices(self.asking.choices)
+        verdict = (len(begin), hallucinated, faithful)
+        adapters = Adapters.on(self.options.weights, model, self._model) if self.options.lora_rank else None
+        about: dict[str, Any] = {"num_steps": num_steps, "dataset": dataset, "seed": seed}
+        return JudgeModule(model, self.optimizer, verdict=verdict, adapters=adapters, **about)
+
+    def _model(self) -> Any:
+        """The model as training begins: with new adapters where these alone are trained."""
         options = self.options
         model = load_causal(options.weights, self.tokenizer, max_length=options.max_length, dropout=options.dropout)
         if options.packed and not use_packed_attention(model):
             name = type(model).__name__
             raise UserError(f"{name} has an attention of its own and cannot be packed", hint="set model.packed=false")
-        if options.gradient_checkpointing:
-            model.gradient_checkpointing_enable()
-        assert self.asking.choices is not None, "a judge learns to begin with its verdict"
-        begin, (hallucinated, faithful) = self.encoder.tokens.choices(self.asking.choices)
-        verdict = (len(begin), hallucinated, faithful)
-        return JudgeModule(model, self.optimizer, verdict=verdict, num_steps=num_steps, dataset=dataset, seed=seed)
+        if options.lora_rank is None:
+            return model
+        return add_adapters(
+            model,
+            rank=options.lora_rank,
+            alpha=options.lora_alpha,
+            dropout=options.lora_dropout,
+            target_modules=options.lora_modules,
+            base=base_name(options.weights),
+        )
 
     def finish(self, training: FinishedTraining[DataModule]) -> tuple[Reports, dict[str, Any]]:
         """Calibrates the best checkpoint on validation, judges the test sets, writes predictions and hf/."""
-        return finish_training(training, self)
+        found = finish_training(training, self)
+        if self.options.lora_rank and training.trainer.is_global_zero:
+            training.module.adapters.write(training.run)
+        return found
 
     @property
     def model_class(self) -> Any:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,13 @@ def make_foreign(folder: Path) -> Path:
     edit_json(folder / CONFIG, lambda config: config.pop(MARK) and None)
     (folder / SIDECAR).unlink()
     return folder
+
+
+def with_places(folder: Path, target: Path, num_places: int) -> Path:
+    """Copies a model whose positions are no weights, with so many of them."""
+    shutil.copytree(folder, target)
+    config(max_position_embeddings=num_places)(target)
+    return target
 
 
 def config(**values: Any) -> Change:

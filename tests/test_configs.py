@@ -125,6 +125,15 @@ def test_generators_at_paper_scale_are_the_papers() -> None:
         assert (cfg.callbacks.patience, cfg.callbacks.monitor) == (5, "validation/faithdial/perplexity")
 
 
+def test_judges_at_paper_scale_are_the_papers() -> None:
+    halludial, ragtruth = (compose("train", f"model={name}", "scale=paper") for name in ("judge", "judge_lora"))
+    assert (halludial.model.weights, halludial.optimizer.lr) == ("meta-llama/Llama-2-7b-hf", 3e-5)
+    assert (halludial.optimizer.schedule, halludial.optimizer.warmup, halludial.model.num_epochs) == ("cosine", 0.03, 2)
+    assert (halludial.model.max_length, halludial.model.batch_size) == (1280, 8) and "lora_rank" not in halludial.model
+    assert (ragtruth.model.weights, ragtruth.optimizer.lr) == ("meta-llama/Llama-2-13b-hf", 3e-4)
+    assert ragtruth.model.num_epochs == 3 and ragtruth.model.lora_rank and ragtruth.model.lora_modules == "all-linear"
+
+
 def test_the_command_line_wins_over_model_and_scale() -> None:
     cfg = compose("train", "scale=paper", "optimizer.lr=3e-5", "model.batch_size=4")
     assert cfg.optimizer.lr == 3e-5 and cfg.data.batch_size == 4
@@ -133,7 +142,9 @@ def test_the_command_line_wins_over_model_and_scale() -> None:
 def test_every_dataset_has_a_config_and_a_benchmark() -> None:
     assert set(choices("data")) == set(SOURCES) | {"mix", "wow_then_faithdial"}
     tested = {name for name, source in SOURCES.items() if not source.train_only}
-    assert set(choices("benchmark")) == tested | {"transfer", "transfer_responses", "suppression", "analysis"}
+    protocols = {"halludial_comparative", "halueval_comparative", "meta_judging", "hallucination_rates"}
+    others = {"transfer", "transfer_responses", "suppression", "analysis", "temperature_sweep", *protocols}
+    assert set(choices("benchmark")) == tested | others
 
 
 def test_what_the_configurations_name_is_what_may_be_built_and_nothing_else() -> None:

@@ -45,10 +45,22 @@ def test_every_experiment_is_accepted(experiment: str) -> None:
     assert not problems("train", f"experiment={experiment}", "data_dir=/somewhere")
 
 
+MODEL = ["engine=transformers", "engine.model=smollm2-135m"]
+SYSTEMS = ["benchmark.systems={small: {name: transformers, model: smollm2-135m}}"]
+
+
 @pytest.mark.parametrize("benchmark", [*choices("benchmark"), "_detection"])
 def test_every_benchmark_is_accepted(benchmark: str) -> None:
-    named = ["benchmark.name=begin"] if benchmark == "_detection" else []
-    found = problems("evaluate", f"benchmark={benchmark}", "checkpoint=owner/model", *named)
+    judged = ["checkpoint=owner/model"]
+    named = {
+        "_detection": ["benchmark.name=begin", *judged],
+        "halludial_comparative": MODEL,
+        "halueval_comparative": MODEL,
+        "meta_judging": [*MODEL, f"benchmark.judgements={__file__}"],
+        "hallucination_rates": [*SYSTEMS, *judged],
+        "temperature_sweep": [*SYSTEMS, *judged],
+    }
+    found = problems("evaluate", f"benchmark={benchmark}", *named.get(benchmark, judged))
     assert not [problem for problem in found if "matplotlib" not in problem.problem]
 
 

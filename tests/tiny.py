@@ -90,11 +90,14 @@ def write_bert(folder: Path, *, seed: int = 0, hidden_size: int = 32, num_layers
     return folder
 
 
-def write_language_model(folder: Path, family: str, *, seed: int = 0, num_places: int = 128) -> Path:
+def write_language_model(
+    folder: Path, family: str, *, seed: int = 0, num_places: int = 128, hidden_size: int = 32
+) -> Path:
     """A tiny `t5`, `bart`, `gpt2` or `llama` without dropout, with its tokenizer, as a Hugging Face folder.
 
     Args:
         num_places: Positions that BART has.
+        hidden_size: Of a Llama; vLLM's CPU build wants heads of 32.
     """
     import torch
     import transformers as t
@@ -126,7 +129,8 @@ def write_language_model(folder: Path, family: str, *, seed: int = 0, num_places
     else:
         assert family == "llama", family
         heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
-        config = t.LlamaConfig(**shared, **heads, hidden_size=32, num_hidden_layers=2, intermediate_size=64)
+        sizes = {"hidden_size": hidden_size, "num_hidden_layers": 2, "intermediate_size": 2 * hidden_size}
+        config = t.LlamaConfig(**shared, **heads, **sizes)
         model = t.LlamaForCausalLM(config)
     model.save_pretrained(folder)
     return folder

@@ -1,14 +1,21 @@
-"""Loads any detector of ours, by the kind that its folder names."""
+"""Loads any detector of ours: by the kind that its folder names, or as a configuration or a file describes it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faithkit.detector import Detector
 from faithkit.errors import UserError
 from faithkit.files.model_folder import CRITIC, JUDGE, TAGGER, find_folder, read_sidecar
 from faithkit.weights.resolve import HUB_NAME, loading
+from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
+from workflows.settings.cascade import CascadeOptions
+from workflows.settings.detector_file import is_detector_file, read_detector_file
+
+if TYPE_CHECKING:  # it brings what trainings need
+    from data_modules.build import Benchmark
 
 # Where the class of each kind stands, imported when one is asked for. Its `load` takes precision and batch_tokens.
 DETECTORS = {
@@ -16,6 +23,16 @@ DETECTORS = {
     TAGGER: ("critic.tagger.predictor", "Tagger"),
     JUDGE: ("judge.judge", "Judge"),
 }
+KINDS = {"ForTokenClassification": TAGGER, "ForCausalLM": JUDGE, "LMHeadModel": JUDGE}  # by how an architecture ends
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A detector, how origins describe its models, and what it tells at the end of a run."""
+
+    detector: Detector
+    models: list[UsedModel]
+    tell: Callable[[], None] = lambda: None
 
 
 def load_detector(
@@ -25,7 +42,7 @@ def load_detector(
     batch_tokens: int | None,
     labels: Mapping[int | str, str] | None = None,
 ) -> Detector:
-    """The detector that a configuration names.
+    """The detector that a configuration names: a folder or a model, or a file that describes it.
 
     Args:
         labels: Of a critic from elsewhere, what its classes mean.
@@ -36,6 +53,9 @@ def load_detector(
     if not checkpoint:
         hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; or predictions=FILE"
         raise UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
+    if is_detector_file(checkpoint):
+        own = read_detector_file(checkpoint)
+        return load_configured({"batch_tokens": batch_tokens, "precision": precision, "labels": labels} | own).detector
     kind = kind_of(checkpoint)
     if kind not in DETECTORS:
         hint = f"give the folder of a run of a {' or '.join(DETECTORS)}"
@@ -50,14 +70,91 @@ def load_detector(
     return getattr(import_module(module), name).load(checkpoint, **options)
 
 
+def load_configured(config: Mapping[str, Any], benchmark: "Benchmark | None" = None) -> Loaded:
+    """The detector of a configuration's keys: `checkpoint`, `engine` with `judge`, a cascade of both, or a baseline.
+
+    A cascade has its band in the configuration: one that is yet to be chosen is `workflows.cascade_benchmark`'s.
+
+    Args:
+        benchmark: What is judged; SelfCheckGPT may compare its rows.
+    """
+    if benchmark is not None and (config.get("selfcheck") or {}).get("measure"):
+        from workflows.prompted_baselines import load_selfcheck
+
+        return load_selfcheck(config, benchmark)
+    if (config.get("examiner") or {}).get("turns"):
+        from workflows.prompted_baselines import load_examiner
+
+        return load_examiner(config)
+    options = cascade_of(config)
+    if options.is_on:
+        from workflows.cascade import Band, Cascade
+
+        assert options.band is not None, "a file without a band is refused"
+        cheap, dear = load_checkpoint(config), load_engine(config, JUDGE, benchmark)
+        low, high = options.band
+        cascade = Cascade(cheap.detector, dear.detector, Band(low=low, high=high))
+        return Loaded(cascade, [*cheap.models, *dear.models], dear.tell)
+    # Runs of older versions have neither `engine` nor `labels`.
+    if (config.get("engine") or {}).get("name"):
+        return load_engine(config, benchmark=benchmark)
+    return load_checkpoint(config)
+
+
+def cascade_of(config: Mapping[str, Any]) -> CascadeOptions:
+    """The block `cascade`, which runs of older versions do not have."""
+    return CascadeOptions(**(config.get("cascade") or {}))
+
+
+def load_checkpoint(config: Mapping[str, Any]) -> Loaded:
+    """The detector that `checkpoint` names."""
+    options = {name: config.get(name) for name in ("precision", "batch_tokens", "labels")}
+    detector = load_detector(config["checkpoint"], **options)  # type: ignore[arg-type]
+    return Loaded(detector, describe_detector(config["checkpoint"]))
+
+
+def load_engine(config: Mapping[str, Any], role: str = CHECKPOINT, benchmark: "Benchmark | None" = None) -> Loaded:
+    """The judge that `engine` and `judge` name; the examples of its prompt may come from the benchmark's dataset."""
+    from workflows.judging import describe_judge, load_judge, tell_usage
+
+    judge = load_judge(config, shots_of(config, benchmark))
+    return Loaded(judge, [describe_judge(config, role)], lambda: tell_usage(judge))
+
+
+def shots_of(config: Mapping[str, Any], benchmark: "Benchmark | None") -> list[Any]:
+    """Draws as many examples for the prompt as `judge.examples` says; none where it names a file, or nothing."""
+    number = config["judge"].get("examples")
+    if benchmark is None or not isinstance(number, int):
+        return []
+    from workflows.few_shot import shots_for
+
+    return shots_for(benchmark, config["benchmark"], config["judge"]["ask"], number, seed=config["seed"])
+
+
+def describe_detector(path: str, role: str = CHECKPOINT) -> list[UsedModel]:
+    """Describes the models of a detector for the origins of predictions: one, or those that a file names."""
+    if not is_detector_file(path):
+        return [describe_model(path, role)]
+    config = read_detector_file(path)
+    models = [describe_model(config["checkpoint"], role)] if config["checkpoint"] else []
+    if config["engine"]["name"]:
+        from workflows.judging import describe_judge
+
+        models.append(describe_judge(config, JUDGE if models and role == CHECKPOINT else role))
+    return models
+
+
 def kind_of(checkpoint: str) -> str:
     """A key of DETECTORS: by the sidecar, else by the architecture that the weights were saved from."""
     from transformers import AutoConfig
 
+    if is_detector_file(checkpoint):
+        first = read_detector_file(checkpoint)["checkpoint"]
+        return kind_of(first) if first else JUDGE
     is_hub_name = not Path(checkpoint).expanduser().exists() and HUB_NAME.fullmatch(checkpoint)
     folder = None if is_hub_name else find_folder(checkpoint)
     if folder and (sidecar := read_sidecar(folder)):
         return sidecar.kind
     with loading(str(folder or checkpoint)) as source:
         architectures = AutoConfig.from_pretrained(source, trust_remote_code=False).architectures or [""]
-    return TAGGER if architectures[0].endswith("ForTokenClassification") else CRITIC
+    return next((kind for end, kind in KINDS.items() if architectures[0].endswith(end)), CRITIC)

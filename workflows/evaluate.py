@@ -5,6 +5,7 @@ python evaluate.py benchmark=begin benchmark.path=FILE predictions=FILE      sco
 python evaluate.py benchmark=ragtruth benchmark.path=DIR checkpoint=runs/... html=answers.html   and a page to read
 python evaluate.py benchmark=faithdial predictions=FILE benchmark.critic=runs/... against=FILE   generated responses
 python evaluate.py benchmark=halueval benchmark.path=DIR engine=auto engine.model=NAME   a language model judges
+python evaluate.py benchmark=halludial_comparative engine=auto engine.model=NAME   or meta_judging, hallucination_rates
 python evaluate.py benchmark=begin checkpoint=runs/... logger=[csv,wandb]    metrics and a sample to each logger
 python evaluate.py resume=runs/...                                           go on after any interruption
 """
@@ -48,9 +49,22 @@ def main(cfg: Any) -> None:
 
 
 def evaluate(run: "RunFolder", config: dict[str, Any]) -> "Scored":
-    """Dispatches to generated responses, the transfer table of critics, or a detector's benchmark."""
+    """Dispatches to generated responses, a protocol of judges, the critics' transfer table, or a detector."""
     # Each is imported where it is wanted: the others load much that it does not need.
-    if config["benchmark"].get("task") == "responses":
+    task = config["benchmark"].get("task")
+    if task == "comparative":
+        from workflows.comparative import run_comparative
+
+        return run_comparative(run, config)
+    if task == "meta_judging":
+        from workflows.meta_judging import run_meta_judging
+
+        return run_meta_judging(run, config)
+    if task == "rates":
+        from workflows.hallucination_rates import run_rates
+
+        return run_rates(run, config)
+    if task == "responses":
         from workflows.response_benchmark import run_response_benchmark
 
         return run_response_benchmark(run, config)

@@ -15,6 +15,7 @@ from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example
 from faithkit.weights.used_model import CHECKPOINT, UsedModel
+from workflows.retrieving import retrieve
 from workflows.write_answers import DetectorAnswerer, write_answers
 
 UNFITTED = "no labelled rows are named, so word overlap has no fitted threshold: benchmark.fit_on=[{dataset, path}]"
@@ -38,17 +39,24 @@ def read_fitting(
     sets = config["benchmark"].get("fit_on") or []
     if not sets:
         return _stored(next((model.path for model in models if model.role == CHECKPOINT), None))
-    rows, names = [], []
-    for number, block in enumerate(sets):
-        found = _labelled_rows(block, benchmark, prefix=f"{number}/")
-        rows += found
-        names.append(f"{len(found):,} rows of {dataset_of(block)}, {Path(block['path']).name}")
+    rows, name = read_fitting_rows(config, benchmark)
     own = {}
     if detector is not None:
         path = run.predictions / f"{benchmark.name}-fit_on.jsonl"
         written = write_answers(path, rows, DetectorAnswerer(detector), at_a_time=config["save_every_num_rows"])
         own = {prediction.id: prediction for prediction in written}
-    return Fitting(rows=rows, name="; ".join(names), learn=True, own=own)
+    return Fitting(rows=rows, name=name, learn=True, own=own)
+
+
+def read_fitting_rows(config: Mapping[str, Any], benchmark: Benchmark) -> tuple[list[Example], str]:
+    """Reads labelled rows to fit something on, none of them tested; gives them, and what a table calls them."""
+    rows, names = [], []
+    for number, block in enumerate(config["benchmark"].get("fit_on") or []):
+        found = _labelled_rows(block, benchmark, prefix=f"{number}/")
+        rows += found
+        names.append(f"{len(found):,} rows of {dataset_of(block)}, {Path(block['path']).name}")
+    read = retrieve(config, rows) if rows else None
+    return read.examples if read else rows, "; ".join(names)
 
 
 def _labelled_rows(block: Mapping[str, Any], benchmark: Benchmark, *, prefix: str) -> list[Example]:

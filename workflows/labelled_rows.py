@@ -11,7 +11,8 @@ from faithkit.errors import UserError
 from faithkit.evaluation.leaks import find_leaks
 from faithkit.files.model_folder import sidecar_of
 from faithkit.records import Example
-from faithkit.weights.used_model import describe_model
+from faithkit.weights.used_model import UsedModel
+from workflows.detectors import describe_detector
 
 log = logging.getLogger("faithkit")
 
@@ -30,7 +31,13 @@ class LabelledSet:
         Rows that taught a teacher of weak labels stand in no list of seen rows. So of a dataset that the training read
         those alone remain that its `data.exclude` names.
         """
-        trained_on, seen = _training(checkpoint), describe_model(checkpoint).seen
+        found = self
+        for model in describe_detector(checkpoint):
+            found = found._new_to(model, who)
+        return found
+
+    def _new_to(self, model: UsedModel, who: str) -> "LabelledSet":
+        trained_on, seen = _training(model.path), model.seen
         if trained_on is None and seen is None:
             return replace(self, note=f"{self.note} (not known whether {who} was trained on them)")
         kept = list(self.rows)

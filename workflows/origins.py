@@ -9,6 +9,7 @@ from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.tables import harmless
 from faithkit.records import Example
 from faithkit.weights.used_model import UsedModel, describe_model
+from workflows.detectors import describe_detector
 
 __all__ = ["describe_model", "helpers_of", "origin_of_file", "write_origin"]
 
@@ -42,4 +43,4 @@ def origin_of_file(
 
 def helpers_of(paths: Mapping[str, str | None]) -> list[UsedModel]:
     """Describes the models that help with metrics or answers, by role."""
-    return [describe_model(path, role) for role, path in paths.items() if path]
+    return [model for role, path in paths.items() if path for model in describe_detector(path, role)]

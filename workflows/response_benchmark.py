@@ -5,13 +5,14 @@ from functools import cache
 from typing import Any
 
 from data_modules.build import Benchmark, datasets_of, read_benchmark
+from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.evaluation.reports.run import Scored
 from faithkit.evaluation.responses.paired_responses import PairedResponses
 from faithkit.evaluation.responses.report import report_responses
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.model_folder import GENERATOR, sidecar_of
-from faithkit.files.run_folder import RunFolder, environment
+from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import Decoding
 from faithkit.records import Prediction
 from generation.generator import Generator

@@ -38,8 +38,8 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
     from faithkit.evaluation.tables import show
     from faithkit.files.jsonl import write_jsonl
     from faithkit.files.model_folder import TAGGER
-    from workflows.detectors import kind_of, load_detector
-    from workflows.origins import describe_model, write_origin
+    from workflows.detectors import describe_detector, kind_of, load_detector
+    from workflows.origins import write_origin
     from workflows.own_rows import read_own_rows, share_table, write_scored
     from workflows.write_answers import DetectorAnswerer, write_answers
 
@@ -60,7 +60,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
     predictions = write_answers(
         path, rows.examples, DetectorAnswerer(detector), at_a_time=config["save_every_num_rows"]
     )
-    write_origin(path, name, rows.examples, [describe_model(config["checkpoint"])])
+    write_origin(path, name, rows.examples, describe_detector(config["checkpoint"]))
     output = Path(config["output"] or run.path / f"{name}.scored{Path(config['path']).suffix}")
     write_scored(output, rows, predictions)
     show(share_table(rows, predictions, by=config["by"], num_resamples=config["num_resamples"]))

@@ -4,6 +4,7 @@ python train.py model=critic                                        the embedded
 python train.py model=critic data=faithcritic data.path=DIR         official files as they are
 python train.py model=t5 objective=loss_truncation                  a generator
 python train.py resume=runs/...                                     go on after any interruption
+python train.py model=judge seeds=[1,2,3]                           the mean of three trainings, in one run
 python train.py -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4   a sweep
 """
 
@@ -38,14 +39,18 @@ GROUPS = ("model", "objective", "control", "data", "scale", "trainer", "logger",
 def main(cfg: Any) -> None:
     """One training, or several behind each other."""
     from faithkit.files.open_run import open_run
-    from faithkit.training.stages import check_parts, stages
+    from faithkit.files.run_folder import process_rank
+    from faithkit.training.stages import check_parts
+    from workflows.seeds import report_mean, seeded_stages
     from workflows.settings.scripts import TrainSettings
 
     name = f"{cfg.model.name}-{cfg.data.name}"
     with open_run(cfg, name, TrainSettings, may_change=MAY_CHANGE) as (run, config):
         check_parts(config)
-        for stage in stages(run, config):
+        for stage in seeded_stages(run, config):
             train(stage)
+        if config.get("seeds") and process_rank() == 0:
+            report_mean(run, config)
 
 
 def build_task(config: dict[str, Any]) -> "Task":
@@ -59,9 +64,10 @@ def build_task(config: dict[str, Any]) -> "Task":
 def train(stage: "Stage") -> None:
     """Data, fit, test, report: the whole sequence."""
     from data_modules.build import build_data
+    from faithkit.environment import environment
     from faithkit.evaluation.reports.run import samples_of, write_reports
     from faithkit.files.jsonl import write_jsonl
-    from faithkit.files.run_folder import environment, log_to
+    from faithkit.files.run_folder import log_to
     from faithkit.training.loggers.build import check_loggers, open_loggers
     from faithkit.training.loggers.results import Finished
     from faithkit.training.task import FinishedTraining

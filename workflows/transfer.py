@@ -16,6 +16,7 @@ from data_modules.build import Benchmark, read_benchmark
 from data_modules.reading.files import EMBEDDED
 from faithkit import signals
 from faithkit.cli import choices_of
+from faithkit.environment import environment
 from faithkit.errors import UserError, shorten
 from faithkit.evaluation.aims import ARGMAX
 from faithkit.evaluation.classification import classification_metrics
@@ -27,7 +28,7 @@ from faithkit.evaluation.results import Results, full_names, write_results
 from faithkit.evaluation.tables import show
 from faithkit.evaluation.transfer import Transfer, transfer_table, transfers_of
 from faithkit.files.model_folder import sidecar_of
-from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder, environment
+from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder
 from workflows.origins import describe_model, write_origin
 from workflows.write_answers import DetectorAnswerer, write_answers
 

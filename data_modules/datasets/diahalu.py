@@ -56,7 +56,7 @@ class DiaHalu(Source):
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
             raise UserError(f"level is {self.level!r}", hint=f"use {' or '.join(LEVELS)}")
-        if not chosen(self.domains) or chosen(self.domains) - {*DOMAINS, ANY}:
+        if not chosen(self.domains, "domains") or chosen(self.domains) - {*DOMAINS, ANY}:
             raise UserError(f"domains is {self.domains!r}", hint=f"use {ANY}, {', '.join(DOMAINS)}, or a list of them")
 
     def files(self) -> Mapping[str, Sequence[File]]:

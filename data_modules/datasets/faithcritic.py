@@ -41,6 +41,8 @@ class FaithCritic(Source):
     def __post_init__(self) -> None:
         if self.edited not in ("train", "all"):
             raise UserError(f"edited is {self.edited!r}", hint="use train or all")
+        if not isinstance(self.official, bool):
+            raise UserError(f"official is {self.official!r}", hint="use true or false")
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return faithdial_files(self.path)

@@ -75,7 +75,7 @@ class HaluEval(Source):
     official: bool = False
 
     def __post_init__(self) -> None:
-        if not chosen(self.tasks) or chosen(self.tasks) - {*TASKS, ANY}:
+        if not chosen(self.tasks, "tasks") or chosen(self.tasks) - {*TASKS, ANY}:
             raise UserError(f"tasks is {self.tasks!r}", hint=f"use {ANY}, {', '.join(TASKS)}, or a list of them")
         if self.pairs not in (BOTH, ONE):
             raise UserError(f"pairs is {self.pairs!r}", hint=f"use {BOTH} or {ONE}")

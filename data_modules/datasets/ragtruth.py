@@ -78,10 +78,10 @@ class RagTruth(Source):
                 raise UserError(f"{option} is {getattr(self, option)!r}", hint=f"use {' or '.join(choices)}")
         if not isinstance(self.official_split, bool):
             raise UserError(f"official_split is {self.official_split!r}", hint="use true or false")
-        if unknown := chosen(self.tasks) - set(TASKS) - {ANY}:
+        if unknown := chosen(self.tasks, "tasks") - set(TASKS) - {ANY}:
             raise UserError(f"tasks is {self.tasks!r}: no task {min(unknown)!r}", hint=f"use {ANY}, {_list(TASKS)}")
         for option in ("tasks", "models"):
-            if not chosen(getattr(self, option)):
+            if not chosen(getattr(self, option), option):
                 raise UserError(f"{option} is {getattr(self, option)!r}", hint=f"use {ANY}, a name or a list of names")
 
     def files(self) -> Mapping[str, Sequence[File]]:

@@ -8,6 +8,7 @@ from data_modules.embedded.dialogue import exchanges
 from data_modules.embedded.exchange import Exchange, Reply
 from data_modules.reading.dataset import SPLITS
 from data_modules.reading.generated import GeneratedSource
+from faithkit.checks import check_number
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 
@@ -82,6 +83,8 @@ class Embedded(GeneratedSource):
 
     def __post_init__(self) -> None:
         _check("train", self.generic)
+        for name, number in (*self.sizes().items(), ("", self.seed)):
+            check_number(f"num_{name}" if name else "seed", number, 0, 2**63 - 1, whole=True)
 
     def layout(self) -> Mapping[str, Any]:
         """Returns the settings that the records depend on."""

@@ -7,6 +7,7 @@ from types import NoneType
 from typing import Any
 
 from faithkit.arguments import wrong
+from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, WHOLE_KNOWLEDGE, Turn
 from faithkit.text_arguments import ASSISTANTS, read_text, read_turns
 
@@ -19,9 +20,22 @@ Names = str | Sequence[str]
 RESERVED = (WHOLE_KNOWLEDGE, PROBABILITY)  # what our own code puts into `meta`, and no row
 
 
-def chosen(names: Names) -> set[str]:
-    """The names that an option gives, one or a list, in lower case."""
-    return {str(name).lower() for name in ([names] if isinstance(names, str) else names)}
+def chosen(names: Names, option: str = "it") -> set[str]:
+    """The names that an option gives, one or a list, in lower case.
+
+    Args:
+        option: As an error tells it.
+
+    Raises:
+        UserError: It is neither a name nor a list of names.
+    """
+    if (
+        not isinstance(names, Collection)
+        or isinstance(names, Mapping)
+        or not all(isinstance(name, str) for name in names)
+    ):
+        raise UserError(f"{option} is {shorten(names)}", hint=f"use {option}=NAME, or {option}=[ONE,OTHER]")
+    return {name.lower() for name in ([names] if isinstance(names, str) else names)}
 
 
 def alternate(texts: Sequence[str]) -> tuple[Turn, ...]:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from data_modules.reading.dataset import SPLITS, Records, Source, read_examples
 from data_modules.reading.files import File
 from data_modules.reading.rows import ReadReport
-from faithkit.errors import UserError
+from faithkit.checks import check_number
 from faithkit.records import HALLUCINATED, Example, Span
 from faithkit.sentences import sentence_places
 from faithkit.span_types import UNTYPED
@@ -50,8 +50,8 @@ class DroppedSupport(Source):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", self.of.path)
-        if self.num_copies < 1:
-            raise UserError(f"num_copies is {self.num_copies}", hint="use 1 or more")
+        check_number("num_copies", self.num_copies, 1, 1000, whole=True)
+        check_number("seed", self.seed, 0, 2**63 - 1, whole=True)
 
     def files(self) -> Mapping[str, Sequence[File]]:
         split = self._split()

@@ -24,6 +24,7 @@ from data_modules.reading.rows import ReadReport
 from data_modules.splits import divide_groups
 from data_modules.weak.generations import generation_files, read_generations
 from data_modules.weak.pairs import PROBABILITY, make_pairs
+from faithkit.checks import FAR, check_number, check_text, check_texts
 from faithkit.errors import UserError
 from faithkit.records import Example
 from faithkit.sentences import sentences
@@ -83,6 +84,15 @@ class WeakWow(Source):
             raise UserError(f"kinds is {list(self.kinds)}", hint=f"use {', '.join(KINDS)}, or both")
         if NATURAL in self.kinds and self.audit_path is None:
             raise UserError("natural pairs need labels to learn from", hint="set audit_path to the data audit's folder")
+        for name in ("audit_path", "splits"):
+            value = getattr(self, name)
+            if value is not None:
+                (check_text if name == "audit_path" else check_texts)(name, value)
+        check_text("teacher", self.teacher)
+        for name in ("easy_share", "validation_fraction", "test_fraction"):
+            check_number(name, getattr(self, name), 0, 1)
+        check_number("max_words", self.max_words, 1, FAR, whole=True)
+        check_number("seed", self.seed, 0, 2**63 - 1, whole=True)
 
     def files(self) -> Mapping[str, Sequence[File]]:
         """All files that the records depend on."""

@@ -1,7 +1,8 @@
 """Classification metrics of a detector, hallucinated or faithful, with intervals over dialogues or documents.
 
 Which to use: `macro_f1` as the headline (the mean F1 of both classes, so that neither can be ignored), `f1`,
-`precision` and `recall` of the hallucinated class, `auroc` and `average_precision` whatever the threshold, `ece` and
+`precision` and `recall` of the hallucinated class, `faithful_f1` and the means of both classes (`mean_precision`,
+`mean_recall`) where papers give them, `auroc` and `average_precision` whatever the threshold, `ece` and
 `brier` (mean squared error of the score) for calibration. Accuracy means little beside `majority_accuracy`, which a
 constant answer reaches.
 
@@ -113,6 +114,9 @@ def _count_metrics(counts: Values, majority: int, whole: Values) -> dict[str, Va
         "f1": f1[:, 1],
         "precision": share(right[:, 1], called[:, 1], called_in_all[1]),
         "recall": share(right[:, 1], size[:, 1], in_all[1]),
+        "faithful_f1": f1[:, 0],
+        "mean_precision": share(right, called[:, :2], called_in_all[:2]).mean(axis=1),
+        "mean_recall": share(right, size, in_all).mean(axis=1),
         "accuracy": right.sum(axis=1) / total,
         "balanced_accuracy": balanced,
         "unparsed_rate": called[:, 2] / total,

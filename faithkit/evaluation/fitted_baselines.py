@@ -9,7 +9,7 @@ features, and a second threshold of the model.
 ...     return Example(id=id, source="a", split="test", group=id, knowledge="red fox", response=response, label=label)
 >>> rows = [row("1", "red fox", "faithful"), row("2", "red cat", "hallucinated")]
 >>> said = {row.id: Prediction(id=row.id, label=row.label) for row in rows}
->>> [(one.name, one.fitted_on) for one in beside(rows, said, Fitting(rows=rows, name="2 rows"))]
+>>> [(one.name, one.fitted_on) for one in beside(rows, said, Fitting(rows=rows, name="2 rows"))][:3]
 [('majority', 'the tested rows'), ('word overlap', '2 rows'), ('response length', '2 rows')]
 """
 
@@ -19,7 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from faithkit.evaluation.baselines import fit_length, fit_overlap, length_predictions, overlap_predictions
+from faithkit.evaluation.baselines import (
+    fit_length,
+    fit_overlap,
+    length_predictions,
+    overlap_predictions,
+    random_predictions,
+)
 from faithkit.evaluation.calibration import choose_threshold
 from faithkit.evaluation.cheap_baselines import CountedFeatures, fit_counted
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
@@ -102,6 +108,8 @@ def beside(examples: Sequence[Example], predictions: Mapping[str, Prediction], f
     lengths = length_predictions(examples, rule)
     where = MEDIAN if rule is None else fitting.name
     found.append(Baseline(key="length", name="response length", predictions=lengths, fitted_on=where))
+    coin = random_predictions(examples)
+    found.append(Baseline(key="random", name="random", predictions=coin, fitted_on="nothing: a coin for each row"))
     if fitting.learn and (counted := fit_counted_by_folds(fitting.rows)) is not None:
         said = counted.predictions(examples)
         found.append(Baseline(key="counted", name="counted features", predictions=said, fitted_on=fitting.name))

@@ -8,7 +8,16 @@ from typing import Any
 
 from faithkit.errors import UserError, shorten
 from faithkit.files.hashes import hash_files
-from faithkit.files.model_folder import CONFIG, MARK, SIDECAR, mend_hint, read_stored, sidecar_hash
+from faithkit.files.model_folder import (
+    ADAPTER_CONFIG,
+    CONFIG,
+    MARK,
+    SIDECAR,
+    is_adapter,
+    mend_hint,
+    read_stored,
+    sidecar_hash,
+)
 from faithkit.files.strict_json import read_strict_json
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
@@ -71,7 +80,7 @@ def _check_present(folder: Path, stored: Mapping[str, Any] | None, hint: str) ->
             raise UserError(f"{path.name} is empty (0 bytes)", place=str(path), hint=hint)
     if stored is None:
         return
-    for name in (CONFIG, *TOKENIZER):
+    for name in (ADAPTER_CONFIG,) if is_adapter(folder) else (CONFIG, *TOKENIZER):
         if not (folder / name).is_file():
             raise UserError(f"{name} is missing", place=str(folder), hint=hint)
     if not any(path.suffix == ".safetensors" for path in folder.iterdir()):
@@ -82,8 +91,8 @@ def _is_sealed(folder: Path, stored: Mapping[str, Any], hint: str) -> bool:
     """Tells whether a sidecar has hashes; those of models that were written without them have an unmarked config."""
     if "hashes" in stored:
         return True
-    config = read_strict_json(folder / CONFIG, hint=hint)
-    if isinstance(config, dict) and MARK in config:
+    config = {} if is_adapter(folder) else read_strict_json(folder / CONFIG, hint=hint)
+    if is_adapter(folder) or (isinstance(config, dict) and MARK in config):  # adapters always had hashes
         raise UserError("broken sidecar: it lacks 'hashes'", place=str(folder / SIDECAR), hint=hint)
     return False
 

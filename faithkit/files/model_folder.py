@@ -15,7 +15,7 @@ from faithkit.checks import check_mapping, check_text, check_texts
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder, dumps, write_json
 from faithkit.files.hashes import hash_files
-from faithkit.files.run_folder import RunFolder, environment
+from faithkit.files.run_folder import RunFolder
 from faithkit.files.strict_json import read_strict_json
 from faithkit.words import VERSION as WORDS_VERSION
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # a folder is looked for before numpy is imported
     from faithkit.files.seen_rows import SeenRows
 
 SIDECAR, CONFIG, CARD = "faithkit.json", "config.json", "README.md"
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # of a folder with adapters alone
 MARK = "faithkit"  # the key of config.json that says whose folder it is
 CRITIC, TAGGER, GENERATOR, JUDGE = "critic", "tagger", "generator", "judge"  # the kinds of model
 Settings = TypeVar("Settings")
@@ -56,20 +57,34 @@ class Sidecar:
 
 def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar, seen: "SeenRows | None" = None) -> None:
     """Writes weights as safetensors, tokenizer, seen rows and sidecar; an older folder is replaced whole."""
-    stored = {name: getattr(sidecar, name) for name in Sidecar.__slots__}
-    with atomic_folder(folder, replace=True) as unfinished:
+
+    def fill(unfinished: Path) -> None:
         model.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
+
+    write_sealed(folder, fill, sidecar, seen)
+
+
+def write_sealed(folder: Path, fill: Callable[[Path], None], sidecar: Sidecar, seen: "SeenRows | None" = None) -> None:
+    """Writes a folder of ours: what `fill` puts into it, seen rows, and the sidecar with the hashes of all files."""
+    from faithkit.environment import environment
+
+    stored = {name: getattr(sidecar, name) for name in Sidecar.__slots__}
+    with atomic_folder(folder, replace=True) as unfinished:
+        fill(unfinished)
         if seen is not None:
             seen.write(unfinished)
         seal(unfinished, {**stored, "versions": {**environment(), "words": WORDS_VERSION}})
 
 
 def seal(folder: Path, stored: Mapping[str, Any]) -> None:
-    """Marks config.json, and writes the sidecar with the hashes of all files; a model card is nobody's input."""
-    hint = "write the model again"
-    config = read_strict_json(folder / CONFIG, hint=hint)
-    write_json(folder / CONFIG, {**config, MARK: {"kind": stored["kind"], "sidecar": SIDECAR}})
+    """Marks config.json, and writes the sidecar with the hashes of all files; a model card is nobody's input.
+
+    That of adapters stays as it is: peft warns of a key that is not its own.
+    """
+    if _has_config(folder):
+        config = read_strict_json(folder / CONFIG, hint="write the model again")
+        write_json(folder / CONFIG, {**config, MARK: {"kind": stored["kind"], "sidecar": SIDECAR}})
     names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.name not in (SIDECAR, CARD))
     hashes = hash_files(folder, names)
     plain = {name: value for name, value in stored.items() if name != "hashes"}
@@ -83,16 +98,21 @@ def sidecar_hash(stored: Mapping[str, Any]) -> str:
 
 
 def find_folder(path: str) -> Path:
-    """Finds the hf/ folder behind a path: of a run, or the folder itself."""
+    """Finds the hf/ folder behind a path: of a run, or the folder itself, which may be one of adapters."""
     root = Path(path).expanduser()
     for candidate in (root, RunFolder(root).hf):
-        if any((candidate / name).exists() for name in (CONFIG, SIDECAR)):
+        if any((candidate / name).exists() for name in (CONFIG, SIDECAR, ADAPTER_CONFIG)):
             return candidate
     if not root.exists():
         raise UserError("no such run or folder", place=path, hint="give a run's folder, an hf/ folder or a hub name")
     if RunFolder(root).last.exists():
         raise UserError("this run has not finished", place=path, hint=f"python train.py resume={path}")
     raise UserError("neither a run nor a Hugging Face folder", place=path, hint="it should hold hf/ or config.json")
+
+
+def is_adapter(folder: Path) -> bool:
+    """Tells a folder of adapters from one of a whole model."""
+    return (folder / ADAPTER_CONFIG).is_file() and not _has_config(folder)
 
 
 def mend_hint(folder: Path) -> str:
@@ -105,7 +125,7 @@ def mend_hint(folder: Path) -> str:
 
 def _run_of(folder: Path) -> Path | None:
     run = RunFolder(folder.parent)
-    return run.path if folder.name == run.hf.name and run.config.exists() else None
+    return run.path if folder.name in (run.hf.name, run.adapter.name) and run.config.exists() else None
 
 
 def read_stored(folder: Path) -> dict[str, Any] | None:

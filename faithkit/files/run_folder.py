@@ -2,12 +2,9 @@
 
 import logging
 import os
-import platform
-import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from faithkit.files.atomic import disk_errors, make_folder
 
@@ -57,6 +54,10 @@ class RunFolder:
         return self.path / "hf"
 
     @property
+    def adapter(self) -> Path:
+        return self.path / "adapter"  # where adapters alone were trained: these, without the base
+
+    @property
     def metrics(self) -> Path:
         return self.path / "metrics.json"
 
@@ -102,6 +103,10 @@ class _LogFile(logging.FileHandler):
         if not isinstance(sys.exc_info()[1], OSError):
             super().handleError(record)
 
+    def close(self) -> None:
+        with suppress(OSError):  # what its buffer holds goes where the rest went
+            super().close()
+
 
 def log_to(path: Path, *, append: bool = True) -> None:
     """Sends our messages to the run's log file and, plainly, to the terminal."""
@@ -119,42 +124,3 @@ def log_to(path: Path, *, append: bool = True) -> None:
     log.addHandler(file)
     if process_rank() == 0:
         log.addHandler(terminal)
-
-
-def environment() -> dict[str, Any]:
-    """Collects what a result depends on beside its configuration: versions, code, hardware; no secrets, no paths."""
-    packages = ("torch", "transformers", "pytorch-lightning", "datasets", "tokenizers", "hydra-core")
-    facts: dict[str, Any] = {"python": platform.python_version(), "platform": platform.platform()}
-    for name in packages:
-        try:
-            facts[name] = version(name)
-        except PackageNotFoundError:
-            facts[name] = None
-    facts["git_commit"] = _git("rev-parse", "HEAD")
-    facts["git_dirty"] = bool(_git("status", "--porcelain", "--untracked-files=no"))
-    facts["cpu"] = _cpu_name()
-    facts["cpu_count"] = os.cpu_count()
-    if "torch" in sys.modules:
-        import torch
-
-        facts["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return facts
-
-
-def _git(*arguments: str) -> str | None:
-    root = Path(__file__).resolve().parents[2]
-    if not (root / "pyproject.toml").exists():
-        return None  # installed: a repository around the environment is not ours
-    try:
-        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -16,6 +16,8 @@ from faithkit.inference.messages import MessageTokens
 from faithkit.inference.text import Form, Reply, Request, check_requests
 from faithkit.inference.text_engines import TRANSFORMERS, VLLM
 from faithkit.settings.types import PRECISIONS
+from faithkit.weights.adapter_folder import AdapterFolder
+from faithkit.weights.adapters import check_base, load_adapters, stored_adapters
 from faithkit.weights.causal import check_end_token, check_places, filler_token
 from faithkit.weights.load import check_vocabulary, load_config, load_model, load_tokenizer
 from faithkit.weights.resolve import loading
@@ -108,21 +110,32 @@ class LocalOptions:
 
 
 def load_local(model: str, options: LocalOptions | None = None) -> LocalTextEngine:
-    """Loads a causal language model: a folder, a local name or a hub name."""
+    """Loads a causal language model: a folder, a local name or a hub name.
+
+    Of a folder with LoRA adapters their base is loaded, and they are put on it unmerged.
+    """
     from transformers import AutoConfig
 
     options = options or LocalOptions()
-    with loading(model) as source:
+    adapters = stored_adapters(model)
+    name = adapters.base if adapters else model
+    with loading(name) as source:
+        if adapters:
+            check_base(adapters, source)
         tokenizer = load_tokenizer(source)
-        check_end_token(tokenizer, model)
+        check_end_token(tokenizer, name)
         window = check_places(load_config(AutoConfig, source), source, options.max_length)
         build = _load_vllm if options.engine == VLLM else _load_transformers
-        engine, used = build(source, tokenizer, options, window)
+        engine, used = build(source, tokenizer, options, window, adapters)
     identity = _identity(source, tokenizer, f"{options.engine} {used}")
+    if adapters:
+        identity = f"{identity} {describe_model(model).weights}"
     return LocalTextEngine(engine, MessageTokens(tokenizer), window=window, identity=identity)
 
 
-def _load_transformers(source: str, tokenizer: Any, options: LocalOptions, window: int) -> tuple[Engine, str]:
+def _load_transformers(
+    source: str, tokenizer: Any, options: LocalOptions, window: int, adapters: AdapterFolder | None
+) -> tuple[Engine, str]:
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -130,15 +143,18 @@ def _load_transformers(source: str, tokenizer: Any, options: LocalOptions, windo
 
     device = arguments.read_device(options.device) or ("cuda" if torch.cuda.is_available() else "cpu")
     used = resolve_precision(options.precision, device)
-    network = load_model(AutoModelForCausalLM, source).eval().to(device)
+    network = load_model(AutoModelForCausalLM, source)
     check_vocabulary(network, tokenizer, source)
+    network = (load_adapters(network, adapters) if adapters else network).eval().to(device)
     network = to_bf16(network) if used == "bf16" else network
     pad_id = filler_token(tokenizer)
     engine = TransformersEngine(network, eos_id=tokenizer.eos_token_id, pad_id=pad_id, batch_size=options.batch_size)
     return engine, used
 
 
-def _load_vllm(source: str, tokenizer: Any, options: LocalOptions, window: int) -> tuple[Engine, str]:
+def _load_vllm(
+    source: str, tokenizer: Any, options: LocalOptions, window: int, adapters: AdapterFolder | None
+) -> tuple[Engine, str]:
     from faithkit.inference.vllm_engine import VllmEngine, check_platform
 
     here = "cpu" if check_platform() else "cuda"
@@ -154,6 +170,7 @@ def _load_vllm(source: str, tokenizer: Any, options: LocalOptions, window: int) 
         batch_size=options.batch_size,
         memory_fraction=options.memory_fraction if here == "cuda" else None,
         relative=True,
+        adapters=adapters,
     )
     return engine, used
 

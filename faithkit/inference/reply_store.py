@@ -11,7 +11,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -35,6 +35,12 @@ _SYSTEM_ERRORS = {
     sqlite3.SQLITE_PERM: errno.EPERM,
 }
 Outcome = TypeVar("Outcome")
+
+
+class _Misplaced(sqlite3.DatabaseError):
+    """A row that cannot be found though it was written: a damaged index, which SQLite does not notice."""
+
+    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
 
 
 class ReplyStore:
@@ -67,6 +73,10 @@ class ReplyStore:
         def insert(db: sqlite3.Connection) -> None:
             with db:
                 db.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?, ?)", rows)
+                for start in range(0, len(rows), AT_ONCE):
+                    some = {key for key, _, _ in rows[start : start + AT_ONCE]}
+                    if len(_select(db, list(some))) < len(some):
+                        raise _Misplaced("what was written is not found")
 
         self._do(insert)
 
@@ -82,9 +92,15 @@ class ReplyStore:
                     raise
             with self._lock:
                 self._db.close()
-                if not self._is_sound():  # otherwise another process has been here first
-                    self._set_aside()
                 self._db = self._open_or_replace()
+                try:
+                    return action(self._db)  # another process has been here first
+                except sqlite3.DatabaseError as error:
+                    if not _is_damage(error):
+                        raise
+                self._db.close()
+                self._set_aside()
+                self._db = self._open()
             return action(self._db)
 
     def _open_or_replace(self) -> sqlite3.Connection:
@@ -97,9 +113,9 @@ class ReplyStore:
             return self._open()
 
     def _open(self) -> sqlite3.Connection:
-        # A generator that holds the store may be closed by another thread than the one that began it.
-        db = sqlite3.connect(self.path, timeout=PATIENCE, check_same_thread=False)
-        try:
+        with ExitStack() as stack:
+            # A generator that holds the store may be closed by another thread than the one that began it.
+            db = stack.enter_context(closing(sqlite3.connect(self.path, timeout=PATIENCE, check_same_thread=False)))
             is_new = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             header = tuple(db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
             if not is_new and header != (APPLICATION, FORMAT):
@@ -112,19 +128,8 @@ class ReplyStore:
                     db.execute("CREATE TABLE replies (key BLOB PRIMARY KEY, reply BLOB, checksum BLOB)")
                     db.execute(f"PRAGMA application_id={APPLICATION}")
                     db.execute(f"PRAGMA user_version={FORMAT}")
-        except BaseException:
-            db.close()
-            raise
+            stack.pop_all()  # it stays open
         return db
-
-    def _is_sound(self) -> bool:
-        try:
-            with closing(sqlite3.connect(self.path, timeout=PATIENCE)) as db:
-                return bool(db.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
-        except sqlite3.DatabaseError as error:
-            if _is_damage(error):
-                return False
-            raise
 
     def _set_aside(self) -> None:
         names = (f"{self.path}.damaged{number or ''}" for number in range(10**6))

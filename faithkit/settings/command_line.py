@@ -52,6 +52,25 @@ class CommandLine:
         if options.multirun and options.cfg is None:
             self._check_sweep(overrides.parsed)
 
+    def is_one_job(self) -> bool:
+        """Tells whether it is keys and choices alone: no option of Hydra's, such as a sweep, and no setting of it."""
+        options, texts = self._options()
+        asked = {name for name, value in vars(options).items() if value and name != "overrides"}
+        return not asked and not any(text.lstrip("+~").startswith("hydra") for text in texts)
+
+    def compose_job(self) -> Any:
+        """Composes the configuration once; `hydra.main` composes it twice, first to see whether it is a sweep."""
+        from hydra.core.hydra_config import HydraConfig
+        from omegaconf import open_dict
+
+        from faithkit.settings.overrides import compose
+
+        cfg = compose(self.configs, self.config_name, self._options()[1])
+        HydraConfig.instance().set_config(cfg)  # for who asks which overrides this command has
+        with open_dict(cfg):
+            del cfg["hydra"]
+        return cfg
+
     def check_job(self, cfg: Any) -> Iterator[str]:
         """Checks the values of a composed configuration; yields notes on keys that are given and have no effect."""
         from omegaconf import OmegaConf

@@ -99,14 +99,14 @@ class Overrides:
 
     def unknown_keys(self, cfg: Any, choices: Iterable[str]) -> Iterator[UserError]:
         """Yields a problem for each key that the composed choices do not have."""
-        known = {*all_keys(cfg), *choices}
+        known = dict.fromkeys([*all_keys(cfg), *choices])
         for override in self._usable():
             key = override.key_or_group
             if override.is_add() or override.is_force_add() or key.startswith("hydra"):
                 continue
             if key not in known:
                 self.unknown.add(key)
-                hint = _whole_parent(cfg, key) or _guess(key, [*all_keys(cfg), *choices])
+                hint = _whole_parent(cfg, key) or _guess(key, known)
                 yield UserError(f"{shorten(key, 60)[1:-1]}: there is no such key", hint=hint)
 
     def set_values(self, cfg: Any) -> None:
@@ -127,13 +127,19 @@ class Overrides:
         return [override for key, override in last.items() if key not in self.unknown]
 
 
+def compose(configs: Path, config_name: str, overrides: Sequence[str]) -> Any:
+    """Composes a configuration, with Hydra's own block in it."""
+    import hydra
+
+    with hydra.initialize_config_dir(config_dir=str(configs), version_base="1.3"):
+        return hydra.compose(config_name, overrides=list(overrides), return_hydra_config=True)
+
+
 def compose_with_choices(configs: Path, config_name: str, overrides: Sequence[str]) -> tuple[Any, set[str]]:
     """Composes a configuration; gives it with the names of its groups."""
-    from hydra import compose, initialize_config_dir
     from omegaconf import open_dict
 
-    with initialize_config_dir(config_dir=str(configs), version_base="1.3"):
-        cfg = compose(config_name, overrides=list(overrides), return_hydra_config=True)
+    cfg = compose(configs, config_name, overrides)
     groups = {str(name) for name in cfg.hydra.runtime.choices if not str(name).startswith("hydra")}
     with open_dict(cfg):
         del cfg["hydra"]

@@ -84,7 +84,13 @@ def check_fits(path: Path, module: Any) -> None:
         UserError: They differ.
     """
     stored = read_checkpoint(path, map_location="meta", mmap=True)["state_dict"]
-    _compare(stored, module.state_dict(), path)
+    _compare(stored, _kept(module), path)
+
+
+def _kept(module: Any) -> Mapping[str, Any]:
+    """Selects the weights that checkpoints of a module hold: of one that trains adapters these alone."""
+    adapters = getattr(module, "adapters", None)
+    return module.state_dict() if adapters is None else adapters.of(module.state_dict())
 
 
 def load_weights(model: Any, state: Mapping[str, Any], path: Path) -> None:
@@ -141,7 +147,7 @@ def best_weights(run: RunFolder) -> dict[str, Any]:
 def load_best(module: Any, run: RunFolder, kind: Any) -> Any:
     """Loads the best checkpoint's weights into the module's model, and returns that model.
 
-    Where training has sharded the module's model, the weights go into a new, unsharded one.
+    Where training has sharded the module's model, the weights go into a new, unsharded one. Adapters are merged.
 
     Args:
         kind: The Auto class of the model.
@@ -153,7 +159,10 @@ def load_best(module: Any, run: RunFolder, kind: Any) -> Any:
     except FileNotFoundError as error:
         hint = "raise model.num_epochs: no validation was reached"
         raise UserError("no best checkpoint was written", place=str(run.best), hint=hint) from error
-    if not any(isinstance(parameter, DTensor) for parameter in module.parameters()):
+    is_sharded = any(isinstance(parameter, DTensor) for parameter in module.parameters())
+    if (adapters := getattr(module, "adapters", None)) is not None:
+        return adapters.merged(adapters.build() if is_sharded else module.model, model_state(state), run.best)
+    if not is_sharded:
         load_weights(module, state, run.best)
         return module.model
     whole = kind.from_config(module.model.config)

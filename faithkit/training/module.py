@@ -8,6 +8,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from faithkit.errors import UserError
+from faithkit.training.adapters import Adapters
 from faithkit.training.optimizer import build_optimizer, build_schedule, parameter_groups
 from faithkit.training.options import OptimizerOptions
 from faithkit.training.row_metric import RowMetric
@@ -26,11 +28,22 @@ class TrainingModule(pl.LightningModule):
     """
 
     model: Any  # of transformers
+    adapters: Adapters | None = None  # where these alone are trained
 
     def __init__(self, optimizer: OptimizerOptions, **hyperparameters: Any):
         super().__init__()
         self.optimizer_options = optimizer
         self.save_hyperparameters({**asdict(optimizer), **hyperparameters})
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if self.adapters is not None:
+            checkpoint["state_dict"] = self.adapters.of(checkpoint["state_dict"])
+            checkpoint["base"] = self.adapters.base
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if self.adapters is not None and checkpoint.get("base") != self.adapters.base:
+            problem = "the weights that the adapters stand on are not those that this training began with"
+            raise UserError(problem, hint="put the folder of model.weights back, or train again")
 
     def on_fit_start(self) -> None:
         self.model.train()  # from_pretrained leaves dropout off, and Lightning does not switch it on

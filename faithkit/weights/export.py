@@ -41,6 +41,7 @@ def export_folder(
     card: Callable[[Sidecar, RunFolder], str],
     compare: Callable[[Sidecar, RunFolder, Path], tuple[int, float]],
     reloaded_in: Callable[[Sidecar], str] = lambda _: "plain transformers",
+    copy: Callable[[Path, Path], None] = lambda source, target: _copy(source, target),
 ) -> Report:
     """Copies the hf/ folder of a run, adds a card, and checks the copy's logits before it takes its place.
 
@@ -48,6 +49,7 @@ def export_folder(
         card: The text of the model card.
         compare: How many logits of the reloaded folder differ how far, at most, from those of the run's checkpoint.
         reloaded_in: What `compare` reloads the folder in.
+        copy: Writes the model, all but its card, from its folder into another.
 
     Raises:
         UserError: The output folder is not empty, or the reloaded model differs.
@@ -62,7 +64,7 @@ def export_folder(
         raise UserError(f"no {SIDECAR} here: not a model of ours", place=str(source), hint="give a run's folder")
     check_folder(source)
     with atomic_folder(target) as unfinished:
-        shutil.copytree(source, unfinished, dirs_exist_ok=True)
+        copy(source, unfinished)
         if "hashes" not in stored:  # written before there were hashes
             seal(unfinished, stored)
         run = RunFolder(checkpoint)
@@ -71,6 +73,10 @@ def export_folder(
         if not difference <= TOLERANCE:
             raise UserError(f"the reloaded model differs by {difference:.1e} in its logits", place=str(source))
     return Report(target, num_logits, difference, reloaded_in(sidecar))
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copytree(source, target, dirs_exist_ok=True)
 
 
 def model_card(

@@ -13,6 +13,7 @@ from typing import Any
 
 from faithkit.errors import UserError, shorten
 from faithkit.files.folder_check import check_config
+from faithkit.files.model_folder import ADAPTER_CONFIG
 from faithkit.weights.from_pretrained import quietly
 
 MEND = "copy or download the folder again, or name another model"
@@ -71,6 +72,7 @@ def load_model(model_class: Any, source: str, *, config: Any = None, head_may_be
     import torch
     from transformers import AutoConfig
 
+    _check_alone(source)
     config = config or load_config(getattr(model_class, "config_class", None) or AutoConfig, source)
     _check_class(model_class, config, source)
     check_size(model_class, config, source)
@@ -84,8 +86,21 @@ def load_model(model_class: Any, source: str, *, config: Any = None, head_may_be
             ignore_mismatched_sizes=True,  # they are refused below, by name
             output_loading_info=True,
         )
+    if getattr(model, "_hf_peft_config_loaded", False):  # of a hub's name, whose files were not here to be looked at
+        raise _with_adapters(source)
     _check_report(model, report, source, head_may_be_new=head_may_be_new)
     return model
+
+
+def _check_alone(source: str) -> None:
+    """Refuses a folder with adapters, which transformers would load with all that their configuration names."""
+    if (Path(source) / ADAPTER_CONFIG).exists():
+        raise _with_adapters(source)
+
+
+def _with_adapters(source: str) -> UserError:
+    hint = "name a whole model: for adapters that were trained here the run's hf/ folder, in which they are merged"
+    return UserError(f"{ADAPTER_CONFIG} stands here: adapters are no whole model", place=source, hint=hint)
 
 
 def _check_class(model_class: Any, config: Any, source: str) -> None:

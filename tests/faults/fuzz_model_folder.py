@@ -7,7 +7,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from faithkit.files.model_folder import CRITIC, GENERATOR, SIDECAR, TAGGER
+from faithkit.files.model_folder import SIDECAR
 from faithkit.files.seen_rows import FILE as SEEN_ROWS
 from tests.faults.campaign import Campaign, Wrong
 from tests.faults.model_folders import FOREIGN, MODELS, OLDER, SEALED, wanted, whole_folder
@@ -42,5 +42,5 @@ def attempt(kind: str, maker: str, rng: random.Random, folder: Path) -> None:
 
 CAMPAIGNS = [
     Campaign(f"{kind}'s folder: {maker}", partial(attempt, kind, maker), share=0.3)
-    for kind, maker in product((CRITIC, TAGGER, GENERATOR), (SEALED, OLDER, FOREIGN))
+    for kind, maker in product(MODELS, (SEALED, OLDER, FOREIGN))
 ]

@@ -1,4 +1,4 @@
-"""Folders of a tiny critic, tagger and generator, written once a process, and how each of them is used."""
+"""Folders of a tiny critic, tagger, generator and judge, written once a process, and how each of them is used."""
 
 import shutil
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.files.model_folder import CRITIC, GENERATOR, TAGGER
+from faithkit.files.model_folder import CRITIC, GENERATOR, JUDGE, TAGGER
 from tests.model_folders import make_foreign, make_older
 from tests.running import temporary_folder
 
@@ -77,6 +77,30 @@ def write_generator(folder: Path) -> None:
     write_generator(folder, "causal")
 
 
+def write_judge(folder: Path) -> None:
+    """A judge of random weights, which learnt verdicts."""
+    from transformers import AutoModelForCausalLM
+
+    from data_modules.encoding.tokens import load_tokenizer
+    from faithkit.evaluation.score_calibration import ScoreCalibration
+    from faithkit.files.model_folder import write_folder
+    from judge.prompt import read_prompt
+    from judge.settings import Settings
+    from tests.tiny import write_language_model
+
+    base = write_language_model(folder.with_name(f"{folder.name}-llama"), "llama")
+    settings = Settings(
+        ask="verdict",
+        template=read_prompt("verdict"),
+        max_length=900,
+        calibration=ScoreCalibration(temperature=1.3, threshold=0.4, aim="f1"),
+        origin={},
+    )
+    model: Any = AutoModelForCausalLM.from_pretrained(base)
+    model.lm_head.weight.data *= 20
+    write_folder(folder, model, load_tokenizer(str(base)), settings.to_sidecar())
+
+
 def use_critic(folder: Path) -> Any:
     """The score of a response."""
     from critic import Critic
@@ -100,10 +124,18 @@ def use_generator(folder: Path) -> Any:
     return Generator.load(str(folder)).reply(KNOWLEDGE, ["who lives in the city"], decoding=decoding)
 
 
+def use_judge(folder: Path) -> Any:
+    """Asks a judge for its verdict."""
+    from faithkit import Judge
+
+    return Judge.load(str(folder), precision="32-true").judge(KNOWLEDGE, RESPONSE)
+
+
 MODELS = {
     CRITIC: Model(write_critic, use_critic),
     TAGGER: Model(write_tagger, use_tagger),
     GENERATOR: Model(write_generator, use_generator),
+    JUDGE: Model(write_judge, use_judge),
 }
 
 

@@ -1,6 +1,6 @@
 """Every wrong command line is refused with its reason before anything is made; the right ones pass."""
 
-import time
+import resource
 from pathlib import Path
 
 import pytest
@@ -70,9 +70,15 @@ def test_a_process_refuses_it_too(
     for name in HEAVY:
         (tmp_path / f"{name}.py").write_text("raise AssertionError('imported before the command line was checked')\n")
     environment = {"PYTHONPATH": str(tmp_path), "NETRC": "/nowhere", "WANDB_MODE": "", "HOME": str(tmp_path)}
-    before, start = places.contents(), time.process_time()
+    before, start = places.contents(), _seconds_of_children()
     done = run(script, *places.fill(arguments), **environment)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 5
     assert all(word in done.stderr for word in words), done.stderr
-    assert places.contents() == before and time.process_time() - start < 2
+    assert places.contents() == before and _seconds_of_children() - start < 2
+
+
+def _seconds_of_children() -> float:
+    """The processor time that the processes started here have taken."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -15,3 +15,9 @@ def test_damage_is_refused_or_harmless(campaign: Campaign, tmp_path: Path) -> No
     tries = max(5, round(TRIES * campaign.share / sum(one.share for one in ALL)))
     outcome = run_campaign(campaign, tmp_path, seed=0, numbers=range(tries))
     assert not outcome.failures, "\n".join(outcome.failures[:3])
+
+
+@pytest.mark.parametrize(("name", "number"), [("cache of replies", 1229), ("cache of replies", 1378)])
+def test_what_failed_once_is_mended(name: str, number: int, tmp_path: Path) -> None:
+    (campaign,) = (campaign for campaign in ALL if campaign.name == name)
+    assert not run_campaign(campaign, tmp_path, seed=0, numbers=[number]).failures

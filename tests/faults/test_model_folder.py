@@ -13,7 +13,7 @@ from critic import Critic
 from critic.weights import load_classifier
 from faithkit.errors import UserError
 from faithkit.evaluation.score_calibration import ScoreCalibration
-from faithkit.files.model_folder import CRITIC, GENERATOR, SIDECAR, TAGGER, read_sidecar
+from faithkit.files.model_folder import CRITIC, GENERATOR, JUDGE, SIDECAR, TAGGER, read_sidecar
 from tests.faults.model_folders import FOREIGN, MODELS, OLDER, SEALED, copy, refused, wanted, whole_folder
 from tests.model_folders import (
     Change,
@@ -32,7 +32,7 @@ from tests.model_folders import (
 )
 from tests.running import run
 
-KINDS = (CRITIC, TAGGER, GENERATOR)
+KINDS = (CRITIC, TAGGER, GENERATOR, JUDGE)
 
 
 @pytest.fixture
@@ -94,8 +94,8 @@ def test_a_file_of_0_bytes_is_named(kind: str, maker: str, name: str, tmp_path: 
     refused(kind, folder, f"{name} is empty|at: .*{name}")
 
 
-LAYER = {CRITIC: "encoder.layer.0.", TAGGER: "encoder.layer.0.", GENERATOR: "layers.1."}
-HEAD = {CRITIC: "classifier", TAGGER: "classifier", GENERATOR: "lm_head"}
+LAYER = {CRITIC: "encoder.layer.0.", TAGGER: "encoder.layer.0.", GENERATOR: "layers.1.", JUDGE: "layers.1."}
+HEAD = {CRITIC: "classifier", TAGGER: "classifier", GENERATOR: "lm_head", JUDGE: "lm_head"}
 
 
 @pytest.mark.parametrize("maker", [OLDER, FOREIGN])

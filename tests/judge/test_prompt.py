@@ -1,5 +1,6 @@
 """Prompts: fields are filled as they stand, empty paragraphs go, and a folder of one's own is checked."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,20 @@ def test_a_paragraph_without_anything_to_say_is_left_out() -> None:
 def test_what_looks_like_a_field_in_a_text_stays_as_it_is(text: str) -> None:
     response = f"{text} {{knowledge}} {{history}}"
     assert response.strip() in PromptTemplate(TEXT).fill(example(response=response))
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [
+        ("verdict", "e30f7b94548d31e9"),
+        ("judgement", "2ceb408efb97e44b"),
+        ("steps", "edea65637ab628b2"),
+        ("spans", "d9fb7c43dcd13405"),
+    ],
+)
+def test_our_prompts_are_asked_byte_for_byte_as_results_were_taken_with_them(name: str, digest: str) -> None:
+    filled = read_prompt(name).fill(example())
+    assert hashlib.sha256(filled.encode()).hexdigest()[:16] == digest
 
 
 @pytest.mark.parametrize("name", [asking.prompt for asking in ASKINGS.values()])

@@ -9,6 +9,7 @@ from data_modules.embedded.layouts import WRITERS
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.model_folder import read_sidecar
 from judge.judge import Judge
+from tests.model_folders import with_places
 from tests.running import evaluate_here, train_here
 
 TINY = (
@@ -71,13 +72,25 @@ def test_its_own_prompt_and_threshold_hold_for_its_own_question_alone(judge_run:
     assert own.calibration.threshold == sidecar.thresholds["threshold"]
 
 
+def test_it_is_the_same_judge_where_an_engine_names_it(judge_run: Path, rows: Path, tmp_path: Path) -> None:
+    options = ["benchmark=halludial", f"benchmark.path={rows}", "num_examples=0", "benchmark.num_rows=8"]
+    evaluate_here(*options, f"checkpoint={judge_run}", "precision=auto", f"run_dir={tmp_path / 'named'}")
+    engine = ["engine=transformers", f"engine.model={judge_run}", "engine.cache=null"]
+    evaluate_here(*options, *engine, f"run_dir={tmp_path / 'asked'}")
+    named, asked = (read_predictions(tmp_path / run / "predictions/halludial.jsonl") for run in ("named", "asked"))
+    assert asked == named, "its prompt, temperature and threshold come with it"
+    evaluate_here(*options, *engine, "judge.ask=steps", "judge.max_new_tokens=4", f"run_dir={tmp_path / 'other'}")
+    assert "learnt to be asked by judge.ask=verdict" in (tmp_path / "other/train.log").read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("ask", "data"), [("judgement", "halludial"), ("spans", "ragtruth")])
 def test_the_other_targets_are_learnt_by_the_same_command(
     ask: str, data: str, language_models: dict[str, Path], tmp_path: Path
 ) -> None:
+    llama = with_places(language_models["llama"], tmp_path / "llama", 8000)
     train_here(
-        *TINY, f"model.weights={language_models['llama']}", f"model.ask={ask}", f"data={data}",
+        *TINY, f"model.weights={llama}", f"model.ask={ask}", f"data={data}",
         "model.max_length=4000", "data.embedded_rows={train: 40, validation: 24, test: 24}",
         f"run_dir={tmp_path / 'run'}",
     )  # fmt: skip

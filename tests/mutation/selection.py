@@ -21,6 +21,7 @@ CENTRAL = (
     "judge/locate.py",
     "judge/reply.py",
 )
+LEFT_OUT = ("__init__.py", "corpus_plots.py", "plotting.py", "rate_plots.py")
 PACKAGES = ("faithkit", "critic", "generation", "judge", "data_modules", "workflows", "tests")
 
 
@@ -30,7 +31,7 @@ def central_files(root: Path = ROOT) -> list[str]:
     for name in CENTRAL:
         place = root / name
         found += sorted(place.rglob("*.py")) if place.is_dir() else [place]
-    return [str(path.relative_to(root)) for path in found if path.name not in ("__init__.py", "corpus_plots.py")]
+    return [str(path.relative_to(root)) for path in found if path.name not in LEFT_OUT]
 
 
 def choose_tests(path: str, root: Path = ROOT) -> list[str]:

@@ -12,7 +12,7 @@ GENERATORS = ("faithdial", "wow", "cmu_dog", "topical_chat", "transfer_responses
 FAITHDIAL, FAITHCRITIC, RAGTRUTH, WOW = 18_357, 34_000, 15_090, 83_000  # rows of training
 NEGATIVES, RESPONSE = 4, 128
 CONTROL = ("ctrl", "ctrl_release")
-UNTRIED = ("model=judge",)  # has no recipe here yet
+UNTRIED = ("model=judge", "model=judge_lora")  # have no recipe here yet
 
 
 @dataclass(frozen=True, kw_only=True)

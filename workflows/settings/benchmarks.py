@@ -7,10 +7,19 @@ from pydantic import Discriminator, Field, Tag
 from faithkit.settings.types import Block, Count, Hint, OneOf, OpenBlock, PathText, Switch, Text
 from faithkit.training.options import Aim
 from workflows.settings.data import FittingSet, NumRows, OnBadRow, Split
+from workflows.settings.protocols import PROTOCOLS, Comparative, MetaJudging, Options, Rates
 
 BASELINES = ("gold", "copy")  # as in faithkit.evaluation.responses.report, without torch
 STRATEGIES = ("random", "fewest", "none", "fewest_by_score", "none_by_score")
-Options = dict[str, Any]  # a dataset's own, which the dataset checks
+RESPONSES = "responses"  # the task of a benchmark that scores what generators write
+
+
+class BertScore(Block):
+    """`benchmark.bert_score`: its encoder, and how many of its layers."""
+
+    encoder: Text | None
+    num_layers: Annotated[Count | None, Hint("use 1 or more, or null for all layers")]
+    baseline: Annotated[float | None, Field(gt=-1, lt=1), Hint("use a number below 1, or null")] = None
 
 
 class Detection(OpenBlock):
@@ -25,17 +34,10 @@ class Detection(OpenBlock):
     on_bad_row: OnBadRow
     options: Options
     fit_on: list[FittingSet] = Field(default_factory=list)
+    bert_score: BertScore | None = None
     plots: Switch = False
     groups: dict[str, list[Text] | None] | None = None
     strategies: Annotated[list[Annotated[str, OneOf(STRATEGIES)]], Field(min_length=1)] | None = None
-
-
-class BertScore(Block):
-    """`benchmark.bert_score`: its encoder, and how many of its layers."""
-
-    encoder: Text | None
-    num_layers: Annotated[Count | None, Hint("use 1 or more, or null for all layers")]
-    baseline: Annotated[float | None, Field(gt=-1, lt=1), Hint("use a number below 1, or null")] = None
 
 
 class Q2(Block):
@@ -61,7 +63,7 @@ class Responses(Block):
     """A benchmark of generated responses."""
 
     name: Text
-    task: Text
+    task: Annotated[str, OneOf((RESPONSES,))]
     target: Text | None = Field(None, alias="_target_")
     dataset: Text | None = None
     path: PathText | None = None
@@ -111,17 +113,23 @@ class Transfer(Block):
     overrides: list[Text]
 
 
+OF_TASK = {RESPONSES: "<responses>"} | {task: f"<{task}>" for task in PROTOCOLS}
+
+
 def _kind(block: Any) -> str:
     if not isinstance(block, dict):
         return "<detection>"
-    if block.get("task") == "responses":
-        return "<responses>"
+    if (task := block.get("task")) is not None:
+        return OF_TASK.get(str(task), OF_TASK[RESPONSES])  # which refuses an unknown one
     return "<transfer>" if block.get("name") == "transfer" else "<detection>"
 
 
 AnyBenchmark = Annotated[
     Annotated[Detection, Tag("<detection>")]
     | Annotated[Responses, Tag("<responses>")]
+    | Annotated[Comparative, Tag("<comparative>")]
+    | Annotated[MetaJudging, Tag("<meta_judging>")]
+    | Annotated[Rates, Tag("<rates>")]
     | Annotated[Transfer, Tag("<transfer>")],
     Discriminator(_kind),
 ]

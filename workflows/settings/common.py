@@ -2,13 +2,24 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from faithkit.settings.check import ScriptSettings
 from faithkit.settings.types import Count, Hint, PathText, Seed, Switch, Text, Tokens
 
+
+def _each_once(values: list[int]) -> list[int]:
+    if len(set(values)) < len(values):
+        raise ValueError("twice")
+    return values
+
+
 Length = Annotated[Tokens | None, Hint("use 1 or more tokens, or null for what the model was trained with")]
 BatchTokens = Annotated[Count | None, Hint("use 1 or more tokens, or null for what suits the device")]
+Seeds = Annotated[
+    Annotated[list[Seed], Field(min_length=2), AfterValidator(_each_once)] | None,
+    Hint("use a list of two different numbers or more, seeds=[1,2,3], or null for seed alone"),
+]
 Names = Annotated[list[Text] | None, Hint("use a list of names, [high-overlap,entailed], or null")]
 BestOf = Annotated[int, Field(ge=1, le=10_000), Hint("use 1 or more answers")]
 Folder = Annotated[PathText | None, Hint("use a folder's path; a name that is a number is written ./5")]

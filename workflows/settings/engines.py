@@ -9,12 +9,20 @@ from faithkit.errors import UserError
 from faithkit.inference.text_engines import AUTO, OPENAI, TRANSFORMERS, VLLM, EngineOptions
 from faithkit.settings.types import Block, OneOf
 from judge.asking import AskOptions
+from judge.examiner_options import ExaminerOptions
+from judge.selfcheck_options import DRAWN, NLI, PROMPT, SelfCheckOptions
 from workflows.settings import surroundings as around
 from workflows.settings.blocks import with_options
+from workflows.settings.cascade import CascadeOptions
 from workflows.settings.no_effect import without_effect
+from workflows.settings.retrieval import RetrievalOptions
 
 Engine = with_options(Block, EngineOptions, "Engine")
 Ask = with_options(Block, AskOptions, "Ask")
+Cascade = with_options(Block, CascadeOptions, "Cascade")
+SelfCheck = with_options(Block, SelfCheckOptions, "SelfCheck")
+Retrieval = with_options(Block, RetrievalOptions, "Retrieval")
+Examiner = with_options(Block, ExaminerOptions, "Examiner")
 GENERATOR_ENGINES = (AUTO, TRANSFORMERS, VLLM)
 
 OF_A_LOCAL_MODEL = tuple(f"engine.{key}" for key in ("precision", "batch_size", "max_length", "memory_fraction"))
@@ -41,21 +49,57 @@ def engine_problems(name: str | None) -> Iterator[UserError]:
         yield from around.package_problems(f"engine={name}", name, name)
 
 
-def judge_problems(engine: Any, **others: str | None) -> Iterator[UserError]:
-    """A language model that is not named, or named beside another detector.
-
-    Args:
-        others: What else judges, by the key that names it.
-    """
+def judge_problems(
+    engine: Any, *, checkpoint: str | None, predictions: str | None, cascade: bool = False
+) -> Iterator[UserError]:
+    """A language model that is not named, or named beside another detector with which it is no cascade."""
     yield from engine_problems(engine.name)
-    for key, value in others.items():
+    hints = {"checkpoint": "leave one out, or make them a cascade: cascade.budget=0.2", "predictions": "leave one out"}
+    given = {"checkpoint": checkpoint if not cascade else None, "predictions": predictions}
+    for key, value in given.items():
         if value:
-            yield UserError(f"engine={engine.name} and {key} are given: one of them judges", hint="leave one out")
+            yield UserError(f"engine={engine.name} and {key} are given: one of them judges", hint=hints[key])
     if not engine.model:
         hint = "engine.model=NAME: a folder, a local name or a hub name; of a server the model's name there"
         yield UserError(f"engine={engine.name} without a model", hint=hint)
     elif engine.name != OPENAI:
         yield from around.weights_problems("engine.model", engine.model)
+
+
+def cascade_problems(cascade: Any, engine: Any, checkpoint: str | None, fit_on: Any) -> Iterator[UserError]:
+    """A cascade that lacks one of its detectors, or the rows to choose its band on."""
+    if not cascade.band and not fit_on:
+        problem = "a cascade's band is chosen on rows that are not tested, and none are named"
+        yield UserError(problem, hint="benchmark.fit_on=[{dataset: NAME, path: PATH, split: validation}]")
+    elif cascade.max_budget is not None and not fit_on:
+        yield UserError("cascade.max_budget needs rows to choose bands on", hint="benchmark.fit_on=[{dataset, path}]")
+    if not engine.name or not checkpoint:
+        hint = "checkpoint=CRITIC engine=transformers engine.model=JUDGE"
+        yield UserError("a cascade is of a checkpoint and a language model", hint=hint)
+
+
+def baseline_problems(selfcheck: Any, examiner: Any, engine: Any, checkpoint: str | None) -> Iterator[UserError]:
+    """A prompted baseline without what it needs, or beside another detector."""
+    on = [
+        key
+        for key, value in {"selfcheck.measure": selfcheck.measure, "examiner.turns": examiner.turns}.items()
+        if value
+    ]
+    if len(on) > 1 or checkpoint:
+        others = [*on, *(["checkpoint"] if checkpoint else [])]
+        yield UserError(f"{' and '.join(others)} are given: one of them judges", hint=f"leave out {others[-1]}")
+    needs_model = bool(examiner.turns) or selfcheck.samples == DRAWN or selfcheck.measure == PROMPT
+    if needs_model and not engine.name:
+        hint = "engine=transformers engine.model=NAME" + ("" if examiner.turns else ", or selfcheck.samples=others")
+        yield UserError(f"{on[0]} asks a language model, and none is named", hint=hint)
+    if selfcheck.measure == NLI and selfcheck.nli is None:
+        hint = "selfcheck.nli=RUN of python train.py model=critic data=snli, or an NLI model's name"
+        yield UserError("selfcheck.measure=nli needs an NLI model", hint=hint)
+    if selfcheck.measure:
+        yield from around.weights_problems("selfcheck.nli", selfcheck.nli)
+        yield from around.weights_problems("selfcheck.encoder", selfcheck.encoder)
+    if engine.name != OPENAI:
+        yield from around.weights_problems("examiner.examinee", examiner.examinee)
 
 
 def engine_notes(given: Set[str], engine: Any, *, judges: bool) -> Iterator[str]:

@@ -34,7 +34,7 @@ IN_ORDER = f"use some of {', '.join(GROUPS)}, in this order"
 METRICS = {
     "critic": (
         *("macro_f1", "f1", "precision", "recall", "accuracy", "balanced_accuracy", "auroc", "average_precision"),
-        *("unparsed_rate", "ece", "brier", "loss"),
+        *("faithful_f1", "mean_precision", "mean_recall", "unparsed_rate", "ece", "brier", "loss"),
     ),
     "tagger": ("char_f1", "response_f1", "token_auroc", "response_auroc", "loss"),
     "generator": ("perplexity", "loss", "token_accuracy"),
@@ -43,11 +43,20 @@ METRICS["judge"] = (*(name for name in METRICS["critic"] if name != "loss"), "ve
 LOWER_IS_BETTER = ("loss", "verdict_loss", "perplexity", "ece", "brier", "unparsed_rate")
 
 
+class Task(OpenBlock):
+    """`model.task`: which class learns, and the blocks beside `model` that it takes."""
+
+    target: Annotated[Text, Hint("use the name of a class: package.module.Class")] = Field(alias="_target_")
+    optimizer: Annotated[dict[str, Any] | None, Hint("set the keys of the block optimizer itself")] = None
+    objective: Annotated[dict[str, Any] | None, Hint("set the keys of the block objective itself")] = None
+    control: Annotated[dict[str, Any] | None, Hint("set the keys of the block control itself")] = None
+
+
 class Model(Block):
     """The keys that every `model=` has beside its task's options."""
 
     name: Text
-    task: dict[str, Any]
+    task: Task
     num_epochs: Annotated[int, Field(ge=1, le=100_000), Hint("use a whole number of 1 or more")]
     batch_size: Annotated[Count | None, BATCH_SIZE]
     validations_per_epoch: Positive
@@ -69,7 +78,7 @@ class OutsideModel(OpenBlock):
     """A task of another package: its options are its own."""
 
     name: Text
-    task: dict[str, Any]
+    task: Task
 
 
 Critic = with_options(Model, CriticOptions, "Critic")
@@ -145,6 +154,7 @@ Objective = Annotated[
 class ControlBlock(OpenBlock):
     """`control=ctrl`."""
 
+    target: Text = Field(alias="_target_")
     groups: Annotated[list[Annotated[str, OneOf(GROUPS)]], Field(min_length=1), Hint(IN_ORDER)]
     entailment: Text | None = None
 

@@ -30,10 +30,25 @@ from workflows.settings.blocks import (
     Resamples,
     Trainer,
 )
-from workflows.settings.common import BatchTokens, BestOf, Common, Extensible, Length, Names, Run
+from workflows.settings.cascade import WAYS as CASCADE_WAYS
+from workflows.settings.common import BatchTokens, BestOf, Common, Extensible, Length, Names, Run, Seeds
 from workflows.settings.data import Data, NumRows, OnBadRow, blocks_of
-from workflows.settings.engines import Ask, Engine, GeneratorEngine, engine_notes, engine_problems, judge_problems
+from workflows.settings.engines import (
+    Ask,
+    Cascade,
+    Engine,
+    Examiner,
+    GeneratorEngine,
+    Retrieval,
+    SelfCheck,
+    baseline_problems,
+    cascade_problems,
+    engine_notes,
+    engine_problems,
+    judge_problems,
+)
 from workflows.settings.models import LOWER_IS_BETTER, METRICS, AnyModel, ControlBlock, Objective, kind_of
+from workflows.settings.protocols import Protocol, protocol_notes, protocol_problems
 from workflows.settings.strategies import check_strategy
 
 
@@ -49,12 +64,13 @@ class TrainSettings(Extensible):
     objective: Objective | None = None
     control: ControlBlock | None = None
     scale: dict[str, Any]
+    seeds: Seeds = None
     optimizer: Optimizer  # type: ignore[valid-type]
 
     @model_validator(mode="after")
     def _chooses_by_what_is_logged(self) -> Self:
         monitor, mode = self.callbacks.monitor, self.callbacks.mode
-        kind = kind_of(self.model.model_dump())
+        kind = kind_of(self.model.model_dump(by_alias=True))
         if kind not in METRICS:
             return self
         prefix = f"validation/{self.data.name}/"
@@ -80,6 +96,11 @@ class TrainSettings(Extensible):
         yield from around.hardware_problems(self.trainer.accelerator)
         yield from around.logger_problems(self.logger)
         yield from around.weights_problems("model.weights", getattr(self.model, "weights", None))
+        yield from around.class_problems("model.task._target_", self.model.task.target)
+        own = (getattr(self.model, name, None) for name in ("ask", "prompts"))
+        yield from around.prompt_problems("model", *own)
+        if getattr(self.model, "lora_rank", None) is not None:
+            yield from around.package_problems("model.lora_rank", "peft", "lora")
         if self.control is not None:
             yield from around.weights_problems("control.entailment", self.control.entailment)
         yield from around.part_problems(blocks_of(self.data.parts), self.data.split)
@@ -103,8 +124,12 @@ class EvaluateSettings(Extensible):
     html: PathText | None
     batch_tokens: BatchTokens
     labels: ClassLabels = None
-    engine: Engine = Engine()  # type: ignore[valid-type]
-    judge: Ask = Ask()  # type: ignore[valid-type]
+    engine: Engine = Field(default_factory=Engine)  # type: ignore[valid-type]
+    judge: Ask = Field(default_factory=Ask)  # type: ignore[valid-type]
+    cascade: Cascade = Field(default_factory=Cascade)  # type: ignore[valid-type]
+    selfcheck: SelfCheck = Field(default_factory=SelfCheck)  # type: ignore[valid-type]
+    examiner: Examiner = Field(default_factory=Examiner)  # type: ignore[valid-type]
+    retrieval: Retrieval = Field(default_factory=Retrieval)  # type: ignore[valid-type]
     precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
     max_length: Length
     save_every_num_rows: Count = 2048
@@ -116,6 +141,22 @@ class EvaluateSettings(Extensible):
         """The block `engine`."""
         return self.engine
 
+    @property
+    def _cascade(self) -> Any:
+        """The block `cascade`."""
+        return self.cascade
+
+    @property
+    def _is_baseline(self) -> bool:
+        """Tells whether SelfCheckGPT or an examiner judges."""
+        selfcheck: Any = self.selfcheck
+        examiner: Any = self.examiner
+        return bool(selfcheck.measure or examiner.turns)
+
+    @property
+    def _is_cascade(self) -> bool:
+        return any(getattr(self._cascade, way) is not None for way in CASCADE_WAYS)
+
     def surroundings(self) -> Iterator[UserError]:
         yield from around.run_dir_problems(self.run_dir)
         yield from around.logger_problems(self.logger)
@@ -125,13 +166,24 @@ class EvaluateSettings(Extensible):
                 yield from around.checkpoint_problems(
                     f"benchmark.train.{name}.checkpoint", training.checkpoint, "critic"
                 )
+                if not training.checkpoint:
+                    one = {"dataset": name, "path": training.path, "split": None}
+                    yield from around.dataset_problems(f"benchmark.train.{name}", one)
+            for name, test in block.test.items():
+                one = {**test.options, "dataset": name, "path": test.path, "split": test.split}
+                yield from around.dataset_problems(f"benchmark.test.{name}", one)
             return
         yield from around.file_problems("predictions", self.predictions)
         yield from around.file_problems("against", self.against)
         yield from around.output_problems("html", self.html)
+        if isinstance(block, Protocol):
+            yield from protocol_problems(self)
+            for key, one in around.benchmark_sets(block):
+                yield from around.dataset_problems(key, one)
+            return
         kinds = ("generator",) if isinstance(block, Responses) else ("critic", "tagger", "judge")
         if isinstance(block, Responses):
-            yield from around.checkpoint_problems("benchmark.critic", block.critic, "critic", "tagger")
+            yield from around.checkpoint_problems("benchmark.critic", block.critic, "critic", "tagger", "judge")
             if self.html:
                 hint = "leave html out; a response stands beside its values in the run's scores/"
                 yield UserError("the page is for answers with marked spans, as of benchmark=ragtruth", hint=hint)
@@ -139,8 +191,22 @@ class EvaluateSettings(Extensible):
         if isinstance(block, Detection) and block.name == "analysis":
             if block.plots:
                 yield from around.package_problems("benchmark.plots=true", "matplotlib", "plots")
-        elif self._model.name and isinstance(block, Detection):
-            yield from judge_problems(self._model, checkpoint=self.checkpoint, predictions=self.predictions)
+        elif (self._model.name or self._is_cascade or self._is_baseline) and isinstance(block, Detection):
+            if self._is_baseline:
+                yield from baseline_problems(self.selfcheck, self.examiner, self._model, self.checkpoint)
+            if self._is_cascade:
+                yield from cascade_problems(self._cascade, self._model, self.checkpoint, block.fit_on)
+                yield from around.checkpoint_problems("checkpoint", self.checkpoint, *kinds)
+            if self._model.name:
+                yield from judge_problems(
+                    self._model,
+                    checkpoint=self.checkpoint,
+                    predictions=self.predictions,
+                    cascade=self._is_cascade,
+                )
+                yield from around.prompt_problems("judge", self.judge.ask, self.judge.prompts)  # type: ignore[attr-defined]
+                examples = self.judge.examples  # type: ignore[attr-defined]
+                yield from around.file_problems("judge.examples", examples if isinstance(examples, str) else None)
         elif not given and not self.checkpoint:
             hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; predictions=FILE; or engine.model=NAME"
             yield UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
@@ -151,8 +217,11 @@ class EvaluateSettings(Extensible):
 
     def notes(self, given: Set[str]) -> Iterator[str]:
         named = f"with benchmark={self.benchmark.name}"
-        judges = bool(self._model.name) and isinstance(self.benchmark, Detection)
+        judges = bool(self._model.name) and isinstance(self.benchmark, Detection | Protocol)
         yield from engine_notes(given, self._model, judges=judges)
+        if isinstance(self.benchmark, Protocol):
+            yield from protocol_notes(given, self)
+            return
         if not isinstance(self.benchmark, Responses):
             yield from no_effect.without_effect(given, [*no_effect.GENERATORS_ALONE, "against"], named)
         if isinstance(self.benchmark, Detection) and self.benchmark.name in ("analysis", "suppression"):
@@ -271,5 +340,5 @@ class ExportSettings(Common):
     output_dir: PathText
 
     def surroundings(self) -> Iterator[UserError]:
-        yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger", "generator")
+        yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger", "generator", "judge")
         yield from around.run_dir_problems(self.output_dir, "output_dir")

@@ -17,6 +17,7 @@ from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.model_folder import SIDECAR, find_folder
 from faithkit.weights.resolve import CONFIGS, HUB_NAME, LOCAL, PATH_STARTS, resolve
 
+TARGET = "_target_"
 DEVICE_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # of CUDA, of Windows' subsystem, of ROCm
 WANDB_HOST = "api.wandb.ai"
 LONGEST_NAME = 255  # bytes, on every usual file system
@@ -91,6 +92,11 @@ def checkpoint_problems(key: str, path: str | None, *kinds: str) -> Iterator[Use
             yield UserError("no such run or folder", place=path, hint=_near(key, place, "a run's folder or a hub name"))
         return
     try:
+        if "judge" in kinds and place.is_file() and place.suffix in (".yaml", ".yml"):
+            from workflows.settings.detector_file import read_detector_file
+
+            read_detector_file(path)
+            return
         kind = _kind_in(find_folder(path))
     except UserError as error:
         yield error
@@ -140,6 +146,30 @@ def package_problems(asked: str, package: str, extra: str) -> Iterator[UserError
     """An optional package that is not installed."""
     if package not in sys.modules and find_spec(package) is None:
         yield UserError(f"{asked} needs the package {package}", hint=f"pip install '.[{extra}]'")
+
+
+def class_problems(key: str, target: str) -> Iterator[UserError]:
+    """A class of a package that is not installed; what its module holds is seen when it is imported."""
+    package = target.partition(".")[0]
+    try:
+        found = package in sys.modules or find_spec(package) is not None
+    except ValueError:  # no name at all
+        found = False
+    if not found or "." not in target:
+        problem = f"{key} is {shorten(target)}, and there is no such class"
+        yield UserError(problem, hint="name it as package.module.Class, and install its package")
+
+
+def prompt_problems(block: str, ask: str | None, folder: str | None) -> Iterator[UserError]:
+    """A folder of one's own prompts that lacks the one that is asked for, or has one that cannot be filled in."""
+    if ask is None or folder is None:
+        return
+    from judge.prompt import read_prompt
+
+    try:
+        read_prompt(ask, folder)
+    except UserError as error:
+        yield UserError(f"{block}.prompts: {error.problem}", place=error.place, hint=error.hint)
 
 
 def hardware_problems(accelerator: str) -> Iterator[UserError]:
@@ -228,12 +258,11 @@ def dataset_problems(key: str, block: dict[str, Any]) -> Iterator[UserError]:
         if name not in SOURCES:
             return  # another package's: it checks its options when it is built
         if kind.derived_from is not None:
-            kind, options = SOURCES[kind.derived_from], {}
+            yield from _derived_problems(key, kind, path, options)
+            return
         if kind.generated:
             kind(**options)
             return
-        if path is None and "of" in block:
-            return  # the dataset that it is made of has the path
         if path is None:
             yield UserError(f"{key}.path is not set", hint="name a folder or file, hub, or embedded")
             return
@@ -251,6 +280,24 @@ def dataset_problems(key: str, block: dict[str, Any]) -> Iterator[UserError]:
     except (TypeError, ValueError) as error:
         problem = f"{key}: dataset {name} does not take {shorten(options, 120)}: {shorten(str(error), 120)[1:-1]}"
         yield UserError(problem, hint=f"see its options with --cfg job data={name}")
+
+
+def _derived_problems(key: str, kind: Any, path: str | None, options: dict[str, Any]) -> Iterator[UserError]:
+    """What is wrong with a dataset that is made of another one, or with that one."""
+    from data_modules.registry import SOURCES
+
+    of = options.pop("of", {})
+    if not isinstance(of, Mapping):
+        yield UserError(f"{key}.of is {shorten(of)}", hint="use a block: {dataset: NAME, path: PATH}")
+        return
+    kind(of=SOURCES[kind.derived_from](path=""), **options)
+    original = {"dataset": None if TARGET in of else kind.derived_from, "path": path, "split": None}
+    given = {name: value for name, value in of.items() if name not in ("embedded_rows", TARGET)}
+    for name in ("dataset", "path"):
+        if not isinstance(given.get(name, ""), str):
+            yield UserError(f"{key}.of.{name} is {shorten(given[name])}", hint=f"use the {name} of a corpus, as a text")
+            return
+    yield from dataset_problems(f"{key}.of", {**original, **given})
 
 
 def _near(key: str, place: Path, wanted: str = "a file") -> str:

@@ -1,7 +1,6 @@
 """Published judges and detectors on HalluDial, HaluEval and DiaHalu, in percent, by part of the benchmark.
 
-HalluDial's paper gives precision and recall as means over both classes, which stand in its tables alone: ours are of
-the hallucinated class.
+HalluDial's paper gives precision and recall as means over both classes, DiaHalu's those of the hallucinated class.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,8 +32,11 @@ class JudgeFigures:
     part: str
     macro_f1: float | None = None
     f1: float | None = None
+    faithful_f1: float | None = None
     precision: float | None = None
     recall: float | None = None
+    mean_precision: float | None = None
+    mean_recall: float | None = None
     accuracy: float | None = None
     note: str
 
@@ -64,9 +66,9 @@ def _every(benchmark: str) -> list[JudgeFigures]:
     for name, column, part in TABLES.get(benchmark, ()):
         table = published_table(name)
         for row in table.rows:
-            kept: dict[str, Any] = {n: row.get(n) for n in ("macro_f1", "f1", "accuracy")}
-            if benchmark not in MEAN_OF_CLASSES:
-                kept |= {n: row[n] for n in ("precision", "recall")}
+            kept: dict[str, Any] = {n: row.get(n) for n in ("macro_f1", "f1", "faithful_f1", "accuracy")}
+            mean = "mean_" if benchmark in MEAN_OF_CLASSES else ""
+            kept |= {f"{mean}{n}": row[n] for n in ("precision", "recall")}
             note = f"{table.citation}: {table.protocol}"
             found.append(JudgeFigures(system=row["system"], part=row[column] if column else part, note=note, **kept))
     return found

@@ -9,8 +9,9 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.evaluation.corpus_plots import require_plots, write_plots
+from faithkit.evaluation.corpus_plots import write_plots
 from faithkit.evaluation.corpus_stats import ALL, Bucket, CorpusStats, corpus_stats, in_order
+from faithkit.evaluation.plotting import require_plots
 from faithkit.evaluation.published.corpus import Row, basic_rows, bucket_rows, citation, model_rows, part_note
 from faithkit.evaluation.tables import harmless, new_table, show
 from faithkit.files.atomic import write_json

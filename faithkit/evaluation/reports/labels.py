@@ -63,7 +63,8 @@ def label_report(
     tables = [metrics_table(dict(list(columns.items())[:3]), title=title), _baselines_table(rows, title=title)]
     parts = part_metrics(examples, predictions, fitting=fitting, num_resamples=num_resamples)
     metrics |= flat(parts, {baseline.name: baseline.key for baseline, _, _ in rows})
-    tables += part_tables(parts, whole=scored.metrics, title=title, dataset=dataset)
+    source = examples[0].source
+    tables += part_tables(parts, whole=scored.metrics, title=title, dataset=dataset, source=source)
     chosen = choose_examples(examples, predictions, num_examples) if num_examples else []
     if num_examples:
         tables.append(predictions_table(chosen, predictions, title="predictions to judge"))

@@ -13,11 +13,23 @@ from faithkit.evaluation.classification import classification_metrics
 from faithkit.evaluation.fitted_baselines import Fitting, beside
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.label_stats import PARTS, TYPES
-from faithkit.evaluation.published.judges import ALL, JudgeFigures, judge_figures
+from faithkit.evaluation.published.judges import ALL, MEAN_OF_CLASSES, JudgeFigures, judge_figures
 from faithkit.evaluation.tables import format_metric, harmless, new_table
 from faithkit.records import Example, Prediction
 
-COLUMNS = ("macro_f1", "f1", "precision", "recall")
+# By metric: the head of its column. Papers of dialogue judges give means over both classes, others those of one.
+COLUMNS = {"macro_f1": "macro-F1", "f1": "F1", "precision": "precision", "recall": "recall"}
+OF_BOTH_CLASSES = {
+    "macro_f1": "macro-F1",
+    "f1": "F1",
+    "faithful_f1": "F1 f.",
+    "accuracy": "acc.",
+    "mean_precision": "P",
+    "mean_recall": "R",
+}
+HEADS = "F1 f.: of the faithful; P, R: means over both classes"
+HEADLINE = "macro_f1"
+NAMES = 17  # characters for a system: a wide interval goes on in another line rather than its name
 OF_BASELINE = (*COLUMNS, "accuracy", "auroc")
 MAX_PUBLISHED = 3  # systems of a part; all of them stand in faithkit/evaluation/published
 MODEL = "model"
@@ -95,11 +107,14 @@ def flat(parts: Mapping[str, Systems], keys: Mapping[str, str]) -> dict[str, Met
     return metrics
 
 
-def part_tables(parts: Mapping[str, Systems], *, whole: Mapping[str, Metric], title: str, dataset: str) -> list[Table]:
+def part_tables(
+    parts: Mapping[str, Systems], *, whole: Mapping[str, Metric], title: str, dataset: str, source: str = ""
+) -> list[Table]:
     """A table for each field, with the whole before its parts and published figures under ours.
 
     Args:
         whole: The model's metrics on all rows.
+        source: The dataset of the rows, whose paper decides which columns there are.
         dataset: Whose published figures stand beside; empty for none.
     """
     fields = dict.fromkeys(part.partition("/")[0] for part in parts)
@@ -111,27 +126,32 @@ def part_tables(parts: Mapping[str, Systems], *, whole: Mapping[str, Metric], ti
         else:
             beside_ours = "" if tables else dataset  # the papers part the data in one way each
             every = {ALL: {MODEL: dict(whole)}} if len(named) > 1 else {}
-            tables.append(_table(field, every | named, title=title, dataset=beside_ours))
+            columns = OF_BOTH_CLASSES if source in MEAN_OF_CLASSES else COLUMNS
+            tables.append(_table(field, every | named, columns, title=title, dataset=beside_ours))
     return tables
 
 
-def _table(field: str, parts: Mapping[str, Systems], *, title: str, dataset: str) -> Table:
+def _table(field: str, parts: Mapping[str, Systems], columns: Mapping[str, str], *, title: str, dataset: str) -> Table:
     table = new_table(f"{title} by {field}, percent")
     table.show_edge = False
-    table.add_column(field, overflow="fold")
-    for name in COLUMNS:
-        table.add_column(name.replace("_", "-").replace("f1", "F1"), justify="right", no_wrap=name == COLUMNS[0])
+    table.add_column(field, overflow="fold", min_width=NAMES)
+    for head in columns.values():
+        table.add_column(head, justify="right")
     cited: dict[str, None] = {}
     for part, systems in parts.items():
         table.add_row(Text.assemble((harmless(part), "bold"), f", n = {systems[MODEL]['macro_f1'].n:,}"))
         for system, metrics in systems.items():
-            cells = [_percent(metrics.get(name), bounds=name == COLUMNS[0]) for name in COLUMNS]
+            cells = [_percent(metrics.get(name), bounds=name == HEADLINE) for name in columns]
             table.add_row(Text(f"  {harmless(system)}"), *cells)
         for row in judge_figures(dataset, part)[:MAX_PUBLISHED]:
-            table.add_row(Text(f"  {row.system} *"), *(_figure(row, name) for name in COLUMNS))
+            table.add_row(Text(f"  {row.system} *"), *(_figure(row, name) for name in columns))
             cited[row.note] = None
         table.add_section()
-    lines = ["baselines fitted to each part by itself"] + [f"* the best of {note}" for note in cited]
+    unparsed = {part: systems[MODEL]["unparsed_rate"].value for part, systems in parts.items()}
+    lines = ["baselines fitted to each part by itself"] + [HEADS] * (columns is OF_BOTH_CLASSES)
+    if any(unparsed.values()):
+        lines.append(f"unparsed: {', '.join(f'{harmless(part)} {rate:.1%}' for part, rate in unparsed.items())}")
+    lines += [f"* the best of {note}" for note in cited]
     table.caption = Text("\n".join(lines))
     return table
 
@@ -156,5 +176,5 @@ def _percent(metric: Metric | None, *, bounds: bool) -> str:
 
 
 def _figure(row: JudgeFigures, name: str) -> str:
-    value = getattr(row, name)
+    value = getattr(row, name, None)
     return "-" if value is None else f"{value:.1f}"

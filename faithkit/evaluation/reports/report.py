@@ -1,7 +1,7 @@
 """The report of one test set: numbers to keep, tables to show, notes on both, and a sample of predictions."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rich.table import Table
@@ -30,6 +30,17 @@ class Report:
     samples: tuple[Row, ...] = ()
     lines: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def joined(report: Report, other: Report) -> Report:
+    """Adds what else was found of the same predictions; its tables stand before the predictions to judge by eye."""
+    place = len(report.tables) - bool(report.samples)
+    return replace(
+        report,
+        metrics={**report.metrics, **other.metrics},
+        tables=(*report.tables[:place], *other.tables, *report.tables[place:]),
+        notes=(*report.notes, *other.notes),
+    )
 
 
 def sample_row(example: Example, **said: Any) -> Row:

@@ -1,6 +1,6 @@
 """Metrics of one system's responses: a column for each metric of examples, and metrics of the whole corpus."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,12 +35,21 @@ class MetricColumns:
             found |= statistic(weights)
         return found
 
-    def scored(self, *, num_resamples: int = 1000, seed: int = 0) -> Scored:
-        """Computes overall values with intervals over groups; n counts the examples that define the metric."""
+    def scored(self, *, shares: Collection[str] = (), num_resamples: int = 1000, seed: int = 0) -> Scored:
+        """Computes overall values with intervals over groups; n counts the examples that define the metric.
+
+        Args:
+            shares: Metrics that lie in [0, 1] beside those that count responses.
+        """
         counts = {name: int(np.isfinite(column).sum()) for name, column in self.columns.items()}
         applied = MetricColumns(self.groups, {name: c for name, c in self.columns.items() if counts[name]}, self.corpus)
-        shares = [name for name in self.columns if name.endswith(COUNTED) or name.startswith(COUNTED)]
-        options: dict[str, Any] = {"n": counts, "shares": shares, "num_resamples": num_resamples, "seed": seed}
+        bounded = [name for name in self.columns if name.endswith(COUNTED) or name.startswith(COUNTED)]
+        options: dict[str, Any] = {
+            "n": counts,
+            "shares": [*bounded, *shares],
+            "num_resamples": num_resamples,
+            "seed": seed,
+        }
         scored = bootstrap(self.groups, applied.statistic, **options)
         nowhere = tuple(f"{name} is left out: no example defines it" for name, count in counts.items() if not count)
         return Scored(metrics=scored.metrics, notes=(*self.notes, *nowhere, *scored.notes))

@@ -9,8 +9,9 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.loggers.logger import DummyLogger
 
 from faithkit.cli import DONE, FAILED, INTERRUPTED, USER_ERROR, Interrupted, explain
+from faithkit.environment import environment
 from faithkit.errors import UserError
-from faithkit.files.run_folder import RunFolder, environment, process_rank
+from faithkit.files.run_folder import RunFolder, process_rank
 from faithkit.training.loggers.csv_files import CsvFiles
 from faithkit.training.loggers.results import Finished, RunLogger
 from faithkit.training.loggers.tensorboard_events import TensorBoardEvents

@@ -38,6 +38,9 @@ def expected(gold, called, scores):
             "f1": sk.f1_score(gold, called, average=None, **options)[1],
             "precision": sk.precision_score(gold, called, average=None, **options)[1],
             "recall": sk.recall_score(gold, called, average=None, **options)[1],
+            "faithful_f1": sk.f1_score(gold, called, average=None, **options)[0],
+            "mean_precision": sk.precision_score(gold, called, average="macro", **options),
+            "mean_recall": sk.recall_score(gold, called, average="macro", **options),
             "accuracy": sk.accuracy_score(gold, called),
             "balanced_accuracy": sk.balanced_accuracy_score(gold, called) if both else None,
             "auroc": sk.roc_auc_score(gold, scores) if both else None,
@@ -73,9 +76,11 @@ def undefined(name, outcomes, times):
     """Tells whether a resample leaves 0/0 where the data as a whole does not."""
     gold, called = outcomes.gold, outcomes.called
     whole = {"recall": gold == 1, "precision": called == 1, "f1": (gold == 1) | (called == 1)}
-    whole["macro_f1"] = (gold == 0) | (called == 0)
+    whole |= {"faithful_recall": gold == 0, "faithful_precision": called == 0}
+    whole["faithful_f1"] = (gold == 0) | (called == 0)
     lost = {short: rows.any() and not times[rows].sum() for short, rows in whole.items()}
-    return lost.get(name, False) or (name == "macro_f1" and lost["f1"])
+    of_both = name.partition("_")[2] if name.startswith(("macro_", "mean_")) else ""
+    return lost.get(name, False) or bool(of_both and (lost[of_both] or lost[f"faithful_{of_both}"]))
 
 
 @settings(max_examples=40)

@@ -121,7 +121,7 @@ def test_the_model_is_fitted_on_the_named_rows_as_its_baselines_are() -> None:
     said = judged(TESTED, bias=0.3)  # in order, but its threshold is far off
     fitting = Fitting(rows=ROWS, name="200 rows", learn=True, own=judged(ROWS, seed=5, bias=0.3))
     found = {one.key: one for one in beside(TESTED, said, fitting)}
-    assert list(found) == ["majority", "overlap", "length", "counted", "refitted"]
+    assert list(found) == ["majority", "overlap", "length", "random", "counted", "refitted"]
     assert macro_f1(found["refitted"].predictions) > macro_f1(said) + 0.1
     without = [Prediction(id=row.id, label="faithful") for row in ROWS]
     assert "refitted" not in {
@@ -147,5 +147,14 @@ def test_the_report_gives_what_the_model_has_over_each_baseline() -> None:
 def test_trees_that_learnt_from_the_training_rows_stand_beside_a_training() -> None:
     trees = fit_counted(corpus(7, 300, "c"), ROWS)
     found = {one.key: one for one in beside(TESTED, judged(TESTED), Fitting(rows=ROWS, name="200 rows", counted=trees))}
-    assert list(found) == ["majority", "overlap", "length", "counted"] and macro_f1(found["counted"].predictions) > 0.75
+    assert list(found) == ["majority", "overlap", "length", "random", "counted"]
+    assert macro_f1(found["counted"].predictions) > 0.75
     assert found["counted"].fitted_on == "the training rows, its threshold on 200 rows"
+
+
+def test_a_coin_is_thrown_for_each_row_by_itself() -> None:
+    found = {one.key: one for one in beside(TESTED, judged(TESTED), Fitting())}["random"].predictions
+    again = {one.key: one for one in beside(TESTED[::2], judged(TESTED[::2]), Fitting())}["random"].predictions
+    assert again == {example.id: found[example.id] for example in TESTED[::2]}
+    assert 0.3 < sum(one.label == "hallucinated" for one in found.values()) / len(found) < 0.7
+    assert 0.3 < macro_f1(found) < 0.7

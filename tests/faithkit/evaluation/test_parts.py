@@ -70,7 +70,8 @@ def test_types_have_recall_alone() -> None:
     examples = rows("diahalu")
     report = label_report(examples, said(examples), title="test/diahalu", dataset="diahalu", num_resamples=50)
     names = {name for name in report.metrics if name.startswith("type/a/")}
-    assert names == {"type/a/recall", "type/a/overlap_recall", "type/a/length_recall", "type/a/majority_recall"}
+    baselines = ("overlap", "length", "majority", "random")
+    assert names == {"type/a/recall", *(f"type/a/{baseline}_recall" for baseline in baselines)}
     wrong = [e for e in examples if e.meta.get("type") == "a"]
     expected = sum(e.meta["task"] == "summarization" for e in wrong) / len(wrong)
     assert report.metrics["type/a/recall"].value == pytest.approx(expected)
@@ -82,7 +83,20 @@ def test_the_papers_systems_stand_under_ours_where_the_files_are_the_papers() ->
     shown = as_text(*label_report(examples, said(examples), dataset="halueval", **options).tables)
     assert "GPT-3.5-turbo *" in shown and "Luo et al. 2024" in shown and "response length" in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
+    assert "means over both classes" in shown and "81.5" in shown, (
+        "HaluEval's questions: GPT-3.5-turbo's mean precision"
+    )
+    assert "unparsed" not in shown
     assert "GPT-3.5-turbo" not in as_text(*label_report(examples, said(examples), **options).tables)
+
+
+def test_replies_that_cannot_be_read_are_counted_by_part() -> None:
+    examples = rows()
+    found = said(examples) | {"0": Prediction(id="0", label="unparsed")}
+    shown = as_text(*label_report(examples, found, title="test/halueval", num_resamples=20, num_examples=0).tables)
+    assert "unparsed: all 1.2%, qa 2.5%, summarization 0.0%" in shown and all(
+        len(line) <= 80 for line in shown.splitlines()
+    )
 
 
 def test_a_dataset_without_parts_is_reported_as_before() -> None:

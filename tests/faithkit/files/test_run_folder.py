@@ -115,3 +115,13 @@ def test_a_message_of_ours_that_cannot_be_formatted_is_told(
     log_to(tmp_path / "train.log")
     logging.getLogger("faithkit").info("%d rows", "some")
     assert "Logging error" in capsys.readouterr().err
+
+
+def test_a_log_on_a_full_disk_ends_in_silence(tmp_path: Path) -> None:
+    full = tmp_path / "train.log"
+    full.symlink_to("/dev/full")
+    log_to(full)
+    logging.getLogger("faithkit").info("what no disk takes")
+    log_to(tmp_path / "other.log")
+    logging.getLogger("faithkit").info("what this one takes")
+    assert "what this one takes" in (tmp_path / "other.log").read_text()

@@ -61,7 +61,7 @@ def engine_with(outputs: list[SimpleNamespace], monkeypatch: pytest.MonkeyPatch)
     """An engine whose vLLM gives these outputs to every prompt."""
     monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(SamplingParams=dict, TokensPrompt=dict))  # type: ignore[arg-type]
     engine = VllmEngine.__new__(VllmEngine)
-    engine.eos_id = EOS
+    engine.eos_id, engine.request = EOS, {}
     engine.llm = SimpleNamespace(
         generate=lambda asked, settings, use_tqdm: [SimpleNamespace(outputs=outputs) for _ in asked]
     )

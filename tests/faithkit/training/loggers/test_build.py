@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.evaluation.intervals import Metric
-from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder, environment
+from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder
 from faithkit.training.loggers.build import check_loggers
 from faithkit.training.loggers.results import Finished
 from faithkit.training.loggers.tensorboard_events import TensorBoardEvents

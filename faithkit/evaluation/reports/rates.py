@@ -1,0 +1,175 @@
+"""The report of hallucination rates: each system by history and temperature, with intervals over dialogues."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+from rich.text import Text
+
+from faithkit.evaluation.intervals import Difference, Metric, paired_difference
+from faithkit.evaluation.published.tables import published_table
+from faithkit.evaluation.rates import RATES, TURN_RATE, Turns, rate_metrics, rates
+from faithkit.evaluation.reports.report import Report
+from faithkit.evaluation.responses.judge_error import JudgeError, corrected_rate
+from faithkit.evaluation.tables import format_metric, harmless, new_table
+
+GOLD, SELF = "gold", "self"
+CORRECTED = f"{TURN_RATE}_corrected"
+NUM_PUBLISHED = 3
+CAPTION = (
+    "history: gold, the data's own replies stand before a turn; self, the system's. dialogues: any turn is "
+    "hallucinated. 95% intervals over dialogues"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One system with one kind of history, at one temperature.
+
+    Args:
+        temperature: None where none was set.
+    """
+
+    system: str
+    history: str
+    temperature: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Begins the names of its metrics, and names its files (with - for /)."""
+        at = [] if self.temperature is None else [f"temperature_{self.temperature:g}"]
+        return "/".join([self.system, self.history, *at])
+
+    @property
+    def file(self) -> str:
+        """Names its files."""
+        return self.name.replace("/", "-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rated:
+    """The rates of all cases.
+
+    Args:
+        metrics: By case and name.
+        report: All of it, to be shown.
+    """
+
+    metrics: Mapping[Case, Mapping[str, Metric]]
+    report: Report
+
+
+def rates_report(
+    cases: Mapping[Case, Turns],
+    groups: Sequence[str],
+    *,
+    title: str,
+    judged_by: str,
+    error: JudgeError | None = None,
+    dataset: str = "",
+    notes: Sequence[str] = (),
+    num_resamples: int = 1000,
+) -> Rated:
+    """Metrics of each case, `small/gold/turn_rate`, and of self histories less gold ones, `difference/small/turn_rate`.
+
+    Args:
+        cases: The turns of each, the same ones in the same order.
+        groups: Their dialogues.
+        judged_by: The judge, as a reader knows it.
+        error: How it errs on labelled rows: turn rates are corrected by it.
+        dataset: Whose published figures stand beside; empty for none.
+    """
+    found: dict[Case, dict[str, Metric]] = {}
+    said = list(notes)
+    for case, turns in cases.items():
+        scored = rate_metrics(turns, num_resamples=num_resamples)
+        found[case] = dict(scored.metrics)
+        said += [note for note in scored.notes if note not in said]
+        if silent := int((~turns.replied).sum()):
+            said.append(f"{case.name}: {silent:,} of {len(turns.replied):,} turns got no reply: left out")
+        if unparsed := int((turns.replied & ~turns.judged).sum()):
+            said.append(f"{case.name}: {unparsed:,} of {int(turns.replied.sum()):,} replies got no readable verdict")
+        if error is not None and turns.judged.any():
+            corrected = corrected_rate(turns.called, list(groups), error, num_resamples=num_resamples)
+            found[case] |= {CORRECTED: corrected.metric} if corrected.metric else {}
+            said += [f"{case.name}: {corrected.note}"] if corrected.note else []
+    metrics = {f"{case.name}/{name}": metric for case, own in found.items() for name, metric in own.items()}
+    differences = _differences(cases, num_resamples)
+    for name, each in differences.items():
+        for rate, one in each.items():
+            metrics[f"difference/{name}/{rate}"] = Metric(value=one.value, low=one.low, high=one.high, n=one.n)
+            metrics[f"p_value/{name}/{rate}"] = Metric(value=one.p_value, n=one.n)
+    if error is None:
+        said.append("no rate is corrected: name rows that people labelled, benchmark.judge_labels=[{dataset, path}]")
+    else:
+        errs = error.metrics(num_resamples=num_resamples)
+        metrics |= {f"judge/{name}": metric for name, metric in errs.items()}
+        shown = {name: format_metric(metric, digits=1, scale=100) for name, metric in errs.items()}
+        said.append(
+            f"the judge finds {shown['recall']}% of what is hallucinated and calls {shown['false_alarms']}% of the "
+            f"rest so, on {error.name}"
+        )
+    tables = [_table(found, title=title, judged_by=judged_by, dataset=dataset)]
+    if differences:
+        tables.append(_differences_table(differences, title=title))
+    return Rated(metrics=found, report=Report(metrics=metrics, tables=tuple(tables), notes=tuple(said)))
+
+
+def _differences(cases: Mapping[Case, Turns], num_resamples: int) -> dict[str, dict[str, Difference]]:
+    """Self histories less gold ones, of each system that has both; on the same resamples of dialogues."""
+    found: dict[str, dict[str, Difference]] = {}
+    for case, turns in cases.items():
+        other = cases.get(Case(system=case.system, history=GOLD, temperature=case.temperature))
+        if case.history != SELF or other is None:
+            continue
+        name = "/".join(part for part in case.name.split("/") if part != SELF)
+        every = paired_difference(turns.groups, rates(turns), rates(other), num_resamples=num_resamples)
+        found[name] = {rate: every[rate] for rate in RATES if rate in every}
+    return found
+
+
+def _table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judged_by: str, dataset: str) -> Table:
+    at = any(case.temperature is not None for case in cases)
+    table = new_table(f"{title}: hallucinated, percent")
+    table.show_edge = False
+    table.add_column("system", overflow="fold", min_width=14)
+    for head in ("history", *(["at"] if at else [])):
+        table.add_column(head, no_wrap=True)
+    for head in ("turns", "dialogues"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for case, metrics in cases.items():
+        cells = [harmless(case.system), case.history]
+        cells += ["-" if case.temperature is None else f"{case.temperature:g}"] if at else []
+        cells += [format_metric(metrics.get(name), digits=1, scale=100) for name in RATES]
+        table.add_row(*map(Text, cells))
+        if (corrected := metrics.get(CORRECTED)) is not None:
+            blank = [""] * (1 + at)
+            table.add_row("  corrected", *blank, format_metric(corrected, digits=1, scale=100), "-")
+    lines = [f"judged by {harmless(judged_by, 200)}", CAPTION + ("; at: temperature" if at else "")]
+    if dataset == "halludial":
+        published = published_table("halludial_rates")
+        table.add_section()
+        for row in sorted(published.rows, key=lambda row: row["gold_turn"])[:NUM_PUBLISHED]:
+            for history in (GOLD, SELF):
+                figures = [f"{row[f'{history}_{kind}']:.1f}" for kind in ("turn", "dialogue")]
+                table.add_row(f"{row['system']} *", history, *(["1"] if at else []), *figures)
+        lines.append(f"* the lowest of {published.citation}: {published.protocol}")
+    table.caption = Text("\n".join(lines))
+    return table
+
+
+def _differences_table(differences: Mapping[str, Mapping[str, Difference]], *, title: str) -> Table:
+    table = new_table(f"{title}: self histories less gold ones, percent")
+    table.show_edge = False
+    table.add_column("system", overflow="fold", min_width=14)
+    for head in ("turns", "p", "dialogues", "p"):
+        table.add_column(head, justify="right")
+    for name, found in differences.items():
+        cells = []
+        for rate in RATES:
+            one = found.get(rate)
+            metric = Metric(value=one.value, low=one.low, high=one.high) if one else None
+            cells += [format_metric(metric, digits=1, scale=100), f"{one.p_value:.3f}" if one else "-"]
+        table.add_row(Text(harmless(name.replace("/temperature_", " at "))), *cells)
+    table.caption = Text("paired, on the same resamples of dialogues; p two-sided, each by itself")
+    return table

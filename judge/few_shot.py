@@ -1,0 +1,99 @@
+"""Examples in a prompt: rows with the right replies to them, which stand before what is to be judged.
+
+They stand where the prompt says `{examples}`, else before its first paragraph with a field: all requests begin with
+them alike, so that engines read them once. A file of one's own has a row an example:
+
+    {"knowledge": "...", "history": ["..."], "response": "...", "reply": "Yes. \\"twelve\\" is wrong: ..."}
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from data_modules.reading.fields import read_history
+from data_modules.reading.rows import BadRow, ReadReport, read_rows
+from faithkit.errors import UserError, choice_hint
+from faithkit.records import HALLUCINATED, Example
+from judge.asking import ASKINGS, MOST_EXAMPLES, AskOptions
+from judge.prompt import PromptTemplate, read_prompt
+from judge.target import LEARNT, target_text
+
+FIELDS = ("knowledge", "history", "response", "reply")
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """An example with the right reply to it."""
+
+    example: Example
+    reply: str
+
+
+def prompt_of(options: AskOptions, shots: Sequence[Shot] = ()) -> PromptTemplate:
+    """The prompt of some options, with examples that are given or that stand in a file."""
+    template = read_prompt(ASKINGS[options.ask].prompt, options.prompts)
+    if isinstance(options.examples, int) and not shots:
+        hint = "give a file of them, with knowledge, response and reply in each row"
+        raise UserError(f"examples is {options.examples}, and only evaluate.py has rows to draw from", hint=hint)
+    return with_shots(template, read_shots(options.examples) if isinstance(options.examples, str) else shots)
+
+
+def with_shots(template: PromptTemplate, shots: Sequence[Shot]) -> PromptTemplate:
+    """Puts examples into a prompt."""
+    said = [
+        f"Example {number}\n\n{template.fill_question(shot.example)}\n\n{shot.reply.strip()}"
+        for number, shot in enumerate(shots, start=1)
+    ]
+    return replace(template, examples="\n\n".join([*said, "Now the one that you are to judge:"])) if said else template
+
+
+def draw_shots(rows: Sequence[Example], ask: str, number: int, *, seed: int) -> list[Shot]:
+    """Draws labelled rows by chance, hallucinated and faithful ones in turns as long as there are both.
+
+    Raises:
+        UserError: There are too few, or their right replies are not known.
+    """
+    if ask not in LEARNT:
+        hint = f"give a file with replies of your own: judge.examples=FILE; or judge.ask={', '.join(LEARNT)}"
+        raise UserError(f"judge.ask={ask}: no row tells the right reply", hint=hint)
+    if len(rows) < number:
+        hint = "lower judge.examples, or give a file: judge.examples=FILE"
+        raise UserError(f"judge.examples={number}, and {len(rows)} rows are left that are not tested", hint=hint)
+    order = [rows[place] for place in np.random.default_rng(seed).permutation(len(rows))]
+    sides = [[e for e in order if (e.label == HALLUCINATED) == wanted] for wanted in (True, False)]
+    chosen: list[Example] = []
+    while len(chosen) < number:
+        side = sides[len(chosen) % 2] or sides[1 - len(chosen) % 2]
+        chosen.append(side.pop(0))
+    return [Shot(example, target_text(example, ask)) for example in chosen]
+
+
+def read_shots(path: str) -> list[Shot]:
+    """Reads a file of one's own.
+
+    Raises:
+        UserError: It is missing, or a row lacks a field.
+    """
+    shots = []
+    for row in read_rows(Path(path).expanduser(), ReadReport()):
+        try:
+            if unknown := [name for name in row.values if name not in FIELDS]:
+                raise BadRow(f"there is no field {unknown[0]!r}", hint=choice_hint(unknown[0], FIELDS))
+            said = row.values.get("history")
+            example = Example(
+                id=row.default_id,
+                source="examples",
+                split="examples",
+                group=row.default_id,
+                knowledge=row.text("knowledge", empty_ok=True),
+                history=read_history(said, row.place) if said else (),
+                response=row.text("response"),
+            )
+            shots.append(Shot(example, row.text("reply")))
+        except BadRow as error:
+            raise UserError(str(error), place=row.place, hint=error.hint or f"a row has {', '.join(FIELDS)}") from error
+    if len(shots) > MOST_EXAMPLES:
+        raise UserError(f"{len(shots)} examples in a prompt", place=path, hint=f"use {MOST_EXAMPLES} or fewer")
+    return shots

@@ -1,0 +1,49 @@
+"""The block `selfcheck`: SelfCheckGPT in the place of a judge."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from faithkit.settings.check import check_fields
+from faithkit.settings.types import Count, Hint, OneOf, Positive, Share, Text
+
+BERT_SCORE, NLI, NGRAM, PROMPT = MEASURES = ("bert_score", "nli", "ngram", "prompt")
+DRAWN, OTHERS = SAMPLES = ("engine", "others")
+MEAN, MAX = ("mean", "max")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfCheckOptions:
+    """The block `selfcheck` of evaluate.py; without a measure there is none.
+
+    Args:
+        measure: One of MEASURES.
+        samples: `engine` draws them from engine.model; `others` takes the other models' responses to the same source.
+        num_samples: That are drawn.
+        temperature: Of drawing.
+        max_new_tokens: Of a sample.
+        threshold: A response is called hallucinated from this score on, and a sentence marked.
+        nli: Of `nli`: an NLI model, or a critic that was trained on one's data.
+        encoder: Of `bert_score`.
+        num_layers: Of the encoder; None for all.
+        baseline: F1 of unrelated sentences, which becomes 0; None takes the published one of roberta-large, else 0.
+        order: Of `ngram`: words that are counted together.
+        words: Of `ngram`: the mean of a sentence's words, or its unlikeliest.
+    """
+
+    measure: Annotated[str | None, OneOf((None, *MEASURES))] = None
+    samples: Annotated[str, OneOf(SAMPLES)] = DRAWN
+    num_samples: Count = 5
+    temperature: Positive = 1.0
+    max_new_tokens: Count = 96
+    threshold: Share = 0.5
+    nli: Text | None = None
+    encoder: Text | None = None
+    num_layers: Count | None = None
+    baseline: Annotated[float | None, Field(gt=-1, lt=1), Hint("use a number below 1, or null")] = None
+    order: Count = 1
+    words: Annotated[str, OneOf((MEAN, MAX))] = MEAN
+
+    def __post_init__(self) -> None:
+        check_fields(self, "selfcheck")

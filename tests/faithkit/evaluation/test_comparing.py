@@ -1,0 +1,81 @@
+"""Comparative judging: what the figures of both orders are, by pairs worked out by hand."""
+
+import pytest
+
+from faithkit.evaluation.comparing import baseline_predictions, comparison_metrics, order_pair
+from faithkit.evaluation.reports.comparing import comparison_report
+from faithkit.evaluation.tables import as_text
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
+
+
+def example(id_: str, response: str, label: str, **changes: object) -> Example:
+    values = {"id": id_, "source": "halueval", "split": "s", "group": id_, "knowledge": "It has ten."}
+    return Example(**{**values, "response": response, "label": label, **changes})  # type: ignore[arg-type]
+
+
+def pairs(number: int) -> list[Example]:
+    rows = []
+    for i in range(number):
+        tasks = {"meta": {"task": ("qa", "dialogue")[i % 2]}}
+        right = example(f"{i}:right", "It has ten.", FAITHFUL, **tasks)
+        rows += order_pair(right, example(f"{i}:wrong", "It has twelve, they say.", HALLUCINATED, **tasks))
+    return rows
+
+
+def said(rows: list[Example], *labels: str, scores: tuple[float, ...] = ()) -> dict[str, Prediction]:
+    given = scores or (None,) * len(labels)
+    every = zip(rows, labels, given, strict=True)
+    return {row.id: Prediction(id=row.id, label=label, score=score) for row, label, score in every}
+
+
+def values(rows: list[Example], predictions: dict[str, Prediction]) -> dict[str, float]:
+    return {n: m.value for n, m in comparison_metrics(rows, predictions, num_resamples=20).metrics.items()}
+
+
+def test_both_rows_of_a_pair_differ_in_order_alone() -> None:
+    first, last = pairs(1)
+    assert (first.response, first.meta["other"], first.label) == (
+        "It has twelve, they say.",
+        "It has ten.",
+        HALLUCINATED,
+    )
+    assert (last.response, last.meta["other"], last.label) == ("It has ten.", "It has twelve, they say.", FAITHFUL)
+    assert first.id != last.id and first.group == last.group
+
+
+def test_a_judge_that_always_says_one_is_right_half_the_time_and_biased() -> None:
+    rows = pairs(3)
+    found = values(rows, said(rows, *[HALLUCINATED] * 6, scores=(0.9, 0.8) * 3))
+    assert (found["accuracy_first"], found["accuracy_last"], found["accuracy"]) == (1, 0, 0.5)
+    assert (found["position_bias"], found["both_orders"], found["invalid_rate"]) == (1, 0, 0)
+    assert found["combined_accuracy"] == 1, "it was surer where the hallucinated reply stood first"
+
+
+def test_what_names_neither_is_wrong_and_counted() -> None:
+    rows = pairs(2)
+    found = values(rows, said(rows, HALLUCINATED, FAITHFUL, UNPARSED, FAITHFUL))
+    assert (found["accuracy_first"], found["accuracy_last"]) == (0.5, 1)
+    assert (found["invalid_rate"], found["both_orders"], found["position_bias"]) == (0.25, 0.5, -0.25)
+    assert "combined_accuracy" not in found
+
+
+def test_baselines_read_nothing_and_have_no_bias_but_for_equals() -> None:
+    rows = pairs(2)
+    for baseline in baseline_predictions(rows).values():
+        found = values(rows, baseline)
+        assert (found["accuracy"], found["position_bias"]) == (1, 0)
+    equal = [example("r", "aaa", FAITHFUL), example("w", "bbb", HALLUCINATED)]
+    tied = list(order_pair(*equal))
+    assert values(tied, baseline_predictions(tied)["longer reply"])["position_bias"] == 1
+
+
+def test_the_report_has_parts_baselines_and_the_papers_systems() -> None:
+    rows = pairs(4)
+    labels = [HALLUCINATED, FAITHFUL, HALLUCINATED, HALLUCINATED] * 2
+    report = comparison_report(rows, said(rows, *labels), title="t", dataset="halludial", num_resamples=20)
+    assert report.metrics["task/qa/accuracy"].value == 1 and report.metrics["task/dialogue/accuracy"].value == 0.5
+    assert report.metrics["task/qa/length_accuracy"].value == 1
+    shown = as_text(*report.tables)
+    assert "GPT-4-1106-preview *" in shown and "88.2" in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    assert report.metrics["accuracy"].value == pytest.approx(0.75)

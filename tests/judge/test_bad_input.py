@@ -1,0 +1,132 @@
+"""What a judge's commands say to bad input: an error that names the place, or a run that counts what it lost."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.embedded.layouts import WRITERS
+from faithkit.cli import explain
+from faithkit.errors import UserError
+from faithkit.files.jsonl import read_predictions
+from tests.faithkit.inference.server import ChatServer
+from tests.judge.test_train import TINY
+from tests.model_folders import edit_json
+from tests.running import evaluate_here, train_here
+
+ROWS = 12
+QUIET = ("benchmark=halludial", "benchmark.path=embedded", f"benchmark.num_rows={ROWS}", "num_examples=0")
+
+
+def metrics(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "metrics.json").read_text())["metrics"]
+
+
+def test_a_model_without_a_chat_template_judges_and_a_row_that_is_too_long_is_counted(
+    language_models: dict[str, Path], tmp_path: Path
+) -> None:
+    assert "chat_template" not in (language_models["llama"] / "tokenizer_config.json").read_text()
+    model = (f"engine.model={language_models['llama']}", "engine=transformers", "engine.cache=null")
+    evaluate_here(*QUIET, *model, f"run_dir={tmp_path / 'all'}")
+    assert metrics(tmp_path / "all")["test/halludial/unparsed_rate"]["value"] == 0
+    sizes = sorted(len(text) for text in prompts_of(tmp_path / "all"))
+    window = 1 + sizes[ROWS // 2]  # fewer tokens than characters, so that some fit and others may not
+    evaluate_here(*QUIET, *model, f"engine.max_length={window // 2}", f"run_dir={tmp_path / 'short'}")
+    whole, found = (
+        read_predictions(str(tmp_path / name / "predictions" / "halludial.jsonl")) for name in ("all", "short")
+    )
+    lost = [one for one in found.values() if one.text and "too long" in one.text]
+    assert 0 < len(lost) < ROWS and all(one.label == "unparsed" and one.score is None for one in lost)
+    assert all(found[i].label == one.label for i, one in whole.items() if found[i] not in lost), "none was shifted"
+    assert metrics(tmp_path / "short")["test/halludial/unparsed_rate"]["value"] == pytest.approx(len(lost) / ROWS)
+
+
+def prompts_of(run: Path) -> list[str]:
+    from data_modules.build import read_benchmark
+    from judge.prompt import read_prompt
+
+    block = {"name": "halludial", "path": "embedded", "split": None, "num_rows": ROWS, "on_bad_row": "stop"}
+    template = read_prompt("verdict")
+    return [template.fill(example) for example in read_benchmark({**block, "options": {}}).examples]
+
+
+@pytest.mark.parametrize("ask", ["verdict", "judgement", "steps", "spans"])
+def test_a_server_that_writes_nothing_gives_an_unparsed_rate_and_no_label(
+    ask: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEY", "none")
+    with ChatServer(answer=lambda messages, seed, sample: "") as server:
+        evaluate_here(
+            *QUIET, "engine=openai", "engine.model=small", f"engine.base_url={server.url}", "engine.cache=null",
+            "engine.api_key_variable=KEY", f"judge.ask={ask}", f"run_dir={tmp_path / 'run'}",
+        )  # fmt: skip
+    found = metrics(tmp_path / "run")
+    assert found["test/halludial/unparsed_rate"]["value"] == 1 and found["test/halludial/accuracy"]["value"] == 0
+
+
+def refused(command: Any, *given: str) -> str:
+    """What a user reads: at most five lines."""
+    with pytest.raises(Exception) as caught:
+        command(*given)
+    told = explain(caught.value)
+    assert told is not None and len(told.splitlines()) <= 5, told
+    assert isinstance(caught.value, UserError) or isinstance(caught.value.__cause__, UserError)
+    return told
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate"])
+def test_a_prompts_folder_with_a_missing_field_stops_before_a_model_is_asked(
+    command: str, language_models: dict[str, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "verdict.txt").write_text("Is it wrong?\n\n{knowledge}\n\n{response}")
+    weights, run = language_models["llama"], f"run_dir={tmp_path / 'run'}"
+    if command == "train":
+        given = (f"model.weights={weights}", "model.ask=verdict", f"model.prompts={tmp_path / 'prompts'}", run)
+        told = refused(train_here, *TINY, *given)
+    else:
+        given = ("engine=transformers", f"engine.model={weights}", f"judge.prompts={tmp_path / 'prompts'}", run)
+        told = refused(evaluate_here, *QUIET, *given)
+    assert "lacks {history}" in told and "verdict.txt" in told and "hint" in told
+    assert not [path for folder in ("predictions", "checkpoints") for path in (tmp_path / "run").glob(f"{folder}/*")]
+
+
+def test_a_training_row_without_a_target_is_named_and_may_be_skipped(
+    language_models: dict[str, Path], tmp_path: Path
+) -> None:
+    rows = WRITERS["halludial"](tmp_path / "rows", {"train": 24, "test": 12})
+    file = next(rows.rglob("*_train.json"))
+
+    def without_target(stored: list[dict[str, Any]]) -> None:
+        del stored[3]["target"]
+
+    edit_json(file, without_target)
+    given = [*TINY, f"model.weights={language_models['llama']}", "model.ask=judgement", f"data.path={rows}"]
+    told = refused(train_here, *given, "data.validation_fraction=0.3", f"run_dir={tmp_path / 'stops'}")
+    assert "target" in told and file.name in told and "hint" in told
+    train_here(*given, "data.validation_fraction=0.3", "data.on_bad_row=skip", f"run_dir={tmp_path / 'skips'}")
+    [rejected] = [json.loads(line) for line in (tmp_path / "skips" / "rejects.jsonl").read_text().splitlines()]
+    assert "target" in rejected["problem"]
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "given", "problem"),
+    [
+        ("t5", {}, (), "encoder-decoder"),
+        ("llama", {"eos_token": None}, (), "no token that ends an answer"),
+        ("llama", {}, ("model.max_length=100000",), "2048 places"),
+        ("llama", {}, ("model.max_length=40",), "without any history"),
+        ("llama", {}, ("model.ask=spans",), "has no spans to learn"),
+    ],
+)
+def test_what_no_judge_can_learn_is_explained_in_five_lines(
+    family: str, change: dict[str, Any], given: tuple[str, ...], problem: str,
+    language_models: dict[str, Path], tmp_path: Path,
+) -> None:  # fmt: skip
+    folder = shutil.copytree(language_models[family], tmp_path / "model")
+    edit_json(folder / "tokenizer_config.json", lambda stored: stored.update(change))
+    rows = WRITERS["halludial"](tmp_path / "rows", {"train": 24, "test": 12})
+    data = (f"data.path={rows}", "data.validation_fraction=0.3", f"model.weights={folder}")
+    assert problem in refused(train_here, *TINY, *data, f"run_dir={tmp_path / 'run'}", *given)

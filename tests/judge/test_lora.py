@@ -1,0 +1,249 @@
+"""A judge of which LoRA adapters alone are trained: its run, its two folders, and adapters from elsewhere."""
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from data_modules.embedded.layouts import WRITERS
+from faithkit.errors import UserError
+from faithkit.files.jsonl import read_predictions
+from faithkit.inference.messages import MessageTokens
+from faithkit.packing import use_packed_attention
+from faithkit.records import Example
+from faithkit.training.checkpoint_io import read_checkpoint
+from faithkit.training.language_model import run_model
+from faithkit.weights.adapters import add_adapters
+from judge.encoder import JudgementEncoder
+from judge.judge import Judge
+from judge.module import JudgeModule
+from tests.judge.test_encoder import TEMPLATE, examples
+from tests.judge.test_train import TINY
+from tests.model_folders import edit_json, edit_tensors, flip
+from tests.running import commanded, evaluate_here, train_here
+
+LORA = (*TINY[1:], "model=judge_lora", "model.ask=verdict", "model.lora_rank=4", "optimizer.lr=3e-2")
+QUESTIONS = [("The river is long.", "the river is old"), ("A dog.", "a cat"), ("The king lives.", "the king is old")]
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return WRITERS["halludial"](tmp_path_factory.mktemp("halludial"), {"train": 48, "test": 24})
+
+
+@pytest.fixture(scope="module")
+def options(rows: Path, language_models: dict[str, Path]) -> list[str]:
+    data = [f"data.path={rows}", "data.validation_fraction=0.3"]
+    return [*LORA, *data, f"model.weights={language_models['llama']}"]
+
+
+@pytest.fixture(scope="module")
+def lora_run(tmp_path_factory: pytest.TempPathFactory, options: list[str], session_home: Path) -> Path:
+    """The folder of a finished run of a tiny judge with adapters."""
+    folder = tmp_path_factory.mktemp("runs") / "lora"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAITHKIT_HOME", str(session_home))
+        train_here(*options, f"run_dir={folder}")
+    return folder
+
+
+def probabilities(judge: Judge) -> list[float]:
+    found = judge.judge([known for known, _ in QUESTIONS], [said for _, said in QUESTIONS])
+    assert all(one.probability is not None for one in found)
+    return [one.probability or 0.0 for one in found]
+
+
+def test_checkpoints_hold_the_adapters_alone_and_the_base_is_untouched(
+    lora_run: Path, language_models: dict[str, Path]
+) -> None:
+    stored = read_checkpoint(lora_run / "checkpoints" / "last.ckpt")
+    assert stored["state_dict"] and all(".lora_" in name for name in stored["state_dict"])
+    numbers = sum(len(group["params"]) for group in stored["optimizer_states"][0]["param_groups"])
+    assert len(stored["optimizer_states"][0]["state"]) == numbers == len(stored["state_dict"])
+    base, merged = (load_file(f / "model.safetensors") for f in (language_models["llama"], lora_run / "hf"))
+    changed = {name for name in base if not torch.equal(base[name], merged[name])}
+    linear = {name for name in base if name.endswith("proj.weight")}
+    assert changed == linear, "all-linear: every layer's own, and neither embeddings nor norms"
+
+
+def test_merged_and_unmerged_give_the_same_judgements_as_the_run_wrote(lora_run: Path, tmp_path: Path) -> None:
+    merged, unmerged = (Judge.load(lora_run / name, precision="32-true") for name in ("hf", "adapter"))
+    assert unmerged.template == merged.template and unmerged.calibration == merged.calibration
+    assert probabilities(unmerged) == pytest.approx(probabilities(merged), abs=1e-4)
+
+
+def test_a_benchmark_takes_the_adapter_folder(lora_run: Path, rows: Path, tmp_path: Path) -> None:
+    written = read_predictions(str(lora_run / "predictions" / "halludial.jsonl"))
+    evaluate_here(
+        "benchmark=halludial", f"benchmark.path={rows}", f"checkpoint={lora_run / 'adapter'}",
+        f"run_dir={tmp_path / 'again'}", "num_examples=0",
+    )  # fmt: skip
+    again = read_predictions(str(next((tmp_path / "again" / "predictions").glob("*.jsonl"))))
+    assert written.keys() == again.keys() and len(written) == 24
+    assert all(found.score == pytest.approx(again[i].score, abs=1e-4) for i, found in written.items())
+
+
+def test_plain_peft_loads_the_adapters_and_plain_transformers_the_merged_model(lora_run: Path) -> None:
+    from peft import AutoPeftModelForCausalLM
+
+    ids = torch.arange(5, 45)[None]
+    with torch.inference_mode():
+        unmerged = AutoPeftModelForCausalLM.from_pretrained(lora_run / "adapter").eval()(ids).logits
+        merged = AutoModelForCausalLM.from_pretrained(lora_run / "hf").eval()(ids).logits
+    torch.testing.assert_close(unmerged, merged, atol=1e-5, rtol=0)
+
+
+def test_an_interrupted_training_of_adapters_resumes_to_the_same_weights(
+    options: list[str], lora_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [*options, "model.lora_dropout=0.2", "callbacks.save_every_seconds=0"]
+    train_here(*given, f"run_dir={tmp_path / 'whole'}")
+    step, done = JudgeModule.training_step, 0
+
+    def broken(self: JudgeModule, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor:
+        nonlocal done
+        done += 1
+        if done > 4:
+            raise RuntimeError("the power fails")
+        return step(self, batch, batch_idx)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(JudgeModule, "training_step", broken)
+        with pytest.raises(RuntimeError, match="the power fails"):
+            train_here(*given, f"run_dir={tmp_path / 'run'}")
+    with commanded([f"resume={tmp_path / 'run'}"]):
+        train_here(f"resume={tmp_path / 'run'}")
+    assert "going on at step 4" in (tmp_path / "run" / "train.log").read_text()
+    for name in ("last", "best"):
+        ours, theirs = (read_checkpoint(tmp_path / run / "checkpoints" / f"{name}.ckpt") for run in ("run", "whole"))
+        assert all(torch.equal(ours["state_dict"][key], value) for key, value in theirs["state_dict"].items())
+    metrics = [json.loads((tmp_path / run / "metrics.json").read_text())["metrics"] for run in ("run", "whole")]
+    assert metrics[0] == metrics[1]
+
+
+def test_a_resume_on_other_base_weights_is_refused(
+    lora_run: Path, options: list[str], language_models: dict[str, Path], tmp_path: Path
+) -> None:
+    base = shutil.copytree(language_models["llama"], tmp_path / "base")
+    own = [option for option in options if not option.startswith("model.weights")]
+    train_here(*own, f"model.weights={base}", f"run_dir={tmp_path / 'run'}")
+    (tmp_path / "run" / "metrics.json").unlink()
+    edit_tensors(base, lambda tensors: tensors["model.norm.weight"].add_(0.1))
+    with pytest.raises(UserError, match="not those that this training began with"), commanded([f"resume={tmp_path}"]):
+        train_here(f"resume={tmp_path / 'run'}")
+    with pytest.raises(UserError, match=r"trained on other weights .*\n.*adapter\n.*hint: put the base's folder back"):
+        Judge.load(tmp_path / "run" / "adapter")
+    shutil.rmtree(base)
+    with pytest.raises(UserError, match=r"no folder.*base|base.*no folder"):
+        Judge.load(tmp_path / "run" / "adapter")
+    assert Judge.load(tmp_path / "run").judge("The river is long.", "the river is old").probability is not None
+
+
+@pytest.fixture
+def adapted(language_models: dict[str, Path]) -> Any:
+    """A tiny Llama in training, with adapters that change something."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_pretrained(language_models["llama"], dtype=torch.float32)
+    model = add_adapters(model, rank=4, alpha=32, target_modules="all-linear")
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.1)
+    return model
+
+
+def batch_of(folder: Path, rows: list[Example], packed: bool) -> dict[str, torch.Tensor]:
+    tokens = MessageTokens(AutoTokenizer.from_pretrained(folder))
+    encoder = JudgementEncoder(tokens=tokens, template=TEMPLATE, ask="verdict", max_length=200, packed=packed)
+    made = encoder.collate(encoder.encode(rows, Counter()))
+    return {name: torch.as_tensor(value) for name, value in made.items()}
+
+
+def test_packed_rows_with_adapters_are_read_as_if_each_stood_alone(
+    adapted: Any, language_models: dict[str, Path]
+) -> None:
+    rows, folder = examples(), language_models["llama"]
+    with torch.inference_mode():
+        alone = [run_model(adapted, batch_of(folder, [row], packed=False)).logits for row in rows]
+        assert use_packed_attention(adapted)
+        together = run_model(adapted, batch_of(folder, rows, packed=True)).logits
+    torch.testing.assert_close(together, torch.cat(alone, dim=1), atol=1e-5, rtol=0)
+
+
+def test_gradient_checkpointing_gives_the_adapters_the_same_gradients(
+    adapted: Any, language_models: dict[str, Path]
+) -> None:
+    batch, found = batch_of(language_models["llama"], examples(), packed=True), []
+    assert use_packed_attention(adapted)
+    for checkpointing in (False, True):
+        if checkpointing:
+            adapted.gradient_checkpointing_enable()
+        adapted.train().zero_grad()
+        run_model(adapted, batch).logits.square().mean().backward()
+        found.append({name: p.grad.clone() for name, p in adapted.named_parameters() if p.grad is not None})
+    assert found[0] and all(".lora_" in name and bool(grad.abs().sum()) for name, grad in found[0].items())
+    assert found[0].keys() == found[1].keys()
+    for name, grad in found[0].items():
+        torch.testing.assert_close(found[1][name], grad)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"auto_mapping": {"base_model_class": "Evil", "parent_library": "os"}}, "auto_mapping.*runs no code"),
+        ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
+        ({"megatron_config": {"a": 1}}, "megatron_config"),
+        ({"use_dora": True}, "use_dora"),
+        ({"peft_type": "IA3"}, "peft_type"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights"),
+        ({"target_modules": "(a+)+$"}, "target_modules"),
+        ({"target_modules": ["no_such"]}, "no_such.*\n.*\n?.*q_proj"),
+        ({"r": 10**9}, "r is 1000000000"),
+        ({"r": 8}, "tensors differ"),
+        ({"base_model_name_or_path": "/no/such/place"}, "/no/such/place"),
+        ({"base_model_name_or_path": None}, "base_model_name_or_path"),
+    ],
+)
+def test_adapters_from_elsewhere_run_no_code_and_are_loaded_whole_or_not_at_all(
+    change: dict[str, Any], problem: str, lora_run: Path, tmp_path: Path
+) -> None:
+    foreign = tmp_path / "foreign"
+    shutil.copytree(lora_run / "adapter", foreign, ignore=shutil.ignore_patterns("faithkit.json", "*.parquet"))
+    assert Judge.load(foreign).calibration.threshold == 0.5, "another's adapters load, uncalibrated"
+    edit_json(foreign / "adapter_config.json", lambda stored: stored.update(change))
+    with pytest.raises(UserError, match=problem):
+        Judge.load(foreign)
+
+
+def test_damaged_adapters_and_those_beside_a_whole_model_are_refused(lora_run: Path, tmp_path: Path) -> None:
+    damaged = shutil.copytree(lora_run / "adapter", tmp_path / "damaged")
+    flip("adapter_model.safetensors")(damaged)
+    with pytest.raises(UserError, match=r"adapter_model.safetensors was changed or damaged"):
+        Judge.load(damaged)
+    both = shutil.copytree(lora_run / "hf", tmp_path / "both")
+    for file in ("faithkit.json", "seen_rows.parquet"):
+        (both / file).unlink(missing_ok=True)
+    edit_json(both / "config.json", lambda stored: stored.pop("faithkit") and None)
+    shutil.copy(lora_run / "adapter" / "adapter_config.json", both)
+    with pytest.raises(UserError, match="adapters are no whole model"):
+        Judge.load(both)
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("lora_rank=0", "from 1 to 512"),
+        ("lora_alpha=0", "from 1 to 16384"),
+        ("lora_dropout=1.0", "from 0 to below 1"),
+        ("lora_modules=q_proj", "all-linear"),
+        ("lora_modules=[nothing]", "q_proj"),
+    ],
+)
+def test_wrong_keys_are_answered_with_what_to_type(key: str, hint: str, options: list[str], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=hint):
+        train_here(*options, f"model.{key}", f"run_dir={tmp_path / 'run'}")

@@ -1,0 +1,63 @@
+"""HaluEval's own protocol: replies are written, read as its script reads them, and stand beside ours."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.embedded.layouts import written_layout
+from faithkit.evaluation.reports.official_halueval import official_report
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
+from tests.faithkit.inference.server import MODEL, ChatServer
+from tests.running import evaluate_here
+
+
+def example(id_: str, label: str) -> Example:
+    values = {"id": id_, "source": "halueval", "split": "s", "group": id_, "knowledge": "", "response": "x" * len(id_)}
+    return Example(**values, label=label, meta={"task": "qa"})  # type: ignore[arg-type]
+
+
+def test_letters_anywhere_count_and_failures_are_wrong() -> None:
+    replies = {"a": "Yes.", "bb": "Nobel won it.", "ccc": "Yes or No?", "dddd": "it is"}
+    examples = [example(id_, HALLUCINATED if id_ == "a" else FAITHFUL) for id_ in replies]
+    labels = {"a": HALLUCINATED}
+    said = {id_: Prediction(id=id_, label=labels.get(id_, UNPARSED), text=text) for id_, text in replies.items()}
+    report = official_report(examples, said, num_resamples=20)
+    assert report is not None
+    values = {name: metric.value for name, metric in report.metrics.items()}
+    assert values["official/accuracy"] == 0.5 and values["official/failed_rate"] == 0.5
+    assert values["official/strict_accuracy"] == 0.25 and values["official/unparsed_rate"] == 0.75
+    assert official_report(examples, {id_: Prediction(id=id_, label=FAITHFUL) for id_ in replies}) is None
+
+
+def test_the_official_run_has_verdicts_written_without_knowledge(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, run = written_layout("halueval", {"test": 24}), tmp_path / "run"
+
+    def answer(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:
+        return "None" if "Knowledge:" not in messages[-1]["content"] else "Yes"
+
+    with ChatServer(answer=answer, tells={"Yes": 0.6, "No": 0.4}) as server:
+        engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
+        options = ["benchmark.options.official=true", f"benchmark.path={path}", f"run_dir={run}"]
+        evaluate_here("benchmark=halueval", *options, *engine)
+    found: dict[str, Any] = json.loads((run / "metrics.json").read_text())["metrics"]
+    values = {name.removeprefix("test/halueval/"): metric["value"] for name, metric in found.items()}
+    assert values["task/qa/unparsed_rate"] == 1, "None is no verdict of ours"
+    assert values["official/task/qa/failed_rate"] == 0 and values["official/task/summarization/failed_rate"] == 0
+    assert values["official/task/qa/accuracy"] == pytest.approx(1 - values["task/qa/gold_rate"])
+    assert values["official/task/summarization/accuracy"] == pytest.approx(values["task/summarization/gold_rate"])
+    assert "accuracy as HaluEval's script reads replies" in capsys.readouterr().out
+
+
+def test_a_judge_writes_its_verdict_where_it_is_told_to(tmp_path: Path) -> None:
+    path = written_layout("halueval", {"test": 24})
+    with ChatServer(answer=lambda messages, seed, sample: "No idea.", tells={"Yes": 0.6, "No": 0.4}) as server:
+        engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
+        where = [f"benchmark.path={path}", f"run_dir={tmp_path / 'run'}", "benchmark.num_rows=4"]
+        evaluate_here("benchmark=halueval", *where, "judge.written=true", *engine)
+    rows = (tmp_path / "run" / "predictions" / "halueval.jsonl").read_text().splitlines()
+    assert [json.loads(row)["label"] for row in rows] == [UNPARSED] * 4
+    assert json.loads(rows[0])["score"] == pytest.approx(0.6), "its probability is kept"

@@ -1,0 +1,112 @@
+"""SelfCheckGPT and an examiner by the command line: with a server, with local models, and without any model."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.embedded.layouts import written_layout
+from faithkit.errors import UserError
+from tests.faithkit.inference.server import MODEL, ChatServer, refusal
+from tests.running import evaluate_here
+from tests.tiny import write_nli
+
+QUIET = ("num_examples=0", "benchmark.num_rows=6")
+SERVER_VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
+
+
+def answer(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:
+    """Asks, answers or says yes, as the prompt wants it."""
+    said = messages[-1]["content"]
+    if "Write nothing but questions" in said:
+        return "Is it so?"
+    return "Yes" if "one word" in said else f"It is sample {sample} of that. It is long."
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
+    for name in SERVER_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    with ChatServer(answer=answer, tells={"Yes": 0.6, "No": 0.4}) as running:
+        yield running
+
+
+def asking(server: ChatServer, folder: Path) -> list[str]:
+    return ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", f"engine.cache={folder}/replies"]
+
+
+def predictions(folder: Path, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / f"predictions/{name}.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["selfcheck.measure=prompt", "selfcheck.num_samples=2"], ["selfcheck.measure=ngram"], ["examiner.turns=2"]],
+    ids=["prompt", "ngram", "examiner"],
+)
+def test_a_server_is_asked_and_a_second_run_asks_nothing(
+    options: list[str], server: ChatServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written_layout("halueval", {"test": 12})
+    given = ["benchmark=halueval", f"benchmark.path={path}", *QUIET, *asking(server, tmp_path), *options]
+    evaluate_here(*given, f"run_dir={tmp_path / 'run'}")
+    said = predictions(tmp_path / "run", "halueval")
+    assert len(said) == 6 and all(row["score"] is not None for row in said)
+    assert all(row["label"] in ("faithful", "hallucinated") for row in said) and server.asked
+    if options[0] == "selfcheck.measure=prompt":
+        assert {row["score"] for row in said} == {0.0}, "every sample supports every sentence"
+    before = len(server.asked)
+    evaluate_here(*given, f"run_dir={tmp_path / 'again'}")
+    assert len(server.asked) == before and predictions(tmp_path / "again", "halueval") == said
+    assert "macro_f1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", [["selfcheck.measure=prompt", "selfcheck.num_samples=2"], ["examiner.turns=1"]])
+def test_a_run_that_a_server_ended_goes_on_without_asking_twice(
+    options: list[str], server: ChatServer, tmp_path: Path
+) -> None:
+    path = written_layout("halueval", {"test": 12})
+    given = ["benchmark=halueval", f"benchmark.path={path}", *QUIET, *asking(server, tmp_path), *options]
+    server.always = lambda body: refusal(401, "no such key") if len(server.asked) > 10 else None
+    with pytest.raises(UserError, match="key"):
+        evaluate_here(*given, f"run_dir={tmp_path / 'run'}")
+    assert sum(server.answered.values()) >= 5
+    server.always = None
+    evaluate_here(f"resume={tmp_path / 'run'}", *given, f"run_dir={tmp_path / 'run'}")
+    assert len(predictions(tmp_path / "run", "halueval")) == 6
+    assert set(server.answered.values()) <= {0, 1}, "whatever was answered is known"
+
+
+@pytest.mark.parametrize("measure", ["ngram", "nli", "bert_score"])
+def test_the_other_models_responses_need_no_language_model(measure: str, tiny_bert: Path, tmp_path: Path) -> None:
+    path = written_layout("ragtruth", {"train": 6, "validation": 6, "test": 12})
+    models = [f"selfcheck.nli={write_nli(tmp_path / 'nli', 128)}", f"selfcheck.encoder={tiny_bert}"]
+    options = ["benchmark=ragtruth", f"benchmark.path={path}", "num_examples=0", "selfcheck.samples=others"]
+    evaluate_here(*options, f"selfcheck.measure={measure}", *models, f"run_dir={tmp_path / 'run'}")
+    said = predictions(tmp_path / "run", "ragtruth")
+    assert said and all(0 <= row["score"] <= 1 for row in said)
+    assert len({row["score"] for row in said}) > 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["selfcheck.measure=nli", "selfcheck.samples=others"], r"needs an NLI model\n.*data=snli"),
+        (["selfcheck.measure=ngram"], r"asks a language model, and none is named\n.*selfcheck.samples=others"),
+        (["examiner.turns=2"], r"asks a language model, and none is named"),
+        (["selfcheck.measure=ngram", "selfcheck.samples=others", "checkpoint={run}"], "one of them judges"),
+        (["selfcheck.measure=ngram", "examiner.turns=1", "engine=transformers", "engine.model={llama}"], "one of them"),
+        (["selfcheck.measure=ngrams"], r"selfcheck.measure is 'ngrams'\n.*did you mean ngram"),
+        (["selfcheck.measure=ngram", "selfcheck.samples=others"], "do not name the models that wrote them"),
+    ],
+)
+def test_a_baseline_that_lacks_something_is_refused(
+    options: list[str], message: str, trained: Path, language_models: dict[str, Path], tmp_path: Path
+) -> None:
+    named = {"{run}": str(trained), "{llama}": str(language_models["llama"])}
+    given = [option.replace(key, value) for option in options for key, value in named.items() if key in option]
+    given += [option for option in options if "{" not in option]
+    with pytest.raises(UserError, match=message):
+        evaluate_here("benchmark=embedded", "benchmark.options.num_test=8", *given, f"run_dir={tmp_path / 'run'}")
