@@ -5,7 +5,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 CLOSING_SECONDS = 5.0  # for open connections to close; the thread never holds up the end of the process
@@ -29,7 +29,7 @@ def run_concurrently(
     stops, by an error, a signal or by closing the iterator, what is open is cancelled at once.
 
     Args:
-        work: An error in it ends the iteration with that error.
+        work: An error in it ends the iteration with that error, behind the results that have arrived.
         open_session: Opens what the items share, such as a client's connections.
     """
     pool = _Pool(items, work, open_session, concurrency)
@@ -61,8 +61,18 @@ class _Pool(Generic[Session, Item, Result]):
 
     def results(self) -> Iterator[Result]:
         while (future := self.ended.get()) is not None:
+            if (error := future.exception()) is not None:
+                yield from self._arrived()
+                raise error
             yield future.result()
             self._call(self.places.release)
+
+    def _arrived(self) -> Iterator[Result]:
+        """Gives out what has ended beside an item that failed: it may have cost money, and is kept."""
+        with suppress(Empty):
+            while (future := self.ended.get_nowait()) is not None:
+                if future.exception() is None:
+                    yield future.result()
 
     def stop(self) -> None:
         self._call(self._cancel)

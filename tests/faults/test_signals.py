@@ -79,7 +79,7 @@ def test_ctrl_c_and_a_closed_terminal_are_as_sigterm(
     "at",
     [
         "workflows.detection_benchmark:read_benchmark",
-        "workflows.detection_benchmark:load_detector",
+        "workflows.detection_benchmark:load_configured",
         "critic.scorer:Critic.probabilities",
         "faithkit.files.jsonl:JsonlAppender.append",
         "faithkit.evaluation.reports.run:write_results",

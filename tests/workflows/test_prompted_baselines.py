@@ -68,7 +68,8 @@ def test_a_run_that_a_server_ended_goes_on_without_asking_twice(
     options: list[str], server: ChatServer, tmp_path: Path
 ) -> None:
     path = written_layout("halueval", {"test": 12})
-    given = ["benchmark=halueval", f"benchmark.path={path}", *QUIET, *asking(server, tmp_path), *options]
+    asked = [*asking(server, tmp_path), "engine.concurrency=2"]
+    given = ["benchmark=halueval", f"benchmark.path={path}", *QUIET, *asked, *options]
     server.always = lambda body: refusal(401, "no such key") if len(server.asked) > 10 else None
     with pytest.raises(UserError, match="key"):
         evaluate_here(*given, f"run_dir={tmp_path / 'run'}")
@@ -76,7 +77,8 @@ def test_a_run_that_a_server_ended_goes_on_without_asking_twice(
     server.always = None
     evaluate_here(f"resume={tmp_path / 'run'}", *given, f"run_dir={tmp_path / 'run'}")
     assert len(predictions(tmp_path / "run", "halueval")) == 6
-    assert set(server.answered.values()) <= {0, 1}, "whatever was answered is known"
+    lost = sum(max(0, times - 1) for times in server.answered.values())
+    assert lost <= 1, "whatever was answered is known, but for the other request that was open when one was refused"
 
 
 @pytest.mark.parametrize("measure", ["ngram", "nli", "bert_score"])
