@@ -69,6 +69,7 @@ DEBERTA = {
 T5_BASE = {"vocab_size": 32_128, "d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12}
 T5_SMALL = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
 T5_EXTRA = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+LLAMA = {"vocab_size": 32_000, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5}
 GPT2_SMALL = {"n_embd": 32, "n_layer": 2, "n_head": 2}
 
 ARCHITECTURES = {
@@ -180,18 +181,19 @@ ARCHITECTURES = {
     ),
     "llama-2-7b": Architecture(  # with 2 of its 32 layers
         model_class="LlamaForCausalLM",
-        config={
-            "vocab_size": 32_000,
-            "hidden_size": 4096,
-            "intermediate_size": 11_008,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 32,
-            "max_position_embeddings": 4096,
-            "rms_norm_eps": 1e-5,
-        },
+        config=LLAMA
+        | {"hidden_size": 4096, "intermediate_size": 11_008, "num_hidden_layers": 2, "num_attention_heads": 32},
         vocabulary="llama",
         small=ENCODER,
         extra={f"model.layers.{layer}.self_attn.rotary_emb.inv_freq": (64,) for layer in range(2)},
+        bf16=True,
+    ),
+    "llama-2-13b": Architecture(  # with 2 of its 40 layers
+        model_class="LlamaForCausalLM",
+        config=LLAMA
+        | {"hidden_size": 5120, "intermediate_size": 13_824, "num_hidden_layers": 2, "num_attention_heads": 40},
+        vocabulary="llama",
+        small=ENCODER,
         bf16=True,
     ),
 }

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.paper_smoke.recipes import Recipe
-from tests.paper_smoke.workshop import NLI, NUM_TESTED, Workshop
+from tests.paper_smoke.recipes import PROTOCOLS, Recipe
+from tests.paper_smoke.workshop import NLI, NUM_TESTED, Workshop, judgements_of
 
 # What two steps on a CPU need in every recipe, beside batch size and files.
 SHORT = (
@@ -14,6 +14,13 @@ SHORT = (
     "callbacks.num_resamples=20",
     "callbacks.progress_bar=false",
 )
+LENGTHENED = {  # the benchmark whose rows are as long as the recipe reads, by task
+    "critic": "faithcritic",
+    "tagger": "ragtruth",
+    "generator": "faithdial",
+    "judge": "halludial",
+    "span_judge": "ragtruth",
+}
 NO_METRIC_MODELS = (
     "benchmark.bert_score.encoder=null",
     "benchmark.q2.questions=null",
@@ -29,8 +36,10 @@ def commands_of(recipe: Recipe, shop: Workshop) -> dict[str, list[str]]:
     train = ["train.py", *recipe.arguments, "scale=paper", f"model.weights={weights}", *hardware(recipe)]
     train += [f"model.batch_size={recipe.batch_size}", *SHORT, *recipe.own, f"run_dir={run / 'run'}"]
     train += [f"data.path={rows}"]
-    if recipe.task != "tagger":
-        train += [f"data.num_rows={2 * recipe.batch_size}"]
+    if recipe.task not in ("tagger", "span_judge"):
+        rows_of_two_steps = 2 * recipe.batch_size
+        # Of HalluDial's rows about half are the validation's, dialogue by dialogue.
+        train += [f"data.num_rows={6 * recipe.batch_size if recipe.task == 'judge' else rows_of_two_steps}"]
     if any(argument.startswith("control=") for argument in recipe.arguments):
         train += [f"control.entailment={shop.weights(NLI)}"]
     if "data=wow_then_faithdial" in recipe.arguments:
@@ -60,8 +69,10 @@ def evaluation(recipe: Recipe, name: str, shop: Workshop, run: Path) -> list[str
     command += ["num_resamples=20", "num_examples=1"]
     if name == "transfer":
         return command + transfer(recipe, shop)
+    if name in PROTOCOLS:
+        return command + protocol(name, export, rows)
     command += [f"checkpoint={export}"]
-    lengthened = {"critic": "faithcritic", "tagger": "ragtruth", "generator": "faithdial"}[recipe.task]
+    lengthened = LENGTHENED[recipe.task]
     if name == "transfer_responses":
         names = ("cmu_dog", "topical_chat", "wow")
         command += [f"benchmark.datasets.{one}.{key}" for one in names for key in ("path=embedded", "num_rows=2")]
@@ -72,6 +83,20 @@ def evaluation(recipe: Recipe, name: str, shop: Workshop, run: Path) -> list[str
         command += ["benchmark.groups={all: null}"]  # the embedded corpus has three models of its own
     if recipe.task == "generator":
         command += metric_models(shop) if recipe.metric_models else NO_METRIC_MODELS
+    return command
+
+
+def protocol(name: str, export: Path, rows: Path) -> list[str]:
+    """What a judging protocol needs; judge and judged model are the one at hand, judged judgements the rows' own."""
+    command = ["engine=transformers", f"engine.model={export}", "engine.cache=null"]
+    if name == "meta_judging":
+        judgements = [f"benchmark.path={rows}", f"benchmark.judgements={judgements_of(rows)}"]
+        return [*command, *judgements, "benchmark.only_hallucinated=false", "benchmark.num_rows=2"]
+    command += ["benchmark.path=embedded", "benchmark.num_rows=1"]
+    if name in ("hallucination_rates", "temperature_sweep"):
+        command += [f"benchmark.systems={{own: {{name: transformers, model: {export}}}}}", "decoding.max_new_tokens=8"]
+    if name == "temperature_sweep":
+        command += ["benchmark.temperatures=[0,1]", "benchmark.plots=false"]
     return command
 
 

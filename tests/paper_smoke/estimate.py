@@ -9,16 +9,18 @@ CHIPS = {"H100": 989e12, "A100": 312e12}  # dense BF16 FLOP/s, by the vendor's d
 SHARE = 0.4  # of them
 MEMORY = 80 * 2**30  # bytes of either
 USABLE = 0.9
+FROZEN = 4  # bytes of a parameter that is only read
 STATE = 16  # bytes of a parameter: fp32 weights, gradients and AdamW's two moments
 ACTIVATIONS = (
     34  # bytes of a token and dimension in each layer, attention's scores not stored (Korthikanti et al. 2022)
 )
 
 ASSUMED = (
-    f"6 N FLOP a token (N: all parameters, embeddings too), every row as long as the recipe reads, {SHARE:.0%} of the "
-    f"peak ({', '.join(f'{name} {rate / 1e12:.0f}' for name, rate in CHIPS.items())} TFLOP/s, dense BF16), all epochs. "
-    f"Memory: {STATE} bytes a parameter, and {ACTIVATIONS} bytes a token, dimension and layer of one GPU's share of "
-    f"the batch; as many GPUs of 80 GiB as hold {STATE} bytes a parameter in shards, and their shares of a batch."
+    "6 N FLOP a token (N: all parameters, embeddings too; 4 N with adapters), every row as long as the recipe reads, "
+    f"{SHARE:.0%} of the peak ({', '.join(f'{name} {rate / 1e12:.0f}' for name, rate in CHIPS.items())} TFLOP/s, dense "
+    f"BF16), all epochs. Memory: {STATE} bytes a parameter ({FROZEN} below adapters), and {ACTIVATIONS} bytes a token, "
+    "dimension and layer of one GPU's share of the batch; as many GPUs of 80 GiB as hold the parameters in shards, and "
+    "their shares of a batch."
 )
 
 
@@ -35,9 +37,13 @@ def estimate(recipe: Recipe, batch_size: int) -> Estimate:
     """Estimates a recipe with its own batch size."""
     changed = {} if recipe.layers is None else {"num_hidden_layers": recipe.layers}
     count = num_parameters(recipe.weights, **changed)
-    flop = 6.0 * count * recipe.tokens * recipe.num_rows * recipe.num_epochs
+    # Below adapters no gradients of weights are computed.
+    flop = (4.0 if recipe.adapters else 6.0) * count * recipe.tokens * recipe.num_rows * recipe.num_epochs
     hidden, layers = width_and_depth(recipe)
-    state, activations = STATE * count, ACTIVATIONS * recipe.tokens * batch_size * hidden * layers
+    state, activations = (
+        (FROZEN if recipe.adapters else STATE) * count,
+        ACTIVATIONS * recipe.tokens * batch_size * hidden * layers,
+    )
     gpus = 1
     while state / gpus + activations / gpus > USABLE * MEMORY:
         gpus *= 2

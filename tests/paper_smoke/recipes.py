@@ -9,10 +9,12 @@ CLASSIFIERS = (
 )
 TAGGERS = ("ragtruth", "suppression", "xsum_tokens", "spans", "embedded")
 GENERATORS = ("faithdial", "wow", "cmu_dog", "topical_chat", "transfer_responses")
+JUDGES = ("halludial", "halludial_comparative", "halueval_comparative", "meta_judging", "hallucination_rates")
+PROTOCOLS = (*JUDGES[1:], "temperature_sweep")  # which ask a judge by `engine=`
+HALLUDIAL = 88_113  # rows of training
 FAITHDIAL, FAITHCRITIC, RAGTRUTH, WOW = 18_357, 34_000, 15_090, 83_000  # rows of training
 NEGATIVES, RESPONSE = 4, 128
 CONTROL = ("ctrl", "ctrl_release")
-UNTRIED = ("model=judge", "model=judge_lora")  # have no recipe here yet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +36,13 @@ class Recipe:
         benchmarks: Names of configs/benchmark.
         metric_models: The benchmarks compute BERTScore, Q2 and the critic's rate too.
         layers: Of the real model, where the one here has fewer.
+        adapters: LoRA alone is trained.
     """
 
     name: str
     weights: str
     arguments: tuple[str, ...]
-    task: Literal["critic", "tagger", "generator"]
+    task: Literal["critic", "tagger", "generator", "judge", "span_judge"]
     max_length: int
     tokens: int
     num_rows: int
@@ -50,6 +53,7 @@ class Recipe:
     benchmarks: tuple[str, ...] = ()
     metric_models: bool = False
     layers: int | None = None
+    adapters: bool = False
 
 
 def critic(weights: str, processes: int = 1, benchmarks: tuple[str, ...] = ("begin",)) -> Recipe:
@@ -155,6 +159,39 @@ def generators() -> list[Recipe]:
     ]
 
 
+def judges() -> list[Recipe]:
+    """HalluJudge on HalluDial, and RAGTruth's span detector with LoRA."""
+    whole = Recipe(
+        name="judge-llama-2-7b",
+        weights="llama-2-7b",
+        arguments=("model=judge", "data=halludial"),
+        task="judge",
+        max_length=1280,
+        tokens=1280,
+        num_rows=HALLUDIAL,
+        num_epochs=2,
+        own=("trainer.precision=bf16-true", "data.validation_fraction=0.5"),
+        benchmarks=(*JUDGES, "temperature_sweep"),
+        layers=32,
+    )
+    lora = Recipe(
+        name="judge_lora-llama-2-13b",
+        weights="llama-2-13b",
+        arguments=("model=judge_lora", "model.ask=spans", "data=ragtruth"),
+        task="span_judge",
+        max_length=4096,
+        tokens=4096,
+        num_rows=RAGTRUTH,
+        num_epochs=3,
+        batch_size=1,
+        own=("data.fold=0", "data.num_folds=3", "data.validation_fraction=0.5"),
+        benchmarks=("ragtruth",),
+        layers=40,
+        adapters=True,
+    )
+    return [whole, lora]
+
+
 RECIPES = (
     critic("roberta-large", benchmarks=CLASSIFIERS),
     critic("deberta-v3-large"),
@@ -164,4 +201,5 @@ RECIPES = (
     tagger("modernbert-large", 4096, batch_size=1),
     tagger("deberta-v3-base", 512, "model.packed=false"),
     *generators(),
+    *judges(),
 )

@@ -4,12 +4,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from data_modules.datasets.halludial import HalluDial
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport
+from faithkit.files.jsonl import write_jsonl
 from tests.paper_smoke.architectures import VERSION, make_weights, num_parameters
 from tests.paper_smoke.recipes import Recipe
-from tests.paper_smoke.rows import Lengths, write_answers, write_turns
+from tests.paper_smoke.rows import Lengths, write_answers, write_judged, write_turns
 
 NLI = "roberta-large-mnli"
 NUM_TESTED = 4
+PROMPT = 300  # tokens of a judge's instruction and of its reply, or a few less
 
 
 class Workshop:
@@ -57,18 +62,28 @@ class Workshop:
         def count(text: str) -> int:
             return len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
-        if recipe.task == "tagger":
+        if recipe.task in ("tagger", "span_judge"):
             num_rows = {"train": 2 * recipe.batch_size + 4, "test": NUM_TESTED}
-            return write_answers(folder, num_rows, count, recipe.max_length)
+            room = recipe.max_length - (PROMPT if recipe.task == "span_judge" else 0)
+            return write_answers(folder, num_rows, count, room)
         if recipe.task == "judge":
             num_rows = {"train": 8 * recipe.batch_size, "test": 2 * NUM_TESTED}
-            return write_judged(folder, num_rows, count, recipe.max_length)
+            write_judged(folder, num_rows, count, recipe.max_length)
+            tested = read_examples(HalluDial(path=str(folder)), "test", ReadReport())
+            said = ({"id": row.id, "label": row.label, "text": row.target} for row in tested)
+            write_jsonl(judgements_of(folder), said)
+            return folder
         num_rows = {"train": 4 * recipe.batch_size, "validation": 2 * NUM_TESTED, "test": 2 * NUM_TESTED}
         if recipe.task == "critic":
             return write_turns(folder, num_rows, count, Lengths(knowledge=recipe.max_length))
         # Knowledge and response are never cut: a part of the room each, and more history than the rest holds.
         lengths = Lengths(knowledge=100, history=recipe.max_length, response=70)
         return write_turns(folder, num_rows, count, lengths)
+
+
+def judgements_of(rows: Path) -> Path:
+    """Names the file of the rows' own judgements, as a judge's predictions."""
+    return rows.with_name(f"{rows.name}-judgements.jsonl")
 
 
 def needed_weights(recipe: Recipe) -> list[str]:
