@@ -104,6 +104,8 @@ LINES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("train", ("trainer.accelerator=cuda",), ("no CUDA device is here",)),
     ("train", ("logger=wandb",), ("no account", "logger.wandb.offline=true")),
     ("train", ("logger=[csv,wandb]",), ("no account",)),
+    ("train", ("data=wow_then_faithdial", "model=t5", "data.wow_path=/nowhere"), ("/nowhere", "data.first.parts.0")),
+    ("train", ("data=weak_wow", "data.parts.natural.teacher=/nowhere"), ("/nowhere", "data.parts.natural.teacher")),
     ("train", ("model.weights=/nowhere",), ("model.weights", "/nowhere")),
     ("train", ("model.weights={file}",), ("model.weights", "is a file")),
     ("train", ("model.weights={folder}",), ("holds no model",)),

@@ -169,8 +169,11 @@ class Data(OpenBlock):
             yield UserError(problem, hint="set data.streaming=false, or data.negatives=null")
 
 
-def blocks_of(parts: Any) -> list[tuple[str, Part]]:
-    """The parts with their keys in the configuration."""
-    if isinstance(parts, Mapping):
-        return [(f"data.parts.{name}", part) for name, part in parts.items()]
-    return [(f"data.parts.{place}", part) for place, part in enumerate(parts)]
+def blocks_of(data: Data) -> list[tuple[str, Part]]:
+    """The parts with their keys in the configuration, those of a first training too."""
+    stages = {"data.parts": data.parts} | ({"data.first.parts": data.first.parts} if data.first else {})
+    return [
+        (f"{key}.{name}", part)
+        for key, parts in stages.items()
+        for name, part in (parts.items() if isinstance(parts, Mapping) else enumerate(parts or ()))
+    ]

@@ -251,6 +251,8 @@ def dataset_problems(key: str, block: dict[str, Any]) -> Iterator[UserError]:
         except UserError:
             yield UserError(f"unknown dataset {name!r}", place=key, hint=f"did you mean {guess[0]}?")
             return
+    if isinstance(options.get("teacher"), str):
+        yield from weights_problems(f"{key}.teacher", options["teacher"])
     if name is None:
         return  # a class of another package: found, and checked, when the data are built
     try:
@@ -272,6 +274,7 @@ def dataset_problems(key: str, block: dict[str, Any]) -> Iterator[UserError]:
         place = Path(path).expanduser()
         if not place.exists():
             field = "benchmark.path" if key.startswith("benchmark") else "data.path"
+            field = f"{key}.path" if key.startswith("data.first") else field
             yield UserError("no such file or folder", place=path, hint=_near(field, place, "a folder or file"))
         elif not kind.train_only:
             resolve_split(source, split) if split is not None else source.files()
