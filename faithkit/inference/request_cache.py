@@ -26,7 +26,8 @@ class CachedEngine:
 
     Requests are equal where engine, messages, settings and form are; for nucleus sampling the request's id too, since
     its samples depend on it. Of equal requests in one call one is asked, and its reply is that of all. A reply with a
-    problem is passed on and forgotten, and so is one without the probabilities that were asked for.
+    problem is passed on and forgotten, and so is one for which no prompt was read: of an engine that can tell no
+    probabilities and asked nobody for them. A reply that lacks them though somebody was asked is kept.
 
     Args:
         path: The file; several processes of one machine may share it.
@@ -98,7 +99,7 @@ class CachedEngine:
         waiting: list[tuple[bytes, Reply]] = []
         try:
             for reply in replies:
-                if not reply.problem and (reply.texts or reply.probabilities):
+                if not reply.problem and (reply.texts or reply.probabilities or reply.prompt_tokens):
                     waiting.append((keys[reply.id], reply))
                 if len(waiting) >= self.commit_every:
                     full, waiting = waiting, []

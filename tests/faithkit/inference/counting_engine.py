@@ -6,6 +6,9 @@ from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.text import Form, Reply, Request
 
+# Engines without probabilities: one asks a server that answers without them, the other knows that it need not ask.
+SILENT, UNABLE = "silent", "unable"
+
 
 class CountingEngine:
     """Answers at once, and keeps what it was asked.
@@ -28,8 +31,9 @@ class CountingEngine:
         return self._run(requests, reply)
 
     def weigh(self, requests: Sequence[Request], choices: Sequence[str]) -> Iterator[Reply]:
-        chances = dict.fromkeys(choices, 1 / len(choices)) if self.identity != "mute" else {}
-        return self._run(requests, lambda request: Reply(id=request.id, probabilities=chances, prompt_tokens=7))
+        chances = dict.fromkeys(choices, 1 / len(choices)) if self.identity not in (SILENT, UNABLE) else {}
+        tokens = 0 if self.identity == UNABLE else 7
+        return self._run(requests, lambda request: Reply(id=request.id, probabilities=chances, prompt_tokens=tokens))
 
     def _run(self, requests: Sequence[Request], reply: Callable[[Request], Reply]) -> Iterator[Reply]:
         try:

@@ -12,7 +12,7 @@ from faithkit.inference.openai_engine import OpenAiEngine
 from faithkit.inference.request_cache import CachedEngine
 from faithkit.inference.text import Form, Message, Request
 from tests.faithkit.inference.asking import GREEDY, ask
-from tests.faithkit.inference.counting_engine import CountingEngine
+from tests.faithkit.inference.counting_engine import SILENT, UNABLE, CountingEngine
 from tests.faithkit.inference.server import FAILED, MODEL, ChatServer, answering
 
 NUCLEUS = Decoding(strategy="nucleus", num_samples=2)
@@ -99,12 +99,14 @@ def test_probabilities_are_remembered_whatever_the_order_of_the_choices(path: Pa
     assert first == again and first.prompt_tokens == 7 and engine.asked == ["a", "a"]
 
 
-def test_a_problem_and_missing_probabilities_are_forgotten(path: Path) -> None:
-    failing, mute = CountingEngine(fails=["b"]), CountingEngine("mute")
+def test_a_problem_is_forgotten_and_so_is_what_nobody_was_asked(path: Path) -> None:
+    failing, unable, silent = CountingEngine(fails=["b"]), CountingEngine(UNABLE), CountingEngine(SILENT)
     for _ in range(2):
         assert [bool(reply.problem) for reply in CachedEngine(failing, path).generate(ask("b"), GREEDY)] == [True]
-        list(CachedEngine(mute, path).weigh(ask("a"), YES_NO))
-    assert failing.asked == ["b", "b"] and mute.asked == ["a", "a"]
+        for engine in (unable, silent):
+            assert [dict(reply.probabilities) for reply in CachedEngine(engine, path).weigh(ask("a"), YES_NO)] == [{}]
+    assert failing.asked == ["b", "b"] and unable.asked == ["a", "a"]
+    assert silent.asked == ["a"], "an answer without probabilities is an answer: it is paid once"
     (reply,) = CachedEngine(CountingEngine(), path).generate(ask("b"), GREEDY)
     assert reply.texts == ("b!",)
 
