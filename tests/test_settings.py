@@ -11,13 +11,13 @@ from faithkit.settings.check import find_problems
 from tests.faults.command_places import refusal
 from tests.running import SMALL, compose, plain_config
 from tests.test_configs import choices
-from workflows.settings import benchmarks, blocks, engines, models, no_effect, scripts
+from workflows.settings import benchmarks, blocks, engines, evaluation, models, no_effect, scripts
 
 
 def problems(script: str, *overrides: str) -> list[UserError]:
     """Finds what is wrong with the values themselves; files that are not here do not count."""
     config: Any = OmegaConf.to_container(compose(script, *overrides), resolve=True, throw_on_missing=True)
-    schema = getattr(scripts, f"{script.title()}Settings")
+    schema = getattr(evaluation if script == "evaluate" else scripts, f"{script.title()}Settings")
     schema.model_validate(config)
     return [problem for problem in find_problems(config, schema) if "no such" not in problem.problem]
 

@@ -31,7 +31,7 @@ def main(cfg: Any) -> None:
     """Opens the run's folder and works in it."""
     from faithkit.files.open_run import open_run
     from faithkit.files.run_folder import log_to
-    from workflows.settings.scripts import EvaluateSettings
+    from workflows.settings.evaluation import EvaluateSettings
 
     kind = f"evaluate-{cfg.benchmark.name}"
     with open_run(cfg, kind, EvaluateSettings, may_change=MAY_CHANGE) as (run, config):
@@ -79,7 +79,7 @@ def evaluate(run: "RunFolder", config: dict[str, Any]) -> "Scored":
 
 def run() -> None:
     """The command line."""
-    run_script(main, "evaluate", __doc__ or "", GROUPS, "workflows.settings.scripts:EvaluateSettings")
+    run_script(main, "evaluate", __doc__ or "", GROUPS, "workflows.settings.evaluation:EvaluateSettings")
 
 
 if __name__ == "__main__":

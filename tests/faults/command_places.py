@@ -15,7 +15,11 @@ from faithkit.cli import CONFIGS, explain
 from faithkit.settings.command_line import CommandLine
 from tests.running import compose
 
-SETTINGS = "workflows.settings.scripts"
+
+def schema_of(script: str) -> str:
+    """Names the schema of a script's configuration, as the script itself does."""
+    module = "evaluation" if script == "evaluate" else "scripts"
+    return f"workflows.settings.{module}:{script.title()}Settings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ def refusal(script: str, arguments: Sequence[str], notes: list[str] | None = Non
     The steps are those of `faithkit.cli.run_script` up to the script's own.
     """
     notes = [] if notes is None else notes  # what is said of an accepted one
-    line = CommandLine(CONFIGS, script, arguments, f"{SETTINGS}:{script.title()}Settings")
+    line = CommandLine(CONFIGS, script, arguments, schema_of(script))
     try:
         notes += line.check()
         if "-m" not in arguments and "--cfg" not in arguments:

@@ -10,7 +10,7 @@ from faithkit.errors import UserError
 from faithkit.settings.command_line import CommandLine
 from tests.faults.campaign import Campaign, Wrong
 from tests.faults.command_lines import BASE, RIGHT
-from tests.faults.command_places import SETTINGS, Places, composed
+from tests.faults.command_places import Places, composed, schema_of
 from tests.faults.mutations import ODD_VALUES
 from tests.running import temporary_folder
 
@@ -33,7 +33,7 @@ def attempt(rng: random.Random, folder: Path) -> None:
     script, arguments = rng.choice([line for line in RIGHT if "--cfg" not in line[1] and "-m" not in line[1]])
     lines = _places().fill((*BASE[script], *arguments))
     changed = _changed(lines, script, rng)
-    line = CommandLine(CONFIGS, script, changed, f"{SETTINGS}:{script.title()}Settings")
+    line = CommandLine(CONFIGS, script, changed, schema_of(script))
     start = time.process_time()
     try:
         list(line.check())

@@ -4,7 +4,7 @@ import pytest
 
 from faithkit.errors import UserError
 from tests.running import compose
-from workflows.settings.scripts import EvaluateSettings
+from workflows.settings.evaluation import EvaluateSettings
 
 LOCAL = ["engine=transformers", "engine.model=smollm2-135m"]
 
