@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -131,8 +132,18 @@ def compose(configs: Path, config_name: str, overrides: Sequence[str]) -> Any:
     """Composes a configuration, with Hydra's own block in it."""
     import hydra
 
-    with hydra.initialize_config_dir(config_dir=str(configs), version_base="1.3"):
+    with hydra.initialize_config_dir(config_dir=str(configs), version_base="1.3"), explained_lists():
         return hydra.compose(config_name, overrides=list(overrides), return_hydra_config=True)
+
+
+@contextmanager
+def explained_lists() -> Iterator[None]:
+    """Explains a key within a list, of which OmegaConf says that its index is no number."""
+    try:
+        yield
+    except TypeError as error:
+        hint = "the items of a list are numbered: data.parts.0.path=PATH"
+        raise UserError(f"a list has no such key: {shorten(str(error))}", hint=hint) from error
 
 
 def compose_with_choices(configs: Path, config_name: str, overrides: Sequence[str]) -> tuple[Any, set[str]]:

@@ -104,6 +104,7 @@ LINES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("train", ("trainer.accelerator=cuda",), ("no CUDA device is here",)),
     ("train", ("logger=wandb",), ("no account", "logger.wandb.offline=true")),
     ("train", ("logger=[csv,wandb]",), ("no account",)),
+    ("train", ("data.parts=[{dataset: begin}]", "data.parts.dropped.num=3"), ("a list has no such key", "dropped")),
     ("train", ("data=wow_then_faithdial", "model=t5", "data.wow_path=/nowhere"), ("/nowhere", "data.first.parts.0")),
     ("train", ("data=weak_wow", "data.parts.natural.teacher=/nowhere"), ("/nowhere", "data.parts.natural.teacher")),
     ("train", ("model.weights=/nowhere",), ("model.weights", "/nowhere")),

@@ -13,6 +13,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from faithkit.cli import CONFIGS, explain
 from faithkit.settings.command_line import CommandLine
+from faithkit.settings.overrides import explained_lists
 from tests.running import compose
 
 
@@ -70,7 +71,8 @@ def composed(script: str, arguments: Sequence[str]) -> Any:
     groups = tuple(o.input_line for o, group in zip(parsed, is_group, strict=True) if group)
     cfg = deepcopy(_composed(script, groups))
     values = [o for o, group in zip(parsed, is_group, strict=True) if not group]
-    ConfigLoaderImpl._apply_overrides_to_config(values, cfg)
+    with explained_lists():
+        ConfigLoaderImpl._apply_overrides_to_config(values, cfg)
     return cfg
 
 
