@@ -185,11 +185,13 @@ def test_another_run_in_the_same_process_stays_as_it_is(tmp_path: Path) -> None:
 def test_without_an_account_it_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import wandb
 
+    # What it knows of accounts is read once a process. Its own process ends here, so this comes before the variables:
+    # monkeypatch would bring WANDB_SERVICE back afterwards, the address of a process that has gone.
+    wandb.teardown()
     for name in [name for name in os.environ if name.startswith("WANDB_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    wandb.teardown()  # what it knows of accounts is read once a process
     try:
         with pytest.raises(UserError, match=r"needs an account(.|\n)*logger.wandb.offline=true"):
             check_loggers({"wandb": {"project": "faithkit"}})
