@@ -22,7 +22,7 @@ CENTRAL = (
     "judge/reply.py",
 )
 LEFT_OUT = ("__init__.py", "corpus_plots.py", "plotting.py", "rate_plots.py")
-PACKAGES = ("faithkit", "critic", "generation", "judge", "data_modules", "workflows", "tests")
+PACKAGES = ("faithkit", "critic", "generation", "judge", "construction", "data_modules", "workflows", "tests")
 
 
 def central_files(root: Path = ROOT) -> list[str]:
