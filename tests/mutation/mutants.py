@@ -2,8 +2,9 @@
 
 import ast
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -44,6 +45,8 @@ class Mutant:
         after: The code in its place.
         source: The whole file with the change.
         lines: The lines of the statement around it, of which a test that notices must run one.
+        code: What the line says before.
+        number: Counts from the second change that is the same, in lines that are the same.
     """
 
     path: str
@@ -52,6 +55,14 @@ class Mutant:
     after: str
     source: str
     lines: range
+    code: str
+    number: int = 1
+
+    @property
+    def name(self) -> str:
+        """Names the change whatever the rest of the file says: other edits do not move a sample, or a listed reason."""
+        again = f"  #{self.number}" if self.number > 1 else ""
+        return f"{self.path}:  {self.code}  :  {self.before}  ->  {self.after}{again}"
 
     @property
     def key(self) -> str:
@@ -66,7 +77,8 @@ class Mutant:
 def mutants_of(root: Path, path: str) -> Iterator[Mutant]:
     """Yields every change of a file, in the order of its lines."""
     text = (root / path).read_text(encoding="utf-8")
-    starts = [0]
+    starts, code_lines = [0], text.splitlines()
+    counts: Counter[str] = Counter()
     for line in text.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     for node, lines in _nodes(ast.parse(text), range(0)):
@@ -78,7 +90,19 @@ def mutants_of(root: Path, path: str) -> Iterator[Mutant]:
             if not isinstance(node, ast.stmt):
                 after = f"({after})"
             source = (code[:begin] + after.encode() + code[end:]).decode()
-            yield Mutant(path, node.lineno, _in_one_line(before), _in_one_line(after), source, lines)
+            place = code_lines[node.lineno - 1].strip()
+            mutant = Mutant(path, node.lineno, _in_one_line(before), _in_one_line(after), source, lines, place)
+            counts[mutant.name] += 1
+            yield replace(mutant, number=counts[mutant.name])
+
+
+def sample(mutants: Iterable[Mutant], num: int, seed: int) -> list[Mutant]:
+    """Draws mutants by the hash of their names, so that an edit elsewhere leaves the sample as it is."""
+
+    def draw(mutant: Mutant) -> bytes:
+        return hashlib.blake2b(f"{seed} {mutant.name}".encode(), digest_size=8).digest()
+
+    return sorted(sorted(mutants, key=draw)[:num], key=lambda mutant: (mutant.path, mutant.line))
 
 
 def _nodes(node: ast.AST, lines: range) -> Iterator[tuple[ast.expr | ast.stmt, range]]:

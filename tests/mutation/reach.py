@@ -2,11 +2,13 @@
 
 import ast
 import builtins
+import hashlib
+import json
 import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType
@@ -33,6 +35,44 @@ class Reach:
         return EVERYWHERE in self.lines or not set(lines).isdisjoint(self.lines.get(path, ()))
 
 
+class KeptReach:
+    """What tests run, kept in a folder, each test file's as long as it and the code that it imports stay the same.
+
+    Args:
+        folder: Holds one file for each test file.
+        root: The project, to which the paths are relative.
+    """
+
+    def __init__(self, folder: Path, root: Path):
+        self._folder, self._root = folder, root
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def read(self, test_file: str) -> list[Reach] | None:
+        """Gives what is kept of a test file, or None where it is not known or no longer holds."""
+        path = self._place(test_file)
+        if not path.is_file():
+            return None
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["digest"] != self._digest(kept["code"]):
+            return None
+        return [Reach(**test) for test in kept["tests"]]
+
+    def write(self, test_file: str, tests: Sequence[Reach], code: Sequence[str]) -> None:
+        """Keeps what the tests of a file run, with the code that they rest on."""
+        code = sorted({*code, test_file})
+        kept = {"digest": self._digest(code), "code": code, "tests": [asdict(test) for test in tests]}
+        self._place(test_file).write_text(json.dumps(kept), encoding="utf-8")
+
+    def _place(self, test_file: str) -> Path:
+        return self._folder / f"{test_file.replace('/', '.')}.json"
+
+    def _digest(self, code: Iterable[str]) -> str:
+        digest = hashlib.blake2b(digest_size=8)
+        for path in map(self._root.joinpath, code):
+            digest.update(path.read_bytes() if path.is_file() else b"")
+        return digest.hexdigest()
+
+
 class Chosen:
     """A plugin of pytest that runs some of the collected tests, in the order of their names here.
 
@@ -56,9 +96,11 @@ class Recorder:
 
     Args:
         paths: The files to watch, relative to the current folder. They may not be imported yet.
+        seconds: CPU-seconds after which no further test is begun.
     """
 
-    def __init__(self, paths: Iterable[str]):
+    def __init__(self, paths: Iterable[str], seconds: float):
+        self._end = sum(os.times()[:4]) + seconds
         self.files = {str(Path.cwd() / path): path for path in paths}
         self.shared: Lines = defaultdict(set)
         self.fixtures: dict[str, Lines] = defaultdict(lambda: defaultdict(set))
@@ -94,8 +136,11 @@ class Recorder:
         try:
             return (yield)
         finally:
-            self.seconds[item.nodeid] = sum(os.times()[:4]) - begin
+            end = sum(os.times()[:4])
+            self.seconds[item.nodeid] = end - begin
             self._now = self.shared
+            if end > self._end:
+                item.session.shouldstop = "the tests of this file take long"
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[Any]:
