@@ -32,6 +32,12 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
 SKIPPED_FIELDS = {"annotation", "returns", "decorator_list"}
 LARGE = 10  # a number from here on is doubled: one more of hundreds of characters or resamples is no fault
 SKIPPED_NODES = (ast.Assert, ast.JoinedStr, ast.Raise)
+# A hash's length, the options of dataclass fields, an assertion that two lists are as long, and the look of a table.
+SKIPPED_KEYWORDS = {"digest_size", "repr", "compare", "strict", "no_wrap", "end_section", "stacklevel"}
+# Defaults of which another is as good.
+SKIPPED_DEFAULTS = {"seed", "num_resamples"}
+# Numbers that only tell stored data from another's, or cut work into parts: they cost time or memory alone.
+SKIPPED_NAMES = ("VERSION", "CHUNK", "BLOCK", "BATCH_TOKENS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +113,29 @@ def sample(mutants: Iterable[Mutant], num: int, seed: int) -> list[Mutant]:
 
 def _nodes(node: ast.AST, lines: range) -> Iterator[tuple[ast.expr | ast.stmt, range]]:
     """All expressions and statements with behaviour, each before what stands inside it, with its statement's lines."""
-    if isinstance(node, SKIPPED_NODES) or _is_for_type_checkers(node) or _is_version_or_block(node):
+    if isinstance(node, SKIPPED_NODES) or _is_for_type_checkers(node) or _is_without_behaviour(node):
         return
     if isinstance(node, ast.stmt):
         body = getattr(node, "body", None)
         lines = range(node.lineno, body[0].lineno if body else (node.end_lineno or node.lineno) + 1)
     if isinstance(node, ast.expr | ast.stmt):
         yield node, lines
+    if isinstance(node, ast.arguments):
+        for default in _defaults(node):
+            yield from _nodes(default, lines)
+        return
     for name, value in ast.iter_fields(node):
         if name not in SKIPPED_FIELDS:
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST):
                     yield from _nodes(child, lines)
+
+
+def _defaults(arguments: ast.arguments) -> list[ast.expr]:
+    places = [*arguments.posonlyargs, *arguments.args]
+    pairs = list(zip(reversed(places), reversed(arguments.defaults), strict=False))[::-1]
+    pairs += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    return [default for argument, default in pairs if default is not None and argument.arg not in SKIPPED_DEFAULTS]
 
 
 def _is_for_type_checkers(node: ast.AST) -> bool:
@@ -130,13 +147,14 @@ def _is_for_type_checkers(node: ast.AST) -> bool:
     return bool(names & {"Annotated", "Literal", "NDArray", "Callable", "TypeVar"})
 
 
-def _is_version_or_block(node: ast.AST) -> bool:
-    """A number that only tells stored data from another's, a size of blocks, which costs time alone, and the like."""
+def _is_without_behaviour(node: ast.AST) -> bool:
+    """Tells the arguments and the numbers that no test could see."""
     match node:
-        case ast.keyword(arg="digest_size" | "repr" | "compare"):  # a hash's length, the options of dataclass fields
-            return True
-        case ast.Assign(targets=[ast.Name(id=name)]):
-            return name.endswith(("VERSION", "CHUNK"))
+        case ast.keyword(arg=name):
+            return name in SKIPPED_KEYWORDS
+        case ast.Assign(targets=[target]):
+            names = target.elts if isinstance(target, ast.Tuple) else [target]
+            return all(isinstance(name, ast.Name) and name.id.endswith(SKIPPED_NAMES) for name in names)
         case ast.BinOp(left=ast.Constant(), op=ast.LShift(), right=ast.Constant()):
             return True
     return False
