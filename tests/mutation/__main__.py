@@ -29,7 +29,7 @@ from typing import Any, TextIO
 
 from faithkit import signals
 from tests.mutation.mutants import Mutant, mutants_of, sample
-from tests.mutation.reach import KeptReach, Reach
+from tests.mutation.reach import KeptReach, Reach, quickest
 from tests.mutation.selection import ROOT, central_files, choose_tests
 from tests.mutation.worker import FAILED, PASSED
 
@@ -174,14 +174,11 @@ class Crew:
         for test_file in test_files[:MOST_WATCHED]:
             reached = self._reach(worker, test_file)
             watched |= bool(reached)
-            tests, begin = [], seconds
-            for test in sorted(reached, key=lambda test: test.seconds):
-                if test.runs(mutant.path, mutant.lines) and seconds + test.seconds < LONGEST_OF_MUTANT:
-                    tests.append(test.test)
-                    seconds += test.seconds
+            reaching = [test for test in reached if test.runs(mutant.path, mutant.lines)]
+            tests, more = quickest(reaching, LONGEST_OF_MUTANT - seconds)
             if tests:
-                num_reaching += 1
-                if (end := worker.run(mutant, tests, 10 + 4 * (seconds - begin))) != PASSED:
+                num_reaching, seconds = num_reaching + 1, seconds + more
+                if (end := worker.run(mutant, tests, 10 + 4 * more)) != PASSED:
                     return end
             if num_reaching == self._most_test_files:
                 break
