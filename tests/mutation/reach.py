@@ -14,6 +14,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+import hypothesis
 import pytest
 
 CHILD_EVENTS = ("subprocess.Popen", "os.fork", "os.posix_spawn")
@@ -101,6 +102,12 @@ class Chosen:
 
     def __init__(self, tests: Sequence[str]):
         self.places = {test: place for place, test in enumerate(tests)}
+
+    def pytest_configure(self) -> None:
+        """Takes the first case that fails: looking for a smaller one costs more than the test. After conftest.py."""
+        phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
+        hypothesis.settings.register_profile("first failure", deadline=None, database=None, phases=phases)
+        hypothesis.settings.load_profile("first failure")
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
