@@ -10,7 +10,7 @@ from sklearn import metrics as sk
 from torchmetrics.functional.classification import binary_calibration_error
 
 from faithkit.errors import UserError
-from faithkit.evaluation.classification import classification_metrics, compare, score, statistic
+from faithkit.evaluation.classification import classification_metrics, compare, score, share, statistic
 from faithkit.evaluation.intervals import Groups
 from faithkit.evaluation.outcomes import CLASSES, Outcomes
 from faithkit.records import LABELS, Example, Prediction
@@ -51,6 +51,12 @@ def expected(gold, called, scores):
             "predicted_rate": np.mean(called == 1),
             "gold_rate": gold.mean(),
         }
+
+
+def test_nothing_divided_by_nothing_is_0_only_where_all_the_data_has_nothing():
+    nothing = np.zeros(1)
+    assert share(nothing, nothing, 0).tolist() == [0.0]
+    assert np.isnan(share(nothing, nothing, 1)), "a resample without the only row of a class"
 
 
 @settings(max_examples=50)

@@ -59,6 +59,13 @@ def test_what_names_neither_is_wrong_and_counted() -> None:
     assert "combined_accuracy" not in found
 
 
+def test_a_bias_of_few_pairs_may_be_anything_from_minus_1_to_1() -> None:
+    rows = pairs(2)
+    labels = [HALLUCINATED, HALLUCINATED, FAITHFUL, FAITHFUL]  # once for the first reply, once for the last
+    bias = comparison_metrics(rows, said(rows, *labels), num_resamples=20).metrics["position_bias"]
+    assert (bias.low, bias.value, bias.high) == (-1, 0, 1)
+
+
 def test_baselines_read_nothing_and_have_no_bias_but_for_equals() -> None:
     rows = pairs(2)
     for baseline in baseline_predictions(rows).values():

@@ -5,7 +5,14 @@ import pytest
 from scipy import stats
 
 from faithkit.evaluation.intervals import Groups, bootstrap, means, paired_difference
-from faithkit.evaluation.jackknife import Spread, measure_spreads, share_interval, t_interval, two_sided_p
+from faithkit.evaluation.jackknife import (
+    Spread,
+    measure_spreads,
+    reduction_interval,
+    share_interval,
+    t_interval,
+    two_sided_p,
+)
 
 
 @pytest.mark.parametrize("count", [2, 3, 40])
@@ -38,6 +45,13 @@ def test_a_shares_interval_is_students_on_the_log_odds_scale() -> None:
     assert odds == pytest.approx([np.log(0.25) - reach, np.log(0.25) + reach])
     both = share_interval(0.2, Spread(0.1, 2, 2), 2)
     assert 0 < both[0] < low and high < both[1] < 1, "two groups are enough, and say less"
+
+
+def test_a_reductions_interval_is_students_on_the_log_scale_of_its_ratio() -> None:
+    low, high = reduction_interval(0.4, Spread(0.1, 10, 10), 10)
+    reach = stats.t.ppf(0.975, 9) * 0.1 / 0.6
+    assert [np.log(1 - low), np.log(1 - high)] == pytest.approx([np.log(0.6) + reach, np.log(0.6) - reach])
+    assert reduction_interval(1.0, Spread(0.1, 10, 10), 10) == (1, 1), "nothing is left to reduce"
 
 
 def test_groups_that_all_say_the_same_have_the_p_value_of_the_sign_test() -> None:
