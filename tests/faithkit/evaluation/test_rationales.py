@@ -55,6 +55,7 @@ def test_quotes_count_by_the_part_and_spans_by_the_character() -> None:
     ]
     found = values(rows)
     assert found["located_rate"] == pytest.approx(2 / 4)
+    assert values(rows[1:])["located_rate"] == 1 and "located_rate" not in values([row(1, TARGET)])
     assert [found[f"char_{name}"] for name in ("precision", "recall", "f1")] == pytest.approx([0.5, 0.5, 0.5])
 
 
