@@ -26,8 +26,8 @@ PINNED = "7f60d12991cee16cb3375f09270c9fb81a018eb3a910b1feea5b003a820b574c"
 
 
 def test_a_part_of_the_papers_responses_is_said_to_be_one():
-    assert part_note(17_790) == ""
-    assert "these are 10 responses, the paper's 17,790" in part_note(10)
+    assert part_note(17_838) == ""
+    assert "these are 10 responses, the paper's 17,838" in part_note(10)
 
 
 def test_the_figures_are_those_that_were_compared_with_the_papers():
