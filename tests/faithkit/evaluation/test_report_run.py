@@ -67,6 +67,7 @@ def test_a_tagger_is_shown_beside_baselines_and_published_figures(tmp_path, caps
     tables = ("by response", "by character", "by task", "by type", "by generator model")
     for part in (*tables, "LettuceDetect large", "model, any span"):
         assert part in shown, part
+    assert "model, any span" in shown.partition("by character")[0], "the rule that any span counts is of responses"
     assert "these responses are a part of the official ones" in shown
     assert "The kiwi [[can fly far|evident_baseless]]." in shown
     assert shown.splitlines()[-1] == str(tmp_path)
