@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from critic.tagger.forward import run_model
-from faithkit.packing import Packing, _on_gpu, packed_attention, use_packed_attention
+from faithkit.packing import Packing, _on_gpu, attend, packed_attention, use_packed_attention
 
 LENGTHS = (3, 300, 17, 129, 64, 500)
 FAMILIES = ("bert", "roberta", "modernbert")
@@ -132,6 +132,16 @@ def test_a_band_sees_its_own_sequence_and_no_further_than_it_reaches() -> None:
     seen = [[key - 2 for key in torch.nonzero(mask[query]).flatten().tolist()] for query in range(7)]
     assert seen == [[0, 1, 2], [0, 1, 2], [0, 1, 2], [3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6], [4, 5, 6]]
     assert packing.longest == 4 and packing.boundaries.tolist() == [0, 3, 7]
+
+
+@pytest.mark.parametrize("scaling", [None, 0.25, 1, 2])
+def test_both_ways_to_attend_agree(scaling: float | None) -> None:
+    draw = torch.Generator().manual_seed(0)
+    sides = [torch.randn(2, 5, 16, generator=draw).bfloat16() for _ in range(3)]
+    bias = torch.zeros(5, 5).masked_fill_(torch.ones(5, 5).triu(1).bool(), -torch.inf)
+    wanted = attend(*(side.float() for side in sides), bias, 0.0, scaling)
+    found = attend(*sides, bias.bfloat16(), 0.0, scaling)
+    torch.testing.assert_close(found.float(), wanted, rtol=0, atol=0.03)
 
 
 def test_an_attention_of_its_own_cannot_be_packed() -> None:
