@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from critic.tagger.forward import run_model
-from faithkit.packing import Packing, _on_gpu, attend, packed_attention, use_packed_attention
+from faithkit.packing import Packing, _on_gpu, attend, branch_bias, packed_attention, use_packed_attention
 
 LENGTHS = (3, 300, 17, 129, 64, 500)
 FAMILIES = ("bert", "roberta", "modernbert")
@@ -142,6 +142,17 @@ def test_both_ways_to_attend_agree(scaling: float | None) -> None:
     wanted = attend(*(side.float() for side in sides), bias, 0.0, scaling)
     found = attend(*sides, bias.bfloat16(), 0.0, scaling)
     torch.testing.assert_close(found.float(), wanted, rtol=0, atol=0.03)
+
+
+@pytest.mark.parametrize("reach", [None, 1, 2])
+def test_a_branch_sees_itself_and_the_trunk_and_no_other_branch(reach: int | None) -> None:
+    """A trunk of three tokens, and branches of two and one that go on from it: each place by hand."""
+    part, place = [0, 0, 0, 1, 1, 2], [0, 1, 2, 3, 4, 3]
+    seen = [
+        [part[other] in (0, part[one]) and 0 <= place[one] - place[other] <= (reach or 9) for other in range(6)]
+        for one in range(6)
+    ]
+    assert (branch_bias([3, 2, 1], reach, torch.float32) == 0).tolist() == seen
 
 
 def test_an_attention_of_its_own_cannot_be_packed() -> None:

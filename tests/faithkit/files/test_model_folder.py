@@ -8,8 +8,8 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_json
 from faithkit.files.folder_check import check_folder
-from faithkit.files.model_folder import CRITIC, SIDECAR, TAGGER, Sidecar, read_sidecar, seal
-from faithkit.files.run_folder import log
+from faithkit.files.model_folder import CRITIC, SIDECAR, TAGGER, Sidecar, mend_hint, read_sidecar, seal
+from faithkit.files.run_folder import RunFolder, log
 from faithkit.words import VERSION
 
 
@@ -55,3 +55,10 @@ def test_a_file_that_is_gone_or_another_is_named(name: str, sealed: Path) -> Non
     (sealed / name).unlink()
     with pytest.raises(UserError, match=f"{name}'? is missing"):
         check_folder(sealed)
+
+
+def test_a_runs_own_folder_is_written_again_by_its_training(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.config.touch()
+    assert f"python train.py resume={tmp_path}" in mend_hint(run.hf)
+    assert "export the run again" in mend_hint(tmp_path / "copy")
