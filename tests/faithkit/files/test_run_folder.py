@@ -9,7 +9,7 @@ from hydra.utils import get_method
 
 from faithkit.errors import UserError
 from faithkit.files.resumed_config import MOVED
-from faithkit.files.run_folder import RunFolder, log_to, process_rank
+from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder, log_to, process_rank
 from faithkit.files.saved_config import read_config
 from tests.running import opened
 from workflows.train import MAY_CHANGE
@@ -97,6 +97,20 @@ def test_the_number_of_a_process_is_the_one_among_all(
     assert len(terminals) == (rank == 0), "one process alone writes to the terminal"
 
 
+def test_other_processes_take_the_folder_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.delenv(RUN_DIR_VARIABLE, raising=False)
+    with opened("train", f"run_dir={tmp_path / 'a'}") as (run, _):
+        assert run.path == tmp_path / "a"
+    monkeypatch.delenv(RUN_DIR_VARIABLE)
+    with pytest.raises(UserError, match="no common run folder"), opened("train"):
+        pass
+    monkeypatch.setenv(RUN_DIR_VARIABLE, str(tmp_path / "b"))
+    with opened("train") as (run, _):
+        assert run.path == tmp_path / "b"
+    assert not list(tmp_path.iterdir()), "the first alone writes"
+
+
 def test_a_log_goes_on_or_begins_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log, file = logging.getLogger("faithkit"), tmp_path / "a" / "train.log"
     for message, append in (("first", True), ("second", True), ("third", False)):
@@ -117,7 +131,7 @@ def test_a_message_of_ours_that_cannot_be_formatted_is_told(
     assert "Logging error" in capsys.readouterr().err
 
 
-def test_a_log_on_a_full_disk_ends_in_silence(tmp_path: Path) -> None:
+def test_a_log_on_a_full_disk_ends_in_silence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     full = tmp_path / "train.log"
     full.symlink_to("/dev/full")
     log_to(full)
@@ -125,3 +139,4 @@ def test_a_log_on_a_full_disk_ends_in_silence(tmp_path: Path) -> None:
     log_to(tmp_path / "other.log")
     logging.getLogger("faithkit").info("what this one takes")
     assert "what this one takes" in (tmp_path / "other.log").read_text()
+    assert "Logging error" not in capsys.readouterr().err
