@@ -186,6 +186,9 @@ def test_the_gpus_kernel_is_asked_for_the_same(sliding_window: int | None, monke
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", dense)
     reach = None if sliding_window in (None, 600) else sliding_window - 1
     torch.testing.assert_close(_on_gpu(query, key, value, packing, 0.3, reach), wanted, rtol=0, atol=1e-5)
+    one, alike = ([side[:, :1].expand(1, heads, -1, -1) for side in (key, value)] for heads in (1, 2))
+    shared, each = (_on_gpu(query, *sides, packing, 0.3, reach) for sides in (one, alike))
+    torch.testing.assert_close(shared, each, rtol=0, atol=1e-5, msg="heads that share their keys")
 
 
 @pytest.mark.gpu
