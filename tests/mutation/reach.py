@@ -19,6 +19,7 @@ import pytest
 
 CHILD_EVENTS = ("subprocess.Popen", "os.fork", "os.posix_spawn")
 EVERYWHERE = "everywhere"  # what a test of processes of its own runs, which nothing here sees
+ANYWHERE = -1  # in place of a line: perhaps every line of the file
 NOTE = "__note_statement__"
 Lines = dict[str, set[int]]
 
@@ -41,7 +42,8 @@ class Reach:
 
     def runs(self, path: str, lines: Iterable[int]) -> bool:
         """Tells whether a change of these lines may change what the test sees."""
-        return EVERYWHERE in self.lines or not set(lines).isdisjoint(self.lines.get(path, ()))
+        own = self.lines.get(path, ())
+        return EVERYWHERE in self.lines or ANYWHERE in own or not set(lines).isdisjoint(own)
 
 
 def quickest(tests: Iterable[Reach], seconds: float) -> tuple[list[str], float]:
@@ -57,7 +59,10 @@ def quickest(tests: Iterable[Reach], seconds: float) -> tuple[list[str], float]:
 
 
 class KeptReach:
-    """What tests run, kept in a folder, each test file's as long as it and the code that it imports stay the same.
+    """What tests run, kept in a folder, each test file's as long as it stays the same.
+
+    Of code that has changed since, a test that imports it may run every line: its own lines have moved. That the tests
+    still pass is taken on trust: run them before.
 
     Args:
         folder: Holds one file for each test file.
@@ -74,24 +79,24 @@ class KeptReach:
         if not path.is_file():
             return None
         kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept["digest"] != self._digest(kept["code"]):
+        changed = [code for code, digest in kept["code"].items() if digest != self._digest(code)]
+        if test_file in changed:
             return None
-        return [Reach(**test) for test in kept["tests"]]
+        moved = {code: [ANYWHERE] for code in changed}
+        return [Reach(**{**test, "lines": test["lines"] | moved}) for test in kept["tests"]]
 
     def write(self, test_file: str, tests: Sequence[Reach], code: Sequence[str]) -> None:
         """Keeps what the tests of a file run, with the code that they rest on."""
-        code = sorted({*code, test_file})
-        kept = {"digest": self._digest(code), "code": code, "tests": [asdict(test) for test in tests]}
+        digests = {path: self._digest(path) for path in sorted({*code, test_file})}
+        kept = {"code": digests, "tests": [asdict(test) for test in tests]}
         self._place(test_file).write_text(json.dumps(kept), encoding="utf-8")
 
     def _place(self, test_file: str) -> Path:
         return self._folder / f"{test_file.replace('/', '.')}.json"
 
-    def _digest(self, code: Iterable[str]) -> str:
-        digest = hashlib.blake2b(digest_size=8)
-        for path in map(self._root.joinpath, code):
-            digest.update(path.read_bytes() if path.is_file() else b"")
-        return digest.hexdigest()
+    def _digest(self, code: str) -> str:
+        path = self._root / code
+        return hashlib.blake2b(path.read_bytes() if path.is_file() else b"", digest_size=8).hexdigest()
 
 
 class Chosen:

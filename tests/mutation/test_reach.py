@@ -53,14 +53,16 @@ def test_the_quickest_tests_are_chosen_and_a_shared_fixture_counts_once() -> Non
     assert quickest(tests, 9.5) == (["a", "b", "c"], 9.0)
 
 
-def test_what_tests_run_is_kept_until_their_code_changes(tmp_path: Path) -> None:
+def test_what_tests_run_is_kept_until_they_change(tmp_path: Path) -> None:
     (tmp_path / "code.py").write_text("x = 1")
     (tmp_path / "test_code.py").write_text("y = 1")
     kept = KeptReach(tmp_path / "kept", tmp_path)
     assert kept.read("test_code.py") is None
     tests = [Reach("a", 0.5, {"code.py": [1]}, {"model": 5.0})]
-    for changed in ("code.py", "test_code.py"):
-        kept.write("test_code.py", tests, ["code.py"])
-        assert kept.read("test_code.py") == tests
-        (tmp_path / changed).write_text("z = 2")
-        assert kept.read("test_code.py") is None
+    kept.write("test_code.py", tests, ["code.py"])
+    assert kept.read("test_code.py") == tests and not tests[0].runs("code.py", [2])
+    (tmp_path / "code.py").write_text("z = 2")
+    moved = kept.read("test_code.py")
+    assert moved is not None and moved[0].runs("code.py", [2]), "its lines are no longer known"
+    (tmp_path / "test_code.py").write_text("z = 2")
+    assert kept.read("test_code.py") is None
