@@ -113,6 +113,14 @@ def test_zero_bytes_that_a_power_cut_left_are_dropped(before, tmp_path):
     assert [row["row"] for row in read_jsonl(tmp_path / "rows")] == ([0, 1] if before else [1])
 
 
+@pytest.mark.parametrize("size", [2**16 - 2, 2**16 - 1, 2**16])
+def test_half_a_line_as_long_as_a_block_of_the_search_is_dropped_alone(size, tmp_path):
+    (tmp_path / "rows").write_bytes(b'{"row": 0}\n' + b"x" * size)
+    with JsonlAppender(tmp_path / "rows") as appender:
+        assert appender.dropped_bytes == size
+    assert list(read_jsonl(tmp_path / "rows")) == [{"row": 0}]
+
+
 def test_rows_can_be_read_while_the_work_goes_on(tmp_path):
     with JsonlAppender(tmp_path / "rows") as appender:
         appender.append({"row": 1})
