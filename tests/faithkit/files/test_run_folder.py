@@ -41,10 +41,21 @@ def test_every_name_of_today_is_there(name: str) -> None:
 
 
 def test_a_resumed_run_keeps_its_configuration_but_for_what_may_change(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", "seed=7", "model.num_epochs=3")
+    folder = write_run(tmp_path / "run", "seed=7", "model.num_epochs=3", "callbacks.num_examples=4")
     config = resume(folder, "callbacks.num_examples=9", "model.num_epochs=3")
     assert config["seed"] == 7 and config["model"]["num_epochs"] == 3 and config["callbacks"]["num_examples"] == 9
-    with pytest.raises(UserError, match=r"data.name=begin \(it began with name=embedded\)"):
+    [change] = read_config(folder / "config.yaml")["resumed"]
+    assert {name: change[name] for name in ("key", "old", "new")} == {
+        "key": "callbacks.num_examples",
+        "old": 4,
+        "new": 9,
+    }
+    refused = r"(?s)data.name=begin \(it began with name=embedded\).*hint: "
+    with pytest.raises(UserError, match=f"{refused}nothing is written yet: give the whole command again"):
+        resume(folder, "data=begin")
+    (folder / "predictions").mkdir()
+    (folder / "predictions" / "begin.jsonl").write_text("{}\n")
+    with pytest.raises(UserError, match=f"{refused}begin again in another run_dir"):
         resume(folder, "data=begin")
 
 
