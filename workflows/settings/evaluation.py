@@ -13,7 +13,7 @@ from faithkit.settings.types import (
     OneOf,
     PathText,
 )
-from workflows.settings import no_effect
+from workflows.settings import datasets, no_effect
 from workflows.settings import surroundings as around
 from workflows.settings.benchmarks import AnyBenchmark, Detection, Responses, Transfer
 from workflows.settings.blocks import (
@@ -96,18 +96,18 @@ class EvaluateSettings(Extensible):
                 )
                 if not training.checkpoint:
                     one = {"dataset": name, "path": training.path, "split": None}
-                    yield from around.dataset_problems(f"benchmark.train.{name}", one)
+                    yield from datasets.dataset_problems(f"benchmark.train.{name}", one)
             for name, test in block.test.items():
                 one = {**test.options, "dataset": name, "path": test.path, "split": test.split}
-                yield from around.dataset_problems(f"benchmark.test.{name}", one)
+                yield from datasets.dataset_problems(f"benchmark.test.{name}", one)
             return
         yield from around.file_problems("predictions", self.predictions)
         yield from around.file_problems("against", self.against)
         yield from around.output_problems("html", self.html)
         if isinstance(block, Protocol):
             yield from protocol_problems(self)
-            for key, one in around.benchmark_sets(block):
-                yield from around.dataset_problems(key, one)
+            for key, one in datasets.benchmark_sets(block):
+                yield from datasets.dataset_problems(key, one)
             return
         kinds = ("generator",) if isinstance(block, Responses) else ("critic", "tagger", "judge")
         if isinstance(block, Responses):
@@ -140,8 +140,8 @@ class EvaluateSettings(Extensible):
             yield UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
         else:
             yield from around.checkpoint_problems("checkpoint", self.checkpoint, *kinds)
-        for key, one in around.benchmark_sets(block):
-            yield from around.dataset_problems(key, one)
+        for key, one in datasets.benchmark_sets(block):
+            yield from datasets.dataset_problems(key, one)
 
     def notes(self, given: Set[str]) -> Iterator[str]:
         named = f"with benchmark={self.benchmark.name}"

@@ -18,7 +18,7 @@ from faithkit.settings.types import (
     Seed,
     Text,
 )
-from workflows.settings import no_effect
+from workflows.settings import datasets, no_effect
 from workflows.settings import surroundings as around
 from workflows.settings.blocks import (
     Callbacks,
@@ -90,7 +90,7 @@ class TrainSettings(Extensible):
             yield from around.package_problems("model.lora_rank", "peft", "lora")
         if self.control is not None:
             yield from around.weights_problems("control.entailment", self.control.entailment)
-        yield from around.part_problems(blocks_of(self.data), self.data.split)
+        yield from datasets.part_problems(blocks_of(self.data), self.data.split)
 
     def notes(self, given: Set[str]) -> Iterator[str]:
         yield from no_effect.of_data(given, self.data)
@@ -129,7 +129,7 @@ class GenerateSettings(Extensible):
         yield from around.checkpoint_problems("detector", self.detector, "critic", "tagger", "judge")
         yield from around.weights_problems("entailment", self.entailment)
         yield from engine_problems(self.engine.name)
-        yield from around.part_problems(blocks_of(self.data), self.data.split)
+        yield from datasets.part_problems(blocks_of(self.data), self.data.split)
 
     def notes(self, given: Set[str]) -> Iterator[str]:
         trains = [f"data.{key}" for key in no_effect.TRAINING_ALONE]
