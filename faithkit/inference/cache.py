@@ -110,6 +110,14 @@ class GrowingCache(Cache):
         """Keeps these rows, in this order; a row may come several times."""
         self._hold([(layer.keys[rows], layer.values[rows]) for layer in self.layers])
 
+    def repeated(self, count: int, *, spare: int) -> "GrowingCache":
+        """Copies a single row to `count` rows of another cache, with room for `spare` columns more."""
+        other = GrowingCache(spare)
+        other._hold(
+            [(layer.keys.expand(count, -1, -1, -1), layer.values.expand(count, -1, -1, -1)) for layer in self.layers]
+        )
+        return other
+
     def reorder(self, rows: Tensor) -> None:
         """Does as `select` for as many rows, in place: only rows that move are copied."""
         moved = torch.nonzero(rows != torch.arange(len(rows), device=rows.device))[:, 0]
