@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from faithkit.inference.cache import GrowingCache
+from faithkit.inference.cache import SPARE, GrowingCache
 
 
 class CausalState:
@@ -44,20 +44,25 @@ class CausalState:
         )
         return cls(cache, lengths), output.logits[:, -1]
 
-    def continued(self, model: Any, ids: NDArray[np.int32]) -> "CausalState":
-        """Reads on behind a single row; gives the state of both, and leaves this one as it is."""
-        cache = self.cache.repeated(1, spare=len(ids))
-        _read_behind(
-            model, cache, _padded([ids], 0, model.device, align_right=True), torch.full_like(self.lengths, len(ids))
-        )
-        return CausalState(cache, self.lengths + len(ids))
+    def read_behind(self, model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int) -> tuple["CausalState", Tensor]:
+        """Reads texts of similar lengths, each behind this single row, in one pass; leaves this state as it is.
 
-    def look_behind(self, model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int) -> Tensor:
-        """Reads texts of similar lengths, each behind this single row; gives the next tokens' logits [texts, V]."""
-        tokens = _padded(ids, pad_id, model.device, align_right=True)
-        cache = self.cache.repeated(len(ids), spare=tokens.shape[1])
+        Gives their state, the row and a text in each, and the next tokens' logits [texts, V].
+        """
+        tokens, done = _padded(ids, pad_id, model.device, align_right=True), self.cache.width
         lengths = torch.tensor([len(row) for row in ids], device=model.device)
-        return _read_behind(model, cache, tokens, lengths)
+        new = _visible(lengths, tokens.shape[1])
+        cache = self.cache.repeated(len(ids), spare=tokens.shape[1] + SPARE)
+        output = model(
+            input_ids=tokens,
+            attention_mask=_unless_all(torch.cat([new.new_ones(len(ids), done), new], dim=1)),
+            position_ids=done + (new.long().cumsum(1) - 1).clamp_min(0),
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        cache.close_gaps(done, tokens.shape[1] - lengths)
+        return CausalState(cache, done + lengths), output.logits[:, -1]
 
     def step(self, model: Any, tokens: Tensor) -> Tensor:
         """Adds a token to each row [B]; gives the next tokens' logits [B, V]."""
@@ -195,21 +200,6 @@ class Seq2SeqState:
 
 
 State = CausalState | Seq2SeqState
-
-
-def _read_behind(model: Any, cache: GrowingCache, tokens: Tensor, lengths: Tensor) -> Tensor:
-    """Reads tokens [B, W], of which the last `lengths` count, behind what the cache holds; gives the logits [B, V]."""
-    done, new = cache.width, _visible(lengths, tokens.shape[1])
-    mask = torch.cat([new.new_ones(len(tokens), done), new], dim=1)
-    output = model(
-        input_ids=tokens,
-        attention_mask=_unless_all(mask),
-        position_ids=done + (new.long().cumsum(1) - 1).clamp_min(0),
-        past_key_values=cache,
-        use_cache=True,
-        logits_to_keep=1,
-    )
-    return output.logits[:, -1]
 
 
 def _padded(ids: Sequence[NDArray[np.int32]], fill: int, device: Any, *, align_right: bool) -> Tensor:

@@ -99,26 +99,30 @@ class TransformersEngine:
         What prompts begin with alike is read once.
         """
         check_prompts(prompts)
-        whole = Shared(alone=list(prompts)) if self.worth is None else find_shared(prompts, self.worth)
-        for part, logits in self._read_shared(whole, None):
+        for part, _, logits in self._read_shared(self._share(prompts), None):
             shares = torch.softmax(logits[:, list(tokens)].double(), dim=-1).cpu().numpy()
             yield from zip((prompt.id for prompt in part), shares, strict=True)
 
-    def _read_shared(self, shared: Shared, begun: CausalState | None) -> Iterator[tuple[Sequence[Prompt], Tensor]]:
-        """Yields prompts with the logits of their next tokens; `begun` is the state of what all of them begin with."""
+    def _share(self, prompts: Sequence[Prompt]) -> Shared:
+        return Shared(alone=list(prompts)) if self.worth is None else find_shared(prompts, self.worth)
+
+    def _read_shared(
+        self, shared: Shared, begun: CausalState | None
+    ) -> Iterator[tuple[Sequence[Prompt], State, Tensor]]:
+        """Yields prompts of similar lengths with their state and the logits of their next tokens.
+
+        Args:
+            begun: The state of what all of them begin with; None for nothing.
+        """
         done = shared.length
         waiting = sorted(shared.alone, key=lambda prompt: -len(prompt.ids))
         for part in _by_tokens(waiting, self.read_tokens, done, self.kept_tokens):
-            if begun is None:
-                yield part, self._read_part([prompt.ids for prompt in part])[1]
-            else:
-                yield part, begun.look_behind(self.model, [prompt.ids[done:] for prompt in part], self.pad_id)
+            ids = [prompt.ids[done:] for prompt in part]
+            yield part, *(self._read_part(ids) if begun is None else begun.read_behind(self.model, ids, self.pad_id))
         for group in shared.groups:
-            ids = group.prompts()[0].ids[done : group.length]
-            if begun is None:
-                state, _ = CausalState.read(self.model, [ids], self.pad_id)
-            else:
-                state = begun.continued(self.model, ids)
+            ids = [group.prompts()[0].ids[done : group.length]]
+            state, _ = self._read_part(ids) if begun is None else begun.read_behind(self.model, ids, self.pad_id)
+            assert isinstance(state, CausalState)
             yield from self._read_shared(group, state)
 
     def _fill(self, batch: "_Batch | None", texts: list["_Text"], decoding: Decoding) -> "_Batch":
@@ -137,25 +141,27 @@ class TransformersEngine:
         """Reads prompts: gives their state, a row each, the logits of the next token [B, V], and for the repetition
         penalty which tokens stand before it [B, V].
 
-        A prompt that comes several times is read once and its row copied.
+        A prompt that comes several times is read once and its row copied; so is what prompts begin with alike.
         """
         state, logits = self._read(prompts)
         return state, logits, self._seen(prompts, logits.shape[-1]) if decoding.repetition_penalty != 1 else None
 
     def _read(self, prompts: Sequence[Prompt]) -> tuple[State, Tensor]:
         unique = {prompt.id: prompt for prompt in prompts}
-        place = {id_: number for number, id_ in enumerate(unique)}
-        states, logits = [], []
-        for part in _by_tokens(list(unique.values()), self.read_tokens):
-            state, following = self._read_part([prompt.ids for prompt in part])
+        states: list[State] = []
+        logits: list[Tensor] = []
+        place: dict[str, int] = {}
+        for part, state, following in self._read_shared(self._share(list(unique.values())), None):
             states.append(state)
             logits.append(following)
+            place |= {prompt.id: len(place) + number for number, prompt in enumerate(part)}
         state = states[0] if len(states) == 1 else type(states[0]).join(states)  # type: ignore[arg-type]
         following = torch.cat(logits)
-        if len(unique) < len(prompts):
-            rows = torch.tensor([place[prompt.id] for prompt in prompts], device=self.model.device)
-            state.select(rows)
-            following = following[rows]
+        rows = [place[prompt.id] for prompt in prompts]
+        if rows != list(range(len(unique))):
+            order = torch.tensor(rows, device=self.model.device)
+            state.select(order)
+            following = following[order]
         return state, following
 
     def _read_part(self, ids: Sequence[NDArray[np.int32]]) -> tuple[State, Tensor]:

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faithkit.inference.decoding import Prompt
+from faithkit.inference.decoding import Decoding, Prompt
 from faithkit.inference.shared_beginnings import LEAST, Shared, find_shared
-from tests.faithkit.inference.models import FAMILIES, VOCABULARY, engine_of
+from tests.faithkit.inference.models import FAMILIES, VOCABULARY, by_huggingface, engine_of
 
 TOKENS = [7, 8, 9]
 
@@ -64,6 +64,18 @@ def test_probabilities_are_those_of_each_prompt_alone(family: str) -> None:
         [(_, alone)] = engine.next_probabilities([prompt], TOKENS)
         assert together[prompt.id] == pytest.approx(alone, abs=1e-5), prompt.id
     assert len({tuple(shares.round(4)) for shares in together.values()}) > 4, "they depend on the prompt"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("batch_size", [3, 16])
+def test_what_is_written_is_that_of_each_prompt_alone(family: str, batch_size: int) -> None:
+    engine = engine_of(family, batch_size)
+    if engine.worth is not None:
+        engine.worth = 20
+    written = {
+        done.id: (done.ids, done.finished) for done in engine.generate(CONVERSATIONS, Decoding(max_new_tokens=9))
+    }
+    assert written == {prompt.id: by_huggingface(family, prompt, max_new_tokens=9) for prompt in CONVERSATIONS}
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
