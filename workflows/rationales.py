@@ -6,7 +6,7 @@ from typing import Any
 from faithkit.evaluation.rationales import Rationale
 from faithkit.evaluation.reports.rationales import Left, rationale_report
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.responses.official import published_baseline
+from faithkit.evaluation.responses.bert_score import load_with_baseline
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span
 from judge.locate import locate_all
 from judge.reply import quoted_parts, read_list
@@ -40,11 +40,8 @@ def score_rationales(
         return None
     names, scorer, baseline, notes = block.get("bert_score") or {}, None, None, []
     if encoder := names.get("encoder"):
-        from faithkit.evaluation.responses.bert_score import BertScore
-
-        scorer = BertScore.load(encoder, num_layers=names["num_layers"])
-        baseline = names.get("baseline")
-        if baseline is None and (baseline := published_baseline(encoder, names["num_layers"])) is None:
+        scorer, baseline = load_with_baseline(**names)
+        if baseline is None:
             why = f"{encoder} has no published baseline (benchmark.bert_score.baseline=NUMBER)"
             notes.append(f"rescaled BERTScore is left out: {why}")
     else:
