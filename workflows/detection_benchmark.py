@@ -11,7 +11,6 @@ from faithkit.evaluation.page import write_page
 from faithkit.evaluation.published.detection import comparable
 from faithkit.evaluation.reports.corpus import report_corpus
 from faithkit.evaluation.reports.official_halueval import official_report
-from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.reports.report import joined
 from faithkit.evaluation.reports.run import Scored, detection_reports, samples_of, write_reports
 from faithkit.evaluation.reports.suppression import report_suppression
@@ -21,10 +20,9 @@ from workflows.cascade_benchmark import run_cascade, with_costs
 from workflows.detectors import cascade_of, load_configured
 from workflows.fitted_baselines import read_fitting
 from workflows.official_halueval import as_official, is_official
-from workflows.origins import origin_of_file, write_origin
+from workflows.origins import judge_examples, origin_of_file
 from workflows.rationales import score_rationales
 from workflows.retrieving import with_knowledge
-from workflows.write_answers import DetectorAnswerer, write_answers
 
 log = logging.getLogger("faithkit")
 
@@ -54,13 +52,9 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         loaded = cascade.loaded if cascade else load_configured(config, benchmark)
         # A cascade would ask the judge about the rows of fit_on too, for the sake of a second threshold.
         detector = None if cascade else loaded.detector
-        written = write_answers(path, benchmark.examples, DetectorAnswerer(loaded.detector), at_a_time=portion)
-        loaded.tell()
+        given, origin = judge_examples(path, benchmark.name, benchmark.examples, loaded, at_a_time=portion)
         if missed := getattr(loaded.detector, "num_unlocated", 0):
             log.info("quoted parts that do not stand in their responses, and so mark nothing: %s", f"{missed:,}")
-        given = {prediction.id: prediction for prediction in written}
-        write_origin(path, benchmark.name, benchmark.examples, loaded.models)
-        origin = Provenance.of(benchmark.name, benchmark.examples, loaded.models)
     if config["html"]:
         write_page(config["html"], benchmark.examples, given, title=f"{benchmark.name}: answers and their marks")
     predictions = list(given.values())

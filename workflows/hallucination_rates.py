@@ -30,8 +30,8 @@ from workflows.dialogue_writing import Dialogues, DialogueWriter, Replies
 from workflows.judges import error_of
 from workflows.judging import tell_engine
 from workflows.labelled_rows import read_labelled
-from workflows.origins import write_origin
-from workflows.write_answers import DetectorAnswerer, write_answers
+from workflows.origins import write_with_origin
+from workflows.write_answers import DetectorAnswerer
 
 FILES = {GOLD: "gold_predictions", SELF: "self_predictions"}
 PLOT = "temperature.png"
@@ -155,8 +155,8 @@ def _judge(
     ]
     path = run.predictions / f"{case.file}.jsonl"
     answerer = DetectorAnswerer(loaded.detector)
-    said = write_answers(path, asked, answerer, at_a_time=config["save_every_num_rows"])
-    write_origin(path, case.file, asked, loaded.models)
+    portion = config["save_every_num_rows"]
+    said = write_with_origin(path, case.file, asked, answerer, loaded.models, at_a_time=portion)
     by_id = {one.id: one for one in said}
     return Turns(
         called=np.array([_called(by_id.get(turn.id)) for turn in turns]),
