@@ -15,8 +15,6 @@ from faithkit.evaluation.tables import fields_table, format_metric, harmless, ne
 from faithkit.files.annotations import ACCURATE, INACCURATE
 from faithkit.records import UNPARSED, Example
 
-KAPPA_NOTE = "the paper's three annotators: kappa 0.902 in the mean (0.80 to 1.00)"
-
 
 def meta_report(
     examples: Sequence[Example],
@@ -61,7 +59,7 @@ def meta_report(
         metrics["mean_kappa"] = Metric(value=float(np.mean(kappas)))
     tables = [_rates_table(annotators, metrics, title=title, dataset=dataset)]
     if pairs:
-        tables.append(_pairs_table(pairs, kappas, title=title))
+        tables.append(_pairs_table(pairs, kappas, title=title, dataset=dataset))
     if num_examples:
         tables.append(_examples_table(examples, judgements, annotators, num_examples))
     return Report(metrics=metrics, tables=tuple(tables), notes=tuple(said))
@@ -90,18 +88,18 @@ def _rates_table(
         table.add_row(Text(_shown(name)), f"{len(labels):,}", *shown)
     lines = ["95% intervals over groups"]
     if dataset == "halludial":
-        published = published_table("halludial_rationales")
+        published, agreed = published_table("halludial_rationales"), published_table("halludial_agreement").rows[0]
         table.add_section()
         for row in published.rows:
             if row["human"] is not None:
                 table.add_row(f"of {row['system']} *", "-", f"{row['human']:.1f}", "-")
-        lines.append(f"* {published.citation}: annotators on 850 judgements that say hallucinated")
+        lines.append(f"* {published.citation}: annotators on {agreed['judgements']} judgements that say hallucinated")
     table.caption = Text("\n".join(lines))
     return table
 
 
 def _pairs_table(
-    pairs: Mapping[tuple[str, str], Mapping[str, Metric]], kappas: Sequence[float], *, title: str
+    pairs: Mapping[tuple[str, str], Mapping[str, Metric]], kappas: Sequence[float], *, title: str, dataset: str
 ) -> Table:
     table = new_table(f"{title}: agreement on whether a judgement is right")
     table.show_edge = False
@@ -112,9 +110,13 @@ def _pairs_table(
         share = format_metric(found["agreement"], digits=1, scale=100)
         kappa = format_metric(found.get("kappa"), digits=2)
         table.add_row(Text(_shown(" and ".join(names))), f"{found['agreement'].n:,}", share, kappa)
-    lines = ["95% intervals over groups", KAPPA_NOTE]
-    if len(kappas) > 1:
-        lines.insert(0, f"mean kappa {np.mean(kappas):.2f}")
+    lines = [f"mean kappa {np.mean(kappas):.2f}"] if len(kappas) > 1 else []
+    lines.append("95% intervals over groups")
+    if dataset == "halludial":
+        published = published_table("halludial_agreement")
+        row = published.rows[0]
+        kappa = f"kappa {row['mean']} in the mean ({row['low']:.2f} to {row['high']:.2f})"
+        lines.append(f"{published.citation}: {row['annotators']} annotators, {kappa}")
     table.caption = Text("\n".join(lines))
     return table
 
