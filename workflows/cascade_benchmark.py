@@ -15,7 +15,7 @@ from faithkit.errors import UserError
 from faithkit.evaluation.classification import classification_metrics, compare
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.tables import format_metric, harmless, new_table
+from faithkit.evaluation.tables import figures_table, format_metric, harmless
 from faithkit.files.model_folder import JUDGE
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
@@ -129,10 +129,9 @@ def with_costs(
     """Adds to a report what each budget costs and buys: rows asked, macro-F1, and the difference to asking nothing."""
     metrics: dict[str, Metric] = {}
     alone = found.rows[0].said
-    table = new_table(f"{title}: rows that the judge is asked, and what that buys, percent")
-    table.show_edge = False
-    for column in ("budget", "asked", "macro-F1", "less the checkpoint alone", "p"):
-        table.add_column(column, justify="left" if column == "budget" else "right", no_wrap=column == "p")
+    heads = ("asked", "macro-F1", "less the checkpoint alone", "p")
+    title = f"{title}: rows that the judge is asked, and what that buys, percent"
+    table = figures_table(title, "budget", heads, no_wrap=["p"])
     for row in found.rows:
         prefix = f"cascade/{row.key}/"
         share = row.num_asked / len(examples)

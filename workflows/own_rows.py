@@ -18,7 +18,7 @@ from data_modules.reading.fields import alternate
 from data_modules.reading.rows import BadRow, ReadReport, Row, check_text, read_rows
 from faithkit.errors import UserError, shorten
 from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means
-from faithkit.evaluation.tables import format_metric, harmless, new_table
+from faithkit.evaluation.tables import figures_table, format_metric, harmless
 from faithkit.files.atomic import dumps, write_text
 from faithkit.files.jsonl import write_json, write_jsonl
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Turn
@@ -187,10 +187,8 @@ def share_table(rows: OwnRows, predictions: Sequence[Prediction], *, by: str | N
     pairs = [(row, example) for row, example in zip(rows.values, rows.by_row, strict=True) if example is not None]
     verdicts = {prediction.id: prediction.label for prediction in predictions}
     judged = [(row, example) for row, example in pairs if verdicts[example.id] not in (None, UNPARSED)]
-    table = new_table("Hallucinated responses, percent")
-    table.add_column(Text(harmless(by)) if by else Text(""), overflow="fold")
-    table.add_column("rows", justify="right", no_wrap=True)
-    table.add_column("hallucinated", justify="right", no_wrap=True)
+    heads = ("rows", "hallucinated")
+    table = figures_table("Hallucinated responses, percent", by or "", heads, no_wrap=heads, show_edge=True)
     for name, part in _parts(judged, by):
         share = _share([example for _, example in part], verdicts, num_resamples)
         table.add_row(Text(harmless(name, 60)), f"{len(part):,}", format_metric(share, digits=1, scale=100))

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.evaluation.published.judges import ALL, published_counts
-from faithkit.evaluation.tables import harmless, new_table
+from faithkit.evaluation.tables import figures_table, harmless
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 # The fields of `meta` that part a dataset's examples, the paper's first; and those that only hallucinated ones have.
@@ -97,10 +97,8 @@ def label_stats_tables(stats: LabelStats, *, title: str = "", dataset: str = "")
     Args:
         dataset: Whose published counts stand beside; empty for none.
     """
-    table = new_table(f"{title} labels".strip())
-    table.add_column("part", overflow="fold")
-    for name in ("examples", "hallucinated", "groups", "words"):
-        table.add_column(name, justify="right", no_wrap=True)
+    heads = ("examples", "hallucinated", "groups", "words")
+    table = figures_table(f"{title} labels".strip(), "part", heads, no_wrap=heads, show_edge=True)
     paper, citation = published_counts(dataset)
     for part, counts in stats.parts.items():
         share = f"{counts.hallucinated:,} ({counts.rate:.1%})"
@@ -116,11 +114,8 @@ def label_stats_tables(stats: LabelStats, *, title: str = "", dataset: str = "")
 
 
 def _types(types: Mapping[str, Mapping[str, int]], title: str) -> Table:
-    table = new_table(f"{title} types".strip())
-    table.add_column("part", overflow="fold")
     names = sorted({name for counts in types.values() for name in counts})
-    for name in names:
-        table.add_column(Text(harmless(name)), justify="right", overflow="fold")
+    table = figures_table(f"{title} types".strip(), "part", names, show_edge=True)
     for part, counts in types.items():
         total = sum(counts.values())
         cells = [f"{counts.get(name, 0):,} ({counts.get(name, 0) / total:.0%})" for name in names]

@@ -9,7 +9,7 @@ from rich.text import Text
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published.detection import TEST_RESPONSES, Published
 from faithkit.evaluation.span_outcomes import SpanOutcomes, merge
-from faithkit.evaluation.tables import fields_table, format_metric, harmless, new_table, outcome_of
+from faithkit.evaluation.tables import fields_table, figures_table, format_metric, harmless, outcome_of
 from faithkit.records import Example, Prediction, Span
 from faithkit.span_types import UNTYPED
 
@@ -20,12 +20,10 @@ OPEN, CLOSE = "[[", "]]"
 
 def level_table(level: str, systems: Systems, published: Sequence[Published] = (), *, title: str = "") -> Table:
     """Shows precision, recall and F1 at one level: our systems with intervals of F1, published ones under them."""
-    table = new_table(f"{title} {LEVELS[level]}, percent".strip())
-    table.add_column("system", overflow="fold")
     names = [f"{level}_precision", f"{level}_recall", f"{level}_f1"]
     names += ["response_auroc"] if level == "response" else []
-    for name in names:
-        table.add_column(_heading(name), justify="right", overflow="fold")
+    title = f"{title} {LEVELS[level]}, percent".strip()
+    table = figures_table(title, "system", map(_heading, names), show_edge=True)
     for system, metrics in systems.items():
         cells = [_percent(metrics.get(name), bounds=name.endswith("f1")) for name in names]
         table.add_row(Text(harmless(system)), *cells)
@@ -46,10 +44,8 @@ def parts_table(
     Args:
         published: Rows to stand under ours, by part.
     """
-    table = new_table(title)
-    table.add_column(prefix.strip("/"), overflow="fold")
-    for level in LEVELS:
-        table.add_column(f"{level} F1", justify="right", no_wrap=True)
+    heads = [f"{level} F1" for level in LEVELS]
+    table = figures_table(title, prefix.strip("/"), heads, no_wrap=heads, show_edge=True)
     ours = next(iter(systems.values()))
     for part in parts_of(prefix, ours):
         size = ours[f"{prefix}{part}/char_f1"].n
@@ -68,11 +64,7 @@ def parts_table(
 
 def types_table(systems: Systems, *, title: str = "") -> Table:
     """Shows character recall for each type of gold span."""
-    table = new_table(title)
-    table.add_column("type", overflow="fold")
-    table.add_column("n", justify="right", no_wrap=True)
-    for system in systems:
-        table.add_column(Text(harmless(system)), justify="right", overflow="fold")
+    table = figures_table(title, "type", ["n", *systems], no_wrap=["n"], show_edge=True)
     ours = next(iter(systems.values()))
     for part in parts_of("type/", ours):
         name = f"type/{part}/char_recall"

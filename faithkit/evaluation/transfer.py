@@ -13,7 +13,7 @@ from faithkit.evaluation.aims import ARGMAX
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.results import Results
-from faithkit.evaluation.tables import format_metric, harmless, new_table
+from faithkit.evaluation.tables import figures_table, format_metric, harmless
 
 TRAINED_ON = ("decode", "dnli", "mnli", "faithcritic")
 TESTED_ON = ("mnli", "begin", "faithcritic")
@@ -65,10 +65,8 @@ def transfer_table(
     place = {(cell.trained_on, cell.tested_on): cell for cell in cells}
     assert len(place) == len(cells), "two cells for one place of the table"
     accuracies = paper_accuracies()
-    table = new_table("Critics across datasets, accuracy in percent (FaithDial, Table 4)")
-    table.add_column("trained on", no_wrap=True)
-    for tested_on in TESTED_ON:
-        table.add_column(TITLES[tested_on], justify="right", overflow="fold")
+    title, heads = "Critics across datasets, accuracy in percent (FaithDial, Table 4)", [TITLES[t] for t in TESTED_ON]
+    table = figures_table(title, "trained on", heads, show_edge=True)
     for trained_on in TRAINED_ON:
         ours = [place.get((trained_on, tested_on)) for tested_on in TESTED_ON]
         paper = [f"{accuracies[trained_on, t]:.1f}{_mark(trained_on, t)}" for t in TESTED_ON]

@@ -12,7 +12,15 @@ from faithkit.evaluation.label_stats import PARTS
 from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.reports.provenance import Provenance, Rows, select, with_provenance
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.tables import choose_examples, fields_table, format_metric, harmless, new_table, outcome_of
+from faithkit.evaluation.tables import (
+    add_context,
+    choose_examples,
+    fields_table,
+    figures_table,
+    format_metric,
+    harmless,
+    outcome_of,
+)
 from faithkit.records import Example, Prediction
 
 # By metric: the head of its column, and the column of the paper's table.
@@ -90,11 +98,8 @@ def _parts(examples: Sequence[Example]) -> dict[str, list[Example]]:
 
 
 def _table(rows: Mapping[str, Mapping[str, Metric]], *, title: str, dataset: str, num_pairs: int) -> Table:
-    table = new_table(f"{title}: which of two replies is hallucinated, percent")
-    table.show_edge = False
-    table.add_column("judge", overflow="fold", min_width=20)
-    for head, _ in SHOWN.values():
-        table.add_column(head, justify="right")
+    heads = [head for head, _ in SHOWN.values()]
+    table = figures_table(f"{title}: which of two replies is hallucinated, percent", "judge", heads, min_width=20)
     for name, metrics in rows.items():
         cells = [_cell(metrics[metric], bounds=metric == "accuracy") for metric in SHOWN]
         table.add_row(Text(harmless(name), style="bold" if name.endswith(MODEL) else ""), *cells)
@@ -123,10 +128,7 @@ def _examples_table(examples: Sequence[Example], predictions: Mapping[str, Predi
     for example in examples:
         said = predictions[example.id]
         table.add_row("id", Text(harmless(example.id, 400)))
-        table.add_row("knowledge", Text(harmless(example.knowledge, 400)))
-        if example.history:
-            last = example.history[-1]
-            table.add_row("last turn", Text(harmless(f"{last.speaker}: {last.text}", 400)))
+        add_context(table, example)
         table.add_row("reply 1", Text(harmless(example.response, 400)))
         table.add_row("reply 2", Text(harmless(str(example.meta[OTHER]), 400)))
         if said.text:

@@ -13,10 +13,10 @@ from faithkit.evaluation.reports.provenance import Provenance, Rows, select, wit
 from faithkit.evaluation.reports.report import Report, sample_row
 from faithkit.evaluation.tables import (
     choose_examples,
+    figures_table,
     format_metric,
     harmless,
     metrics_table,
-    new_table,
     predictions_table,
 )
 from faithkit.records import Example, Prediction
@@ -94,11 +94,9 @@ def _p(value: float) -> str:
 
 def _baselines_table(rows: Sequence[tuple[Baseline, Metric, Difference]], *, title: str) -> Table:
     """Shows each baseline's macro-F1, and the model's less it."""
-    table = new_table(f"{title}: the model less each baseline, macro-F1 in percent")
-    table.show_edge = False
-    table.add_column("baseline")
-    for name in ("its own", "model less it", "p"):
-        table.add_column(name, justify="right", no_wrap=name == "p")
+    heads = ("its own", "model less it", "p")
+    title = f"{title}: the model less each baseline, macro-F1 in percent"
+    table = figures_table(title, "baseline", heads, no_wrap=["p"])
     for baseline, value, difference in rows:
         interval = Metric(value=difference.value, low=difference.low, high=difference.high)
         cells = [format_metric(metric, digits=1, scale=100) for metric in (value, interval)]

@@ -11,7 +11,7 @@ from faithkit.evaluation.agreement import agreement
 from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means
 from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.tables import fields_table, format_metric, harmless, new_table
+from faithkit.evaluation.tables import fields_table, figures_table, format_metric, harmless
 from faithkit.files.annotations import ACCURATE, INACCURATE
 from faithkit.records import UNPARSED, Example
 
@@ -77,11 +77,8 @@ def _rates(name: str, labels: Mapping[str, str], group_of: Mapping[str, str], nu
 def _rates_table(
     annotators: Mapping[str, Mapping[str, str]], metrics: Mapping[str, Metric], *, title: str, dataset: str
 ) -> Table:
-    table = new_table(f"{title}: judgements found right, percent")
-    table.show_edge = False
-    table.add_column("by", overflow="fold", min_width=20)
-    for head in ("judgements", "right", "unparsed"):
-        table.add_column(head, justify="right")
+    heads = ("judgements", "right", "unparsed")
+    table = figures_table(f"{title}: judgements found right, percent", "by", heads, min_width=20)
     for name, labels in annotators.items():
         cells = [metrics[f"{kind}/{name}"] for kind in ("accurate_rate", "unparsed_rate")]
         shown = [format_metric(cells[0], digits=1, scale=100), f"{100 * cells[1].value:.1f}"]
@@ -101,11 +98,8 @@ def _rates_table(
 def _pairs_table(
     pairs: Mapping[tuple[str, str], Mapping[str, Metric]], kappas: Sequence[float], *, title: str, dataset: str
 ) -> Table:
-    table = new_table(f"{title}: agreement on whether a judgement is right")
-    table.show_edge = False
-    table.add_column("pair", overflow="fold", min_width=20)
-    for head in ("rows", "agreement, percent", "Cohen's kappa"):
-        table.add_column(head, justify="right")
+    heads = ("rows", "agreement, percent", "Cohen's kappa")
+    table = figures_table(f"{title}: agreement on whether a judgement is right", "pair", heads, min_width=20)
     for names, found in pairs.items():
         share = format_metric(found["agreement"], digits=1, scale=100)
         kappa = format_metric(found.get("kappa"), digits=2)

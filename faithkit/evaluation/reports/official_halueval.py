@@ -15,7 +15,7 @@ from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means
 from faithkit.evaluation.outcomes import align
 from faithkit.evaluation.published.judges import ALL
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.tables import format_metric, harmless, new_table
+from faithkit.evaluation.tables import figures_table, format_metric, harmless
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 
 COLUMNS = {
@@ -84,11 +84,8 @@ def _score(rows: Sequence[Example], predictions: Mapping[str, Prediction], num_r
 
 
 def _table(found: Mapping[str, Mapping[str, Metric]]) -> Table:
-    table = new_table("accuracy as HaluEval's script reads replies, percent")
-    table.show_edge = False
-    table.add_column("task", overflow="fold", min_width=14)
-    for head in COLUMNS.values():
-        table.add_column(head, justify="right")
+    title = "accuracy as HaluEval's script reads replies, percent"
+    table = figures_table(title, "task", COLUMNS.values(), min_width=14)
     for part, metrics in found.items():
         official, *others = (metrics[name] for name in COLUMNS)
         plain = [Metric(value=one.value) for one in others]

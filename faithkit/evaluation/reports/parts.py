@@ -14,7 +14,7 @@ from faithkit.evaluation.fitted_baselines import Fitting, beside
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.label_stats import PARTS, TYPES
 from faithkit.evaluation.published.judges import ALL, MEAN_OF_CLASSES, JudgeFigures, judge_figures
-from faithkit.evaluation.tables import format_metric, harmless, new_table
+from faithkit.evaluation.tables import figures_table, format_metric, harmless
 from faithkit.records import Example, Prediction
 
 # By metric: the head of its column. Papers of dialogue judges give means over both classes, others those of one.
@@ -132,11 +132,7 @@ def part_tables(
 
 
 def _table(field: str, parts: Mapping[str, Systems], columns: Mapping[str, str], *, title: str, dataset: str) -> Table:
-    table = new_table(f"{title} by {field}, percent")
-    table.show_edge = False
-    table.add_column(field, overflow="fold", min_width=NAMES)
-    for head in columns.values():
-        table.add_column(head, justify="right")
+    table = figures_table(f"{title} by {field}, percent", field, columns.values(), min_width=NAMES)
     cited: dict[str, None] = {}
     for part, systems in parts.items():
         table.add_row(Text.assemble((harmless(part), "bold"), f", n = {systems[MODEL]['macro_f1'].n:,}"))
@@ -157,12 +153,7 @@ def _table(field: str, parts: Mapping[str, Systems], columns: Mapping[str, str],
 
 
 def _types_table(parts: Mapping[str, Systems], *, title: str) -> Table:
-    table = new_table(title)
-    table.add_column("type", overflow="fold")
-    table.add_column("n", justify="right", no_wrap=True)
-    systems = next(iter(parts.values()))
-    for system in systems:
-        table.add_column(Text(harmless(system)), justify="right", overflow="fold")
+    table = figures_table(title, "type", ["n", *next(iter(parts.values()))], no_wrap=["n"], show_edge=True)
     for value, scored in parts.items():
         cells = [_percent(metrics["recall"], bounds=name == MODEL) for name, metrics in scored.items()]
         table.add_row(Text(harmless(value)), f"{scored[MODEL]['recall'].n:,}", *cells)

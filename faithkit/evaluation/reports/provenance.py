@@ -13,7 +13,7 @@ from faithkit.evaluation.fingerprints import SHOWN, TestRows
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.leaks import WITHOUT, Leaks, find_leaks
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.tables import harmless, metrics_table, new_table
+from faithkit.evaluation.tables import figures_table, harmless, metrics_table
 from faithkit.records import Example, Prediction
 from faithkit.weights.used_model import CHECKPOINT, UsedModel
 
@@ -106,10 +106,8 @@ def _leak_lines(model: UsedModel, leaks: Leaks | None) -> list[str]:
 
 def leaks_table(provenance: Provenance, title: str) -> Table:
     """Shows for each model that has seen anything how much, in which use."""
-    table = new_table(title)
-    table.add_column(Text("seen by"), overflow="fold")
-    for name in ("rows", "knowledge", "groups"):
-        table.add_column(name, justify="right", no_wrap=True)
+    units = ("rows", "knowledge", "groups")
+    table = figures_table(title, "seen by", units, no_wrap=units, show_edge=True)
     for model, leaks in zip(provenance.models, provenance.leaks, strict=True):
         if leaks is None or not leaks.rows.any():
             continue

@@ -11,7 +11,7 @@ from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.rates import RATES, TURN_RATE, Turns, rate_metrics, rates
 from faithkit.evaluation.reports.report import Report
 from faithkit.evaluation.responses.judge_error import JudgeError, corrected_rate
-from faithkit.evaluation.tables import format_metric, harmless, new_table
+from faithkit.evaluation.tables import figures_table, format_metric, harmless
 
 GOLD, SELF = "gold", "self"
 CORRECTED = f"{TURN_RATE}_corrected"
@@ -130,13 +130,8 @@ def _differences(cases: Mapping[Case, Turns], num_resamples: int) -> dict[str, d
 
 def _table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judged_by: str, dataset: str) -> Table:
     at = any(case.temperature is not None for case in cases)
-    table = new_table(f"{title}: hallucinated, percent")
-    table.show_edge = False
-    table.add_column("system", overflow="fold", min_width=14)
-    for head in ("history", *(["at"] if at else [])):
-        table.add_column(head, no_wrap=True)
-    for head in ("turns", "dialogues"):
-        table.add_column(head, justify="right", no_wrap=True)
+    names, figures = ["system", "history", *(["at"] if at else [])], ["turns", "dialogues"]
+    table = figures_table(f"{title}: hallucinated, percent", names, figures, min_width=14, no_wrap=figures)
     for case, metrics in cases.items():
         cells = [harmless(case.system), case.history]
         cells += ["-" if case.temperature is None else f"{case.temperature:g}"] if at else []
@@ -159,11 +154,8 @@ def _table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judged_by:
 
 
 def _differences_table(differences: Mapping[str, Mapping[str, Difference]], *, title: str) -> Table:
-    table = new_table(f"{title}: self histories less gold ones, percent")
-    table.show_edge = False
-    table.add_column("system", overflow="fold", min_width=14)
-    for head in ("turns", "p", "dialogues", "p"):
-        table.add_column(head, justify="right")
+    heads = ("turns", "p", "dialogues", "p")
+    table = figures_table(f"{title}: self histories less gold ones, percent", "system", heads, min_width=14)
     for name, found in differences.items():
         cells = []
         for rate in RATES:

@@ -10,7 +10,7 @@ from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.rationales import SHARES, Rationale, Scorer, measure_rationales, part_of
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.tables import format_metric, new_table
+from faithkit.evaluation.tables import figures_table, format_metric
 
 # By metric: what a reader sees, and the column of the paper's table.
 SHOWN: Mapping[str, tuple[str, str]] = {
@@ -78,15 +78,10 @@ def rationale_report(
 
 
 def _table(columns: Mapping[str, Mapping[str, Metric]], dataset: str) -> Table:
-    table = new_table("what the judge says, against the dataset's judgements")
-    table.show_edge = False
-    table.add_column("metric", overflow="fold")
-    for name in columns:
-        table.add_column(name, justify="right", overflow="fold")
     published = published_table("halludial_rationales") if dataset == "halludial" else None
     best = sorted(published.rows, key=lambda row: -row["rouge_l"])[:NUM_PUBLISHED] if published else []
-    for row in best:
-        table.add_column(Text(f"{row['system']} *"), justify="right", overflow="fold")
+    heads = [*columns, *(f"{row['system']} *" for row in best)]
+    table = figures_table("what the judge says, against the dataset's judgements", "metric", heads)
     for name, (shown, column) in SHOWN.items():
         if any(name in found for found in columns.values()):
             ours = [format_metric(found.get(name), digits=1, scale=100) for found in columns.values()]

@@ -27,7 +27,7 @@ from faithkit.evaluation.suppression import (
     STRATEGIES,
     suppression_metrics,
 )
-from faithkit.evaluation.tables import format_metric, harmless, new_table
+from faithkit.evaluation.tables import figures_table, format_metric, harmless
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example, Prediction
 
@@ -124,11 +124,8 @@ def _without_leaked(
 
 def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str = TITLE) -> Table:
     """For each group the models' own rates, random choice, each strategy, and the paper's figures under ours."""
-    table = new_table(f"{title}, percent")
-    table.add_column("treatment", overflow="fold")
-    table.add_column("valid", justify="right", no_wrap=True)
-    table.add_column("hallucinated", justify="right", no_wrap=True)
-    table.add_column("reduction", justify="right", no_wrap=True)
+    heads = ("valid", "hallucinated", "reduction")
+    table = figures_table(f"{title}, percent", "treatment", heads, no_wrap=heads, show_edge=True)
     captions = [
         "95% intervals over sources; reduction: of random choice's rate at all sources",
         "ties: the expectation of drawing one at random",

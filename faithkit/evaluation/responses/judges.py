@@ -14,7 +14,7 @@ from faithkit.detector import Detector
 from faithkit.evaluation.intervals import Metric, Values
 from faithkit.evaluation.responses.critic_rate import critic_rate
 from faithkit.evaluation.responses.judge_error import JudgeError, corrected_rate
-from faithkit.evaluation.tables import format_metric, harmless, new_table
+from faithkit.evaluation.tables import figures_table, format_metric, harmless
 from faithkit.records import Example
 
 CRITIC = "critic"  # the judge whose rate is the headline; its columns are those of `critic_rate`
@@ -73,12 +73,8 @@ def judge_report(
         return JudgeReport(metrics={}, tables=(), notes=())
     metrics: dict[str, Metric] = {}
     notes: list[str] = []
-    rates = new_table(f"{title}: responses called hallucinated, percent")
-    rates.show_edge = False
-    for column in ("judge", "responses"):
-        rates.add_column(column, overflow="fold")
-    for column in ("as it calls them", "corrected by its error"):
-        rates.add_column(column, justify="right", overflow="fold")
+    heads = ("as it calls them", "corrected by its error")
+    rates = figures_table(f"{title}: responses called hallucinated, percent", ["judge", "responses"], heads)
     groups = [example.group for example in examples]
     for judge in judges:
         for number, (system, (columns, measured)) in enumerate(systems.items()):
@@ -109,11 +105,8 @@ def _error_rows(judges: Sequence[Judge], num_resamples: int) -> Iterator[tuple[J
 
 
 def _error_table(errors: Sequence[tuple[Judge, Mapping[str, Metric]]], title: str) -> Table:
-    table = new_table(f"{title}: the judges against people's labels, percent")
-    table.show_edge = False
-    table.add_column("judge", overflow="fold")
-    for column in ("of hallucinated found", "of faithful called so", "people", "judge"):
-        table.add_column(column, justify="right", overflow="fold")
+    heads = ("of hallucinated found", "of faithful called so", "people", "judge")
+    table = figures_table(f"{title}: the judges against people's labels, percent", "judge", heads)
     lines = []
     for judge, found in errors:
         assert judge.error is not None
