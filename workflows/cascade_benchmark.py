@@ -15,7 +15,7 @@ from faithkit.errors import UserError
 from faithkit.evaluation.classification import classification_metrics, compare
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.tables import figures_table, format_metric, harmless
+from faithkit.evaluation.tables import figures_table, harmless, percent
 from faithkit.files.model_folder import JUDGE
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
@@ -141,12 +141,11 @@ def with_costs(
         cells = ["-", "-"]
         if row is not found.rows[0]:
             one = compare(examples, row.said, alone, num_resamples=num_resamples)[HEADLINE]
-            difference = Metric(value=one.value, low=one.low, high=one.high, n=one.n)
-            metrics[f"{prefix}difference/checkpoint_{HEADLINE}"] = difference
-            metrics[f"{prefix}p_value/checkpoint_{HEADLINE}"] = Metric(value=one.p_value, n=one.n)
-            cells = [_percent(difference), f"{one.p_value:.3f}"]
+            named = one.named(f"checkpoint_{HEADLINE}")
+            metrics |= {f"{prefix}{name}": metric for name, metric in named.items()}
+            cells = [percent(one.metric), f"{one.p_value:.3f}"]
         asked = f"{row.num_asked:,} ({share:.1%})"
-        table.add_row(Text(harmless(row.name)), asked, _percent(value), *cells)
+        table.add_row(Text(harmless(row.name)), asked, percent(value), *cells)
     own = found.rows[-1].band
     where = "nowhere" if own.is_empty else f"at scores from {own.low:.4g} to {own.high:.4g}"
     lines = [f"the cascade: the judge decides {where}, {own.chosen}"]
@@ -155,7 +154,3 @@ def with_costs(
     table.caption = Text("\n".join(lines))
     first, *others = report.tables
     return replace(report, tables=(first, table, *others), metrics=report.metrics | metrics)
-
-
-def _percent(metric: Metric) -> str:
-    return format_metric(metric, digits=1, scale=100)

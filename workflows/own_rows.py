@@ -18,7 +18,7 @@ from data_modules.reading.fields import alternate
 from data_modules.reading.rows import BadRow, ReadReport, Row, check_text, read_rows
 from faithkit.errors import UserError, shorten
 from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means
-from faithkit.evaluation.tables import figures_table, format_metric, harmless
+from faithkit.evaluation.tables import figures_table, harmless, percent
 from faithkit.files.atomic import dumps, write_text
 from faithkit.files.jsonl import write_json, write_jsonl
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Turn
@@ -191,7 +191,7 @@ def share_table(rows: OwnRows, predictions: Sequence[Prediction], *, by: str | N
     table = figures_table("Hallucinated responses, percent", by or "", heads, no_wrap=heads, show_edge=True)
     for name, part in _parts(judged, by):
         share = _share([example for _, example in part], verdicts, num_resamples)
-        table.add_row(Text(harmless(name, 60)), f"{len(part):,}", format_metric(share, digits=1, scale=100))
+        table.add_row(Text(harmless(name, 60)), f"{len(part):,}", percent(share))
     captions = ["95% intervals over groups of rows, as the detector calls them: its own errors are not in them"]
     if len(judged) < len(rows.values):
         captions.append(f"{len(rows.values) - len(judged):,} rows have no verdict and do not count")

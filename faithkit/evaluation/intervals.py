@@ -61,6 +61,15 @@ class Difference:
     p_value: float
     n: int
 
+    @property
+    def metric(self) -> Metric:
+        """The difference with its interval."""
+        return Metric(value=self.value, low=self.low, high=self.high, n=self.n)
+
+    def named(self, name: str) -> dict[str, Metric]:
+        """Names the difference and its p-value as metrics.json has them."""
+        return {f"difference/{name}": self.metric, f"p_value/{name}": Metric(value=self.p_value, n=self.n)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:

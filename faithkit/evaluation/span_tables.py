@@ -9,7 +9,7 @@ from rich.text import Text
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published.detection import TEST_RESPONSES, Published
 from faithkit.evaluation.span_outcomes import SpanOutcomes, merge
-from faithkit.evaluation.tables import fields_table, figures_table, format_metric, harmless, outcome_of
+from faithkit.evaluation.tables import fields_table, figure, figures_table, harmless, outcome_of, percent
 from faithkit.records import Example, Prediction, Span
 from faithkit.span_types import UNTYPED
 
@@ -25,12 +25,12 @@ def level_table(level: str, systems: Systems, published: Sequence[Published] = (
     title = f"{title} {LEVELS[level]}, percent".strip()
     table = figures_table(title, "system", map(_heading, names), show_edge=True)
     for system, metrics in systems.items():
-        cells = [_percent(metrics.get(name), bounds=name.endswith("f1")) for name in names]
+        cells = [percent(metrics.get(name), bounds=name.endswith("f1")) for name in names]
         table.add_row(Text(harmless(system)), *cells)
     if published:
         table.add_section()
     for row in published:
-        figures = ["-" if number is None else f"{number:.1f}" for number in (row.precision, row.recall, row.f1)]
+        figures = [figure(number) for number in (row.precision, row.recall, row.f1)]
         table.add_row(Text(row.name), *figures, *["-"] * (len(names) - 3))
     table.caption = Text(_caption(systems, [f"{level}_f1"], published))
     return table
@@ -52,12 +52,12 @@ def parts_table(
         count = "" if size is None else f", n = {size:,}"
         table.add_row(Text.assemble((harmless(part), "bold"), count))
         for system, metrics in systems.items():
-            cells = [_percent(metrics.get(f"{prefix}{part}/{level}_f1")) for level in LEVELS]
+            cells = [percent(metrics.get(f"{prefix}{part}/{level}_f1")) for level in LEVELS]
             table.add_row(Text(f"  {harmless(system)}"), *cells)
         rows = (published or {}).get(part, ())
         for name in dict.fromkeys(row.name for row in rows):
-            f1 = {row.level: f"{row.f1:.1f}" for row in rows if row.name == name}
-            table.add_row(Text(f"  {name}"), *(f1.get(level, "-") for level in LEVELS))
+            f1 = {row.level: row.f1 for row in rows if row.name == name}
+            table.add_row(Text(f"  {name}"), *(figure(f1.get(level)) for level in LEVELS))
         table.add_section()
     return table
 
@@ -68,7 +68,7 @@ def types_table(systems: Systems, *, title: str = "") -> Table:
     ours = next(iter(systems.values()))
     for part in parts_of("type/", ours):
         name = f"type/{part}/char_recall"
-        cells = [_percent(metrics.get(name)) for metrics in systems.values()]
+        cells = [percent(metrics.get(name)) for metrics in systems.values()]
         table.add_row(Text(harmless(part)), f"{ours[name].n:,}", *cells)
     return table
 
@@ -146,12 +146,6 @@ def _label_note(spans: Sequence[Span]) -> str:
 
 def _heading(name: str) -> str:
     return {"f1": "F1", "auroc": "AUROC"}.get(name.rpartition("_")[2], name.rpartition("_")[2])
-
-
-def _percent(metric: Metric | None, *, bounds: bool = True) -> Text:
-    if metric is not None and not bounds:
-        metric = Metric(value=metric.value)
-    return Text(format_metric(metric, digits=1, scale=100))
 
 
 def _caption(systems: Systems, names: Sequence[str], published: Sequence[Published]) -> str:

@@ -52,6 +52,22 @@ def format_metric(metric: Metric | None, *, digits: int = 2, scale: float = 1.0)
     return f"{value} [{', '.join(bounds)}]" if bounds else value
 
 
+def percent(metric: Metric | None, *, bounds: bool = True) -> str:
+    """Formats a share as `71.2 [69.0, 73.1]`, in percent.
+
+    Args:
+        bounds: With the interval, where there is one.
+    """
+    if metric is not None and not bounds:
+        metric = Metric(value=metric.value)
+    return format_metric(metric, digits=1, scale=100)
+
+
+def figure(value: float | None) -> str:
+    """Formats a published figure, which is in percent already, to a tenth."""
+    return "-" if value is None else f"{value:.1f}"
+
+
 def metrics_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str = "", digits: int = 2) -> Table:
     """Shows one column a system (`{"critic": metrics, "majority": metrics}`), one row a metric."""
     table = figures_table(title, "metric", systems)

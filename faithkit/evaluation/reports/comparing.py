@@ -16,10 +16,11 @@ from faithkit.evaluation.tables import (
     add_context,
     choose_examples,
     fields_table,
+    figure,
     figures_table,
-    format_metric,
     harmless,
     outcome_of,
+    percent,
 )
 from faithkit.records import Example, Prediction
 
@@ -101,26 +102,20 @@ def _table(rows: Mapping[str, Mapping[str, Metric]], *, title: str, dataset: str
     heads = [head for head, _ in SHOWN.values()]
     table = figures_table(f"{title}: which of two replies is hallucinated, percent", "judge", heads, min_width=20)
     for name, metrics in rows.items():
-        cells = [_cell(metrics[metric], bounds=metric == "accuracy") for metric in SHOWN]
+        cells = [percent(metrics[metric], bounds=metric == "accuracy") for metric in SHOWN]
         table.add_row(Text(harmless(name), style="bold" if name.endswith(MODEL) else ""), *cells)
     lines = [f"{num_pairs:,} pairs, each in both orders; 95% intervals over groups", CAPTION]
     if dataset == "halludial":
         published = published_table("halludial_comparative")
         table.add_section()
         for row in sorted(published.rows, key=lambda row: -row["mean"])[:NUM_PUBLISHED]:
-            figures = [row.get(column) for _, column in SHOWN.values()]
-            table.add_row(f"{row['system']} *", *("-" if one is None else f"{one:.1f}" for one in figures))
+            table.add_row(f"{row['system']} *", *(figure(row.get(column)) for _, column in SHOWN.values()))
         lines.append(f"* the best of {published.citation}: {published.protocol}")
     combined = rows[MODEL].get("combined_accuracy")
     if combined is not None:
-        said = format_metric(combined, digits=1, scale=100)
-        lines.append(f"by the probabilities of both orders together, whatever the bias: {said}")
+        lines.append(f"by the probabilities of both orders together, whatever the bias: {percent(combined)}")
     table.caption = Text("\n".join(lines))
     return table
-
-
-def _cell(metric: Metric, *, bounds: bool) -> str:
-    return format_metric(metric if bounds else Metric(value=metric.value), digits=1, scale=100)
 
 
 def _examples_table(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> Table:

@@ -14,9 +14,9 @@ from faithkit.evaluation.reports.report import Report, sample_row
 from faithkit.evaluation.tables import (
     choose_examples,
     figures_table,
-    format_metric,
     harmless,
     metrics_table,
+    percent,
     predictions_table,
 )
 from faithkit.records import Example, Prediction
@@ -80,11 +80,10 @@ def label_report(
 
 
 def _named(key: str, differences: Mapping[str, Difference]) -> dict[str, Metric]:
-    found = {}
+    found: dict[str, Metric] = {}
     for name, one in differences.items():
         if name in SHOWN_OF_BASELINE:
-            found[f"difference/{key}_{name}"] = Metric(value=one.value, low=one.low, high=one.high, n=one.n)
-            found[f"p_value/{key}_{name}"] = Metric(value=one.p_value, n=one.n)
+            found |= one.named(f"{key}_{name}")
     return found
 
 
@@ -98,9 +97,7 @@ def _baselines_table(rows: Sequence[tuple[Baseline, Metric, Difference]], *, tit
     title = f"{title}: the model less each baseline, macro-F1 in percent"
     table = figures_table(title, "baseline", heads, no_wrap=["p"])
     for baseline, value, difference in rows:
-        interval = Metric(value=difference.value, low=difference.low, high=difference.high)
-        cells = [format_metric(metric, digits=1, scale=100) for metric in (value, interval)]
-        table.add_row(baseline.name, *cells, _p(difference.p_value))
+        table.add_row(baseline.name, percent(value), percent(difference.metric), _p(difference.p_value))
     lines = [f"{one.name}: fitted on {harmless(one.fitted_on)}" for one, _, _ in rows]
     table.caption = Text("\n".join([*lines, "paired, on the same resamples of groups; p two-sided, each by itself"]))
     return table

@@ -11,7 +11,7 @@ from faithkit.evaluation.agreement import agreement
 from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means
 from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.tables import fields_table, figures_table, format_metric, harmless
+from faithkit.evaluation.tables import fields_table, figure, figures_table, format_metric, harmless, percent
 from faithkit.files.annotations import ACCURATE, INACCURATE
 from faithkit.records import UNPARSED, Example
 
@@ -80,16 +80,15 @@ def _rates_table(
     heads = ("judgements", "right", "unparsed")
     table = figures_table(f"{title}: judgements found right, percent", "by", heads, min_width=20)
     for name, labels in annotators.items():
-        cells = [metrics[f"{kind}/{name}"] for kind in ("accurate_rate", "unparsed_rate")]
-        shown = [format_metric(cells[0], digits=1, scale=100), f"{100 * cells[1].value:.1f}"]
-        table.add_row(Text(_shown(name)), f"{len(labels):,}", *shown)
+        right, unparsed = (metrics[f"{kind}/{name}"] for kind in ("accurate_rate", "unparsed_rate"))
+        table.add_row(Text(_shown(name)), f"{len(labels):,}", percent(right), percent(unparsed, bounds=False))
     lines = ["95% intervals over groups"]
     if dataset == "halludial":
         published, agreed = published_table("halludial_rationales"), published_table("halludial_agreement").rows[0]
         table.add_section()
         for row in published.rows:
             if row["human"] is not None:
-                table.add_row(f"of {row['system']} *", "-", f"{row['human']:.1f}", "-")
+                table.add_row(f"of {row['system']} *", "-", figure(row["human"]), "-")
         lines.append(f"* {published.citation}: annotators on {agreed['judgements']} judgements that say hallucinated")
     table.caption = Text("\n".join(lines))
     return table
@@ -101,9 +100,8 @@ def _pairs_table(
     heads = ("rows", "agreement, percent", "Cohen's kappa")
     table = figures_table(f"{title}: agreement on whether a judgement is right", "pair", heads, min_width=20)
     for names, found in pairs.items():
-        share = format_metric(found["agreement"], digits=1, scale=100)
-        kappa = format_metric(found.get("kappa"), digits=2)
-        table.add_row(Text(_shown(" and ".join(names))), f"{found['agreement'].n:,}", share, kappa)
+        share, kappa = found["agreement"], format_metric(found.get("kappa"))
+        table.add_row(Text(_shown(" and ".join(names))), f"{share.n:,}", percent(share), kappa)
     lines = [f"mean kappa {np.mean(kappas):.2f}"] if len(kappas) > 1 else []
     lines.append("95% intervals over groups")
     if dataset == "halludial":

@@ -15,7 +15,7 @@ from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means
 from faithkit.evaluation.outcomes import align
 from faithkit.evaluation.published.judges import ALL
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.tables import figures_table, format_metric, harmless
+from faithkit.evaluation.tables import figures_table, harmless, percent
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 
 COLUMNS = {
@@ -87,9 +87,8 @@ def _table(found: Mapping[str, Mapping[str, Metric]]) -> Table:
     title = "accuracy as HaluEval's script reads replies, percent"
     table = figures_table(title, "task", COLUMNS.values(), min_width=14)
     for part, metrics in found.items():
-        official, *others = (metrics[name] for name in COLUMNS)
-        plain = [Metric(value=one.value) for one in others]
-        table.add_row(Text(harmless(part) or ALL), *(format_metric(m, digits=1, scale=100) for m in (official, *plain)))
+        cells = [percent(metrics[name], bounds=name == "accuracy") for name in COLUMNS]
+        table.add_row(Text(harmless(part) or ALL), *cells)
     table.caption = Text(
         "official: Yes or No anywhere in the reply, both or neither failed and wrong; ours: the same replies read "
         "strictly; length: longer than the median is hallucinated"

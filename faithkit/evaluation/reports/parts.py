@@ -13,8 +13,8 @@ from faithkit.evaluation.classification import classification_metrics
 from faithkit.evaluation.fitted_baselines import Fitting, beside
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.label_stats import PARTS, TYPES
-from faithkit.evaluation.published.judges import ALL, MEAN_OF_CLASSES, JudgeFigures, judge_figures
-from faithkit.evaluation.tables import figures_table, format_metric, harmless
+from faithkit.evaluation.published.judges import ALL, MEAN_OF_CLASSES, judge_figures
+from faithkit.evaluation.tables import figure, figures_table, harmless, percent
 from faithkit.records import Example, Prediction
 
 # By metric: the head of its column. Papers of dialogue judges give means over both classes, others those of one.
@@ -137,10 +137,10 @@ def _table(field: str, parts: Mapping[str, Systems], columns: Mapping[str, str],
     for part, systems in parts.items():
         table.add_row(Text.assemble((harmless(part), "bold"), f", n = {systems[MODEL]['macro_f1'].n:,}"))
         for system, metrics in systems.items():
-            cells = [_percent(metrics.get(name), bounds=name == HEADLINE) for name in columns]
+            cells = [percent(metrics.get(name), bounds=name == HEADLINE) for name in columns]
             table.add_row(Text(f"  {harmless(system)}"), *cells)
         for row in judge_figures(dataset, part)[:MAX_PUBLISHED]:
-            table.add_row(Text(f"  {row.system} *"), *(_figure(row, name) for name in columns))
+            table.add_row(Text(f"  {row.system} *"), *(figure(getattr(row, name, None)) for name in columns))
             cited[row.note] = None
         table.add_section()
     unparsed = {part: systems[MODEL]["unparsed_rate"].value for part, systems in parts.items()}
@@ -155,17 +155,6 @@ def _table(field: str, parts: Mapping[str, Systems], columns: Mapping[str, str],
 def _types_table(parts: Mapping[str, Systems], *, title: str) -> Table:
     table = figures_table(title, "type", ["n", *next(iter(parts.values()))], no_wrap=["n"], show_edge=True)
     for value, scored in parts.items():
-        cells = [_percent(metrics["recall"], bounds=name == MODEL) for name, metrics in scored.items()]
+        cells = [percent(metrics["recall"], bounds=name == MODEL) for name, metrics in scored.items()]
         table.add_row(Text(harmless(value)), f"{scored[MODEL]['recall'].n:,}", *cells)
     return table
-
-
-def _percent(metric: Metric | None, *, bounds: bool) -> str:
-    if metric is not None and not bounds:
-        metric = Metric(value=metric.value, n=metric.n)
-    return format_metric(metric, digits=1, scale=100)
-
-
-def _figure(row: JudgeFigures, name: str) -> str:
-    value = getattr(row, name, None)
-    return "-" if value is None else f"{value:.1f}"

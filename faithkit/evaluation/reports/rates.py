@@ -11,7 +11,7 @@ from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.rates import RATES, TURN_RATE, Turns, rate_metrics, rates
 from faithkit.evaluation.reports.report import Report
 from faithkit.evaluation.responses.judge_error import JudgeError, corrected_rate
-from faithkit.evaluation.tables import figures_table, format_metric, harmless
+from faithkit.evaluation.tables import figure, figures_table, harmless, percent
 
 GOLD, SELF = "gold", "self"
 CORRECTED = f"{TURN_RATE}_corrected"
@@ -97,14 +97,13 @@ def rates_report(
     differences = _differences(cases, num_resamples)
     for name, each in differences.items():
         for rate, one in each.items():
-            metrics[f"difference/{name}/{rate}"] = Metric(value=one.value, low=one.low, high=one.high, n=one.n)
-            metrics[f"p_value/{name}/{rate}"] = Metric(value=one.p_value, n=one.n)
+            metrics |= one.named(f"{name}/{rate}")
     if error is None:
         said.append("no rate is corrected: name rows that people labelled, benchmark.judge_labels=[{dataset, path}]")
     else:
         errs = error.metrics(num_resamples=num_resamples)
         metrics |= {f"judge/{name}": metric for name, metric in errs.items()}
-        shown = {name: format_metric(metric, digits=1, scale=100) for name, metric in errs.items()}
+        shown = {name: percent(metric) for name, metric in errs.items()}
         said.append(
             f"the judge finds {shown['recall']}% of what is hallucinated and calls {shown['false_alarms']}% of the "
             f"rest so, on {error.name}"
@@ -135,19 +134,19 @@ def _table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judged_by:
     for case, metrics in cases.items():
         cells = [harmless(case.system), case.history]
         cells += ["-" if case.temperature is None else f"{case.temperature:g}"] if at else []
-        cells += [format_metric(metrics.get(name), digits=1, scale=100) for name in RATES]
+        cells += [percent(metrics.get(name)) for name in RATES]
         table.add_row(*map(Text, cells))
         if (corrected := metrics.get(CORRECTED)) is not None:
             blank = [""] * (1 + at)
-            table.add_row("  corrected", *blank, format_metric(corrected, digits=1, scale=100), "-")
+            table.add_row("  corrected", *blank, percent(corrected), "-")
     lines = [f"judged by {harmless(judged_by, 200)}", CAPTION + ("; at: temperature" if at else "")]
     if dataset == "halludial":
         published = published_table("halludial_rates")
         table.add_section()
         for row in sorted(published.rows, key=lambda row: row["gold_turn"])[:NUM_PUBLISHED]:
             for history in (GOLD, SELF):
-                figures = [f"{row[f'{history}_{kind}']:.1f}" for kind in ("turn", "dialogue")]
-                table.add_row(f"{row['system']} *", history, *(["1"] if at else []), *figures)
+                cells = [figure(row[f"{history}_{kind}"]) for kind in ("turn", "dialogue")]
+                table.add_row(f"{row['system']} *", history, *(["1"] if at else []), *cells)
         lines.append(f"* the lowest of {published.citation}: {published.protocol}")
     table.caption = Text("\n".join(lines))
     return table
@@ -160,8 +159,7 @@ def _differences_table(differences: Mapping[str, Mapping[str, Difference]], *, t
         cells = []
         for rate in RATES:
             one = found.get(rate)
-            metric = Metric(value=one.value, low=one.low, high=one.high) if one else None
-            cells += [format_metric(metric, digits=1, scale=100), f"{one.p_value:.3f}" if one else "-"]
+            cells += [percent(one.metric), f"{one.p_value:.3f}"] if one else ["-", "-"]
         table.add_row(Text(harmless(name.replace("/temperature_", " at "))), *cells)
     table.caption = Text("paired, on the same resamples of dialogues; p two-sided, each by itself")
     return table

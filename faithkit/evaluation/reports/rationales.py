@@ -10,7 +10,7 @@ from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.rationales import SHARES, Rationale, Scorer, measure_rationales, part_of
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.tables import figures_table, format_metric
+from faithkit.evaluation.tables import figure, figures_table, percent
 
 # By metric: what a reader sees, and the column of the paper's table.
 SHOWN: Mapping[str, tuple[str, str]] = {
@@ -84,8 +84,8 @@ def _table(columns: Mapping[str, Mapping[str, Metric]], dataset: str) -> Table:
     table = figures_table("what the judge says, against the dataset's judgements", "metric", heads)
     for name, (shown, column) in SHOWN.items():
         if any(name in found for found in columns.values()):
-            ours = [format_metric(found.get(name), digits=1, scale=100) for found in columns.values()]
-            theirs = [f"{row[column]:.1f}" if column else "-" for row in best]
+            ours = [percent(found.get(name)) for found in columns.values()]
+            theirs = [figure(row.get(column)) for row in best]
             table.add_row(shown, *ours, *theirs)
     lines = ["percent; whole replies against whole targets; 95% intervals over groups"]
     if published:

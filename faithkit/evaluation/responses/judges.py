@@ -14,7 +14,7 @@ from faithkit.detector import Detector
 from faithkit.evaluation.intervals import Metric, Values
 from faithkit.evaluation.responses.critic_rate import critic_rate
 from faithkit.evaluation.responses.judge_error import JudgeError, corrected_rate
-from faithkit.evaluation.tables import figures_table, format_metric, harmless
+from faithkit.evaluation.tables import figures_table, harmless, percent
 from faithkit.records import Example
 
 CRITIC = "critic"  # the judge whose rate is the headline; its columns are those of `critic_rate`
@@ -87,7 +87,7 @@ def judge_report(
                 prefix = "" if number == 0 else f"{system}/"
                 metrics |= {f"{prefix}{rate}_corrected": metric} if metric else {}
                 notes += [f"{judge.name}, {system}: {corrected.note}"] if corrected.note else []
-            rates.add_row(Text(harmless(judge.name)), system, _percent(measured[rate]), _percent(metric))
+            rates.add_row(Text(harmless(judge.name)), system, percent(measured[rate]), percent(metric))
     rates.caption = Text("corrected: if the judge errs on these responses as on its labelled rows; 95% intervals")
     errors = list(_error_rows(judges, num_resamples))
     for judge, found in errors:
@@ -113,13 +113,9 @@ def _error_table(errors: Sequence[tuple[Judge, Mapping[str, Metric]]], title: st
         hit, missed, alarms, passed = judge.error.table.sum(axis=0)
         size = hit + missed + alarms + passed
         shares = [f"{100 * part / size:.1f}" for part in (hit + missed, hit + alarms)]
-        table.add_row(Text(harmless(judge.name)), _percent(found["recall"]), _percent(found["false_alarms"]), *shares)
+        table.add_row(Text(harmless(judge.name)), percent(found["recall"]), percent(found["false_alarms"]), *shares)
         lines.append(f"{judge.name}: on {judge.error.name}")
     table.caption = Text(
         "\n".join(map(harmless, lines)) + "\npeople, judge: the share that each calls hallucinated there"
     )
     return table
-
-
-def _percent(metric: Metric | None) -> str:
-    return format_metric(metric, digits=1, scale=100)

@@ -78,9 +78,8 @@ def differences_table(
     for name, (shown, scale) in {CRITIC_RATE: SHOWN[CRITIC_RATE], **rates, **SHOWN}.items():
         if (found := differences.get(name)) is None:
             continue
-        interval = Metric(value=found.value, low=found.low, high=found.high)
         plain = [_cell(Metric(value=side[name].value), scale) for side in (first, second)]
-        table.add_row(Text(harmless(shown)), *plain, _cell(interval, scale), f"{found.p_value:.3f}")
+        table.add_row(Text(harmless(shown)), *plain, _cell(found.metric, scale), f"{found.p_value:.3f}")
     table.caption = Text(f"{CAPTION}; both on the same resamples; p two-sided, each metric by itself")
     return table
 
