@@ -14,6 +14,7 @@ import numpy as np
 
 from faithkit.evaluation.baselines import length_score, unsupported_share
 from faithkit.evaluation.calibration import logit
+from faithkit.evaluation.classification import share
 from faithkit.evaluation.intervals import Groups, Scored, Values, bootstrap
 from faithkit.evaluation.outcomes import align
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
@@ -82,7 +83,7 @@ def comparison_metrics(
             "invalid_rate": neither / (2 * pairs),
         }
         if known.any():
-            found["combined_accuracy"] = sided / np.where(scored > 0, scored, np.nan)
+            found["combined_accuracy"] = share(sided, scored)
         return found
 
     shares = ("accuracy", "accuracy_first", "accuracy_last", "both_orders", "invalid_rate", "combined_accuracy")

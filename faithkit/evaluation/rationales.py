@@ -105,7 +105,7 @@ def _located(groups: Groups, rows: Sequence[Rationale]) -> Statistic:
 
     def statistic(weights: Values) -> dict[str, Values]:
         located, quoted = (weights @ sums).T
-        return {"located_rate": np.where(quoted > 0, located / np.where(quoted > 0, quoted, 1), np.nan)}
+        return {"located_rate": share(located, quoted)}
 
     return statistic
 
