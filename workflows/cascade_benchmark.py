@@ -49,7 +49,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class CascadeRun:
-    """What a cascade says of a benchmark's examples, and the same by other budgets.
+    """A cascade's predictions for a benchmark's examples, and those by other budgets.
 
     Args:
         loaded: The cascade itself, by what it has said.

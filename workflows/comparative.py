@@ -100,5 +100,5 @@ def pair_up(examples: Sequence[Example], num_pairs: int | None = None) -> tuple[
 
 
 def _turn(example: Example) -> tuple[Any, ...]:
-    """What two responses to the same turn have in common."""
+    """Gives what two responses to the same turn have in common."""
     return example.group, example.meta.get(PAIR), example.knowledge, example.history

@@ -1,4 +1,4 @@
-"""How often language models hallucinate in dialogues, as a detector calls their replies (HalluDial, section 4).
+"""Rates of hallucination: how often a detector calls language models' replies in dialogues so (HalluDial, section 4).
 
 Each system's replies come from files, or are written here by an engine: with the data's own histories, with the
 system's own, or with both, and at several temperatures.

@@ -1,4 +1,4 @@
-"""How often a language model hallucinates: by turn, and by dialogue, where any turn counts (HalluDial, section 4).
+"""Rates of a language model's hallucinations: by turn, and by dialogue, where any turn counts (HalluDial, section 4).
 
 A turn whose verdict cannot be read, or to which the model wrote nothing, is left out and counted as `unparsed_rate` or
 `no_reply_rate`; a dialogue counts where any of its judged turns is hallucinated, and is left out where none is judged.
@@ -25,7 +25,7 @@ RATES = TURN_RATE, DIALOGUE_RATE = ("turn_rate", "dialogue_rate")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turns:
-    """What a judge called one model's replies.
+    """The verdicts of a judge on one model's replies.
 
     Args:
         called: 1 where the judge calls the reply hallucinated [N], NaN where there is no verdict.

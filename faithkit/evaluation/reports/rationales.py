@@ -29,7 +29,7 @@ NUM_PUBLISHED = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """How many rows there are, and how many lack a target, a reply or a readable verdict."""
+    """Counts the rows, and those that lack a target, a reply or a readable verdict."""
 
     rows: int
     without_target: int

@@ -1,4 +1,4 @@
-"""What a judge says, measured against the dataset's judgements by hand-made rows."""
+"""A judge's reasons, measured against the dataset's judgements by hand-made rows."""
 
 from collections.abc import Sequence
 
