@@ -76,7 +76,7 @@ def run_rates(run: RunFolder, config: Mapping[str, Any]) -> Scored:
 
 
 def _given(system: Mapping[str, Any], dialogues: Dialogues) -> dict[str, Replies]:
-    """The replies that the files of a system hold, by kind of history.
+    """Reads the replies that the files of a system hold, by kind of history.
 
     Raises:
         UserError: A turn without a reply.
@@ -113,7 +113,7 @@ def _replies(
     given: Mapping[str, Replies],
     dialogues: Dialogues,
 ) -> Iterator[tuple[Case, Replies]]:
-    """The replies of one system by case; what is written here is kept in the run's `responses/`."""
+    """Gives the replies of one system by case; what is written here is kept in the run's `responses/`."""
     block = config["benchmark"]
     yield from ((Case(system=name, history=h), given[h]) for h in block["histories"] if h in given)
     wanted = [history for history in block["histories"] if history not in given]
@@ -135,7 +135,7 @@ def _replies(
 
 
 def _at(decoding: Decoding, temperature: float | None) -> Decoding:
-    """The settings at a temperature, of which 0 is the likeliest token at every step."""
+    """Gives the settings at a temperature, of which 0 is the likeliest token at every step."""
     if temperature is None:
         return decoding
     if temperature == 0:

@@ -83,7 +83,7 @@ def load_official(
 
 
 def load_q2_models(names: Mapping[str, Any], nli: str | None, *, precision: str) -> Q2Models | None:
-    """The four models of Q2; None where neither its questions nor its answers have one.
+    """Loads the four models of Q2; None where neither its questions nor its answers have one.
 
     Args:
         names: candidates (a spaCy pipeline), questions and answers (models), question_template.

@@ -109,7 +109,7 @@ def _example(
 
 
 def _named(row: Row, column: str | None) -> str:
-    """The id or group that a row names; empty where no column is given."""
+    """Reads the id or group that a row names; empty where no column is given."""
     if column is None:
         return ""
     if row.values.get(column) in (None, ""):
@@ -120,7 +120,7 @@ def _named(row: Row, column: str | None) -> str:
 
 
 def _history(row: Row, column: str | None) -> tuple[Turn, ...]:
-    """A list of texts, a list of {speaker, text}, or one text: the last turn."""
+    """Reads a list of texts, a list of {speaker, text}, or one text: the last turn."""
     turns = row.values.get(column) if column else None
     if not turns:
         return ()
@@ -183,7 +183,7 @@ def _cell(value: Any) -> str:
 
 
 def share_table(rows: OwnRows, predictions: Sequence[Prediction], *, by: str | None, num_resamples: int) -> Table:
-    """The share of hallucinated responses with its interval: of all rows, and of each value of the column `by`."""
+    """Shows the share of hallucinated responses with its interval, of all rows and of each value of the column `by`."""
     pairs = [(row, example) for row, example in zip(rows.values, rows.by_row, strict=True) if example is not None]
     verdicts = {prediction.id: prediction.label for prediction in predictions}
     judged = [(row, example) for row, example in pairs if verdicts[example.id] not in (None, UNPARSED)]
@@ -200,7 +200,7 @@ def share_table(rows: OwnRows, predictions: Sequence[Prediction], *, by: str | N
 
 
 def _parts(judged: Sequence[tuple[Mapping[str, Any], Example]], by: str | None) -> Iterator[tuple[str, list[Any]]]:
-    """All rows, then those of each value of `by`, the most frequent first."""
+    """Gives all rows, then those of each value of `by`, the most frequent first."""
     yield "all", list(judged)
     if by is None:
         return

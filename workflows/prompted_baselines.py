@@ -29,7 +29,7 @@ log = logging.getLogger("faithkit")
 
 
 def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> Loaded:
-    """SelfCheckGPT by the block `selfcheck`.
+    """Loads SelfCheckGPT by the block `selfcheck`.
 
     Args:
         benchmark: Where the samples are the other models' responses, they are among its rows and those of `fit_on`.
@@ -77,7 +77,7 @@ def _measure(options: SelfCheckOptions, engine: TextEngine | None, prompts: str 
 
 
 def load_examiner(config: Mapping[str, Any]) -> Loaded:
-    """LMvLM by the block `examiner`: engine.model examines."""
+    """Loads LMvLM by the block `examiner`: engine.model examines."""
     options, engine_options = ExaminerOptions(**config["examiner"]), EngineOptions(**config["engine"])
     engine, models = build_text_engine(engine_options), [describe_judge(config)]
     examinee = engine

@@ -27,7 +27,7 @@ def score_rationales(
     dataset: str,
     num_resamples: int,
 ) -> Report | None:
-    """The report of a judge's replies beside the dataset's judgements; None where either gives no reasons.
+    """Reports a judge's replies beside the dataset's judgements; None where either gives no reasons.
 
     Args:
         block: The configuration's `benchmark`, whose `bert_score` names an encoder, or none.
@@ -82,13 +82,13 @@ def read_rationales(examples: Sequence[Example], predictions: Mapping[str, Predi
 
 
 def parts_of(text: str) -> list[str]:
-    """The parts that a reply names: those of a list, else what it quotes."""
+    """Finds the parts that a reply names: those of a list, else what it quotes."""
     listed = read_list(text)
     return quoted_parts(text) if listed is None else listed
 
 
 def gold_spans(example: Example) -> tuple[Span, ...] | None:
-    """The dataset's spans, else those that its judgement quotes; None where it quotes none, or one is not found."""
+    """Gives the dataset's spans, else those that its judgement quotes; None where it quotes none, or one is missing."""
     if example.spans is not None:
         return example.spans
     if example.label != HALLUCINATED:

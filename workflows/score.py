@@ -62,7 +62,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
 
 
 def as_override(arguments: Sequence[str]) -> list[str]:
-    """A first argument that is no `key=value` is the file: Hydra takes it as path=FILE."""
+    """Takes a first argument that is no `key=value` for the file, which Hydra knows as path=FILE."""
     if arguments and "=" not in arguments[0] and not arguments[0].startswith("-"):
         quoted = arguments[0].replace("\\", "\\\\").replace("'", "\\'")
         return [f"path='{quoted}'", *arguments[1:]]

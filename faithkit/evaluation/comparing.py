@@ -96,7 +96,7 @@ def comparison_metrics(
 
 
 def baseline_predictions(examples: Sequence[Example]) -> dict[str, dict[str, Prediction]]:
-    """The judges that read nothing: by name, the longer reply, and the one with more words that the knowledge lacks.
+    """Judges without reading, by name: the longer reply, and the one with more words that the knowledge lacks.
 
     Of equals they name the first, in both orders.
     """

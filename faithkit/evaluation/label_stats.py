@@ -92,7 +92,7 @@ def _count(rows: Sequence[Example]) -> LabelCounts:
 
 
 def label_stats_tables(stats: LabelStats, *, title: str = "", dataset: str = "") -> list[Table]:
-    """The parts with the paper's figures under ours, and the types.
+    """Shows the parts with the paper's figures under ours, and the types.
 
     Args:
         dataset: Whose published counts stand beside; empty for none.

@@ -125,7 +125,7 @@ def _rates_problems(block: Rates) -> Iterator[UserError]:
 
 
 def protocol_notes(given: Set[str], settings: Any) -> Iterator[str]:
-    """Keys that are given and do nothing beside a protocol."""
+    """Finds keys that are given and do nothing beside a protocol."""
     named = f"with benchmark={settings.benchmark.name}"
     if isinstance(settings.benchmark, Rates):
         yield from without_effect(given, ["against", "predictions", "max_length"], named)

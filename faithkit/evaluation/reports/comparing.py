@@ -53,7 +53,7 @@ def comparison_report(
     num_examples: int = 5,
     origin: Provenance | None = None,
 ) -> Report:
-    """Metrics of the judge, of its parts (`task/qa/accuracy`) and of baselines (`length_accuracy`).
+    """Computes metrics of the judge, of its parts (`task/qa/accuracy`) and of baselines (`length_accuracy`).
 
     Args:
         examples: Both rows of each pair, as `order_pair` makes them.

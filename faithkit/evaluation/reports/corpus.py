@@ -45,7 +45,7 @@ def report_corpus(
 
 
 def corpus_tables(stats: CorpusStats, *, title: str = "", published: bool = False) -> list[Table]:
-    """The tables that the corpus gives rise to: one of generators only where they are told."""
+    """Makes the tables of a corpus: one of generators only where they are told."""
     prefix = f"{title}: " if title else ""
     tables = [_basic(stats, f"{prefix}responses and hallucination", published)]
     if stats.models:

@@ -28,7 +28,7 @@ def meta_report(
     num_resamples: int = 1000,
     num_examples: int = 5,
 ) -> Report:
-    """Metrics of each annotator (`accurate_rate/people`) and of each pair of them (`kappa/people/judge`).
+    """Computes metrics of each annotator (`accurate_rate/people`) and of each pair of them (`kappa/people/judge`).
 
     Args:
         examples: Those whose judgements were judged.

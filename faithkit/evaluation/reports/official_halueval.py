@@ -42,7 +42,7 @@ def read_officially(text: str) -> str:
 def official_report(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, num_resamples: int = 1000
 ) -> Report | None:
-    """Metrics `official/accuracy`, `official/failed_rate` and, by task, `official/task/qa/accuracy`.
+    """Computes `official/accuracy`, `official/failed_rate` and, by task, `official/task/qa/accuracy`.
 
     None where nothing was written that could be read so.
     """

@@ -43,7 +43,7 @@ def part_metrics(
     fitting: Fitting | None = None,
     num_resamples: int = 1000,
 ) -> dict[str, Systems]:
-    """The systems' metrics in each part, by `domain/task` and the like; none where the dataset has no parts.
+    """Computes the systems' metrics in each part, by `domain/task` and the like; none where the dataset has no parts.
 
     A type has recall alone: only hallucinated examples are of one.
     """
@@ -78,7 +78,7 @@ def _by_type(
 
 
 def _parts(examples: Sequence[Example], fields: Mapping[str, Sequence[str]]) -> list[tuple[str, str, list[Example]]]:
-    """The parts of each field; a second field parts nothing where it has one value."""
+    """Divides the examples by each field; a second field parts nothing where it has one value."""
     found = []
     for field in dict.fromkeys(name for example in examples for name in fields.get(example.source, ())):
         by_value: dict[str, list[Example]] = {}
@@ -91,7 +91,7 @@ def _parts(examples: Sequence[Example], fields: Mapping[str, Sequence[str]]) -> 
 
 
 def flat(parts: Mapping[str, Systems], keys: Mapping[str, str]) -> dict[str, Metric]:
-    """All metrics by name: `task/qa/macro_f1`, and `task/qa/length_macro_f1` of a baseline.
+    """Names all metrics: `task/qa/macro_f1`, and `task/qa/length_macro_f1` of a baseline.
 
     Args:
         keys: How a baseline's metrics begin, by its name.
@@ -110,7 +110,7 @@ def flat(parts: Mapping[str, Systems], keys: Mapping[str, str]) -> dict[str, Met
 def part_tables(
     parts: Mapping[str, Systems], *, whole: Mapping[str, Metric], title: str, dataset: str, source: str = ""
 ) -> list[Table]:
-    """A table for each field, with the whole before its parts and published figures under ours.
+    """Makes a table for each field, with the whole before its parts and published figures under ours.
 
     Args:
         whole: The model's metrics on all rows.

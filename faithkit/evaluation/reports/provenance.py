@@ -80,7 +80,7 @@ def select(
 
 
 def _signature(model: UsedModel) -> str:
-    """A model in a few words: by which weights, with which threshold."""
+    """Names a model in a few words: by which weights, with which threshold."""
     known = f"{model.kind or 'not ours'} {(model.weights or '')[:SHOWN]}"
     said = f"{_name(model)} ({harmless(known)})"
     return f"{said}, threshold {harmless(model.threshold)}" if model.threshold else said

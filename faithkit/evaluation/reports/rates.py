@@ -70,7 +70,7 @@ def rates_report(
     notes: Sequence[str] = (),
     num_resamples: int = 1000,
 ) -> Rated:
-    """Metrics of each case, `small/gold/turn_rate`, and of self histories less gold ones, `difference/small/turn_rate`.
+    """Computes `small/gold/turn_rate` of each case, and `difference/small/turn_rate`, self histories less gold ones.
 
     Args:
         cases: The turns of each, the same ones in the same order.
@@ -115,7 +115,7 @@ def rates_report(
 
 
 def _differences(cases: Mapping[Case, Turns], num_resamples: int) -> dict[str, dict[str, Difference]]:
-    """Self histories less gold ones, of each system that has both; on the same resamples of dialogues."""
+    """Subtracts rates with gold histories from those with self ones, where a system has both, on the same resamples."""
     found: dict[str, dict[str, Difference]] = {}
     for case, turns in cases.items():
         other = cases.get(Case(system=case.system, history=GOLD, temperature=case.temperature))

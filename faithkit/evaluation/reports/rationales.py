@@ -57,7 +57,7 @@ def rationale_report(
     dataset: str = "",
     num_resamples: int = 1000,
 ) -> Report:
-    """Metrics `rationale/rouge_l` and so on, those of hallucinated responses as `rationale/hallucinated_rouge_l`.
+    """Computes `rationale/rouge_l` and so on, of hallucinated responses `rationale/hallucinated_rouge_l`.
 
     Args:
         dataset: Whose published figures stand beside; empty for none.

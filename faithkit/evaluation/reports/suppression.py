@@ -123,7 +123,7 @@ def _without_leaked(
 
 
 def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str = TITLE) -> Table:
-    """For each group the models' own rates, random choice, each strategy, and the paper's figures under ours."""
+    """Shows by group the models' own rates, random choice, each strategy, and the paper's figures under ours."""
     heads = ("valid", "hallucinated", "reduction")
     table = figures_table(f"{title}, percent", "treatment", heads, no_wrap=heads, show_edge=True)
     captions = [

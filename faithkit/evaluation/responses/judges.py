@@ -39,7 +39,7 @@ class Judge:
 def judge_columns(
     judges: Sequence[Judge], examples: Sequence[Example], responses: Sequence[str], *, progress: bool = False
 ) -> dict[str, Values]:
-    """Each judge's verdicts and scores: `<key>_rate` and `<key>_score` [N]."""
+    """Gives each judge's verdicts and scores: `<key>_rate` and `<key>_score` [N]."""
     columns: dict[str, Values] = {}
     for judge in judges:
         found = critic_rate(judge.detector, examples, responses, progress=progress)
