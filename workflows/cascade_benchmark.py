@@ -27,7 +27,8 @@ from workflows.write_answers import DetectorAnswerer, write_answers
 
 BUDGETS = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the table, as far as so many rows are asked
 HEADLINE = "macro_f1"
-ALONE, CASCADE = "checkpoint alone", "the cascade"
+ALONE, CHOSEN = "0", "chosen"  # keys of bands, beside those of budgets, in percent: 5, 10, ...
+NAMES = {ALONE: "checkpoint alone", CHOSEN: "the cascade"}
 DETECTOR_FILE = "detector.yaml"
 log = logging.getLogger("faithkit")
 
@@ -41,10 +42,14 @@ class Compared:
     """
 
     key: str
-    name: str
     band: Band
     said: Mapping[str, Prediction]
     num_asked: int
+
+    @property
+    def name(self) -> str:
+        """Names the row of the table."""
+        return NAMES.get(self.key, f"{self.key}%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ def run_cascade(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark)
     """Asks both detectors, the dear one no more than the widest band needs; resumed, it asks what is missing."""
     cheap, dear = load_checkpoint(config), load_engine(config, JUDGE, benchmark)
 
-    def judge(name: str, examples: Sequence[Example], loaded: Any) -> list[Prediction]:
+    def judge(name: str, examples: Sequence[Example], loaded: Loaded) -> list[Prediction]:
         path = run.predictions / f"{benchmark.name}-{name}.jsonl"
         return write_answers(path, examples, DetectorAnswerer(loaded.detector), at_a_time=config["save_every_num_rows"])
 
@@ -79,7 +84,7 @@ def run_cascade(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark)
     ]
     log.info("the judge is asked about %s of %s rows", f"{len(widest):,}", f"{len(benchmark.examples):,}")
     asked = judge("judge", widest, dear)
-    rows = [_compared(name, band, benchmark.examples, first, asked) for name, band in bands.items()]
+    rows = [_compared(key, band, benchmark.examples, first, asked) for key, band in bands.items()]
     own = rows[-1].band
     _write_detector(run, config, own)
     log.info("the band is %.4g to %.4g, %s%s", own.low, own.high, own.chosen, f": {where}" if where else "")
@@ -87,7 +92,7 @@ def run_cascade(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark)
 
 
 def choose_bands(config: Mapping[str, Any], fitting: Sequence[Example], said: Sequence[Prediction]) -> dict[str, Band]:
-    """Chooses the bands of the table on the fitting rows: none, those of other budgets, and the cascade's own."""
+    """Chooses the bands of the table, by key, on the fitting rows: none, those of other budgets, the cascade's own."""
     options = cascade_of(config)
     if options.band is not None:
         own = Band(low=options.band[0], high=options.band[1])
@@ -101,18 +106,17 @@ def choose_bands(config: Mapping[str, Any], fitting: Sequence[Example], said: Se
     bands = {ALONE: NOTHING}
     if fitting:
         budgets = [budget for budget in BUDGETS if budget <= largest and budget != options.budget]
-        bands |= {f"{budget:.0%}": band_of_budget(said, budget) for budget in budgets}
-    return bands | {CASCADE: own}
+        bands |= {f"{100 * budget:.0f}": band_of_budget(said, budget) for budget in budgets}
+    return bands | {CHOSEN: own}
 
 
 def _compared(
-    name: str, band: Band, examples: Sequence[Example], cheap: Sequence[Prediction], dear: Sequence[Prediction]
+    key: str, band: Band, examples: Sequence[Example], cheap: Sequence[Prediction], dear: Sequence[Prediction]
 ) -> Compared:
     first, second = (Recorded({one.id: one for one in said}) for said in (cheap, dear))
     cascade = Cascade(first, second, band)
     found = {one.id: one for one in cascade.predict_examples(examples)}
-    key = {ALONE: "0", CASCADE: "chosen"}.get(name, name.removesuffix("%"))
-    return Compared(key, name, band, found, cascade.num_asked)
+    return Compared(key, band, found, cascade.num_asked)
 
 
 def _write_detector(run: RunFolder, config: Mapping[str, Any], band: Band) -> None:
