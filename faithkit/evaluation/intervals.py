@@ -5,7 +5,7 @@ computed for hundreds of resamples in one matrix product, so thousands of resamp
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 import numpy as np
@@ -49,6 +49,12 @@ class Metric:
         """Converts to the form of `metrics.json`; fields that are None are left out."""
         items = {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
         return {name: number for name, number in items.items() if number is not None}
+
+    def within(self, lowest: float, highest: float) -> "Metric":
+        """Cuts the interval to the values that the metric can have."""
+        if self.low is None or self.high is None:
+            return self
+        return replace(self, low=max(self.low, lowest), high=min(self.high, highest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,6 +82,23 @@ def label_stats(examples: Iterable[Example]) -> LabelStats:
     )
 
 
+def divide(examples: Sequence[Example], fields: Mapping[str, Sequence[str]]) -> list[tuple[str, str, list[Example]]]:
+    """Divides examples by each field of `meta`: field, value, examples; a second field of one value divides nothing.
+
+    Args:
+        fields: By dataset, as in `PARTS`.
+    """
+    found = []
+    for field in dict.fromkeys(name for example in examples for name in fields.get(example.source, ())):
+        by_value: dict[str, list[Example]] = {}
+        for example in examples:
+            if example.meta.get(field) is not None:
+                by_value.setdefault(str(example.meta[field]), []).append(example)
+        if len(by_value) > 1 or any(names[0] == field for names in fields.values()):
+            found += [(field, value, rows) for value, rows in sorted(by_value.items())]
+    return found
+
+
 def _count(rows: Sequence[Example]) -> LabelCounts:
     return LabelCounts(
         examples=len(rows),

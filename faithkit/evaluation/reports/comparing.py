@@ -8,7 +8,7 @@ from rich.text import Text
 
 from faithkit.evaluation.comparing import BIAS, ORDER, OTHER, baseline_predictions, comparison_metrics
 from faithkit.evaluation.intervals import Metric
-from faithkit.evaluation.label_stats import PARTS
+from faithkit.evaluation.label_stats import PARTS, divide
 from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.reports.provenance import Provenance, Rows, select, with_provenance
 from faithkit.evaluation.reports.report import Report
@@ -89,13 +89,10 @@ def comparison_report(
 
 
 def _parts(examples: Sequence[Example]) -> dict[str, list[Example]]:
-    """The rows of each part of a dataset that has several."""
-    found: dict[str, list[Example]] = {}
-    for example in examples:
-        for field in PARTS.get(example.source, ())[:1]:
-            if example.meta.get(field) is not None:
-                found.setdefault(f"{field}/{example.meta[field]}", []).append(example)
-    return dict(sorted(found.items())) if len(found) > 1 else {}
+    """Divides the rows of a dataset that has several parts."""
+    first_fields = {source: fields[:1] for source, fields in PARTS.items()}
+    found = {f"{field}/{value}": rows for field, value, rows in divide(examples, first_fields)}
+    return found if len(found) > 1 else {}
 
 
 def _table(rows: Mapping[str, Mapping[str, Metric]], *, title: str, dataset: str, num_pairs: int) -> Table:

@@ -12,7 +12,7 @@ from rich.text import Text
 from faithkit.evaluation.classification import classification_metrics
 from faithkit.evaluation.fitted_baselines import Fitting, beside
 from faithkit.evaluation.intervals import Metric
-from faithkit.evaluation.label_stats import PARTS, TYPES
+from faithkit.evaluation.label_stats import PARTS, TYPES, divide
 from faithkit.evaluation.published.judges import ALL, MEAN_OF_CLASSES, judge_figures
 from faithkit.evaluation.tables import figure, figures_table, harmless, percent
 from faithkit.records import Example, Prediction
@@ -50,7 +50,7 @@ def part_metrics(
     # Trees and a second threshold would be fitted anew for each part.
     plain = replace(fitting or Fitting(), learn=False, counted=None, own={})
     found: dict[str, Systems] = {}
-    for field, value, rows in _parts(examples, PARTS):
+    for field, value, rows in divide(examples, PARTS):
         said = {example.id: predictions[example.id] for example in rows}
         systems = {MODEL: said} | {one.name: one.predictions for one in beside(rows, said, plain)}
         found[f"{field}/{value}"] = {
@@ -63,7 +63,7 @@ def part_metrics(
 def _by_type(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], fitting: Fitting, num_resamples: int
 ) -> dict[str, Systems]:
-    parts = [part for part in _parts(examples, {k: (v,) for k, v in TYPES.items()}) if part[2]]
+    parts = [part for part in divide(examples, {k: (v,) for k, v in TYPES.items()}) if part[2]]
     if not parts:
         return {}
     systems = {MODEL: predictions} | {one.name: one.predictions for one in beside(examples, predictions, fitting)}
@@ -74,19 +74,6 @@ def _by_type(
             for name, each in systems.items()
         }
         found[f"{field}/{value}"] = {name: {"recall": metrics["recall"]} for name, metrics in scored.items()}
-    return found
-
-
-def _parts(examples: Sequence[Example], fields: Mapping[str, Sequence[str]]) -> list[tuple[str, str, list[Example]]]:
-    """Divides the examples by each field; a second field parts nothing where it has one value."""
-    found = []
-    for field in dict.fromkeys(name for example in examples for name in fields.get(example.source, ())):
-        by_value: dict[str, list[Example]] = {}
-        for example in examples:
-            if example.meta.get(field) is not None:
-                by_value.setdefault(str(example.meta[field]), []).append(example)
-        if len(by_value) > 1 or any(names[0] == field for names in fields.values()):
-            found += [(field, value, rows) for value, rows in sorted(by_value.items())]
     return found
 
 
