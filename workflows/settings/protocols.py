@@ -15,7 +15,7 @@ from workflows.settings.engines import engine_problems, judge_problems
 from workflows.settings.no_effect import without_effect
 
 Options = dict[str, Any]  # a dataset's own, which the dataset checks
-GOLD, SELF = HISTORIES = ("gold", "self")
+HISTORIES = ("gold", "self")  # as in faithkit.evaluation.reports.rates, without numpy
 SYSTEMS = "'benchmark.systems={small: {name: transformers, model: smollm2-135m}, other: {gold_predictions: FILE}}'"
 PROTOCOLS = ("comparative", "meta_judging", "rates")
 OF_JUDGEMENTS = tuple(f"judge.{key}" for key in ("ask", "num_samples", "temperature"))
