@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.evaluation.intervals import Difference, Metric, paired_difference
+from faithkit.evaluation.intervals import Difference, Metric, Scored, paired_difference
 from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.rates import RATES, TURN_RATE, Turns, rate_metrics, rates
 from faithkit.evaluation.reports.report import Report
@@ -79,20 +79,12 @@ def rates_report(
         error: How it errs on labelled rows: turn rates are corrected by it.
         dataset: Whose published figures stand beside; empty for none.
     """
-    found: dict[Case, dict[str, Metric]] = {}
+    found: dict[Case, Mapping[str, Metric]] = {}
     said = list(notes)
     for case, turns in cases.items():
-        scored = rate_metrics(turns, num_resamples=num_resamples)
-        found[case] = dict(scored.metrics)
+        scored = _score(case, turns, groups, error, num_resamples)
+        found[case] = scored.metrics
         said += [note for note in scored.notes if note not in said]
-        if silent := int((~turns.replied).sum()):
-            said.append(f"{case.name}: {silent:,} of {len(turns.replied):,} turns got no reply: left out")
-        if unparsed := int((turns.replied & ~turns.judged).sum()):
-            said.append(f"{case.name}: {unparsed:,} of {int(turns.replied.sum()):,} replies got no readable verdict")
-        if error is not None and turns.judged.any():
-            corrected = corrected_rate(turns.called, list(groups), error, num_resamples=num_resamples)
-            found[case] |= {CORRECTED: corrected.metric} if corrected.metric else {}
-            said += [f"{case.name}: {corrected.note}"] if corrected.note else []
     metrics = {f"{case.name}/{name}": metric for case, own in found.items() for name, metric in own.items()}
     differences = _differences(cases, num_resamples)
     for name, each in differences.items():
@@ -101,17 +93,31 @@ def rates_report(
     if error is None:
         said.append("no rate is corrected: name rows that people labelled, benchmark.judge_labels=[{dataset, path}]")
     else:
-        errs = error.metrics(num_resamples=num_resamples)
-        metrics |= {f"judge/{name}": metric for name, metric in errs.items()}
-        shown = {name: percent(metric) for name, metric in errs.items()}
-        said.append(
-            f"the judge finds {shown['recall']}% of what is hallucinated and calls {shown['false_alarms']}% of the "
-            f"rest so, on {error.name}"
-        )
+        errors = error.metrics(num_resamples=num_resamples)
+        metrics |= {f"judge/{name}": metric for name, metric in errors.items()}
+        recall, false_alarms = (percent(errors[name]) for name in ("recall", "false_alarms"))
+        calls = f"finds {recall}% of what is hallucinated and calls {false_alarms}% of the rest so"
+        said.append(f"the judge {calls}, on {error.name}")
     tables = [_table(found, title=title, judged_by=judged_by, dataset=dataset)]
     if differences:
         tables.append(_differences_table(differences, title=title))
     return Rated(metrics=found, report=Report(metrics=metrics, tables=tuple(tables), notes=tuple(said)))
+
+
+def _score(case: Case, turns: Turns, groups: Sequence[str], error: JudgeError | None, num_resamples: int) -> Scored:
+    """Computes the rates of a case, the corrected one too where the judge's error is known."""
+    scored = rate_metrics(turns, num_resamples=num_resamples)
+    metrics, notes = dict(scored.metrics), list(scored.notes)
+    num_replied = int(turns.replied.sum())
+    if silent := len(turns.replied) - num_replied:
+        notes.append(f"{case.name}: {silent:,} of {len(turns.replied):,} turns got no reply: left out")
+    if unparsed := int((turns.replied & ~turns.judged).sum()):
+        notes.append(f"{case.name}: {unparsed:,} of {num_replied:,} replies got no readable verdict")
+    if error is not None and turns.judged.any():
+        corrected = corrected_rate(turns.called, list(groups), error, num_resamples=num_resamples)
+        metrics |= {CORRECTED: corrected.metric} if corrected.metric else {}
+        notes += [f"{case.name}: {corrected.note}"] if corrected.note else []
+    return Scored(metrics=metrics, notes=tuple(notes))
 
 
 def _differences(cases: Mapping[Case, Turns], num_resamples: int) -> dict[str, dict[str, Difference]]:
