@@ -15,7 +15,7 @@ from faithkit.errors import UserError
 from faithkit.evaluation.classification import classification_metrics, compare
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.tables import figures_table, harmless, percent
+from faithkit.evaluation.tables import figures_table, format_p, harmless, percent
 from faithkit.files.model_folder import JUDGE
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
@@ -147,7 +147,7 @@ def with_costs(
             one = compare(examples, row.said, alone, num_resamples=num_resamples)[HEADLINE]
             named = one.named(f"checkpoint_{HEADLINE}")
             metrics |= {f"{prefix}{name}": metric for name, metric in named.items()}
-            cells = [percent(one.metric), f"{one.p_value:.3f}"]
+            cells = [percent(one.metric), format_p(one.p_value)]
         asked = f"{row.num_asked:,} ({share:.1%})"
         table.add_row(Text(harmless(row.name)), asked, percent(value), *cells)
     own = found.rows[-1].band

@@ -68,6 +68,11 @@ def figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
+def format_p(value: float) -> str:
+    """Formats a p-value to three digits; no test shows that it is 0."""
+    return f"{value:.3f}" if value >= 0.0005 else "<0.001"
+
+
 def metrics_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str = "", digits: int = 2) -> Table:
     """Shows one column a system (`{"critic": metrics, "majority": metrics}`), one row a metric."""
     table = figures_table(title, "metric", systems)

@@ -14,6 +14,7 @@ from faithkit.evaluation.reports.report import Report, sample_row
 from faithkit.evaluation.tables import (
     choose_examples,
     figures_table,
+    format_p,
     harmless,
     metrics_table,
     percent,
@@ -87,17 +88,13 @@ def _named(key: str, differences: Mapping[str, Difference]) -> dict[str, Metric]
     return found
 
 
-def _p(value: float) -> str:
-    return f"{value:.3f}" if value >= 0.0005 else "<0.001"
-
-
 def _baselines_table(rows: Sequence[tuple[Baseline, Metric, Difference]], *, title: str) -> Table:
     """Shows each baseline's macro-F1, and the model's less it."""
     heads = ("its own", "model less it", "p")
     title = f"{title}: the model less each baseline, macro-F1 in percent"
     table = figures_table(title, "baseline", heads, no_wrap=["p"])
     for baseline, value, difference in rows:
-        table.add_row(baseline.name, percent(value), percent(difference.metric), _p(difference.p_value))
+        table.add_row(baseline.name, percent(value), percent(difference.metric), format_p(difference.p_value))
     lines = [f"{one.name}: fitted on {harmless(one.fitted_on)}" for one, _, _ in rows]
     table.caption = Text("\n".join([*lines, "paired, on the same resamples of groups; p two-sided, each by itself"]))
     return table

@@ -11,7 +11,7 @@ from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.rates import RATES, TURN_RATE, Turns, rate_metrics, rates
 from faithkit.evaluation.reports.report import Report
 from faithkit.evaluation.responses.judge_error import JudgeError, corrected_rate
-from faithkit.evaluation.tables import figure, figures_table, harmless, percent
+from faithkit.evaluation.tables import figure, figures_table, format_p, harmless, percent
 
 GOLD, SELF = "gold", "self"
 CORRECTED = f"{TURN_RATE}_corrected"
@@ -165,7 +165,7 @@ def _differences_table(differences: Mapping[str, Mapping[str, Difference]], *, t
         cells = []
         for rate in RATES:
             one = found.get(rate)
-            cells += [percent(one.metric), f"{one.p_value:.3f}"] if one else ["-", "-"]
+            cells += [percent(one.metric), format_p(one.p_value)] if one else ["-", "-"]
         table.add_row(Text(harmless(name.replace("/temperature_", " at "))), *cells)
     table.caption = Text("paired, on the same resamples of dialogues; p two-sided, each by itself")
     return table

@@ -12,7 +12,7 @@ from faithkit.evaluation.reports.report import Row, sample_row
 from faithkit.evaluation.responses.judges import CRITIC, Judge
 from faithkit.evaluation.responses.measure import gold_response
 from faithkit.evaluation.responses.metric_columns import MetricColumns
-from faithkit.evaluation.tables import add_context, fields_table, figures_table, format_metric, harmless
+from faithkit.evaluation.tables import add_context, fields_table, figures_table, format_metric, format_p, harmless
 from faithkit.records import Example
 
 # In the order of the tables: the name, what a reader sees, and what it is shown in.
@@ -79,7 +79,7 @@ def differences_table(
         if (found := differences.get(name)) is None:
             continue
         plain = [_cell(Metric(value=side[name].value), scale) for side in (first, second)]
-        table.add_row(Text(harmless(shown)), *plain, _cell(found.metric, scale), f"{found.p_value:.3f}")
+        table.add_row(Text(harmless(shown)), *plain, _cell(found.metric, scale), format_p(found.p_value))
     table.caption = Text(f"{CAPTION}; both on the same resamples; p two-sided, each metric by itself")
     return table
 
