@@ -41,7 +41,7 @@ class Adapters:
         return cls(describe_model(resolve(weights)).weights, model.peft_config[NAME], build)
 
     @staticmethod
-    def of(state: Mapping[str, Any]) -> dict[str, Any]:
+    def select(state: Mapping[str, Any]) -> dict[str, Any]:
         """Selects the tensors of adapters."""
         return {name: value for name, value in state.items() if TRAINED in name}
 
