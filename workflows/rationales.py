@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from faithkit.evaluation.rationales import Rationale
-from faithkit.evaluation.reports.rationales import Left, rationale_report
+from faithkit.evaluation.reports.rationales import LeftOut, rationale_report
 from faithkit.evaluation.reports.report import Report
 from faithkit.evaluation.responses.bert_score import load_with_baseline
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span
@@ -35,7 +35,7 @@ def score_rationales(
     """
     if not any(example.target for example in examples) or not gives_reasons(predictions):
         return None
-    rows, left = read_rationales(examples, predictions)
+    rows, left_out = read_rationales(examples, predictions)
     if not rows:
         return None
     names, scorer, baseline, notes = block.get("bert_score") or {}, None, None, []
@@ -47,11 +47,13 @@ def score_rationales(
     else:
         notes.append("BERTScore is left out: no encoder is given (benchmark.bert_score.encoder=minilm)")
     return rationale_report(
-        rows, left, scorer=scorer, baseline=baseline, notes=notes, dataset=dataset, num_resamples=num_resamples
+        rows, left_out, scorer=scorer, baseline=baseline, notes=notes, dataset=dataset, num_resamples=num_resamples
     )
 
 
-def read_rationales(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> tuple[list[Rationale], Left]:
+def read_rationales(
+    examples: Sequence[Example], predictions: Mapping[str, Prediction]
+) -> tuple[list[Rationale], LeftOut]:
     """Pairs each reply with the target of its example; counts the rows that lack either."""
     rows = []
     without_target = without_reply = unparsed = 0
@@ -78,7 +80,9 @@ def read_rationales(examples: Sequence[Example], predictions: Mapping[str, Predi
                 gold=gold_spans(example),
             )
         )
-    return rows, Left(rows=len(examples), without_target=without_target, without_reply=without_reply, unparsed=unparsed)
+    return rows, LeftOut(
+        rows=len(examples), without_target=without_target, without_reply=without_reply, unparsed=unparsed
+    )
 
 
 def parts_of(text: str) -> list[str]:

@@ -28,7 +28,7 @@ NUM_PUBLISHED = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class LeftOut:
     """Counts the rows, and those that lack a target, a reply or a readable verdict."""
 
     rows: int
@@ -38,7 +38,7 @@ class Left:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Says it, where any does."""
+        """Writes a line for each count that is not 0."""
         said = {
             "have no target: rationales leave them out": self.without_target,
             "got no reply in words: rationales leave them out": self.without_reply,
@@ -49,7 +49,7 @@ class Left:
 
 def rationale_report(
     rows: Sequence[Rationale],
-    left: Left,
+    left_out: LeftOut,
     *,
     scorer: Scorer | None = None,
     baseline: float | None = None,
@@ -74,7 +74,7 @@ def rationale_report(
     # That there are few groups is said of the labels already.
     own = [note for note in scored.notes if "groups" not in note]
     table = _table(columns, dataset)
-    return Report(metrics=metrics, tables=(table,), notes=(*left.notes, *notes, *own))
+    return Report(metrics=metrics, tables=(table,), notes=(*left_out.notes, *notes, *own))
 
 
 def _table(columns: Mapping[str, Mapping[str, Metric]], dataset: str) -> Table:
