@@ -129,14 +129,11 @@ def suppression_metrics(
 
 
 def _with_width(name: str, metric: Metric, metrics: Mapping[str, Metric]) -> Metric:
-    """Gives a reduction of all of it the width of its rate, which is 0 on few sources: there no resample moves it."""
+    """Widens a complete reduction by the interval of its rate, which is 0: on few sources no resample moves it."""
     strategy, _, kind = name.rpartition("/")
     rate, before = metrics.get(f"{strategy}/{RATE}"), metrics.get(f"{RANDOM}/{RATE}")
-    if (
-        kind not in (REDUCTION, SAME_SOURCES)
-        or metric.value < 1
-        or not (rate and rate.high and before and before.value)
-    ):
+    is_complete = kind in (REDUCTION, SAME_SOURCES) and metric.value >= 1
+    if not is_complete or not (rate and rate.high and before and before.value):
         return metric
     return replace(metric, low=1 - rate.high / before.value)
 

@@ -38,7 +38,7 @@ def label_report(
     num_examples: int = 5,
     origin: Provenance | None = None,
 ) -> Report:
-    """Classification metrics, with those of each baseline (`overlap_macro_f1`) and what the model has over it.
+    """Computes classification metrics, with those of each baseline (`overlap_macro_f1`) and what the model has over it.
 
     Some datasets are also scored by part (`domain/task/macro_f1`).
 

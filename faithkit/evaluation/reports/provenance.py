@@ -56,7 +56,7 @@ class Provenance:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Says it in a line for the rows, and one for each model."""
+        """Tells the rows and models in one line, then what each model has seen."""
         of = [f"from: {self.rows}", *(_signature(model) for model in self.models)]
         pairs = zip(self.models, self.leaks, strict=True)
         return ("; ".join(of), *self.notes, *(line for model, leaks in pairs for line in _leak_lines(model, leaks)))
