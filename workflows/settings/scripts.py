@@ -52,7 +52,7 @@ class TrainSettings(Extensible):
     control: ControlBlock | None = None
     scale: dict[str, Any]
     seeds: Seeds = None
-    optimizer: Optimizer  # type: ignore[valid-type]
+    optimizer: Optimizer
 
     @model_validator(mode="after")
     def _chooses_by_what_is_logged(self) -> Self:
@@ -94,7 +94,7 @@ class TrainSettings(Extensible):
 
     def notes(self, given: Set[str]) -> Iterator[str]:
         yield from no_effect.of_data(given, self.data)
-        if self.optimizer.schedule == "constant":  # type: ignore[attr-defined]
+        if self.optimizer.schedule == "constant":
             yield from no_effect.without_effect(given, ["optimizer.floor"], "with optimizer.schedule=constant")
 
 
@@ -104,7 +104,7 @@ class GenerateSettings(Extensible):
     scale: dict[str, Any]
     best_of: BestOf
     data: Data
-    decoding: DecodingBlock  # type: ignore[valid-type]
+    decoding: DecodingBlock
     checkpoint: PathText
     engine: GeneratorEngine
     precision: Annotated[str, OneOf(PRECISIONS)]
@@ -142,7 +142,7 @@ class ChatSettings(Common):
     """faithkit chat."""
 
     seed: Seed
-    decoding: DecodingBlock  # type: ignore[valid-type]
+    decoding: DecodingBlock
     checkpoint: PathText
     detector: PathText | None
     precision: Annotated[str, OneOf(PRECISIONS)]
