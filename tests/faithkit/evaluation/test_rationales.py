@@ -1,4 +1,4 @@
-"""What a judge says, measured against the dataset's judgements by hand-made rows."""
+"""A judge's reasons, measured against the dataset's judgements by hand-made rows."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import pytest
 
 from faithkit.evaluation.intervals import Values
 from faithkit.evaluation.rationales import Rationale, measure_rationales
-from faithkit.evaluation.reports.rationales import Left, rationale_report
+from faithkit.evaluation.reports.rationales import LeftOut, rationale_report
 from faithkit.evaluation.tables import as_text
 from faithkit.records import Span
 
@@ -61,7 +61,7 @@ def test_quotes_count_by_the_part_and_spans_by_the_character() -> None:
 
 def test_the_report_has_the_hallucinated_rows_by_themselves_and_the_papers_figures() -> None:
     rows = [row(number, TARGET) for number in range(3)] + [row(9, "Yes", target="No.", hallucinated=False)]
-    left = Left(rows=9, without_target=2, without_reply=3, unparsed=1)
+    left = LeftOut(rows=9, without_target=2, without_reply=3, unparsed=1)
     report = rationale_report(rows, left, dataset="halludial", num_resamples=10)
     assert report.metrics["rationale/rouge_l"].value == pytest.approx(0.75)
     assert report.metrics["rationale/hallucinated_rouge_l"].value == pytest.approx(1)

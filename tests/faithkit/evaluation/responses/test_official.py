@@ -12,13 +12,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from faithkit.evaluation.responses.bert_score import BertScore
+from faithkit.evaluation.responses.bert_score import BASELINES, BertScore, RescaledBertScore, published_baseline
 from faithkit.evaluation.responses.official import (
-    BASELINES,
     Official,
-    RescaledBertScore,
     content_tokens,
-    published_baseline,
     sentence_bleu,
     token_f1,
 )
