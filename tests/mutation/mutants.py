@@ -72,9 +72,14 @@ class Mutant:
 
     @property
     def key(self) -> str:
-        """Names the change by all that the file then says."""
-        digest = hashlib.blake2b(self.source.encode(), digest_size=8).hexdigest()
-        return f"{digest} {self}"
+        """Names the change by all that the file then does: comments and docstrings may change."""
+        tree = ast.parse(self.source)
+        for node in ast.walk(tree):
+            for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
+                if isinstance(block, list):
+                    block[:] = [one for one in block if not _is_text(one)]
+        digest = hashlib.blake2b(ast.dump(tree).encode(), digest_size=8).hexdigest()
+        return f"{digest} {self.name}"
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}  {self.before}  ->  {self.after}"
@@ -195,6 +200,10 @@ def _changes(node: ast.expr | ast.stmt) -> Iterator[ast.AST]:
             yield ast.Continue()
         case _:
             return
+
+
+def _is_text(statement: ast.AST) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _in_one_line(code: str) -> str:
