@@ -95,6 +95,17 @@ def test_the_report_has_parts_baselines_and_the_papers_systems() -> None:
     assert "75.0 [" in shown and "4 pairs, each in both orders" in shown
 
 
+def test_a_dataset_is_divided_by_its_first_field_alone() -> None:
+    rows = []
+    for i in range(4):
+        meta = {"meta": {"domain": ("task", "chit-chat")[i % 2], "model": ("a", "b")[i // 2]}}
+        right = example(f"{i}:right", "It has ten.", FAITHFUL, source="diahalu", **meta)
+        rows += order_pair(right, example(f"{i}:wrong", "It has twelve.", HALLUCINATED, source="diahalu", **meta))
+    labels = [HALLUCINATED, FAITHFUL] * 4
+    found = comparison_report(rows, said(rows, *labels), title="t", num_resamples=5).metrics
+    assert {name.partition("/")[0] for name in found if name.count("/") == 2} == {"domain"}
+
+
 def test_pairs_of_which_a_model_has_seen_a_row_are_left_out() -> None:
     rows = pairs(3)
     predictions = said(rows, *[FAITHFUL, HALLUCINATED], *[HALLUCINATED, FAITHFUL] * 2)
