@@ -170,19 +170,20 @@ class Crew:
 
     def _end(self, worker: Worker, mutant: Mutant, test_files: Sequence[str]) -> str:
         """Runs the tests that reach a mutant, those of the closest file first, the quickest of each file first."""
-        num_reaching, watched, seconds = 0, False, 0.0
+        num_reaching, has_run, watched, seconds = 0, False, False, 0.0
         for test_file in test_files[:MOST_WATCHED]:
             reached = self._reach(worker, test_file)
             watched |= bool(reached)
             reaching = [test for test in reached if test.runs(mutant.path, mutant.lines)]
             tests, more = quickest(reaching, LONGEST_OF_MUTANT - seconds)
             if tests:
-                num_reaching, seconds = num_reaching + 1, seconds + more
+                num_reaching += any(test.is_known(mutant.path) for test in reaching)
+                has_run, seconds = True, seconds + more
                 if (end := worker.run(mutant, tests, 10 + 4 * more)) != PASSED:
                     return end
             if num_reaching == self._most_test_files:
                 break
-        return PASSED if num_reaching else UNREACHED if watched else NOT_RUN
+        return PASSED if has_run else UNREACHED if watched else NOT_RUN
 
     def _reach(self, worker: Worker, test_file: str) -> Sequence[Reach]:
         with self._watching[test_file]:  # once, whoever comes first

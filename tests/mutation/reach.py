@@ -45,6 +45,10 @@ class Reach:
         own = self.lines.get(path, ())
         return EVERYWHERE in self.lines or ANYWHERE in own or not set(lines).isdisjoint(own)
 
+    def is_known(self, path: str) -> bool:
+        """Tells whether the lines of a file that the test runs are known."""
+        return EVERYWHERE not in self.lines and ANYWHERE not in self.lines.get(path, ())
+
 
 def quickest(tests: Iterable[Reach], seconds: float) -> tuple[list[str], float]:
     """Chooses tests that take no longer together, the quickest first; gives their names and their CPU-seconds."""
