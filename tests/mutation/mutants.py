@@ -33,7 +33,17 @@ SKIPPED_FIELDS = {"annotation", "returns", "decorator_list"}
 LARGE = 10  # a number from here on is doubled: one more of hundreds of characters or resamples is no fault
 SKIPPED_NODES = (ast.Assert, ast.JoinedStr, ast.Raise)
 # A hash's length, the options of dataclass fields, an assertion that two lists are as long, and the look of a table.
-SKIPPED_KEYWORDS = {"digest_size", "repr", "compare", "strict", "no_wrap", "end_section", "digits", "stacklevel"}
+SKIPPED_KEYWORDS = {
+    "digest_size",
+    "repr",
+    "compare",
+    "strict",
+    "no_wrap",
+    "end_section",
+    "show_edge",
+    "digits",
+    "stacklevel",
+}
 # Defaults of which another is as good.
 SKIPPED_DEFAULTS = {"seed", "num_resamples", "num_examples"}
 # Numbers that only tell stored data from another's, or cut work into parts: they cost time or memory alone.
@@ -157,8 +167,6 @@ def _is_without_behaviour(node: ast.AST) -> bool:
     match node:
         case ast.keyword(arg=name):
             return name in SKIPPED_KEYWORDS
-        case ast.Assign(targets=[ast.Attribute(attr="show_edge")]):
-            return True
         case ast.Assign(targets=[target]):
             names = target.elts if isinstance(target, ast.Tuple) else [target]
             return all(isinstance(name, ast.Name) and name.id.endswith(SKIPPED_NAMES) for name in names)
