@@ -36,7 +36,7 @@ from tests.mutation.worker import FAILED, PASSED
 NOTICED = ROOT / "build" / "mutation" / "noticed.txt"
 HARMLESS = ROOT / "tests" / "mutation" / "harmless.toml"
 # CPU-seconds that the tests of one file may take in all, and those of one mutant: the others notice what these do.
-LONGEST, LONGEST_OF_MUTANT = 60.0, 20.0
+LONGEST, LONGEST_OF_MUTANT = 20.0, 20.0
 MOST_TEST_FILES = 6  # for one mutant, of those that run its line
 MOST_WATCHED = 12  # test files in which those are looked for, the closest first
 
