@@ -20,7 +20,7 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The tokens of a step: those read are estimated by characters, those written are the most that it may."""
+    """The tokens of a step: those read are estimated by characters, those written are the most that may be."""
 
     step: str
     requests: int

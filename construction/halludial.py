@@ -14,6 +14,8 @@ from construction.divide import Division
 from construction.rows import KEY, Row
 from faithkit.files.atomic import atomic_file, disk_errors, dumps
 
+SPONTANEOUS, INDUCED = "spontaneous", "induced"  # scenarios
+
 
 def write_halludial(folder: Path, scenario: str, rows: Iterator[Row], division: Division) -> Counter[str]:
     """Writes rows with `response`, `target` and `model`, and those without a model as nobody's; counts them by split.

@@ -34,6 +34,7 @@ class Spontaneous(Dialogues):
     max_words: Count
     max_new_tokens: Count
     max_judgement_tokens: Count
+    weigh_verdicts: Switch
     language: Annotated[Any, OneOf(("en", None))]
 
 
