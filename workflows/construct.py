@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # there, asks nothing and writes nothing.
 PIPELINES = {
     "spontaneous": "workflows.pipelines.spontaneous:run_spontaneous",
+    "induced": "workflows.pipelines.induced:run_induced",
+    "rag": "workflows.pipelines.rag:run_rag",
 }
 # A resumed run may change all that its steps depend on: what they made with other settings is made again.
 MAY_CHANGE = ("pipeline.*", "engine.*", "models", "models.*", "prompts", "limit", "seed", "retry_holes", "dry_run")
