@@ -7,7 +7,7 @@ from itertools import islice
 from rich.text import Text
 
 from construction.ask import Ask
-from construction.chain import AnyStep, Source, Step
+from construction.chain import AnyStep, Each, Source, Step
 from construction.rows import AT, KEY, Row, is_hole
 from faithkit.evaluation.tables import new_table, show
 from faithkit.inference.text import Message
@@ -41,7 +41,7 @@ def show_dry_run(steps: Sequence[AnyStep]) -> list[Estimate]:
         before = _joined(step, steps, rows)
         counts[step.name] = sum(counts[name] for name in step.after)
         if not isinstance(step.work, Ask):
-            rows[step.name] = list(step.work.run(before))
+            rows[step.name] = list(step.work.run(before)) if isinstance(step.work, Each) else before
             continue
         usable = [row for row in before if not is_hole(row)]
         for number, row in enumerate(usable[:SHOWN], start=1):
