@@ -2,11 +2,12 @@
 
 `random` gives every response the same chance. `uncertainty` gives the more to those of which a detector is less sure:
 half of the labels go evenly, half as sqrt(p (1 - p)), the spread of a label that is hallucinated with probability p
-(active statistical inference, Zrnic & Candès 2024). No probability is 0, and an estimate that weighs by their inverse is
-unbiased whatever the detector's scores are worth: bad ones make it wider, never wrong.
+(active statistical inference, Zrnic & Candès 2024). No probability is 0, and an estimate that weighs by their inverse
+is unbiased whatever the detector's scores are worth: bad ones make it wider, never wrong.
 
-Labels come in waves. A wave draws from all responses; one that was labelled before needs no second label. So a response
-is labelled after several waves with the probability 1 - prod(1 - its probability in each), and all waves count together.
+Labels come in waves. A wave draws from all responses, and one that was labelled before needs no second label. So a
+response is labelled after several waves with the probability 1 - prod(1 - its probability in each), and all waves
+count together.
 
 >>> import numpy as np
 >>> scores = np.linspace(0, 1, 1000)

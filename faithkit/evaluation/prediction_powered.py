@@ -11,14 +11,14 @@ f are the detector's scores on all N responses, y the labels of n of them, and m
 1 / (the probability that it was chosen for labelling). A detector that knows nothing gets l = 0: the labels alone.
 
 The standard error is the jackknife's over groups (dialogues, sources), so it has the error of l and of both samples.
-The interval is Student's t with a degree of freedom for each labelled group but one, on the log-odds scale. It is not to
-be trusted below `MIN_GROUPS` labelled groups, or `MIN_OF_EACH` labels of either class: there the interval is that of the
-labels alone, Clopper and Pearson's exact one for as many independent labels as theirs are worth (Korn & Graubard 1998).
-How often each holds the truth stands in EXPERIMENTS.md.
+The interval is Student's t with a degree of freedom for each labelled group but one, on the log-odds scale. It is not
+to be trusted below `MIN_GROUPS` labelled groups, or `MIN_OF_EACH` labels of either class: there the interval is that of
+the labels alone, Clopper and Pearson's exact one for as many independent labels as theirs are worth (Korn & Graubard
+1998). How often each holds the truth stands in EXPERIMENTS.md.
 
 Relatives: `responses/judge_error.py` corrects a rate by the detector's recall and false alarms on labelled rows of
-anywhere (Rogan & Gladen 1978). It assumes that the detector errs as often here as there. This one assumes nothing of the
-detector, but its labels must be of these very responses, chosen by chance.
+anywhere (Rogan & Gladen 1978). It assumes that the detector errs as often here as there. This one assumes nothing of
+the detector, but its labels must be of these very responses, chosen by chance.
 
 >>> import numpy as np
 >>> truth = np.arange(2000) % 4 == 0  # a quarter is hallucinated
@@ -146,9 +146,7 @@ def estimate_rate(rows: Verdicts, *, power: float | None = None) -> Estimate:
     )
     value = min(max(value, 0.0), 1.0)
     metric = Metric(value=value, low=min(low, value), high=max(high, value), n=len(rows.scores))
-    return Estimate(
-        metric=metric, power=tuned, num_labels=len(labels), num_groups=rows.num_groups, is_exact=exact
-    )
+    return Estimate(metric=metric, power=tuned, num_labels=len(labels), num_groups=rows.num_groups, is_exact=exact)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +190,9 @@ def plan_labels(rows: Verdicts, width: float) -> Plan:
         return Plan(num_labels=None, least_width=float(least))
     count = left / wanted
     for _ in range(20):  # Student's t of so many labels
-        count = left / max((width / (2 * stdtrit(max(count - 1, 2), UPPER))) ** 2 / effect - (whole - left) / num, 1e-12)
+        count = left / max(
+            (width / (2 * stdtrit(max(count - 1, 2), UPPER))) ** 2 / effect - (whole - left) / num, 1e-12
+        )
     floor = max(MIN_GROUPS, MIN_OF_EACH / min(share, 1 - share))
     needed = int(np.ceil(max(count, floor)))
     return Plan(num_labels=needed if needed <= num else None, least_width=float(least))

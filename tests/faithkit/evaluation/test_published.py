@@ -21,7 +21,7 @@ from faithkit.evaluation.published.tables import CHECKSUMS, FOLDER, published_ta
 from faithkit.records import Example
 
 # All files, each digit compared with the paper or, as `read_in` says, with who copies it. Only a correction changes it.
-PINNED = "7f60d12991cee16cb3375f09270c9fb81a018eb3a910b1feea5b003a820b574c"
+PINNED = "6545f1a1a133356a9d778b40302765718b84375ab3a23fbbbe4070d7d3648768"
 
 
 def test_the_figures_are_those_that_were_compared_with_the_papers():
