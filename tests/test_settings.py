@@ -67,8 +67,10 @@ def test_every_benchmark_is_accepted(benchmark: str) -> None:
 
 @pytest.mark.parametrize("pipeline", choices("pipeline"))
 def test_every_pipeline_is_accepted(pipeline: str) -> None:
-    assert not problems("construct", f"pipeline={pipeline}", *MODEL)
-    assert not problems("construct", f"pipeline={pipeline}", *MODEL, "models=[smollm2-135m]", "dry_run=true")
+    files = {"estimate": [f"pipeline.predictions={__file__}", f"pipeline.labels={__file__}"]}
+    given = [f"pipeline={pipeline}", *files.get(pipeline, []), *MODEL]
+    assert not problems("construct", *given)
+    assert not problems("construct", *given, "models=[smollm2-135m]", "dry_run=true")
 
 
 @pytest.mark.parametrize("decoding", choices("decoding"))

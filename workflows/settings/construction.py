@@ -21,6 +21,7 @@ from workflows.settings import surroundings as around
 from workflows.settings.blocks import with_options
 from workflows.settings.common import Extensible
 from workflows.settings.engines import OF_A_LOCAL_MODEL, OF_A_SERVER, Engine, engine_problems
+from workflows.settings.measuring import Describe, Estimate
 from workflows.settings.no_effect import without_effect
 from workflows.settings.pipeline import Dialogues
 
@@ -41,7 +42,9 @@ OwnEngine = with_options(Block, EngineOptions, "OwnEngine")
 
 # A line for each pipeline.
 AnyPipeline = Annotated[
-    Annotated[Spontaneous, Tag("<spontaneous>")],
+    Annotated[Spontaneous, Tag("<spontaneous>")]
+    | Annotated[Describe, Tag("<describe>")]
+    | Annotated[Estimate, Tag("<estimate>")],
     Discriminator(lambda block: f"<{block['name']}>" if isinstance(block, dict) else None),
 ]
 

@@ -104,7 +104,7 @@ def _measured(stats: CorpusStats, reading: Mapping[str, Any]) -> Iterator[tuple[
     splits = ", ".join(f"{escaped(name)} ({one.num_responses:,})" for name, one in stats.dialogues.items())
     yield "splits", f"{splits}. How they were divided: {OPEN}"
     rejected = f"{reading['num_rejects']:,} rows could not be read; " if reading.get("num_rejects") else ""
-    again = f"{stats.num_repeated:,} responses repeat one with the same knowledge and history."
+    again = f"Responses that repeat one with the same knowledge and history: {stats.num_repeated:,}."
     yield "errors", f"{rejected}{again} Others: {OPEN}"
     if models := list(stats.models):
         yield "models", f"{', '.join(map(escaped, models))}. Their settings: {OPEN}"

@@ -32,7 +32,15 @@ def dialogues(stats: CorpusStats, title: str, dataset: str) -> Table:
     for name, one in stats.dialogues.items():
         tokens = (f"{number:.2f}" if number else NONE for number in (one.response, one.before, one.knowledge))
         edited = NONE if one.edited is None else f"{one.edited:.1%}"
-        add_row(table, name, f"{one.num_dialogues:,}", f"{one.num_turns:,}", f"{one.turns_each:.1f}", *tokens, edited)
+        add_row(
+            table,
+            name,
+            f"{one.num_dialogues:,}",
+            f"{one.num_turns:,}" if one.num_turns else NONE,
+            f"{one.turns_each:.1f}" if one.num_turns else NONE,
+            *tokens,
+            edited,
+        )
         if row := paper.get(name):
             numbers = (f"{row[key]:.2f}" for key in ("response", "before", "knowledge"))
             sizes = (f"{row['conversations']:,}", f"{row['turns']:,}", f"{row['turns_each']}")

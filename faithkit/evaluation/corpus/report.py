@@ -105,7 +105,7 @@ def summary_of(stats: CorpusStats, reading: Mapping[str, Any]) -> list[str]:
     if counts.num_marked:
         lines.append(f"{counts.num_spans:,} spans are marked: {counts.density:.2f} per hundred words.")
     if stats.num_repeated:
-        lines.append(f"{stats.num_repeated:,} responses repeat one with the same knowledge and history.")
+        lines.append(f"Repeated with the same knowledge and history: {stats.num_repeated:,}.")
     return lines + list(reading.get("notes") or ())
 
 

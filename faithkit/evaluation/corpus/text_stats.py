@@ -27,7 +27,8 @@ class Dialogues:
     """A column of FaithDial's table 2.
 
     Args:
-        num_turns: Of both speakers, up to the last response; those behind it stand in no example.
+        num_turns: Of both speakers, up to the last response, as no example has what is behind it; 0 where no response
+            has a history.
         response, before, knowledge: Mean tokens (words and punctuation marks) of a response, of the turn before it,
             and of its knowledge.
         edited: The share of responses that were edited; None where no original is told.
@@ -97,7 +98,7 @@ def dialogues_of(columns: Columns, rows: NDArray[np.bool_]) -> Dialogues:
     return Dialogues(
         num_responses=int(rows.sum()),
         num_dialogues=len(np.unique(groups)),
-        num_turns=int(longest.sum()),
+        num_turns=int(longest.sum()) if (columns.whole_column("history")[rows] > 0).any() else 0,
         response=tokens["response"],
         before=tokens["turn"],
         knowledge=tokens["context"],

@@ -12,11 +12,13 @@ from rich.text import Text
 from faithkit.evaluation.classification import classification_metrics
 from faithkit.evaluation.fitted_baselines import Fitting, beside
 from faithkit.evaluation.intervals import Metric
-from faithkit.evaluation.label_stats import PARTS, TYPES
 from faithkit.evaluation.published.judges import ALL, MEAN_OF_CLASSES, JudgeFigures, judge_figures
 from faithkit.evaluation.tables import format_metric, harmless, new_table
 from faithkit.records import Example, Prediction
 
+# The fields of `meta` that part a dataset's examples, the paper's first; and those that only hallucinated ones have.
+PARTS = {"halludial": ("scenario",), "halueval": ("task",), "diahalu": ("domain", "model")}
+TYPES = {"diahalu": "type"}
 # By metric: the head of its column. Papers of dialogue judges give means over both classes, others those of one.
 COLUMNS = {"macro_f1": "macro-F1", "f1": "F1", "precision": "precision", "recall": "recall"}
 OF_BOTH_CLASSES = {

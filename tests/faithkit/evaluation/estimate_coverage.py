@@ -80,7 +80,9 @@ def main() -> None:
                 cells = []
                 for way in WAYS:
                     share, width, count = found.get(way, (np.nan, np.nan, 0))
-                    cells.append(f"{100 * share:.1f} ({100 * width:.0f}{'' if count == rounds else f'; {count} of {rounds}'})")
+                    cells.append(
+                        f"{100 * share:.1f} ({100 * width:.0f}{'' if count == rounds else f'; {count} of {rounds}'})"
+                    )
                 print(f"| {rate} | {detector} | {num_labels} | {' | '.join(cells)} |", flush=True)
 
 
