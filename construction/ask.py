@@ -4,16 +4,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from construction.rows import KEY, TRIES, Row, hole, is_hole
+from construction.rows import HOLE, KEY, TRIES, Row, hole, is_hole
 from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.request_cache import CachedEngine
-from faithkit.inference.text import Message, Request, TextEngine
+from faithkit.inference.text import Message, Reply, Request, TextEngine
 from faithkit.inference.text_engines import OPENAI, EngineOptions, build_text_engine
 
 NO_REPLY = "no reply"
 MODEL_KEYS = ("name", "model", "precision", "max_length", "base_url")  # of the block `engine`: what replies depend on
 LEAST_ROUNDS = 16  # of requests in a portion: its end, where places stay empty, is a small part of it
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a model replied to a row.
+
+    Args:
+        finished: The model ended it; otherwise it was cut at its most tokens.
+        probabilities: Of the choices that were weighed, where some were and the engine tells.
+    """
+
+    text: str
+    finished: bool = True
+    probabilities: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)
@@ -26,27 +40,37 @@ class Ask:
     Args:
         step: The step's name, in holes.
         options: The model; it is loaded when the step begins and let go when it ends.
+        prompts: By name, `which` names that of a row.
         values: What a row puts in the place of the prompt's fields.
-        read: Makes a row of a row and the reply to it: its text, and whether the model ended it. Or a hole.
+        read: Makes a row, or a hole, of a row and the reply to it.
         pretend: Makes a row as if the model had replied: for a dry run.
+        choices: Beginnings of a reply that are weighed too; none for no weighing.
         build: Makes the engine of the options.
     """
 
     step: str
     options: EngineOptions
-    prompt: TextPrompt
+    prompts: Mapping[str, TextPrompt]
     values: Callable[[Row], Mapping[str, str]]
-    read: Callable[[Row, str, bool], Row]
+    read: Callable[[Row, Said], Row]
     pretend: Callable[[Row], Row]
     decoding: Decoding
+    which: Callable[[Row], str] | None = None
+    choices: tuple[str, ...] = ()
     build: Callable[[EngineOptions], TextEngine] = build_text_engine
     _engine: TextEngine | None = field(default=None, repr=False)
 
     def settings(self, **others: Any) -> dict[str, Any]:
         """Collects what the replies depend on, and further settings of the step."""
         model = {key: value for key, value in asdict(self.options).items() if key in MODEL_KEYS}
-        prompt = {"name": self.prompt.name, "hash": self.prompt.fingerprint}
-        return {"model": model, "prompt": prompt, "decoding": asdict(self.decoding), **others}
+        prompts = {prompt.name: prompt.fingerprint for prompt in self.prompts.values()}
+        return {
+            "model": model,
+            "prompts": prompts,
+            "decoding": asdict(self.decoding),
+            "choices": list(self.choices),
+            **others,
+        }
 
     @property
     def portion(self) -> int:
@@ -61,21 +85,25 @@ class Ask:
 
     def messages(self, row: Row) -> tuple[Message, ...]:
         """Fills the prompt."""
-        return self.prompt.messages(**self.values(row))
+        prompt = self.prompts[self.which(row)] if self.which else next(iter(self.prompts.values()))
+        return prompt.messages(**self.values(row))
 
     def run(self, rows: Sequence[Row]) -> Iterator[Row]:
         """Yields rows as the replies come."""
         assert self._engine is not None, "it is opened first"
         by_id = {f"{row[KEY]}#{row[TRIES]}" if TRIES in row else row[KEY]: row for row in rows}
         requests = [Request(id_, self.messages(row)) for id_, row in by_id.items()]
+        weighed = {reply.id: reply for reply in self._engine.weigh(requests, self.choices)} if self.choices else {}
         for reply in self._engine.generate(requests, self.decoding):
-            row = dict(by_id[reply.id])
-            tries = row.pop(TRIES, 0) + 1
-            if reply.problem or not reply.texts:
-                yield hole(row[KEY], self.step, NO_REPLY, reply.problem, tries)
-                continue
-            made = self.read(row, reply.texts[0], reply.finished[0])
-            yield {**made, "hole": {**made["hole"], TRIES: tries}} if is_hole(made) else made
+            yield self._row(dict(by_id[reply.id]), reply, weighed.get(reply.id))
+
+    def _row(self, row: Row, reply: Reply, weighed: Reply | None) -> Row:
+        tries = row.pop(TRIES, 0) + 1
+        if reply.problem or not reply.texts:
+            return hole(row[KEY], self.step, NO_REPLY, reply.problem, tries)
+        said = Said(reply.texts[0], reply.finished[0], weighed.probabilities if weighed else {})
+        made = self.read(row, said)
+        return {**made, HOLE: {**made[HOLE], TRIES: tries}} if is_hole(made) else made
 
     def close(self) -> str:
         """Lets the model go; says how many replies were known, and what a server counted."""

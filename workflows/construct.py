@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # there, asks nothing and writes nothing.
 PIPELINES = {
     "spontaneous": "workflows.pipelines.spontaneous:run_spontaneous",
+    "induced": "workflows.pipelines.induced:run_induced",
+    "rag": "workflows.pipelines.rag:run_rag",
     "describe": "workflows.pipelines.describe:run_describe",
     "estimate": "workflows.pipelines.estimate:run_estimate",
 }

@@ -108,11 +108,12 @@ def draw(
 
 
 def _scale(size: Values, count: int) -> float:
-    """The scale at which the probabilities add up to `count`."""
-    if count == len(size):
-        return float(1 / size.min())
-    low, high = 0.0, float(count / size.min())
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if np.minimum(1.0, middle * size).sum() < count else (low, middle)
-    return high
+    """The scale at which the probabilities add up to `count`: those of 1 are set apart until there are no more."""
+    certain = np.zeros(len(size), bool)
+    while not certain.all():
+        scale = float((count - certain.sum()) / size[~certain].sum())
+        more = ~certain & (scale * size >= 1)
+        if not more.any():
+            return scale
+        certain |= more
+    return float(1 / size.min())

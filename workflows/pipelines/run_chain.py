@@ -15,24 +15,26 @@ PROMPTS = "prompts"  # in the run's folder: each prompt that was used, by its ha
 
 def run_chain(run: RunFolder, config: Mapping[str, Any], steps: Sequence[AnyStep]) -> Chain | None:
     """Makes the rows of all steps; gives the chain whose last step is read, or None after a dry run."""
-    pipeline = config["pipeline"]["name"]
     if config["dry_run"]:
         show_dry_run(steps)
         return None
+    chain = Chain(run.path, config["pipeline"]["name"], steps, environment())
     for step in steps:
-        if isinstance(step, Step) and isinstance(step.work, Ask):
-            prompt = step.work.prompt
+        for prompt in step.work.prompts.values() if isinstance(step, Step) and isinstance(step.work, Ask) else ():
             path = run.path / PROMPTS / f"{prompt.name}-{prompt.fingerprint}.txt"
             write_text(path, f"{prompt.system}\n\n{prompt.text}" if prompt.system else prompt.text)
-    chain = Chain(run.path, pipeline, steps, environment())
     chain.run(retry_holes=config["retry_holes"])
     return chain
 
 
-def ask_step(name: str, ask: Ask, *, after: Sequence[str], branch: str = "", version: int = 1, **settings: Any) -> Step:
-    """Makes the step of an `Ask`."""
+def ask_step(ask: Ask, *, after: Sequence[str], branch: str = "", version: int = 1, **settings: Any) -> Step:
+    """Makes the step of an `Ask`.
+
+    Args:
+        settings: What its rows depend on beside the model, the prompts and the decoding.
+    """
     return Step(
-        name=name,
+        name=ask.step,
         work=ask,
         settings=ask.settings(**settings),
         after=tuple(after),

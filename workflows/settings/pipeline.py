@@ -1,12 +1,18 @@
 """What the block `pipeline` of each pipeline of construct.py has."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
 
 from faithkit.errors import UserError
-from faithkit.settings.types import Block, PartialShare, PathText, Text
+from faithkit.settings.types import Block, Hint, PartialShare, PathText, Text
 from workflows.settings import surroundings as around
-from workflows.settings.data import OnBadRow, Split
+from workflows.settings.data import EmbeddedRows, OnBadRow, Split
+
+NearDuplicates = Annotated[
+    Annotated[float, Field(ge=0.1, le=1)] | None, Hint("use a share from 0.1 to 1, or null for equal texts alone")
+]
 
 
 class Pipeline(Block):
@@ -29,10 +35,12 @@ class Dialogues(Pipeline):
 
     dataset: Text
     path: PathText
+    embedded_rows: EmbeddedRows
     split: Split
     options: dict[str, Any]
     on_bad_row: OnBadRow
     test_fraction: PartialShare
+    near_duplicates: NearDuplicates
 
     def problems(self, settings: Any) -> Iterator[UserError]:
         one = {"dataset": self.dataset, "path": self.path, "split": self.split, **self.options}

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.evaluation.begin_tags import begin_class, speech_acts
-from faithkit.evaluation.responses.extractive import extractive
+from faithkit.evaluation.responses.extractive import copied
 from faithkit.records import HALLUCINATED, Example
 from faithkit.words import words_and_marks
 
@@ -80,6 +80,7 @@ class Columns:
         self.acts: dict[str, Counter[str]] = defaultdict(Counter)  # VRM's, by BEGIN's class
         self.num_repeated = 0
         self._pairs: set[int] = set()
+        self._knowledge: tuple[str, Sequence[str]] = ("", ())
         self._overlap = overlap
 
     def __len__(self) -> int:
@@ -98,7 +99,7 @@ class Columns:
         self.num_repeated += pair in self._pairs
         self._pairs.add(pair)
         self._count(example)
-        self._compare(example)
+        self._read(example)
         self._mark(example, part)
         self._tag(example)
 
@@ -117,32 +118,39 @@ class Columns:
         return np.frombuffer(self.real[name], np.float32) if len(self) else np.zeros(0, np.float32)
 
     def _count(self, example: Example) -> None:
-        last = example.history[-1].text if example.history else None
-        texts = {"response": example.response, "context": example.knowledge or None, "turn": last}
-        for name, text in texts.items():
-            self.whole[f"{name}_words"].append(UNKNOWN if text is None else words(text))
-            self.whole[f"{name}_tokens"].append(UNKNOWN if text is None else len(words_and_marks(text)))
         judged = UNKNOWN
         if example.label is not None or example.spans is not None:
             judged = int(bool(example.spans) if example.label is None else example.label == HALLUCINATED)
-        self.whole["judged"].append(judged)
-        self.whole["spans"].append(UNKNOWN if example.spans is None else len(example.spans))
-        self.whole["history"].append(len(example.history))
-        original = example.original
-        edited = UNKNOWN if original is None else int(original.strip() != example.response.strip())
-        self.whole["edited"].append(edited)
-        rounds = example.meta.get("rounds")
-        self.whole["rounds"].append(rounds if isinstance(rounds, int) else UNKNOWN)
+        original, rounds = example.original, example.meta.get("rounds")
+        values = {
+            "judged": judged,
+            "spans": UNKNOWN if example.spans is None else len(example.spans),
+            "history": len(example.history),
+            "edited": UNKNOWN if original is None else int(original.strip() != example.response.strip()),
+            "rounds": rounds if isinstance(rounds, int) else UNKNOWN,
+        }
+        for name, value in values.items():
+            self.whole[name].append(value)
 
-    def _compare(self, example: Example) -> None:
-        """Density and coverage of the response and, where it was edited, of what stood there before."""
-        texts = {"": example.response, "original_": example.original}
-        for prefix, text in texts.items():
-            found = {"coverage": np.nan, "density": np.nan}
-            if self._overlap and text and example.knowledge:
-                found = {name: float(value[0]) for name, value in extractive([text], [example.knowledge]).items()}
-            for name, value in found.items():
-                self.real[prefix + name].append(value)
+    def _read(self, example: Example) -> None:
+        """Lengths of the texts, and how much of the knowledge the response and the original copy."""
+        if example.knowledge != self._knowledge[0]:  # several systems answer to the same one
+            self._knowledge = (example.knowledge, words_and_marks(example.knowledge))
+        knowledge, response = self._knowledge[1], words_and_marks(example.response)
+        last = example.history[-1].text if example.history else None
+        self._measure("response", example.response, response)
+        self._measure("context", example.knowledge or None, knowledge)
+        self._measure("turn", last, words_and_marks(last or ""))
+        original = words_and_marks(example.original) if example.original else []
+        for prefix, tokens in (("", response), ("original_", original)):
+            known = self._overlap and tokens and knowledge
+            coverage, density = copied(tokens, knowledge) if known else (np.nan, np.nan)
+            self.real[f"{prefix}coverage"].append(coverage)
+            self.real[f"{prefix}density"].append(density)
+
+    def _measure(self, name: str, text: str | None, tokens: Sequence[str]) -> None:
+        self.whole[f"{name}_words"].append(UNKNOWN if text is None else words(text))
+        self.whole[f"{name}_tokens"].append(UNKNOWN if text is None else len(tokens))
 
     def _mark(self, example: Example, part: int) -> None:
         types = self.types[part]
