@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, which the colour-blind tell apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 MARKERS = "osD^vPX"
+DPI = 150
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -39,7 +40,7 @@ def require_plots() -> None:
 def save_figure(figure: "Figure", path: Path) -> Path:
     """Writes a figure, whole or not at all."""
     image = BytesIO()
-    figure.savefig(image, format="png", dpi=150)
+    figure.savefig(image, format="png", dpi=DPI)
     with atomic_file(path) as file, disk_errors(path):
         file.write(image.getvalue())
     return path

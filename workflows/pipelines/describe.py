@@ -2,9 +2,9 @@
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from faithkit.evaluation.corpus.report import PAGE, describe_corpus
 from faithkit.evaluation.published.detection import comparable_models
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
-from faithkit.records import Example
 
 GENERIC_OPTION = "generic"
 log = logging.getLogger("faithkit")
@@ -36,7 +35,8 @@ def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
         print(f"would read {block['dataset']} from {source.path}, split {' and '.join(splits)}")
         return
     report, columns = ReadReport(block["on_bad_row"]), Columns(block["facets"])
-    for example in islice(_examples(source, splits, report, may_be_empty=block["split"] is None), config["limit"]):
+    examples = chain.from_iterable(read_examples(source, split, report) for split in splits)
+    for example in islice(examples, config["limit"]):
         if neither and begin_class(example.tags) == GENERIC:
             example = replace(example, label=None)
         columns.add(example)
@@ -92,28 +92,6 @@ def built_here(path: Path) -> dict[str, str]:
     if times:
         known["time"] = f"From {times[0]} on, as the manifest tells."
     return known
-
-
-def _examples(source: Source, splits: list[str], report: ReadReport, *, may_be_empty: bool) -> Iterator[Example]:
-    """The examples of some splits; of several, one without any is counted, and all of them empty is an error.
-
-    Raises:
-        UserError: There is no example at all.
-    """
-    kept = 0
-    for split in splits:
-        before, problem = report.counts["kept"], None
-        try:
-            yield from read_examples(source, split, report)
-        except UserError as error:
-            if report.counts["kept"] > before or not may_be_empty or "no usable example" not in error.problem:
-                raise
-            problem = error
-        kept += report.counts["kept"] - before
-        if problem is not None:
-            report.count(f"empty split {split}")
-            if split == splits[-1] and not kept:
-                raise problem
 
 
 def _check_facets(facets: list[str] | None, columns: Columns) -> None:

@@ -1,4 +1,4 @@
-"""Estimates how often a system hallucinates: from a detector's verdicts on many responses and a few labels of people."""
+"""Estimates how often a system hallucinates: from verdicts of a detector on many responses, and labels of a few."""
 
 import logging
 from collections.abc import Iterator, Mapping

@@ -10,10 +10,12 @@ from rich.table import Table
 from faithkit.evaluation.corpus.dialogue_tables import PAPER
 from faithkit.evaluation.corpus.stats import ALL
 from faithkit.evaluation.page_template import page_parts
+from faithkit.evaluation.plotting import DPI
 from faithkit.evaluation.table_text import caption_of, cells_of, title_of
 from faithkit.evaluation.tables import harmless
 from faithkit.files.atomic import atomic_file, disk_errors
 
+SCREEN_DPI = 100
 # By the plot's name: its title in the page, and what it shows to those who cannot see it.
 PLOTS: Mapping[str, tuple[str, str]] = {
     "rates": ("Rates by part", "Hallucinated share of each part with its interval; the table by part has the numbers."),
@@ -80,6 +82,8 @@ def _cell(tag: str, text: str, number: bool, more: str = "") -> str:
 def _figures(plots: Sequence[Path]) -> Iterator[tuple[str, str, str]]:
     for path in plots:
         head, told = PLOTS[path.stem]
-        image = base64.b64encode(path.read_bytes()).decode()
-        picture = f'<img alt="{html.escape(told)}" src="data:image/png;base64,{image}">'
+        image = path.read_bytes()
+        width = round(int.from_bytes(image[16:20], "big") * SCREEN_DPI / DPI)  # of the PNG's header
+        data = base64.b64encode(image).decode()
+        picture = f'<img width="{width}" alt="{html.escape(told)}" src="data:image/png;base64,{data}">'
         yield f"plot-{path.stem}", head, f'<figure><div class="wide-box" tabindex="0">{picture}</div></figure>\n'

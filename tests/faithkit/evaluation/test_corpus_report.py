@@ -9,9 +9,8 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.evaluation.corpus import plots as corpus_plots
-from faithkit.evaluation.corpus.columns import Columns
-from faithkit.evaluation.corpus.stats import corpus_stats
 from faithkit.evaluation.corpus.report import report_corpus
+from faithkit.evaluation.corpus.stats import corpus_stats
 from faithkit.evaluation.corpus.tables import corpus_tables
 from faithkit.evaluation.tables import as_text
 from tests.faithkit.evaluation.test_corpus_stats import BASELESS, CONFLICT, CORPUS, example

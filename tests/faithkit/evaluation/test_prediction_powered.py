@@ -8,7 +8,7 @@ from faithkit.evaluation.label_sampling import UNCERTAINTY, draw, probabilities
 from faithkit.evaluation.prediction_powered import Verdicts, estimate_rate, plan_labels
 from tests.faithkit.evaluation.estimate_coverage import coverage, responses
 
-# Of ppi_mean_pointestimate and ppi_mean_ci of ppi-python 0.2.3 on the rows of `sample`: by their weight of the detector.
+# Of ppi_mean_pointestimate and ppi_mean_ci of ppi-python 0.2.3 on the rows of `sample`, by the weight of the detector.
 PPI = {
     0.0: (0.3333333333333333, 0.21095503605791083, 0.4557116306087558),
     0.4: (0.32864105160861345, 0.2141954424609681, 0.4430866607562588),
