@@ -172,9 +172,9 @@ def plan_labels(rows: Verdicts, width: float) -> Plan:
     table = _sums(rows)
     total = table.sum(axis=0)
     present, num = int(rows.labelled.sum()), len(rows.scores)
-    share = _shrunk(rows)
-    whole = share * (1 - share)
     _, _, _, weight, wy, wf, _, wff, wyf = total
+    share = (present * wy / weight + 0.5) / (present + 1)  # never 0 or 1
+    whole = share * (1 - share)
     power = _power(total) if min(present - rows.labels[rows.labelled].sum(), present) > 0 else 0.0
     mean_y, mean_f = wy / weight, wf / weight
     variance_f, covariance = wff / weight - mean_f**2, wyf / weight - mean_y * mean_f
@@ -246,9 +246,3 @@ def _exact_interval(rows: Verdicts, table: Values) -> tuple[float, float]:
     low = 0.0 if share <= 0 else float(betaincinv(count, worth - count + 1, 1 - UPPER))
     high = 1.0 if share >= 1 else float(betaincinv(count + 1, worth - count, UPPER))
     return low, high
-
-
-def _shrunk(rows: Verdicts) -> float:
-    """The share of hallucinated labels, half a label of each kind added: never 0 or 1."""
-    labels = rows.labels[rows.labelled]
-    return float((labels.sum() + 0.5) / (len(labels) + 1))

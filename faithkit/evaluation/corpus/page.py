@@ -59,7 +59,7 @@ def _tables(tables: Sequence[Table], title: str) -> Iterator[tuple[str, str, str
         shown = head[:1].upper() + head[1:]
         notes = html.escape(caption_of(table))
         note = f'<p class="note">{notes}</p>\n' if notes else ""
-        yield f"table-{place}", shown, f'<div class="wide-box" tabindex="0">{_table(table)}</div>\n{note}'
+        yield f"table-{place}", shown, f'<div {_box(shown)}>{_table(table)}</div>\n{note}'
 
 
 def _table(table: Table) -> str:
@@ -74,6 +74,11 @@ def _table(table: Table) -> str:
     return "".join([*lines, "</tbody></table>"])
 
 
+def _box(name: str) -> str:
+    """The attributes of a box that scrolls where its content is wider than the screen, by keys too."""
+    return f'class="wide-box" tabindex="0" role="region" aria-label="{html.escape(name)}"'
+
+
 def _cell(tag: str, text: str, number: bool, more: str = "") -> str:
     kind = ' class="number"' if number else ""
     return f"<{tag}{kind}{more}>{html.escape(harmless(text))}</{tag}>"
@@ -86,4 +91,4 @@ def _figures(plots: Sequence[Path]) -> Iterator[tuple[str, str, str]]:
         width = round(int.from_bytes(image[16:20], "big") * SCREEN_DPI / DPI)  # of the PNG's header
         data = base64.b64encode(image).decode()
         picture = f'<img width="{width}" alt="{html.escape(told)}" src="data:image/png;base64,{data}">'
-        yield f"plot-{path.stem}", head, f'<figure><div class="wide-box" tabindex="0">{picture}</div></figure>\n'
+        yield f"plot-{path.stem}", head, f"<figure><div {_box(head)}>{picture}</div></figure>\n"
