@@ -115,7 +115,7 @@ def next_rows(
     *,
     seed: int,
     labels: Mapping[str, float],
-) -> tuple[list[dict[str, object]], Wave]:
+) -> list[dict[str, object]]:
     """The rows of label_next.csv: those to label, without a label, then those that are labelled already."""
     chosen, wave = draw(table.scores, rows.labelled, count, rule, seed=seed)
     every = [*waves, wave]
@@ -128,4 +128,4 @@ def next_rows(
         own: dict[str, object] = {"id": name, "label": label, "score": round(float(table.scores[place]), 6)}
         own |= {CHANCE: float(chance[place]), WAVES: text}
         found.append(own | dict(table.shown[place]))
-    return found, wave
+    return found

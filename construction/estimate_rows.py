@@ -20,6 +20,7 @@ VALUES = {
 }
 SCORES = ("score", "probability", "faithkit_probability")
 TEXTS = ("knowledge", "response", "text")  # shown to who labels, where a row has them
+MOST_NAMES = 12  # of columns, in a hint
 WAVES, CHANCE = "waves", "inclusion_probability"
 
 
@@ -165,8 +166,10 @@ def joined(table: Table, labels: Labels | None) -> tuple[Verdicts, list[Wave]]:
 def _need(row: Row, path: str, columns: Sequence[tuple[str, str]]) -> None:
     for key, name in columns:
         if name not in row.values:
-            hint = f"pipeline.{key}=NAME; the file has {', '.join(row.values)}"
-            raise UserError(f"there is no column {name!r}", place=path, hint=shorten(hint, 200))
+            have = ", ".join(list(row.values)[:MOST_NAMES]) + (", ..." if len(row.values) > MOST_NAMES else "")
+            raise UserError(
+                f"there is no column {name!r}", place=path, hint=f"pipeline.{key}=NAME; the file has {have}"
+            )
 
 
 def _id(row: Row, name: str) -> str:

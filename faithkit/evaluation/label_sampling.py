@@ -94,7 +94,7 @@ def draw(
     left = np.flatnonzero(~labelled)
     if count > len(left):
         problem = f"{count:,} responses are to be labelled, and {len(left):,} are left without a label"
-        raise UserError(problem, hint=f"ask for fewer: label_next={len(left)}")
+        raise UserError(problem, hint=f"ask for fewer: {len(left)} at most")
     size = sizes(scores, rule)
     wave = Wave(rule, _scale(size[left], count))
     chance = np.minimum(1.0, wave.scale * size[left])

@@ -25,7 +25,7 @@ def page_parts(
     style, script = _joined(styles), _joined(scripts)
     policy = f"style-src '{_hash(style)}'" + (f"; script-src '{_hash(script)}'" if scripts else "")
     given = {"policy": policy, "title": html.escape(harmless(title)), "style": style, "script": script, **values}
-    start, end = (FILES / template).read_text(encoding="utf-8").split("{{data}}")
+    start, end = _joined(["head.html", template]).split("{{data}}")
     return _fill(start, given), _fill(end, given)
 
 

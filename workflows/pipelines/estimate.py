@@ -10,7 +10,8 @@ from construction.estimate_rows import Labels, Table, joined, read_labels, read_
 from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.evaluation.intervals import Metric
-from faithkit.evaluation.prediction_powered import plan_labels
+from faithkit.evaluation.label_sampling import Wave
+from faithkit.evaluation.prediction_powered import Verdicts, plan_labels
 from faithkit.evaluation.results import metric_name, write_results
 from faithkit.evaluation.tables import show
 from faithkit.files.run_folder import RunFolder
@@ -34,6 +35,7 @@ def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
     if config["dry_run"]:
         print(f"would estimate from {len(table.ids):,} verdicts and {int(rows.labelled.sum()):,} labels")
         return
+    chosen = _choose(table, labels, rows, waves, config) if block["label_next"] is not None else []
     parts = parts_of(table, rows, power=block["power"], num_resamples=block["num_resamples"])
     name = Path(block["predictions"]).stem
     show(estimate_table(parts, title=name, by=block["by"]))
@@ -43,17 +45,27 @@ def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
         print(plan_line(plan, block["width"], int(rows.labelled.sum())))
         if plan.num_labels is not None:
             metrics[metric_name("test", name, "labels_needed")] = Metric(value=plan.num_labels)
-    if block["label_next"] is not None:
-        if rows.labelled.any() and not waves:
-            hint = "labels of draws of our own tell it: their label_next.csv has a column `waves`"
-            raise UserError("how the labels were drawn is not known of the other responses", hint=hint)
-        given = labels.values if labels else {}
-        options = {"seed": config["seed"] + len(waves), "labels": given}
-        found, wave = next_rows(table, rows, waves, block["label_next"], block["rule"], **options)
-        write_table(run.path / NEXT, found, ",")
-        print(f"{block['label_next']:,} responses to label next, by {wave.rule}: {run.path / NEXT}")
+    if chosen:
+        write_table(run.path / NEXT, chosen, ",")
+        print(f"{block['label_next']:,} responses to label next, by {block['rule']}: {run.path / NEXT}")
         print(f"fill its empty labels, then: pipeline.labels={run.path / NEXT}")
     write_results(run.metrics, metrics, {"config": config, "environment": environment()})
+
+
+def _choose(
+    table: Table, labels: Labels | None, rows: Verdicts, waves: list[Wave], config: Mapping[str, Any]
+) -> list[dict[str, object]]:
+    """The rows of label_next.csv.
+
+    Raises:
+        UserError: Fewer are left than asked for, or how the labels so far were drawn is known of them alone.
+    """
+    block, given = config["pipeline"], labels.values if labels else {}
+    if rows.labelled.any() and not waves:
+        hint = "labels of draws of our own tell it: their label_next.csv has a column `waves`"
+        raise UserError("how the labels were drawn is not known of the other responses", hint=hint)
+    seed = config["seed"] + len(waves)
+    return next_rows(table, rows, waves, block["label_next"], block["rule"], seed=seed, labels=given)
 
 
 def _metrics(parts: list[Part], name: str) -> dict[str, Metric]:

@@ -59,7 +59,7 @@ def _tables(tables: Sequence[Table], title: str) -> Iterator[tuple[str, str, str
         shown = head[:1].upper() + head[1:]
         notes = html.escape(caption_of(table))
         note = f'<p class="note">{notes}</p>\n' if notes else ""
-        yield f"table-{place}", shown, f'<div {_box(shown)}>{_table(table)}</div>\n{note}'
+        yield f"table-{place}", shown, f"<div {_box(shown)}>{_table(table)}</div>\n{note}"
 
 
 def _table(table: Table) -> str:
