@@ -1,7 +1,7 @@
 """Reads what an estimate is made of: a table of a detector's verdicts, and a table of people's labels by id."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ VALUES = {
     **dict.fromkeys((FAITHFUL, "0", "0.0", "false", "no"), 0.0),
 }
 SCORES = ("score", "probability", "faithkit_probability")
-TEXTS = ("knowledge", "response", "text")  # shown to who labels, where a row has them
+TEXTS = ("knowledge", "history", "response", "text")  # shown to who labels, where a row has them
 MOST_NAMES = 12  # of columns, in a hint
 WAVES, CHANCE = "waves", "inclusion_probability"
 
@@ -42,6 +42,7 @@ class Table:
     by: Sequence[str]
     shown: Sequence[Mapping[str, str]]
     uses_scores: bool
+    has_groups: bool
     num_unparsed: int
 
 
@@ -57,14 +58,19 @@ class Labels:
     num_repeated: int = 0
 
 
-def read_verdicts(path: str, columns: Mapping[str, str | None], by: str | None) -> Table:
+def read_verdicts(
+    path: str, columns: Mapping[str, str | None], by: str | None, facts: Mapping[str, Mapping[str, Any]] | None = None
+) -> Table:
     """Reads the verdicts.
 
+    Args:
+        facts: By id, what a dataset tells of each response: further columns.
+
     Raises:
-        UserError: A column is missing, an id is given twice, or a value is no verdict.
+        UserError: A column is missing, an id is given twice or unknown to the dataset, or a value is no verdict.
     """
-    rows = list(read_rows(Path(path), ReadReport()))
     id_name, label_name = str(columns["id"]), str(columns["label"])
+    rows = [_with_facts(row, id_name, facts) for row in read_rows(Path(path), ReadReport())]
     group_name = columns["group"] or ("group" if all("group" in row.values for row in rows) else None)
     named = ((f"columns.{key}", name) for key, name in columns.items() if name)
     _need(rows[0], path, [*named, *([("by", by)] if by else [])])
@@ -86,6 +92,7 @@ def read_verdicts(path: str, columns: Mapping[str, str | None], by: str | None) 
         by=[str(row.values.get(by)) for row in rows] if by else [],
         shown=[{n: text for n in TEXTS if isinstance(text := row.values.get(n), str) and text} for row in rows],
         uses_scores=score_name is not None,
+        has_groups=group_name is not None,
         num_unparsed=int((~known).sum()),
     )
 
@@ -170,6 +177,18 @@ def _need(row: Row, path: str, columns: Sequence[tuple[str, str]]) -> None:
             raise UserError(
                 f"there is no column {name!r}", place=path, hint=f"pipeline.{key}=NAME; the file has {have}"
             )
+
+
+def _with_facts(row: Row, id_name: str, facts: Mapping[str, Mapping[str, Any]] | None) -> Row:
+    """A row with what the dataset tells of it; its own columns count first, empty ones aside."""
+    if facts is None or id_name not in row.values:
+        return row
+    name = str(row.values[id_name])
+    if name not in facts:
+        hint = "name the dataset, split and options that these verdicts are of"
+        raise UserError(f"the dataset has no response {shorten(name)}", place=row.place, hint=hint)
+    own = {key: value for key, value in row.values.items() if value not in (None, "")}
+    return replace(row, values={**row.values, **facts[name], **own})
 
 
 def _id(row: Row, name: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain, islice
@@ -23,6 +24,8 @@ from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 
 GENERIC_OPTION = "generic"
+ADDRESS = re.compile(r"https?://\S+ ?")
+SOFTWARE = ("python", "faithkit", "torch", "transformers", "vllm", "openai")
 log = logging.getLogger("faithkit")
 
 
@@ -43,7 +46,8 @@ def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
     if report.rejects:
         write_jsonl(run.path / "rejects.jsonl", report.rejects)
     _check_facets(block["facets"], columns)
-    is_embedded = block["path"] == EMBEDDED
+    is_embedded, known = block["path"] == EMBEDDED, built_here(Path(source.path))
+    no_paper = is_embedded or known or not _is_the_papers(block["dataset"], columns)
     title = f"embedded-{block['dataset']}" if is_embedded else block["dataset"]
     reading = {"path": source.path, "num_rejects": len(report.rejects), "notes": _notes(neither, config["limit"])}
     describe_corpus(
@@ -51,9 +55,9 @@ def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
         run.path,
         title=title,
         reading=reading,
-        known=built_here(Path(source.path)),
+        known=known,
         plots=block["plots"],
-        dataset="" if is_embedded or not _is_the_papers(block["dataset"], columns) else block["dataset"],
+        dataset="" if no_paper else block["dataset"],
         num_resamples=block["num_resamples"],
         meta={"config": config, "data": {"counts": dict(report.counts)}, "environment": environment()},
     )
@@ -79,8 +83,10 @@ def built_here(path: Path) -> dict[str, str]:
     try:
         stored = json.loads(found.read_bytes())
         steps, pipeline = stored["steps"], str(stored["pipeline"])
-        engines = {str(step["name"]): str(step["engine"]) for step in steps if step.get("engine")}
-        versions = {str(name): str(one) for step in steps for name, one in (step.get("versions") or {}).items()}
+        # A datasheet is given away: it names models, not the servers that they ran on.
+        engines = {str(step["name"]): ADDRESS.sub("", str(step["engine"])) for step in steps if step.get("engine")}
+        every = {name: one for step in steps for name, one in (step.get("versions") or {}).items()}
+        versions = {name: str(every[name]) for name in SOFTWARE if name in every}
         times = sorted(str(step["began"]) for step in steps if step.get("began"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}  # a page about texts must not fail for a damaged file beside them: its own run says so

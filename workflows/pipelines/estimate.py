@@ -7,8 +7,12 @@ from typing import Any
 
 from construction.estimate_report import Part, estimate_table, next_rows, parts_of, plan_line
 from construction.estimate_rows import Labels, Table, joined, read_labels, read_verdicts
+from data_modules.build import build_source
+from data_modules.reading.dataset import read_examples, resolve_split
+from data_modules.reading.rows import ReadReport
 from faithkit.environment import environment
 from faithkit.errors import UserError
+from faithkit.evaluation.corpus.columns import facet_of
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.label_sampling import Wave
 from faithkit.evaluation.prediction_powered import Verdicts, plan_labels
@@ -16,6 +20,7 @@ from faithkit.evaluation.results import metric_name, write_results
 from faithkit.evaluation.tables import show
 from faithkit.files.run_folder import RunFolder
 from workflows.own_rows import write_table
+from workflows.pipelines.describe import every_row
 
 NEXT = "label_next.csv"
 log = logging.getLogger("faithkit")
@@ -24,7 +29,7 @@ log = logging.getLogger("faithkit")
 def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
     """Reads both tables, prints the rates, and chooses what to label next."""
     block = config["pipeline"]
-    table = read_verdicts(block["predictions"], block["columns"], block["by"])
+    table = read_verdicts(block["predictions"], block["columns"], block["by"], _facts(block))
     labels = read_labels(block["labels"], block["label_columns"], table.ids) if block["labels"] else None
     rows, waves = joined(table, labels)
     for line in _notes(table, labels):
@@ -50,6 +55,24 @@ def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
         print(f"{block['label_next']:,} responses to label next, by {block['rule']}: {run.path / NEXT}")
         print(f"fill its empty labels, then: pipeline.labels={run.path / NEXT}")
     write_results(run.metrics, metrics, {"config": config, "environment": environment()})
+
+
+def _facts(block: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
+    """What the dataset tells of each response: its group, the field to count by, and texts where some are chosen."""
+    if block["dataset"] is None:
+        return None
+    source, _ = every_row(build_source(block["dataset"], block["path"], **block["options"]), block["options"])
+    found: dict[str, dict[str, Any]] = {}
+    for split in source.split_names() if block["split"] is None else [resolve_split(source, block["split"])]:
+        for example in read_examples(source, split, ReadReport("skip")):
+            facts: dict[str, Any] = {"group": example.group}
+            if block["by"] and (value := facet_of(example, block["by"])) is not None:
+                facts[block["by"]] = value
+            if block["label_next"]:
+                said = "\n".join(f"{turn.speaker}: {turn.text}" for turn in example.history)
+                facts |= {"knowledge": example.knowledge, "history": said, "response": example.response}
+            found[example.id] = facts
+    return found
 
 
 def _choose(
@@ -81,6 +104,8 @@ def _notes(table: Table, labels: Labels | None) -> Iterator[str]:
     yield f"{len(table.ids):,} verdicts, " + ("by their scores" if table.uses_scores else "by their labels")
     if table.num_unparsed:
         yield f"{table.num_unparsed:,} verdicts could not be read: the mean of the others stands for them"
+    if not table.has_groups:
+        yield "every response counts by itself: pipeline.columns.group or pipeline.dataset tell which belong together"
     if labels is None:
         return
     how = "" if labels.waves or labels.chances else ", taken as drawn at random: a choice by hand makes the rate wrong"

@@ -56,6 +56,10 @@ class Estimate(Pipeline):
     asks: ClassVar[bool] = False
     predictions: PathText
     labels: PathText | None
+    dataset: Text | None
+    path: PathText | None
+    split: Split
+    options: dict[str, Any]
     columns: EstimateColumns
     label_columns: LabelColumns
     by: Text | None
@@ -68,6 +72,9 @@ class Estimate(Pipeline):
     def problems(self, settings: Any) -> Iterator[UserError]:
         yield from around.file_problems("pipeline.predictions", self.predictions)
         yield from around.file_problems("pipeline.labels", self.labels)
+        if self.dataset is not None:
+            one = {"dataset": self.dataset, "path": self.path, "split": self.split, **self.options}
+            yield from around.dataset_problems("pipeline", one)
         if self.labels is None and self.label_next is None:
             hint = "pipeline.labels=FILE, or pipeline.label_next=50 to choose what to label first"
             yield UserError("there is nothing to do: neither labels nor label_next is given", hint=hint)

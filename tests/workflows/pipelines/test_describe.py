@@ -9,6 +9,7 @@ import pytest
 from data_modules.embedded.layouts import WRITERS
 from faithkit.errors import UserError
 from tests.running import compose
+from tests.workflows.pipelines.serving import JUDGE, construct_here, overrides, server
 from workflows import construct
 
 QUICK = ("pipeline.plots=false", "pipeline.num_resamples=20")
@@ -123,3 +124,16 @@ def test_a_dry_run_reads_and_writes_nothing(tmp_path: Path, capsys: pytest.Captu
     construct.main(compose("construct", "pipeline=describe", *given, *QUICK))
     assert "would read diahalu" in capsys.readouterr().out
     assert not (tmp_path / "run").exists()
+
+
+def test_the_datasheet_of_a_benchmark_that_was_built_here_tells_how(tmp_path: Path) -> None:
+    with server() as served:
+        construct_here(*overrides(served, tmp_path / "built", "pipeline=spontaneous", "limit=6"))
+    report = describe(tmp_path / "run", "halludial", tmp_path / "built" / "benchmark", *QUICK)
+    assert "paper" not in report, "these are not the papers' rows"
+    sheet = (tmp_path / "run" / "datasheet.md").read_text()
+    assert "faithkit's pipeline `spontaneous`" in sheet and "- step annotate: " in sheet and JUDGE in sheet
+    assert "manifest.json" in sheet and "http" not in sheet, "servers are nobody's business"
+    (tmp_path / "built" / "manifest.json").write_text("{")  # its own run will say so
+    describe(tmp_path / "again", "halludial", tmp_path / "built" / "benchmark", *QUICK)
+    assert "pipeline `" not in (tmp_path / "again" / "datasheet.md").read_text()

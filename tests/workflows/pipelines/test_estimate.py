@@ -96,6 +96,24 @@ def test_waves_of_labels_bring_the_rate_to_the_truth(
     assert last["high"] - last["low"] < first["high"] - first["low"]
 
 
+def test_the_dataset_tells_groups_parts_and_texts(tmp_path: Path) -> None:
+    from data_modules.build import read_block
+
+    examples = read_block({"dataset": "diahalu", "path": "embedded"})
+    path = tmp_path / "verdicts.jsonl"
+    path.write_text("".join(json.dumps({"id": e.id, "label": e.label, "score": None}) + "\n" for e in examples))
+    labels = write(tmp_path / "labels.csv", [{"id": e.id, "label": e.label} for e in examples[::9]])
+    dataset = ("pipeline.dataset=diahalu", "pipeline.path=embedded", "pipeline.by=domain")
+    given = (f"pipeline.labels={labels}", *dataset, "pipeline.label_next=3")
+    found = estimate(tmp_path / "run", path, *given)
+    assert found["by/reasoning/rate"]["n"] == sum(e.meta["domain"] == "reasoning" for e in examples)
+    chosen = rows_of(tmp_path / "run" / "label_next.csv")[0]
+    assert chosen["response"] == next(e.response for e in examples if e.id == chosen["id"])
+    path.write_text(json.dumps({"id": "another", "label": 1}) + "\n")
+    with pytest.raises(UserError, match="the dataset has no response 'another'"):
+        estimate(tmp_path / "other", path, *given)
+
+
 def labelled(tmp_path: Path, truth: tuple[np.ndarray, np.ndarray], *rows: dict[str, Any]) -> Path:
     given = [{"id": f"r{row}", "label": int(truth[0][row])} for row in range(0, 800, 13)]
     return write(tmp_path / "labels.csv", [*given, *rows])
