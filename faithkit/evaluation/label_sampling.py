@@ -1,4 +1,4 @@
-"""Which responses people should label next: by chance, with a known probability for each.
+"""Chooses the responses that people should label next: by chance, with a known probability for each.
 
 `random` gives every response the same chance. `uncertainty` gives the more to those of which a detector is less sure:
 half of the labels go evenly, half as sqrt(p (1 - p)), the spread of a label that is hallucinated with probability p
@@ -65,7 +65,7 @@ def write_waves(waves: Sequence[Wave]) -> str:
 
 
 def sizes(scores: Values, rule: str) -> Values:
-    """How much more often than another a response is to be chosen [N], 1 in the mean."""
+    """Weighs how often a response is to be chosen, beside others [N]; 1 in the mean."""
     if rule == RANDOM:
         return np.ones(len(scores))
     spread = np.sqrt(scores * (1 - scores))

@@ -151,7 +151,7 @@ def estimate_rate(rows: Verdicts, *, power: float | None = None) -> Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How many labels an interval of a wanted width takes.
+    """The number of labels that an interval of a wanted width takes.
 
     Args:
         num_labels: In all, those that there are among them; None where even a label of every response is too few.

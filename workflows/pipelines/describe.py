@@ -76,7 +76,7 @@ def every_row(source: Source, given: Mapping[str, Any]) -> tuple[Source, bool]:
 
 
 def built_here(path: Path) -> dict[str, str]:
-    """What the manifest beside a benchmark tells a datasheet, where construct.py built it; else nothing."""
+    """Reads answers for a datasheet from the manifest beside a benchmark that construct.py built; else nothing."""
     found = next((one / MANIFEST for one in (path, *path.parents[:2]) if (one / MANIFEST).is_file()), None)
     if found is None:
         return {}

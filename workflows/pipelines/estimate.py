@@ -58,7 +58,7 @@ def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
 
 
 def _facts(block: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
-    """What the dataset tells of each response: its group, the field to count by, and texts where some are chosen."""
+    """Reads what the dataset tells of each response: its group, the field to count by, texts where some are chosen."""
     if block["dataset"] is None:
         return None
     source, _ = every_row(build_source(block["dataset"], block["path"], **block["options"]), block["options"])

@@ -1,1 +1,1 @@
-"""What a corpus holds: its numbers, tables, plots, page and datasheet. Examples are read once, and no text is kept."""
+"""Describes a corpus: numbers, tables, plots, page and datasheet. Examples are read once, and no text is kept."""

@@ -168,7 +168,7 @@ class Columns:
 
 
 def _system(example: Example) -> str:
-    """Who said it, with the corpus behind; empty where neither is told."""
+    """Names who said it, with the corpus behind; empty where neither is told."""
     model, corpus = facet_of(example, "model"), facet_of(example, "corpus")
     return f"{model or 'all'} ({corpus})" if corpus else str(model or "")
 

@@ -60,7 +60,7 @@ def dialogues(stats: CorpusStats, title: str, dataset: str) -> Table:
 
 
 def facet(stats: CorpusStats, name: str, title: str) -> Table:
-    """How many responses each value of a facet has, and how much of them is hallucinated."""
+    """Responses by the value of a facet, with the hallucinated share of each."""
     values, rates = stats.facets[name], stats.rates.get(name, {})
     has_spans = stats.has_spans
     more = (*(["hallucinated, %"] if rates else []), *(["density"] if has_spans else []))

@@ -51,7 +51,7 @@ class Dialogues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """How much responses copy of their knowledge.
+    """The share of their knowledge that responses copy, and in how long pieces.
 
     Args:
         cells: How many responses lie in each cell of coverage (0 to 1, rows) and density (0 to `top`, columns); what
