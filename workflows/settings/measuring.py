@@ -6,12 +6,13 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from faithkit.errors import UserError
-from faithkit.evaluation.label_sampling import RULES
 from faithkit.settings.types import Block, Count, Hint, OneOf, PathText, Switch, Text
 from workflows.settings import surroundings as around
 from workflows.settings.blocks import Resamples
 from workflows.settings.data import OnBadRow, Split
 from workflows.settings.pipeline import Pipeline
+
+RULES = ("random", "uncertainty")  # as in faithkit.evaluation.label_sampling, without numpy
 
 
 class Describe(Pipeline):
