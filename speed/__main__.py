@@ -19,6 +19,7 @@ NAMES = (
     "infonce_speed",
     "lm_speed",
     "generate_speed",
+    "describe_speed",
 )
 
 

@@ -11,7 +11,17 @@ from faithkit.settings.check import find_problems
 from tests.faults.command_places import refusal
 from tests.running import SMALL, compose, plain_config
 from tests.test_configs import choices
-from workflows.settings import benchmarks, blocks, construction, engines, evaluation, models, no_effect, scripts
+from workflows.settings import (
+    benchmarks,
+    blocks,
+    construction,
+    engines,
+    evaluation,
+    measuring,
+    models,
+    no_effect,
+    scripts,
+)
 
 
 def problems(script: str, *overrides: str) -> list[UserError]:
@@ -67,8 +77,10 @@ def test_every_benchmark_is_accepted(benchmark: str) -> None:
 
 @pytest.mark.parametrize("pipeline", choices("pipeline"))
 def test_every_pipeline_is_accepted(pipeline: str) -> None:
-    assert not problems("construct", f"pipeline={pipeline}", *MODEL)
-    assert not problems("construct", f"pipeline={pipeline}", *MODEL, "models=[smollm2-135m]", "dry_run=true")
+    files = {"estimate": [f"pipeline.predictions={__file__}", f"pipeline.labels={__file__}"]}
+    given = [f"pipeline={pipeline}", *files.get(pipeline, []), *MODEL]
+    assert not problems("construct", *given)
+    assert not problems("construct", *given, "models=[smollm2-135m]", "dry_run=true")
 
 
 @pytest.mark.parametrize("decoding", choices("decoding"))
@@ -78,6 +90,7 @@ def test_every_way_of_decoding_is_accepted(decoding: str) -> None:
 
 
 def test_lists_that_stand_here_without_torch_are_those_of_the_code() -> None:
+    from faithkit.evaluation.label_sampling import RULES
     from faithkit.evaluation.reports.suppression import RANDOM
     from faithkit.evaluation.responses.report import BASELINES
     from faithkit.evaluation.suppression import STRATEGIES
@@ -95,6 +108,7 @@ def test_lists_that_stand_here_without_torch_are_those_of_the_code() -> None:
     assert (AUTO, *ENGINES) == engines.GENERATOR_ENGINES and {AUTO, *ENGINES} < set(text_engines.ENGINES)
     assert set(judge_options.LEARNT) < set(ASKINGS)
     assert set(blocks.Loggers.model_fields) == set(BUILDERS)
+    assert measuring.RULES == RULES
     assert benchmarks.BASELINES == BASELINES and set(benchmarks.STRATEGIES) == {RANDOM, *STRATEGIES}
 
 

@@ -3,6 +3,8 @@
 python construct.py pipeline=spontaneous engine=transformers engine.model=smollm2-135m limit=20
 python construct.py pipeline.path=DIR engine=openai engine.base_url=URL models=[a,b] engine.model=JUDGE
 python construct.py pipeline=spontaneous ... dry_run=true     three prompts of each step, and what it would cost
+python construct.py pipeline=describe pipeline.dataset=ragtruth pipeline.path=DIR   any dataset: tables, plots, a page
+python construct.py pipeline=estimate pipeline.predictions=FILE pipeline.labels=FILE   a system's rate, few labels
 python construct.py resume=runs/...                           go on after any interruption; no reply is asked for twice
 python construct.py resume=runs/... retry_holes=true          ask again for what failed, and only for that
 python construct.py resume=runs/... pipeline.max_words=60     other settings: what depends on them is made again
@@ -23,6 +25,8 @@ PIPELINES = {
     "spontaneous": "workflows.pipelines.spontaneous:run_spontaneous",
     "induced": "workflows.pipelines.induced:run_induced",
     "rag": "workflows.pipelines.rag:run_rag",
+    "describe": "workflows.pipelines.describe:run_describe",
+    "estimate": "workflows.pipelines.estimate:run_estimate",
 }
 # A resumed run may change all that its steps depend on: what they made with other settings is made again.
 MAY_CHANGE = ("pipeline.*", "engine.*", "models", "models.*", "prompts", "limit", "seed", "retry_holes", "dry_run")

@@ -9,9 +9,9 @@ from data_modules.build import Benchmark, read_benchmark
 from data_modules.reading.files import EMBEDDED
 from faithkit.detector import Detector
 from faithkit.environment import environment
+from faithkit.evaluation.corpus.report import report_corpus
 from faithkit.evaluation.page import write_page
 from faithkit.evaluation.published.detection import comparable
-from faithkit.evaluation.reports.corpus import report_corpus
 from faithkit.evaluation.reports.official_halueval import official_report
 from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.reports.report import Report, joined
@@ -88,9 +88,9 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
 def _analyse(run: RunFolder, block: Mapping[str, Any], benchmark: Benchmark) -> None:
     """Shows a corpus itself; nothing is judged."""
     # The paper's figures are about its own models' answers: neither the embedded corpus's nor one's own.
-    published = block["dataset"] == "ragtruth" and block["path"] != EMBEDDED and comparable(benchmark.examples)
-    options: dict[str, Any] = {"title": block["dataset"], "plots": block["plots"], "published": published}
-    report_corpus(benchmark.examples, run.path, **options)
+    own = block["path"] == EMBEDDED or not comparable(benchmark.examples)
+    dataset = "" if own else block["dataset"] or ""
+    report_corpus(benchmark.examples, run.path, title=block["dataset"], plots=block["plots"], dataset=dataset)
     print(run.path)
 
 

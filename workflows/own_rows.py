@@ -146,7 +146,7 @@ def write_scored(path: Path, rows: OwnRows, predictions: Sequence[Prediction]) -
         for row, example in zip(rows.values, rows.by_row, strict=True)
     ]
     if path.suffix in DELIMITERS:
-        _write_table(path, scored, DELIMITERS[path.suffix])
+        write_table(path, scored, DELIMITERS[path.suffix])
     elif path.suffix == ".json":
         write_json(path, scored)
     else:
@@ -164,7 +164,8 @@ def _verdict(example: Example | None, by_id: Mapping[str, Prediction]) -> dict[s
     return {"label": prediction.label, "probability": prediction.score, "spans": spans}
 
 
-def _write_table(path: Path, rows: Sequence[Mapping[str, Any]], delimiter: str) -> None:
+def write_table(path: Path, rows: Sequence[Mapping[str, Any]], delimiter: str) -> None:
+    """Writes rows as .csv or .tsv, with the columns of them all in order of appearance."""
     header = list(dict.fromkeys(name for row in rows for name in row))
     cells = [header, *([_cell(row.get(name)) for name in header] for row in rows)]
     text = io.StringIO(newline="")

@@ -8,6 +8,7 @@ One response may have several labels.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from data_modules.datasets.begin import GENERIC, check_generic, check_max_words, cut_knowledge, settle_generic
@@ -108,8 +109,14 @@ class Audit(Source):
             response=response,
             label=label,
             tags=tags,
-            meta={"model": model, "vrm": _parts(row.text(vrm_name, empty_ok=True), ","), **cut},
+            meta={"model": model, **_corpus(row), "vrm": _parts(row.text(vrm_name, empty_ok=True), ","), **cut},
         )
+
+
+def _corpus(row: Row) -> dict[str, str]:
+    """What the response answers to, where the file's name tells."""
+    name = Path(row.file).stem.rpartition("_")[2]
+    return {"corpus": name} if name in CORPORA else {}
 
 
 def _parts(text: str, separators: str) -> list[str]:

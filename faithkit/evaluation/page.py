@@ -6,10 +6,6 @@ so twenty thousand answers open. Marks are cut here and not sent as offsets: Pyt
 UTF-16 units.
 """
 
-import base64
-import hashlib
-import html
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -17,15 +13,14 @@ from typing import Any
 
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.outcomes import align
+from faithkit.evaluation.page_template import page_parts
 from faithkit.evaluation.span_outcomes import check_spans, merge, shared
-from faithkit.evaluation.tables import harmless
 from faithkit.files.atomic import atomic_file, disk_errors, dumps
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, Span
 
 # A piece of a text: plain, or with the places of the gold and of the predicted spans that cover it.
 Piece = str | tuple[str, list[int], list[int]]
 
-_FILES = Path(__file__).with_name("page_files")
 _SCRIPTS = ("answer.js", "filters.js")
 # In a script element only these can end or open anything; JSON writes them as well without.
 _ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
@@ -54,15 +49,7 @@ def write_page(
     pairs = zip(examples, aligned, strict=True)
     rows = (row(example, prediction, contexts[example.knowledge]) for example, prediction in pairs)
     scores = (_metric(name, metric) for name, metric in (metrics or {}).items())
-    style, script = _style(), _script()
-    values = {
-        "policy": f"script-src '{_hash(script)}'; style-src '{_hash(style)}'",
-        "title": html.escape(harmless(title)),
-        "style": style,
-        "script": script,
-    }
-    template = (_FILES / "page.html").read_text(encoding="utf-8").split("{{data}}")
-    start, end = (re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], part) for part in template)
+    start, end = page_parts("page.html", title=title, styles=("style.css",), scripts=_SCRIPTS)
     with atomic_file(path) as file, disk_errors(path):
         file.write(start.encode())
         for line in _blocks(scores=scores, contexts=contexts, rows=rows):
@@ -168,15 +155,3 @@ def _metric(name: str, metric: Metric) -> list[Any]:
 
 def _rounded(number: float | None) -> float | None:
     return None if number is None else round(number, 4)
-
-
-def _style() -> str:
-    return (_FILES / "style.css").read_text(encoding="utf-8")
-
-
-def _script() -> str:
-    return "".join((_FILES / name).read_text(encoding="utf-8") for name in _SCRIPTS)
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

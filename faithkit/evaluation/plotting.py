@@ -1,5 +1,6 @@
 """The look of this project's plots, and writing them as PNG files; matplotlib is imported only when it is used."""
 
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, which the colour-blind tell apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 MARKERS = "osD^vPX"
+DPI = 150
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -38,13 +40,15 @@ def require_plots() -> None:
 def save_figure(figure: "Figure", path: Path) -> Path:
     """Writes a figure, whole or not at all."""
     image = BytesIO()
-    figure.savefig(image, format="png", dpi=150)
+    figure.savefig(image, format="png", dpi=DPI)
     with atomic_file(path) as file, disk_errors(path):
         file.write(image.getvalue())
     return path
 
 
-def new_figure(width: float, height: float, *, rows: int = 1, columns: int = 1) -> "tuple[Figure, Axes]":
+def new_figure(
+    width: float, height: float, *, rows: int = 1, columns: int = 1, height_ratios: Sequence[float] | None = None
+) -> "tuple[Figure, Axes]":
     """Makes a figure of several axes, and gives the first of them.
 
     Without pyplot, which would choose a window system and keep every figure.
@@ -52,7 +56,7 @@ def new_figure(width: float, height: float, *, rows: int = 1, columns: int = 1) 
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    figure.subplots(rows, columns)
+    figure.subplots(rows, columns, height_ratios=height_ratios)
     return figure, figure.axes[0]
 
 
@@ -66,3 +70,25 @@ def percent_axis() -> Any:
     from matplotlib.ticker import PercentFormatter
 
     return PercentFormatter(xmax=1, decimals=0)
+
+
+def legend_above(axes: "Axes", title: str, *, wide: int = 58) -> None:
+    """Sets a title with the legend between it and the axes, in two rows where one would be too wide.
+
+    Args:
+        wide: The characters that a row holds.
+    """
+    names = axes.get_legend_handles_labels()[1]
+    columns = len(names) if sum(map(len, names)) + 4 * len(names) <= wide + 20 else (len(names) + 1) // 2
+    rows = -(-len(names) // max(columns, 1))
+    axes.set_title(title, pad=8 + 16 * rows)
+    if names:
+        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": columns}
+        axes.legend(**place, handlelength=1, columnspacing=1.1, borderpad=0.2)
+
+
+def round_steps() -> Any:
+    """Puts the ticks of an axis at whole percent, in steps that a reader can count."""
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(nbins=7, steps=[1, 2, 5, 10])

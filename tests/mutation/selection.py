@@ -21,7 +21,7 @@ CENTRAL = (
     "judge/locate.py",
     "judge/reply.py",
 )
-LEFT_OUT = ("__init__.py", "corpus_plots.py", "plotting.py", "rate_plots.py")
+LEFT_OUT = ("__init__.py", "dialogue_plots.py", "plots.py", "plotting.py", "rate_plots.py")
 PACKAGES = ("faithkit", "critic", "generation", "judge", "construction", "data_modules", "workflows", "tests")
 
 

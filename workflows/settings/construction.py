@@ -27,6 +27,7 @@ from workflows.settings.blocks import AsBlock
 from workflows.settings.common import Extensible
 from workflows.settings.data import EmbeddedRows, OnBadRow
 from workflows.settings.engines import OF_A_LOCAL_MODEL, OF_A_SERVER, Engine, engine_problems
+from workflows.settings.measuring import Describe, Estimate
 from workflows.settings.no_effect import without_effect
 from workflows.settings.pipeline import Dialogues, NearDuplicates, Pipeline
 
@@ -82,7 +83,11 @@ OwnEngine = Annotated[EngineOptions, AsBlock()]
 
 # A line for each pipeline.
 AnyPipeline = Annotated[
-    Annotated[Spontaneous, Tag("<spontaneous>")] | Annotated[Induced, Tag("<induced>")] | Annotated[Rag, Tag("<rag>")],
+    Annotated[Spontaneous, Tag("<spontaneous>")]
+    | Annotated[Induced, Tag("<induced>")]
+    | Annotated[Rag, Tag("<rag>")]
+    | Annotated[Describe, Tag("<describe>")]
+    | Annotated[Estimate, Tag("<estimate>")],
     Discriminator(lambda block: f"<{block['name']}>" if isinstance(block, dict) else None),
 ]
 

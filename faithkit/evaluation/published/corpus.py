@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from faithkit.evaluation.published.judges import published_counts
 from faithkit.evaluation.published.tables import published_table
 
 Row = Mapping[str, Any]
@@ -43,3 +44,19 @@ def part_note(num_responses: int) -> str:
     if num_responses == whole:
         return ""
     return f"these are {num_responses:,} responses, the paper's {whole:,}: counts differ, and shares are of a part"
+
+
+def begin_rows(dataset: str) -> dict[str, Row]:
+    """Gives FaithDial's Table 1 by system; nothing for other data than the audit."""
+    return {row["system"]: row for row in published_table("faithdial_begin").rows} if dataset == "audit" else {}
+
+
+def size_rows(dataset: str) -> dict[str, Row]:
+    """Gives FaithDial's Table 2 by split; nothing for other data."""
+    return {row["split"]: row for row in published_table("faithdial_sizes").rows} if dataset == "faithdial" else {}
+
+
+def count_rows(dataset: str) -> dict[str, Row]:
+    """Gives responses and hallucinated ones by part, of what DiaHalu's and HalluDial's papers count."""
+    counts, _ = published_counts(dataset)
+    return {part: {"responses": one, "hallucinated": wrong} for part, (one, wrong) in counts.items()}

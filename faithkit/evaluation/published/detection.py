@@ -82,4 +82,9 @@ def models() -> frozenset[str]:
 
 def comparable(examples: Iterable[Example]) -> bool:
     """Tells whether these are responses of the models that the published figures are about."""
-    return {str(example.meta.get("model")).lower() for example in examples} <= models()
+    return comparable_models(str(example.meta.get("model")) for example in examples)
+
+
+def comparable_models(names: Iterable[str]) -> bool:
+    """Tells whether these are models that the published figures are about."""
+    return {name.lower() for name in names} <= models()

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from faithkit.evaluation.comparing import BIAS, ORDER, OTHER, baseline_predictions, comparison_metrics
 from faithkit.evaluation.intervals import Metric
-from faithkit.evaluation.label_stats import PARTS, divide
 from faithkit.evaluation.published.tables import published_table
+from faithkit.evaluation.reports.parts import PARTS, divide
 from faithkit.evaluation.reports.provenance import Provenance, Rows, select, with_provenance
 from faithkit.evaluation.reports.report import Report
 from faithkit.evaluation.tables import (

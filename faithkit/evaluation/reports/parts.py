@@ -12,11 +12,13 @@ from rich.text import Text
 from faithkit.evaluation.classification import classification_metrics
 from faithkit.evaluation.fitted_baselines import Fitting, beside
 from faithkit.evaluation.intervals import Metric
-from faithkit.evaluation.label_stats import PARTS, TYPES, divide
 from faithkit.evaluation.published.judges import ALL, MEAN_OF_CLASSES, judge_figures
 from faithkit.evaluation.tables import figure, figures_table, harmless, percent
 from faithkit.records import Example, Prediction
 
+# The fields of `meta` that part a dataset's examples, the paper's first; and those that only hallucinated ones have.
+PARTS = {"halludial": ("scenario",), "halueval": ("task",), "diahalu": ("domain", "model")}
+TYPES = {"diahalu": "type"}
 # By metric: the head of its column. Papers of dialogue judges give means over both classes, others those of one.
 COLUMNS = {"macro_f1": "macro-F1", "f1": "F1", "precision": "precision", "recall": "recall"}
 OF_BOTH_CLASSES = {
@@ -34,6 +36,23 @@ OF_BASELINE = (*COLUMNS, "accuracy", "auroc")
 MAX_PUBLISHED = 3  # systems of a part; all of them stand in faithkit/evaluation/published
 MODEL = "model"
 Systems = dict[str, dict[str, Metric]]  # metrics by system, the model first
+
+
+def divide(examples: Sequence[Example], fields: Mapping[str, Sequence[str]]) -> list[tuple[str, str, list[Example]]]:
+    """Divides examples by each field of `meta`: field, value, examples; a second field of one value divides nothing.
+
+    Args:
+        fields: By dataset, as in `PARTS`.
+    """
+    found = []
+    for field in dict.fromkeys(name for example in examples for name in fields.get(example.source, ())):
+        by_value: dict[str, list[Example]] = {}
+        for example in examples:
+            if example.meta.get(field) is not None:
+                by_value.setdefault(str(example.meta[field]), []).append(example)
+        if len(by_value) > 1 or any(names[0] == field for names in fields.values()):
+            found += [(field, value, rows) for value, rows in sorted(by_value.items())]
+    return found
 
 
 def part_metrics(

@@ -18,12 +18,15 @@ def extractive(responses: Sequence[str], knowledge: Sequence[str]) -> dict[str, 
 
     Tokens are words in lower case and punctuation marks. An empty response has 0 of both.
     """
-    words_of_responses = [words_and_marks(text) for text in responses]
-    runs = [
-        greedy_runs(response_words, words_and_marks(text))
-        for response_words, text in zip(words_of_responses, knowledge, strict=True)
+    pairs = [
+        copied(words_and_marks(response), words_and_marks(text))
+        for response, text in zip(responses, knowledge, strict=True)
     ]
-    size = np.array([max(1, len(response_words)) for response_words in words_of_responses], np.float64)
-    copied = np.array([sum(lengths) for lengths in runs], np.float64)
-    squared = np.array([sum(length * length for length in lengths) for lengths in runs], np.float64)
-    return {"density": squared / size, "coverage": copied / size}
+    coverage, density = np.array(pairs, np.float64).reshape(-1, 2).T
+    return {"density": density, "coverage": coverage}
+
+
+def copied(response: Sequence[str], knowledge: Sequence[str]) -> tuple[float, float]:
+    """Computes coverage and density of the tokens of a response."""
+    runs, size = greedy_runs(response, knowledge), max(1, len(response))
+    return sum(runs) / size, sum(length * length for length in runs) / size

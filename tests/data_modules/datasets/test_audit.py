@@ -41,8 +41,8 @@ def test_a_record_holds_what_the_file_says(tmp_path: Path) -> None:
     by_id = {example.id: example for example in read(make("audit", folder(tmp_path)))[0]}
     first = by_id["doha_processed_wow:0"]
     assert (first.response, first.history) == (" Deep", ())
-    assert first.meta == {"model": "doha", "vrm": ["edification", "ack."]}
-    assert by_id["wow:0"].meta == {"model": "gold", "vrm": ["disclosure", "question"]}
+    assert first.meta == {"model": "doha", "corpus": "wow", "vrm": ["edification", "ack."]}
+    assert by_id["wow:0"].meta == {"model": "gold", "corpus": "wow", "vrm": ["disclosure", "question"]}
     assert by_id["wow:0"].history[0].speaker == "seeker"
     assert by_id["gpt2_processed_cmu:0"].meta["vrm"] == []
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.evaluation import corpus_plots
-from faithkit.evaluation.corpus_stats import corpus_stats
-from faithkit.evaluation.reports.corpus import corpus_tables, report_corpus
+from faithkit.evaluation.corpus import plots as corpus_plots
+from faithkit.evaluation.corpus.report import report_corpus
+from faithkit.evaluation.corpus.stats import corpus_stats
+from faithkit.evaluation.corpus.tables import corpus_tables
 from faithkit.evaluation.tables import as_text
 from tests.faithkit.evaluation.test_corpus_stats import BASELESS, CONFLICT, CORPUS, example
 
@@ -46,6 +47,11 @@ def test_a_corpus_without_a_span_or_a_generator_is_plotted_too(tmp_path, capsys)
     pytest.importorskip("matplotlib")
     report_corpus([example("a", model=None), example("b", response="", model=None)], tmp_path)
     assert {path.name for path in tmp_path.glob("*.png")} == {"types.png", "positions.png", "lengths.png"}
+
+
+def test_the_analysis_of_marked_responses_wants_spans(tmp_path):
+    with pytest.raises(UserError, match="none of 1 examples has marked spans"):
+        report_corpus([example("a", spans=None)], tmp_path, plots=False)
 
 
 def test_without_matplotlib_the_user_learns_what_to_install(tmp_path, monkeypatch, capsys):

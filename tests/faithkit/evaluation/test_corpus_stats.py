@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.errors import UserError
-from faithkit.evaluation.corpus_stats import buckets, corpus_stats, positions
+from faithkit.evaluation.corpus.columns import Columns
+from faithkit.evaluation.corpus.counts import buckets
+from faithkit.evaluation.corpus.stats import corpus_stats
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 
 
@@ -56,19 +58,28 @@ def test_density_is_spans_per_hundred_words_by_generator_and_task():
     assert set(stats.models["n"]) == {"QA"}  # one task is all there is
 
 
+def places(*rows):
+    return corpus_stats(rows).positions["QA"]
+
+
 def test_where_spans_lie_sums_to_one_and_long_spans_spread():
-    assert positions([example("a", "12345678", [(0, 4, "x")])], 4) == [0.5, 0.5, 0, 0]
-    assert positions([example("a", "12345678", [(6, 8, "x")]), example("b", "1234", [(0, 4, "x")])], 4) == [
-        *[0.125] * 3,
-        0.625,
-    ]
-    assert positions([example("a")], 4) == [0, 0, 0, 0]
+    half = places(example("a", "12345678", [(0, 4, "x")]))
+    assert half[:25] == pytest.approx([1 / 25] * 25) and not any(half[25:])
+    both = places(example("a", "12345678", [(6, 8, "x")]), example("b", "1234", [(0, 4, "x")]))
+    assert sum(both) == pytest.approx(1)
+    assert both[0] == pytest.approx(0.5 / 50) and both[49] == pytest.approx(0.5 / 50 + 0.5 / 12.5)
+    assert places(example("a")) == [0.0] * 50
+
+
+def in_buckets(rows):
+    columns = Columns().add_all(rows)
+    every = columns.whole_column("judged") >= 0
+    return buckets(columns, every, columns.whole_column("response_words"))
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=60))
 def test_buckets_of_length_take_every_response_once(lengths):
-    rows = [example(str(place), "w " * length) for place, length in enumerate(lengths)]
-    found = buckets(rows, lengths)
+    found = in_buckets([example(str(place), "w " * length) for place, length in enumerate(lengths)])
     assert sum(bucket.counts.num_responses for bucket in found) == len(lengths)
     for place, bucket in enumerate(found):
         inside = [n for n in lengths if bucket.low < n <= bucket.high or (place == 0 and n == bucket.low)]
@@ -77,8 +88,7 @@ def test_buckets_of_length_take_every_response_once(lengths):
 
 
 def test_equally_many_responses_lie_in_each_bucket():
-    rows = [example(str(n), "w " * n) for n in range(1, 101)]
-    found = buckets(rows, list(range(1, 101)))
+    found = in_buckets([example(str(n), "w " * n) for n in range(1, 101)])
     assert [(bucket.low, bucket.high) for bucket in found] == [(1, 20), (20, 40), (40, 60), (60, 80), (80, 100)]
     assert {bucket.counts.num_responses for bucket in found} == {20}
 
@@ -90,5 +100,6 @@ def test_any_corpus_of_spans_will_do():
     assert stats.models == {}
     assert stats.num_unmarked == 1
     assert json.loads(json.dumps(stats.to_dict()))["basic"]["corpus"]["counts"]["share"] == 1
-    with pytest.raises(UserError, match="none of 1 examples has marked spans"):
-        corpus_stats(plain[1:])
+    assert not corpus_stats(plain[1:]).has_spans
+    with pytest.raises(UserError, match="there is no example to describe"):
+        corpus_stats([])

@@ -9,8 +9,10 @@ from faithkit.evaluation.fitted_baselines import Fitting
 from faithkit.evaluation.published.judges import judge_figures
 from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.reports.labels import label_report
+from faithkit.evaluation.reports.parts import divide
 from faithkit.evaluation.tables import as_text
 from faithkit.records import Example, Prediction
+from tests.data_modules.examples import example
 
 
 def rows(source: str = "halueval") -> list[Example]:
@@ -132,3 +134,12 @@ def test_halludials_macro_f1_is_the_mean_of_both_classes() -> None:
     for name in ("halludial_detection", "halludial_on_halueval_dialogue"):
         for row in published_table(name).rows:
             assert abs((row["f1"] + row["faithful_f1"]) / 2 - row["macro_f1"]) < 0.02, row
+
+
+def test_a_second_field_of_one_value_divides_nothing() -> None:
+    def parts(*kinds: str) -> list[tuple[str, str, int]]:
+        rows = [example(source="s", meta={"task": "qa", "kind": kind}) for kind in kinds]
+        return [(field, value, len(found)) for field, value, found in divide(rows, {"s": ("task", "kind")})]
+
+    assert parts("x", "x") == [("task", "qa", 2)]
+    assert parts("x", "y", "y") == [("task", "qa", 3), ("kind", "x", 1), ("kind", "y", 2)]

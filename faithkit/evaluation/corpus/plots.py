@@ -1,14 +1,21 @@
-"""Plots of a corpus of marked responses, as PNG files (figures 2 and 3 and tables 3 and 4 of Niu et al. 2024)."""
+"""Plots of a corpus, as PNG files.
 
-from collections.abc import Mapping, Sequence
+Types, positions, lengths and generators are figures 2 and 3 and tables 3 and 4 of Niu et al. (2024), types also figure
+5 of Chen et al. (2024). Topics are figure 2 of Luo et al. (2024), tags and copying figures 2 and 3 of Dziri et al.
+(2022). A plot that a corpus has nothing for is not drawn.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from faithkit.evaluation.corpus_stats import ALL, Bucket, CorpusStats, in_order
+from faithkit.evaluation.corpus.counts import Bucket, in_order
+from faithkit.evaluation.corpus.stats import ALL, CorpusStats
 from faithkit.evaluation.plotting import (
     COLOURS,
     MARKERS,
     STYLE,
+    legend_above,
     new_figure,
     percent_axis,
     plot_name,
@@ -29,8 +36,8 @@ _TYPE_COLOURS = {
 }
 
 
-def write_plots(stats: CorpusStats, folder: str | Path) -> list[Path]:
-    """Writes types.png, positions.png, lengths.png and, where generators are told, models.png.
+def write_plots(stats: CorpusStats, folder: str | Path, *, full: bool = False) -> list[Path]:
+    """Writes types.png, positions.png, lengths.png and models.png; and where `full` is asked for those of FULL_PLOTS.
 
     Raises:
         UserError: matplotlib is not installed, or the folder cannot be written.
@@ -38,11 +45,20 @@ def write_plots(stats: CorpusStats, folder: str | Path) -> list[Path]:
     require_plots()
     from matplotlib import rc_context
 
+    from faithkit.evaluation.corpus.dialogue_plots import FULL_PLOTS
+
+    plots: dict[str, tuple[bool, Callable[[CorpusStats], Figure]]] = {
+        "types": (bool(stats.types), plot_types),
+        "positions": (stats.has_spans, plot_positions),
+        "lengths": (bool(stats.response_buckets), plot_lengths),
+        "models": (bool(stats.models) and stats.has_spans, plot_models),
+    }
+    if full:
+        plots |= {name: (wanted(stats), plot) for name, (wanted, plot) in FULL_PLOTS.items()}
     with rc_context(STYLE):
-        figures = {"types": plot_types(stats), "positions": plot_positions(stats), "lengths": plot_lengths(stats)}
-        if stats.models:
-            figures["models"] = plot_models(stats)
-        return [save_figure(figure, Path(folder) / f"{name}.png") for name, figure in figures.items()]
+        return [
+            save_figure(plot(stats), Path(folder) / f"{name}.png") for name, (wanted, plot) in plots.items() if wanted
+        ]
 
 
 def plot_types(stats: CorpusStats) -> "Figure":
@@ -71,9 +87,8 @@ def plot_types(stats: CorpusStats) -> "Figure":
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(percent_axis())
     axes.invert_yaxis()
-    axes.set_title("Types of hallucinated spans by task", pad=24)
-    if rows:
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=5, handlelength=1, columnspacing=1.2, borderpad=0.2)
+    what = "hallucinated spans by task" if stats.has_spans else "hallucination by part"
+    legend_above(axes, f"Types of {what}")
     return figure
 
 
@@ -96,23 +111,27 @@ def plot_positions(stats: CorpusStats) -> "Figure":
 
 
 def plot_lengths(stats: CorpusStats) -> "Figure":
-    """Plots spans a response against the length of its context and of itself, a line for each task."""
-    figure, _ = new_figure(8, 3.4, columns=2)
-    panels: Sequence[tuple[str, Mapping[str, list[Bucket]]]] = (
-        ("context", stats.context_buckets),
-        ("response", stats.response_buckets),
-    )
+    """Plots spans a response (or the hallucinated share) against the length of its context and of itself, by task."""
+    both = {"context": stats.context_buckets, "response": stats.response_buckets}
+    panels: Sequence[tuple[str, Mapping[str, list[Bucket]]]] = [(what, found) for what, found in both.items() if found]
+    figure, _ = new_figure(4 * len(panels), 3.4, columns=len(panels))
     for axes, (what, by_task) in zip(figure.axes, panels, strict=True):
+        top = 0.0
         for place, (task, found) in enumerate(by_task.items()):
             middles = [(bucket.low + bucket.high) / 2 for bucket in found]
             style: dict[str, Any] = {
                 "color": COLOURS[place % len(COLOURS)],
                 "marker": MARKERS[place % len(MARKERS)],
             }
-            axes.plot(middles, [bucket.counts.spans_each for bucket in found], label=plot_name(task), **style)
-        axes.set_title(f"Spans a response by length of the {what}")
+            counts = [bucket.counts for bucket in found]
+            heights = [one.spans_each if stats.has_spans else one.share for one in counts]
+            top = max(top, *heights)
+            axes.plot(middles, heights, label=plot_name(task), **style)
+        axes.set_title(f"{'Spans a response' if stats.has_spans else 'Hallucinated'} by length of the {what}")
+        if not stats.has_spans:
+            axes.yaxis.set_major_formatter(percent_axis())
         axes.set_xlabel(f"words of the {what} (middle of each fifth)")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.08 * top or 1)
         axes.grid(axis="y", color="#dddddd", linewidth=0.6)
     figure.axes[0].legend()
     return figure

@@ -1,0 +1,128 @@
+"""The estimate of a hallucination rate: beside the detector's own, the labels' and the one corrected by its error."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from construction.estimate_rows import CHANCE, WAVES, Table
+from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means
+from faithkit.evaluation.label_sampling import Wave, draw, probabilities, write_waves
+from faithkit.evaluation.prediction_powered import MIN_GROUPS, MIN_OF_EACH, Estimate, Plan, Verdicts, estimate_rate
+from faithkit.evaluation.responses.judge_error import JudgeError, corrected_rate
+from faithkit.evaluation.tables import figures_table, format_metric, harmless
+from faithkit.records import FAITHFUL, HALLUCINATED
+
+ALL = "all"
+MAX_PARTS = 50
+RATE, DETECTOR, LABELS, CORRECTED = "rate", "rate_detector", "rate_labels", "rate_corrected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The rates of all responses, or of one value of the column `by`."""
+
+    name: str
+    num_responses: int
+    metrics: dict[str, Metric]
+    estimate: Estimate | None  # None without labels
+
+
+def parts_of(table: Table, rows: Verdicts, *, power: float | None, num_resamples: int) -> list[Part]:
+    """The rates of all, then of each value of `by`, the most frequent first."""
+    found = [_part(ALL, table, rows, np.ones(len(table.ids), bool), power, num_resamples)]
+    names, counts = np.unique(table.by, return_counts=True)
+    for name in names[np.argsort(-counts, kind="stable")][:MAX_PARTS]:
+        here = np.array(table.by) == name
+        found.append(_part(str(name), table, rows, here, power, num_resamples))
+    return found
+
+
+def _part(name: str, table: Table, rows: Verdicts, here: np.ndarray, power: float | None, num_resamples: int) -> Part:
+    part = rows.part(here)
+    called, groups = table.called[here], [group for group, kept in zip(table.groups, here, strict=True) if kept]
+    metrics: dict[str, Metric] = {}
+    judged = np.isfinite(called)
+    if judged.any():
+        own = Groups.of(group for group, kept in zip(groups, judged, strict=True) if kept)
+        scored = bootstrap(own, means(own, {DETECTOR: called[judged]}), shares=True, num_resamples=num_resamples)
+        metrics |= scored.metrics
+    if not part.labelled.any():
+        return Part(name=name, num_responses=int(here.sum()), metrics=metrics, estimate=None)
+    estimate = estimate_rate(part, power=power)
+    metrics |= {RATE: estimate.metric, LABELS: estimate_rate(part, power=0.0).metric}
+    both = part.labelled & judged
+    truth = part.labels[both]
+    if 0 < truth.sum() < len(truth) and len(np.unique(part.probability[part.labelled])) == 1:
+        error = JudgeError.of_rows(truth, called[both], [g for g, kept in zip(groups, both, strict=True) if kept])
+        corrected = corrected_rate(called, groups, error, num_resamples=num_resamples).metric
+        metrics |= {CORRECTED: corrected} if corrected else {}
+    return Part(name=name, num_responses=int(here.sum()), metrics=metrics, estimate=estimate)
+
+
+def estimate_table(parts: Sequence[Part], *, title: str, by: str | None) -> RichTable:
+    """Shows the rates in percent."""
+    heads = ("responses", "labels", "detector", "labels alone", "estimate")
+    table = figures_table(f"{title}: hallucinated, percent", by or "", heads, min_width=8)
+    any_exact = False
+    for part in parts:
+        one = part.estimate
+        any_exact = any_exact or bool(one and one.is_exact)
+        # The detector's own interval knows nothing of its errors: it stands in metrics.json alone.
+        called = part.metrics.get(DETECTOR)
+        cells = [f"{100 * called.value:.1f}" if called else "-"]
+        cells += [format_metric(part.metrics.get(name), digits=1, scale=100) for name in (LABELS, RATE)]
+        cells[2] += " *" if one and one.is_exact else ""
+        labels = f"{one.num_labels:,}" if one else "0"
+        style = "bold" if part.name == ALL else ""
+        row = (harmless(part.name, 60), f"{part.num_responses:,}", labels, *cells)
+        table.add_row(*(Text(cell, style=style) for cell in row))
+    whole = parts[0]
+    lines = ["95% intervals over groups; estimate: of the system, with the detector's errors in it"]
+    if whole.estimate and not whole.estimate.is_exact:
+        lines.append(f"weight of the detector: {whole.estimate.power:.2f}, as it follows the labels")
+    if whole.estimate and (corrected := whole.metrics.get(CORRECTED)):
+        shown = format_metric(corrected, digits=1, scale=100)
+        lines.append(f"corrected by its recall and false alarms (Rogan & Gladen), of all: {shown}")
+    if any_exact:
+        few = f"* under {MIN_GROUPS} labelled groups or {MIN_OF_EACH} labels of either class: the labels alone, exact"
+        lines.append(few)
+    table.caption = Text("\n".join(lines))
+    return table
+
+
+def plan_line(plan: Plan, width: float, present: int) -> str:
+    """Says how many labels a width takes."""
+    points = f"an interval {100 * width:g} points wide"
+    if plan.num_labels is None:
+        least = f"with every response labelled it is {100 * plan.least_width:.1f} wide"
+        return f"{points} needs more responses: {least}"
+    more = max(0, plan.num_labels - present)
+    return f"{points} takes about {plan.num_labels:,} labels drawn at random: {more:,} more"
+
+
+def next_rows(
+    table: Table,
+    rows: Verdicts,
+    waves: Sequence[Wave],
+    count: int,
+    rule: str,
+    *,
+    seed: int,
+    labels: Mapping[str, float],
+) -> list[dict[str, object]]:
+    """The rows of label_next.csv: those to label, without a label, then those that are labelled already."""
+    chosen, wave = draw(table.scores, rows.labelled, count, rule, seed=seed)
+    every = [*waves, wave]
+    chance, text = probabilities(every, table.scores), write_waves(every)
+    order = [*chosen.tolist(), *np.flatnonzero(rows.labelled).tolist()]
+    found: list[dict[str, object]] = []
+    for place in order:
+        name = table.ids[place]
+        label = {1.0: HALLUCINATED, 0.0: FAITHFUL}.get(labels.get(name, -1.0), "")
+        own: dict[str, object] = {"id": name, "label": label, "score": round(float(table.scores[place]), 6)}
+        own |= {CHANCE: float(chance[place]), WAVES: text}
+        found.append(own | dict(table.shown[place]))
+    return found

@@ -1,0 +1,247 @@
+"""Reads what an estimate is made of: a table of a detector's verdicts, and a table of people's labels by id."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_modules.reading.rows import ReadReport, Row, read_rows
+from faithkit.errors import UserError, shorten
+from faithkit.evaluation.intervals import Values
+from faithkit.evaluation.label_sampling import RANDOM, Wave, probabilities, read_waves
+from faithkit.evaluation.prediction_powered import Verdicts
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED
+
+VALUES = {
+    **dict.fromkeys((HALLUCINATED, "1", "1.0", "true", "yes"), 1.0),
+    **dict.fromkeys((FAITHFUL, "0", "0.0", "false", "no"), 0.0),
+}
+SCORES = ("score", "probability", "faithkit_probability")
+TEXTS = ("knowledge", "history", "response", "text")  # shown to who labels, where a row has them
+MOST_NAMES = 12  # of columns, in a hint
+WAVES, CHANCE = "waves", "inclusion_probability"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A detector's verdicts.
+
+    Args:
+        called: 1 for hallucinated, 0 for faithful, NaN where the verdict could not be read [N].
+        scores: P(hallucinated), or the verdicts; where there is none the mean of the others [N].
+        by: The value of the column to count by; empty without one.
+        shown: The texts of each row, for who labels.
+    """
+
+    ids: Sequence[str]
+    called: Values
+    scores: Values
+    groups: Sequence[str]
+    by: Sequence[str]
+    shown: Sequence[Mapping[str, str]]
+    uses_scores: bool
+    has_groups: bool
+    num_unparsed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """People's labels: by id, with how they were drawn where the file tells, and what was passed over."""
+
+    values: dict[str, float]
+    chances: dict[str, float] = field(default_factory=dict)
+    waves: Sequence[Wave] = ()
+    num_unknown: int = 0
+    num_empty: int = 0
+    num_repeated: int = 0
+
+
+def read_verdicts(
+    path: str, columns: Mapping[str, str | None], by: str | None, facts: Mapping[str, Mapping[str, Any]] | None = None
+) -> Table:
+    """Reads the verdicts.
+
+    Args:
+        facts: By id, what a dataset tells of each response: further columns.
+
+    Raises:
+        UserError: A column is missing, an id is given twice or unknown to the dataset, or a value is no verdict.
+    """
+    id_name, label_name = str(columns["id"]), str(columns["label"])
+    rows = [_with_facts(row, id_name, facts) for row in read_rows(Path(path), ReadReport())]
+    group_name = columns["group"] or ("group" if all("group" in row.values for row in rows) else None)
+    named = ((f"columns.{key}", name) for key, name in columns.items() if name)
+    _need(rows[0], path, [*named, *([("by", by)] if by else [])])
+    ids = [_id(row, id_name) for row in rows]
+    _each_once(ids, path)
+    called = np.array([_verdict(row, label_name) for row in rows])
+    score_name = columns["score"] or next(
+        (name for name in SCORES if all(_number(row.values.get(name)) is not None for row in rows)), None
+    )
+    scores = called if score_name is None else np.array([_score(row, score_name) for row in rows])
+    known = np.isfinite(scores)
+    if not known.any():
+        raise UserError("no verdict can be used", place=path, hint="columns.label=NAME or columns.score=NAME")
+    return Table(
+        ids=ids,
+        called=called,
+        scores=np.where(known, scores, scores[known].mean()),
+        groups=ids if group_name is None else [_id(row, group_name) for row in rows],
+        by=[str(row.values.get(by)) for row in rows] if by else [],
+        shown=[{n: text for n in TEXTS if isinstance(text := row.values.get(n), str) and text} for row in rows],
+        uses_scores=score_name is not None,
+        has_groups=group_name is not None,
+        num_unparsed=int((~known).sum()),
+    )
+
+
+def read_labels(path: str, columns: Mapping[str, str], ids: Sequence[str]) -> Labels:
+    """Reads the labels of responses with these ids; those of others are counted and left out.
+
+    Raises:
+        UserError: A column is missing, a label is none, or an id is labelled twice and differently.
+    """
+    known, values, chances = set(ids), dict[str, float](), dict[str, float]()
+    unknown = empty = repeated = 0
+    waves: dict[str, None] = {}
+    first: Row | None = None
+    for row in read_rows(Path(path), ReadReport()):
+        if first is None:
+            first = row
+            _need(row, path, [(f"label_columns.{key}", name) for key, name in columns.items()])
+        name, given = _id(row, columns["id"]), row.values.get(columns["label"])
+        if name not in known:
+            unknown += 1
+            continue
+        if given is None or not str(given).strip():
+            empty += 1
+            continue
+        label = VALUES.get(str(given).strip().lower())
+        if label is None:
+            hint = f"use {HALLUCINATED} or {FAITHFUL} (or 1 and 0), and leave it empty where nobody labelled"
+            raise UserError(f"label {shorten(given)} of id {shorten(name)}", place=row.place, hint=hint)
+        if name in values:
+            if values[name] != label:
+                hint = "keep one of them: construct.py pipeline=annotate adjudicates several annotators"
+                raise UserError(f"id {shorten(name)} is labelled twice, and differently", place=row.place, hint=hint)
+            repeated += 1
+            continue
+        values[name] = label
+        if (text := row.values.get(WAVES)) not in (None, ""):
+            waves[str(text)] = None
+        if (chance := _number(row.values.get(CHANCE))) is not None:
+            chances[name] = chance
+    if not values and unknown:
+        hint = "are they of another file? label_columns.id=NAME says where their ids stand"
+        raise UserError(f"none of {unknown:,} labels is of these responses", place=path, hint=hint)
+    if len(waves) > 1:
+        hint = "give the label_next.csv of the last run: it has all labels before"
+        raise UserError(f"the labels are of {len(waves)} different draws", place=path, hint=hint)
+    return Labels(values, chances, _waves(next(iter(waves), ""), path), unknown, empty, repeated)
+
+
+def joined(table: Table, labels: Labels | None) -> tuple[Verdicts, list[Wave]]:
+    """Joins verdicts and labels, with the probability of each response to be labelled.
+
+    Returns:
+        The rows, and the waves in which labels were drawn: one at random where the file does not tell.
+
+    Raises:
+        UserError: Some labels have a probability and others none.
+    """
+    given = labels or Labels({})
+    values = np.array([given.values.get(name, np.nan) for name in table.ids])
+    known = np.isfinite(values)
+    waves = list(given.waves)
+    if not waves and not given.chances and known.any():
+        waves = [Wave(RANDOM, float(known.mean()))]
+    if waves:
+        chance = probabilities(waves, table.scores)
+    elif known.any():
+        missing = [name for name in given.values if name not in given.chances]
+        if missing:
+            hint = "give it for every label, or drop the column where every response had the same chance"
+            raise UserError(f"the label of {shorten(missing[0])} has no {CHANCE}", hint=hint)
+        chance = np.array([given.chances.get(name, 1.0) for name in table.ids])
+    else:
+        chance = np.ones(len(table.ids))
+    return Verdicts.of(table.scores, values, table.groups, chance), waves
+
+
+def _need(row: Row, path: str, columns: Sequence[tuple[str, str]]) -> None:
+    for key, name in columns:
+        if name not in row.values:
+            have = ", ".join(list(row.values)[:MOST_NAMES]) + (", ..." if len(row.values) > MOST_NAMES else "")
+            raise UserError(
+                f"there is no column {name!r}", place=path, hint=f"pipeline.{key}=NAME; the file has {have}"
+            )
+
+
+def _with_facts(row: Row, id_name: str, facts: Mapping[str, Mapping[str, Any]] | None) -> Row:
+    """A row with what the dataset tells of it; its own columns count first, empty ones aside."""
+    if facts is None or id_name not in row.values:
+        return row
+    name = str(row.values[id_name])
+    if name not in facts:
+        hint = "name the dataset, split and options that these verdicts are of"
+        raise UserError(f"the dataset has no response {shorten(name)}", place=row.place, hint=hint)
+    own = {key: value for key, value in row.values.items() if value not in (None, "")}
+    return replace(row, values={**row.values, **facts[name], **own})
+
+
+def _id(row: Row, name: str) -> str:
+    value = row.values.get(name)
+    if value in (None, "") or isinstance(value, list | dict):
+        raise UserError(f"column {name!r} is missing or empty", place=row.place, hint="every row needs one")
+    return str(value)
+
+
+def _each_once(ids: Sequence[str], path: str) -> None:
+    seen: set[str] = set()
+    for name in ids:
+        if name in seen:
+            hint = "give one row for each response: columns.id=NAME of a column that tells them apart"
+            raise UserError(f"id {shorten(name)} is given twice", place=path, hint=hint)
+        seen.add(name)
+
+
+def _verdict(row: Row, name: str) -> float:
+    value = row.values.get(name)
+    text = "" if value is None else str(value).strip().lower()
+    if text in ("", UNPARSED):
+        return float("nan")
+    if text not in VALUES:
+        hint = f"use {HALLUCINATED}, {FAITHFUL} or {UNPARSED} (or 1 and 0)"
+        raise UserError(f"column {name!r} has {shorten(value)}", place=row.place, hint=hint)
+    return VALUES[text]
+
+
+def _score(row: Row, name: str) -> float:
+    number = _number(row.values.get(name))
+    if number is None:
+        return float("nan")
+    if not 0 <= number <= 1:
+        raise UserError(f"column {name!r} has {number}", place=row.place, hint="a probability lies in 0..1")
+    return number
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or value in (None, ""):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if np.isfinite(number) else None
+
+
+def _waves(text: str, path: str) -> list[Wave]:
+    if not text:
+        return []
+    try:
+        return read_waves(text)
+    except ValueError as error:
+        hint = f"leave the column {WAVES} as label_next.csv had it, or delete it where labels were drawn at random"
+        raise UserError(f"column {WAVES!r}: {error}", place=path, hint=hint) from error

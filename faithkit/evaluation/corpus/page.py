@@ -1,0 +1,94 @@
+"""One HTML page of a corpus: its tables and plots in one file that needs neither network nor script."""
+
+import base64
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rich.table import Table
+
+from faithkit.evaluation.corpus.dialogue_tables import PAPER
+from faithkit.evaluation.corpus.stats import ALL
+from faithkit.evaluation.page_template import page_parts
+from faithkit.evaluation.plotting import DPI
+from faithkit.evaluation.table_text import caption_of, cells_of, title_of
+from faithkit.evaluation.tables import harmless
+from faithkit.files.atomic import atomic_file, disk_errors
+
+SCREEN_DPI = 100
+# By the plot's name: its title in the page, and what it shows to those who cannot see it.
+PLOTS: Mapping[str, tuple[str, str]] = {
+    "rates": ("Rates by part", "Hallucinated share of each part with its interval; the table by part has the numbers."),
+    "types": ("Types", "Share of each type of hallucination by part; the table of types has the numbers."),
+    "positions": ("Positions", "Heat map of where in the responses hallucinated spans lie, a strip for each part."),
+    "lengths": ("Length and hallucination", "Hallucination against the length of context and response, by part."),
+    "models": ("Generators", "Hallucinated spans per hundred words by generator and task; see the table by generator."),
+    "topics": ("Topics", "Bars of how many responses each topic has; the table by topic has the numbers."),
+    "classes": ("BEGIN and VRM", "Shares of BEGIN's classes by system, and heat map of the speech acts in each class."),
+    "copying": ("Copying", "How many responses have which coverage and density with their knowledge."),
+}
+
+
+def write_corpus_page(
+    path: str | Path, tables: Sequence[Table], plots: Sequence[Path], *, title: str, summary: Sequence[str]
+) -> None:
+    """Writes the page, replacing the file in one step.
+
+    Args:
+        summary: Sentences for its head.
+    """
+    sections = [*_tables(tables, title), *_figures(plots)]
+    links = "".join(f'<li><a href="#{name}">{html.escape(head)}</a></li>' for name, head, _ in sections)
+    start, end = page_parts(
+        "corpus.html",
+        title=title,
+        styles=("style.css", "corpus.css"),
+        summary="".join(f'<p class="summary">{html.escape(harmless(line))}</p>' for line in summary),
+        contents=links,
+    )
+    with atomic_file(path) as file, disk_errors(path):
+        file.write(start.encode())
+        for name, head, body in sections:
+            file.write(f'<section id="{name}"><h2>{html.escape(head)}</h2>\n{body}</section>\n'.encode())
+        file.write(end.encode())
+
+
+def _tables(tables: Sequence[Table], title: str) -> Iterator[tuple[str, str, str]]:
+    for place, table in enumerate(tables):
+        head = harmless(title_of(table).removeprefix(f"{title}: "))
+        shown = head[:1].upper() + head[1:]
+        notes = html.escape(caption_of(table))
+        note = f'<p class="note">{notes}</p>\n' if notes else ""
+        yield f"table-{place}", shown, f"<div {_box(shown)}>{_table(table)}</div>\n{note}"
+
+
+def _table(table: Table) -> str:
+    head, rows, numbers = cells_of(table)
+    lines = ["<table><thead><tr>", *(_cell("th", cell, one) for cell, one in zip(head, numbers, strict=True))]
+    lines.append("</tr></thead><tbody>\n")
+    for row in rows:
+        paper = PAPER in row[:2]
+        kind = ' class="paper"' if paper else ' class="all"' if row[0] == ALL else ""
+        first, *others = zip(row, numbers, strict=True)
+        lines += [f"<tr{kind}>", _cell("th", *first, ' scope="row"'), *(_cell("td", *one) for one in others), "</tr>\n"]
+    return "".join([*lines, "</tbody></table>"])
+
+
+def _box(name: str) -> str:
+    """The attributes of a box that scrolls where its content is wider than the screen, by keys too."""
+    return f'class="wide-box" tabindex="0" role="region" aria-label="{html.escape(name)}"'
+
+
+def _cell(tag: str, text: str, number: bool, more: str = "") -> str:
+    kind = ' class="number"' if number else ""
+    return f"<{tag}{kind}{more}>{html.escape(harmless(text))}</{tag}>"
+
+
+def _figures(plots: Sequence[Path]) -> Iterator[tuple[str, str, str]]:
+    for path in plots:
+        head, told = PLOTS[path.stem]
+        image = path.read_bytes()
+        width = round(int.from_bytes(image[16:20], "big") * SCREEN_DPI / DPI)  # of the PNG's header
+        data = base64.b64encode(image).decode()
+        picture = f'<img width="{width}" alt="{html.escape(told)}" src="data:image/png;base64,{data}">'
+        yield f"plot-{path.stem}", head, f"<figure><div {_box(head)}>{picture}</div></figure>\n"

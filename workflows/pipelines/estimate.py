@@ -1,0 +1,120 @@
+"""Estimates how often a system hallucinates: from verdicts of a detector on many responses, and labels of a few."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from construction.estimate_report import Part, estimate_table, next_rows, parts_of, plan_line
+from construction.estimate_rows import Labels, Table, joined, read_labels, read_verdicts
+from data_modules.build import build_source
+from data_modules.reading.dataset import read_examples, resolve_split
+from data_modules.reading.rows import ReadReport
+from faithkit.environment import environment
+from faithkit.errors import UserError
+from faithkit.evaluation.corpus.columns import facet_of
+from faithkit.evaluation.intervals import Metric
+from faithkit.evaluation.label_sampling import Wave
+from faithkit.evaluation.prediction_powered import Verdicts, plan_labels
+from faithkit.evaluation.results import metric_name, write_results
+from faithkit.evaluation.tables import show
+from faithkit.files.run_folder import RunFolder
+from workflows.own_rows import write_table
+from workflows.pipelines.describe import every_row
+
+NEXT = "label_next.csv"
+log = logging.getLogger("faithkit")
+
+
+def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
+    """Reads both tables, prints the rates, and chooses what to label next."""
+    block = config["pipeline"]
+    table = read_verdicts(block["predictions"], block["columns"], block["by"], _facts(block))
+    labels = read_labels(block["labels"], block["label_columns"], table.ids) if block["labels"] else None
+    rows, waves = joined(table, labels)
+    for line in _notes(table, labels):
+        log.info("%s", line)
+    if labels is not None and not labels.values and block["label_next"] is None:
+        hint = "label some rows, or choose the first: pipeline.labels=null pipeline.label_next=50"
+        raise UserError("nothing is labelled yet: every label is empty", place=block["labels"], hint=hint)
+    if config["dry_run"]:
+        print(f"would estimate from {len(table.ids):,} verdicts and {int(rows.labelled.sum()):,} labels")
+        return
+    chosen = _choose(table, labels, rows, waves, config) if block["label_next"] is not None else []
+    parts = parts_of(table, rows, power=block["power"], num_resamples=block["num_resamples"])
+    name = Path(block["predictions"]).stem
+    show(estimate_table(parts, title=name, by=block["by"]))
+    metrics = _metrics(parts, name)
+    if block["width"] is not None and rows.labelled.any():
+        plan = plan_labels(rows, block["width"])
+        print(plan_line(plan, block["width"], int(rows.labelled.sum())))
+        if plan.num_labels is not None:
+            metrics[metric_name("test", name, "labels_needed")] = Metric(value=plan.num_labels)
+    if chosen:
+        write_table(run.path / NEXT, chosen, ",")
+        print(f"{block['label_next']:,} responses to label next, by {block['rule']}: {run.path / NEXT}")
+        print(f"fill its empty labels, then: pipeline.labels={run.path / NEXT}")
+    write_results(run.metrics, metrics, {"config": config, "environment": environment()})
+
+
+def _facts(block: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
+    """Reads what the dataset tells of each response: its group, the field to count by, texts where some are chosen."""
+    if block["dataset"] is None:
+        return None
+    source, _ = every_row(build_source(block["dataset"], block["path"], **block["options"]), block["options"])
+    found: dict[str, dict[str, Any]] = {}
+    for split in source.split_names() if block["split"] is None else [resolve_split(source, block["split"])]:
+        for example in read_examples(source, split, ReadReport("skip")):
+            facts: dict[str, Any] = {"group": example.group}
+            if block["by"] and (value := facet_of(example, block["by"])) is not None:
+                facts[block["by"]] = value
+            if block["label_next"]:
+                said = "\n".join(f"{turn.speaker}: {turn.text}" for turn in example.history)
+                facts |= {"knowledge": example.knowledge, "history": said, "response": example.response}
+            found[example.id] = facts
+    return found
+
+
+def _choose(
+    table: Table, labels: Labels | None, rows: Verdicts, waves: list[Wave], config: Mapping[str, Any]
+) -> list[dict[str, object]]:
+    """The rows of label_next.csv.
+
+    Raises:
+        UserError: Fewer are left than asked for, or how the labels so far were drawn is known of them alone.
+    """
+    block, given = config["pipeline"], labels.values if labels else {}
+    if rows.labelled.any() and not waves:
+        hint = "labels of draws of our own tell it: their label_next.csv has a column `waves`"
+        raise UserError("how the labels were drawn is not known of the other responses", hint=hint)
+    seed = config["seed"] + len(waves)
+    return next_rows(table, rows, waves, block["label_next"], block["rule"], seed=seed, labels=given)
+
+
+def _metrics(parts: list[Part], name: str) -> dict[str, Metric]:
+    """The rates by full name; those of parts as `by/VALUE/rate`."""
+    found: dict[str, Metric] = {}
+    for place, part in enumerate(parts):
+        prefix = f"by/{part.name}/" if place else ""
+        found |= {metric_name("test", name, prefix + short): metric for short, metric in part.metrics.items()}
+    return found
+
+
+def _notes(table: Table, labels: Labels | None) -> Iterator[str]:
+    yield f"{len(table.ids):,} verdicts, " + ("by their scores" if table.uses_scores else "by their labels")
+    if table.num_unparsed:
+        yield f"{table.num_unparsed:,} verdicts could not be read: the mean of the others stands for them"
+    if not table.has_groups:
+        yield "every response counts by itself: pipeline.columns.group or pipeline.dataset tell which belong together"
+    if labels is None:
+        return
+    how = "" if labels.waves or labels.chances else ", taken as drawn at random: a choice by hand makes the rate wrong"
+    yield f"{len(labels.values):,} labels{how}"
+    counts = {
+        "of ids that have no verdict": labels.num_unknown,
+        "still empty": labels.num_empty,
+        "given twice alike, counted once": labels.num_repeated,
+    }
+    for what, number in counts.items():
+        if number:
+            yield f"labels {what}: {number:,}"

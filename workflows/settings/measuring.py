@@ -1,0 +1,84 @@
+"""The blocks of the pipelines that measure and ask no model: `describe` and `estimate`."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from faithkit.errors import UserError
+from faithkit.settings.types import Block, Count, Hint, OneOf, PathText, Switch, Text
+from workflows.settings import datasets
+from workflows.settings import surroundings as around
+from workflows.settings.blocks import Resamples
+from workflows.settings.data import OnBadRow, Split
+from workflows.settings.pipeline import Pipeline
+
+RULES = ("random", "uncertainty")  # as in faithkit.evaluation.label_sampling, without numpy
+
+
+class Describe(Pipeline):
+    """`pipeline=describe`."""
+
+    asks: ClassVar[bool] = False
+    dataset: Text
+    path: PathText
+    split: Split
+    options: dict[str, Any]
+    on_bad_row: OnBadRow
+    facets: Annotated[list[Text] | None, Hint("use a list of names, [task,model], or null for all that we know")]
+    plots: Switch
+    num_resamples: Resamples
+
+    def problems(self, settings: Any) -> Iterator[UserError]:
+        one = {"dataset": self.dataset, "path": self.path, "split": self.split, **self.options}
+        yield from datasets.dataset_problems("pipeline", one)
+        if self.plots:
+            yield from around.package_problems("pipeline.plots=true", "matplotlib", "plots")
+
+
+class EstimateColumns(Block):
+    """`pipeline.columns`: which column holds what."""
+
+    id: Text
+    label: Text
+    score: Text | None
+    group: Text | None
+
+
+class LabelColumns(Block):
+    """`pipeline.label_columns`: those of the labels."""
+
+    id: Text
+    label: Text
+
+
+class Estimate(Pipeline):
+    """`pipeline=estimate`."""
+
+    asks: ClassVar[bool] = False
+    predictions: PathText
+    labels: PathText | None
+    dataset: Text | None
+    path: PathText | None
+    split: Split
+    options: dict[str, Any]
+    columns: EstimateColumns
+    label_columns: LabelColumns
+    by: Text | None
+    width: Annotated[float | None, Field(gt=0, lt=1), Hint("use a share between 0 and 1, 0.1 for ten points, or null")]
+    label_next: Annotated[Count | None, Hint("use 1 or more responses, or null for none")]
+    rule: Annotated[str, OneOf(RULES)]
+    power: Annotated[float | None, Field(ge=0, le=2), Hint("use 0 (labels alone), 1, or null to tune it")]
+    num_resamples: Resamples
+
+    def problems(self, settings: Any) -> Iterator[UserError]:
+        yield from around.file_problems("pipeline.predictions", self.predictions)
+        yield from around.file_problems("pipeline.labels", self.labels)
+        if self.dataset is not None:
+            one = {"dataset": self.dataset, "path": self.path, "split": self.split, **self.options}
+            yield from datasets.dataset_problems("pipeline", one)
+        if self.labels is None and self.label_next is None:
+            hint = "pipeline.labels=FILE, or pipeline.label_next=50 to choose what to label first"
+            yield UserError("there is nothing to do: neither labels nor label_next is given", hint=hint)
+        if self.width is not None and self.labels is None:
+            yield UserError("pipeline.width needs labels to plan by", hint="pipeline.labels=FILE")
