@@ -1,0 +1,281 @@
+"""Writes settled rows in the official layout of the scheme's dataset, for our loaders and the papers' scripts.
+
+Each writer gets the rows with their settled answers, and returns counts of what was left out and why.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from construction.annotation.controls import Answers
+from construction.annotation.dialogue_text import rounds_text
+from construction.annotation.project import AnnotationRow
+from construction.annotation.schemes import YES
+from data_modules.datasets.ragtruth import RESPONSES
+from data_modules.datasets.ragtruth_sources import SOURCES, render
+from data_modules.datasets.transcripts import verdict_of
+from data_modules.reading.fields import SEEKER, SPEAKER_MARKS
+from faithkit.files.annotations import ACCURATE, INACCURATE, write_annotations
+from faithkit.files.atomic import write_json, write_text
+from faithkit.files.jsonl import write_jsonl
+from faithkit.records import Example
+
+
+class Answered(NamedTuple):
+    """A row with its settled answers."""
+
+    row: AnnotationRow
+    answers: Answers
+
+
+Writer = Callable[[Path, Sequence[Answered]], Counter[str]]
+
+
+def write_layout(scheme: str, folder: Path, answered: Sequence[Answered]) -> Counter[str]:
+    """Writes the rows in the layout of the scheme's dataset, and counts them with what was left out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return WRITERS[scheme](folder, answered)
+
+
+def write_faithdial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
+    """Writes FaithDial's dialogues: the edit is the response, and the tags are about the original one."""
+    counts: Counter[str] = Counter()
+    files = {"train": "train.json", "validation": "valid.json"}
+    for split, rows in _by_split(answered).items():
+        dialogues: dict[str, list[dict[str, Any]]] = {}
+        for row, answers in rows:
+            if not answers.get("begin"):
+                counts["left out: no BEGIN tag"] += 1
+                continue
+            example = row.example
+            edit = str(answers.get("edit") or "").strip()
+            edited = bool(edit) and edit != example.response.strip()
+            counts["edited" if edited else "not edited"] += 1
+            dialogues.setdefault(example.group, []).append(
+                {
+                    "history": [turn.text for turn in example.history],
+                    "knowledge": example.knowledge,
+                    "response": edit if edited else example.response,
+                    "original_response": example.response if edited else None,
+                    "BEGIN": answers["begin"],
+                    "VRM": answers.get("vrm", []),
+                }
+            )
+        rows_of = [{"dialog_idx": name, "utterances": utterances} for name, utterances in dialogues.items()]
+        if rows_of:
+            write_json(folder / files.get(split, "test.json"), rows_of)
+    return counts
+
+
+def _by_split(answered: Sequence[Answered]) -> dict[str, list[Answered]]:
+    """The rows of train and validation; all others are a test set, since people have checked them."""
+    found: dict[str, list[Answered]] = {}
+    for one in answered:
+        split = one.row.example.split
+        found.setdefault(split if split in ("train", "validation") else "test", []).append(one)
+    return found
+
+
+TASKS = {"QA": "MARCO", "Summary": "CNN/DM", "Data2txt": "Yelp"}
+
+
+def write_ragtruth(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
+    """Writes RAGTruth's two files. A row that names no task is an answer to a question, or else a summary."""
+    counts: Counter[str] = Counter()
+    sources: dict[str, dict[str, Any]] = {}
+    responses = []
+    for row, answers in answered:
+        example = row.example
+        source = _source(example, counts)
+        names = [name for name, other in sources.items() if other == source]
+        source_id = (
+            names[0] if names else example.group if example.group not in sources else f"{example.group}:{len(sources)}"
+        )
+        sources[source_id] = source
+        counts["responses"] += 1
+        responses.append(
+            {
+                "id": row.id,
+                "source_id": source_id,
+                "model": row.system or str(example.meta.get("model", "unknown")),
+                "temperature": example.meta.get("temperature"),
+                "labels": [_label(span, example.response) for span in answers.get("spans", ())],
+                "split": example.split if example.split in ("train", "test") else "test",
+                "quality": (answers.get("quality") or ["good"])[0],
+                "response": example.response,
+            }
+        )
+    if responses:
+        write_jsonl(folder / SOURCES, ({"source_id": name, **source} for name, source in sources.items()))
+        write_jsonl(folder / RESPONSES, responses)
+    return counts
+
+
+def _label(span: Any, response: str) -> dict[str, Any]:
+    flags = span.get("flags", ())
+    return {
+        "start": span["start"],
+        "end": span["end"],
+        "text": response[span["start"] : span["end"]],
+        "meta": "",
+        "label_type": span["label"],
+        "implicit_true": "implicit_true" in flags,
+        "due_to_null": "due_to_null" in flags,
+    }
+
+
+def _source(example: Example, counts: Counter[str]) -> dict[str, Any]:
+    question = next((turn.text for turn in reversed(example.history) if turn.speaker == SEEKER), "")
+    task = str(example.meta.get("task") or ("QA" if question else "Summary"))
+    info: Any = example.knowledge
+    if task == "Data2txt":
+        info = _fields(example.knowledge)
+        if render(info) != example.knowledge:
+            counts["data-to-text sources that are no list of fields: written as summaries"] += 1
+            task, info = "Summary", example.knowledge
+    if task == "QA":
+        info = {"question": question, "passages": example.knowledge}
+    task = task if task in TASKS else "Summary"
+    return {
+        "task_type": task,
+        "source": str(example.meta.get("corpus") or TASKS[task]),
+        "source_info": info,
+        "prompt": "",
+    }
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Reads the lines `name: value` of a data source back; nested names keep their dots, which reads the same."""
+    found: dict[str, str] = {}
+    last = None
+    for line in text.split("\n"):
+        name, colon, value = line.partition(": ")
+        if colon and name not in found:
+            last, found[name] = name, value
+        elif last is not None:
+            found[last] += f"\n{line}"
+    return found
+
+
+def write_diahalu(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
+    """Writes DiaHalu's dialogues, each with the round and the type of its first hallucination."""
+    counts: Counter[str] = Counter()
+    rows = []
+    for row, answers in answered:
+        if not answers.get("hallucinated"):
+            counts["left out: no verdict"] += 1
+            continue
+        is_wrong = answers["hallucinated"] == [YES]
+        number, types = answers.get("round"), answers.get("type") or []
+        if is_wrong and not (number and types):
+            counts["left out: hallucinated, without round or type"] += 1
+            continue
+        example = row.example
+        explanation = answers.get("explanation")
+        counts["hallucinated" if is_wrong else "faithful"] += 1
+        rows.append(
+            {
+                "ID": row.id,
+                "text": rounds_text(example),
+                "label": int(is_wrong),
+                "index": json.dumps([[number, types[0]]] if is_wrong else []),
+                "domain": str(example.meta.get("domain") or "knowledge"),
+                "explaination": json.dumps([explanation] if is_wrong and explanation else [], ensure_ascii=False),
+                "source": str(example.meta.get("topic_source") or example.source),
+                "Which LLM": row.system or str(example.meta.get("model") or "unknown"),
+            }
+        )
+    if rows:
+        write_jsonl(folder / "DiaHalu.jsonl", rows)
+    return counts
+
+
+def write_halludial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
+    """Writes HalluDial's rows whose judgement is accurate or was corrected, and what was said of all judgements.
+
+    annotations.jsonl has the form that meta-judging reads: benchmark=meta_judging.
+    """
+    counts: Counter[str] = Counter()
+    said: dict[str, str] = {}
+    for split, rows in _by_split(answered).items():
+        written: list[dict[str, Any]] = []
+        for row, answers in rows:
+            example, verdict = row.example, answers.get("judgement_is")
+            if not verdict:
+                counts["left out: no verdict"] += 1
+                continue
+            accurate = verdict == ["Accurate"]
+            said[row.id] = ACCURATE if accurate else INACCURATE
+            correction = str(answers.get("correction") or "").strip()
+            target = example.target if accurate else correction if correction != example.target else ""
+            if not target or verdict_of(target) is None:
+                counts["left out: inaccurate, without a correction that begins with Yes or No"] += 1
+                continue
+            counts["accurate" if accurate else "corrected"] += 1
+            written.append(_halludial_row(example, target, len(written)))
+        if written:
+            write_json(folder / f"spontaneous_{'train' if split == 'train' else 'test'}.json", written)
+    write_annotations(folder / "annotations.jsonl", said, [{} for _ in said])
+    return counts
+
+
+def _halludial_row(example: Example, target: str, position: int) -> dict[str, Any]:
+    turn = example.meta.get("turn")
+    marks = (f"{SPEAKER_MARKS.get(turn.speaker, '[Assistant]')}: {turn.text}" for turn in example.history)
+    return {
+        "dialogue_id": example.group,
+        "knowledge": example.knowledge,
+        "dialogue_history": " ".join(marks),
+        "turn": turn if isinstance(turn, int) else position,
+        "response": example.response,
+        "target": target,
+    }
+
+
+BEGIN_WORDS = {
+    "Faithful": "Fully attributable",
+    "Hallucination": "Not fully attributable",
+    "Generic": "Generic",
+}
+BEGIN_HEADER = ("model_name", "data_source", "knowledge", "message", "response", "begin_label")
+
+
+def write_begin(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
+    """Writes the verdicts of a human evaluation in BEGIN's layout of 2022, and all ratings as JSON lines.
+
+    A table has no room for tabs and line breaks: they become spaces, and such rows are counted.
+    """
+    counts: Counter[str] = Counter()
+    lines = ["\t".join(BEGIN_HEADER)]
+    for row, answers in answered:
+        if not answers.get("faithful"):
+            counts["left out: not interpretable, or no verdict"] += 1
+            continue
+        example = row.example
+        message = example.history[-1].text if example.history else ""
+        cells = [row.system or str(example.meta.get("model") or "unknown"), example.source, example.knowledge, message]
+        cells += [example.response, BEGIN_WORDS[answers["faithful"][0]]]
+        plain = [" ".join(cell.split()) for cell in cells]
+        counts["white space made plain"] += plain != cells
+        counts["rows"] += 1
+        lines.append("\t".join(plain))
+    if len(lines) > 1:
+        write_text(folder / "begin_test_wow.tsv", "".join(f"{line}\n" for line in lines))
+    write_jsonl(folder / "ratings.jsonl", _ratings(answered))
+    return +counts
+
+
+def _ratings(answered: Sequence[Answered]) -> Iterator[dict[str, Any]]:
+    for row, answers in answered:
+        yield {"id": row.id, "item": row.example.id, "system": row.system, "answers": answers}
+
+
+WRITERS: Mapping[str, Writer] = {
+    "faithdial": write_faithdial,
+    "ragtruth": write_ragtruth,
+    "diahalu": write_diahalu,
+    "halludial": write_halludial,
+    "likert": write_begin,
+}
