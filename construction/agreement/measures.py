@@ -7,12 +7,12 @@ All are 1 - (observed disagreement) / (disagreement by chance), and differ in wh
     randolph_kappa       the same, with every category as likely as any other (Randolph 2005)
     alpha, alpha_ordinal any number, holes allowed, corrected for few items (Krippendorff 2004)
 
-DiaHalu cites Randolph 2005 and prints the formula of Fleiss' kappa for two categories; both are given. Both need the same
-number of ratings for every item: items with another number than most are left out of them and counted. Alpha takes every
-item with two ratings or more. Where everybody always says the same thing, none is defined.
+DiaHalu cites Randolph 2005 and prints the formula of Fleiss' kappa for two categories; both are given. Both need the
+same number of ratings for every item: items with another number than most are left out of them and counted. Alpha
+takes every item with two ratings or more. Where everybody always says the same thing, none is defined.
 
-The values are scikit-learn's, statsmodels' and krippendorff's. Their intervals come from the same formulas over weighted
-sums, since a bootstrap calls them a thousand times.
+The values are scikit-learn's, statsmodels' and krippendorff's. Their intervals come from the same formulas over
+weighted sums, since a bootstrap calls them a thousand times.
 """
 
 from collections.abc import Mapping
@@ -199,10 +199,7 @@ def _library_alpha(ratings: Ratings, ordinal: bool) -> dict[str, float]:
     if counts.shape[1] < 2:
         return {}
     levels = {"alpha": "nominal"} | ({"alpha_ordinal": "ordinal"} if ordinal else {})
-    domain = np.arange(counts.shape[1])
-    return {
-        name: float(
-            krippendorff.alpha(value_counts=counts.astype(int), value_domain=domain, level_of_measurement=level)
-        )
-        for name, level in levels.items()
-    }
+    options = {"value_counts": counts.astype(int), "value_domain": np.arange(counts.shape[1])}
+    with np.errstate(invalid="ignore"):
+        values = {name: krippendorff.alpha(**options, level_of_measurement=level) for name, level in levels.items()}
+    return {name: float(value) for name, value in values.items() if np.isfinite(value)}

@@ -5,8 +5,8 @@ things are given: the difference of the means with its interval over groups (fai
 Wilcoxon's signed-rank test on the same items (Wilcoxon 1945), and this p corrected for the number of systems in the
 column (Holm 1979), which the stars stand for.
 
-An item's score is the mean of its annotators'. A label's column is the share of annotators who gave it; a rating's is its
-value, over the items where both systems have one, since only faithful responses are rated.
+An item's score is the mean of its annotators'. A label's column is the share of annotators who gave it; a rating's is
+its value, over the items where both systems have one, since only faithful responses are rated.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -7,11 +7,11 @@
                    category: chance is the share of each label over all texts
     span_gamma     1 - (disorder) / (disorder by chance), after gamma (Mathet et al. 2015)
 
-For `span_gamma` the spans of a pair are aligned so that the disorder is least: two aligned spans cost
-((|s1 - s2| + |e1 - e2|) / (length 1 + length 2))^2, and 1 more where their labels differ; one without a partner costs 1.
-Chance is the same cost against what the other annotator marked in other items, stretched to this text's length. It
-differs from gamma there (gamma shifts the annotators' spans within one long text) and in that pairs are aligned and not
-all annotators at once. Units are whole spans, so that one long span does not outweigh ten short ones.
+For `span_gamma` the spans of a pair are aligned so that the disorder is least: two aligned spans cost ((|s1 - s2| +
+|e1 - e2|) / (length 1 + length 2))^2, and 1 more where their labels differ; one without a partner costs 1. Chance is
+the same cost against what the other annotator marked in other items, stretched to this text's length. It differs from
+gamma there (gamma shifts the annotators' spans within one long text) and in that pairs are aligned and not all
+annotators at once. Units are whole spans, so that one long span does not outweigh ten short ones.
 
 An annotator who did not see an item is no annotator who marked nothing. Undefined measures are left out: all four where
 nobody marks anything.

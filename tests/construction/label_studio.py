@@ -1,10 +1,11 @@
-"""A real Label Studio for tests: started in a folder of its own with SQLite, spoken to through its API, ended with the test.
+"""A real Label Studio for tests: started in a folder of its own, with SQLite, and spoken to through its API.
 
-It stands in a virtual environment of its own, build/label-studio or `FAITHKIT_LABEL_STUDIO`; `make label-studio` makes it.
+It stands in an environment of its own, build/label-studio or `FAITHKIT_LABEL_STUDIO`: `make label-studio` makes it.
 """
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -16,6 +17,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 VENV = Path(os.environ.get("FAITHKIT_LABEL_STUDIO") or ROOT / "build" / "label-studio")
 PROGRAM = VENV / "bin" / "label-studio"
+FRESH = VENV / "fresh.sqlite3"  # a database with all its tables: making them takes minutes
 TOKEN = "0123456789abcdef" * 2 + "01234567"
 
 
@@ -29,32 +31,40 @@ class LabelStudio:
         options = {"data-dir": folder, "port": self.port, "internal-host": "127.0.0.1", "username": "one@example.org"}
         options |= {"password": "secret-password", "user-token": TOKEN}
         flags = ["--init", "faithkit", "--no-browser", "--enable-legacy-api-token"]
-        quiet = {"COLLECT_ANALYTICS": "false", "SENTRY_DSN": "", "FRONTEND_SENTRY_DSN": "", "DEBUG": "false"}
-        self.log = folder / "server.log"
+        quiet = {
+            "LATEST_VERSION_CHECK": "false",
+            "COLLECT_ANALYTICS": "false",
+            "SENTRY_DSN": "",
+            "FRONTEND_SENTRY_DSN": "",
+            "DEBUG": "false",
+        }
+        given = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+        self.database, self.log = folder / "label_studio.sqlite3", folder / "server.log"
+        if FRESH.exists():
+            shutil.copyfile(FRESH, self.database)
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [
-                    PROGRAM,
-                    "start",
-                    *flags,
-                    *(text for name, value in options.items() for text in (f"--{name}", str(value))),
-                ],
+                [PROGRAM, "start", *flags, *given],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **quiet, "HOME": str(folder)},
             )
 
-    def wait(self, seconds: float = 180) -> None:
+    def wait(self, seconds: float = 600) -> None:
         """Waits until the server answers."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             assert self.process.poll() is None, self.log.read_text(errors="replace")[-2000:]
             try:
                 self.call("GET", "/api/projects/")
-                return
+                break
             except (urllib.error.URLError, ConnectionError):
                 time.sleep(0.5)
-        raise AssertionError(f"Label Studio does not answer: {self.log.read_text(errors='replace')[-2000:]}")
+        else:
+            raise AssertionError(f"Label Studio does not answer: {self.log.read_text(errors='replace')[-2000:]}")
+
+        if not FRESH.exists():
+            shutil.copyfile(self.database, FRESH)
 
     def close(self) -> None:
         """Ends the server."""

@@ -164,7 +164,7 @@ def test_spans_by_hand():
     disagreed = 2 * (5 + 5 + 5)
     by_chance = n * n - sum(count**2 for count in by_label.values())
     assert found["char_alpha"] == pytest.approx(1 - (n - 1) * disagreed / by_chance)
-    # Shifted by half: ((5 + 5) / 20)^2, and 1 for the other label. Chance: the other item has nothing, so both are alone.
+    # Shifted by half: ((5 + 5) / 20)^2, and 1 for the other label. Chance: the other item has nothing, each is alone.
     assert disorder_of([(0, 10, "x")], [(5, 15, "y")]) == pytest.approx(1.25)
     assert found["span_gamma"] == pytest.approx(1 - 1.25 / 2)
 
