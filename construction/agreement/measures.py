@@ -172,15 +172,21 @@ def _ordinal_distances(totals: Values) -> Values:
     return (middles[:, :, None] - middles[:, None, :]) ** 2
 
 
-def _library_cohen(ratings: Ratings) -> dict[str, float]:
+def pair_kappas(ratings: Ratings) -> dict[str, float]:
+    """Computes Cohen's kappa of each pair of annotators, `one ~ other`; pairs without a kappa are left out."""
     from sklearn.metrics import cohen_kappa_score
 
-    found = []
-    for first, second in _pairs_of(ratings):
+    found = {}
+    for (one, first), (other, second) in combinations(zip(ratings.annotators, ratings.values.T, strict=True), 2):
         both = (first != MISSING) & (second != MISSING)
         if len({*first[both], *second[both]}) > 1:  # else undefined
-            found.append(cohen_kappa_score(first[both], second[both]))
-    return {"cohen_kappa": float(np.mean(found))} if found else {}
+            found[f"{one} ~ {other}"] = float(cohen_kappa_score(first[both], second[both]))
+    return found
+
+
+def _library_cohen(ratings: Ratings) -> dict[str, float]:
+    kappas = pair_kappas(ratings)
+    return {"cohen_kappa": float(np.mean(list(kappas.values())))} if kappas else {}
 
 
 def _library_fleiss(ratings: Ratings) -> dict[str, float]:
