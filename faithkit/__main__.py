@@ -16,6 +16,7 @@ COMMANDS = {
     "train": "train a model, then test its best checkpoint",
     "evaluate": "score a benchmark, with a model or from a predictions file",
     "generate": "answer dialogues with a trained generator",
+    "construct": "build a benchmark: sample, annotate, induce",
     "score": "score pairs of knowledge and response in a file",
     "chat": "talk to a generator in the terminal, with a verdict on each answer",
     "export": "write a run's best model as a Hugging Face folder",

@@ -3,36 +3,18 @@
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from faithkit.inference import prompts
 from faithkit.inference.decoding import Decoding
+from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text import Form, Message, Reply, Request, TextEngine
-from judge.prompt import as_messages, check_fields, fill_fields, read_text
 
-
-@dataclass(frozen=True, slots=True)
-class TextPrompt:
-    """The text of a prompt, with fields of its own.
-
-    Args:
-        system: Said first, in the system's role; empty for none.
-    """
-
-    text: str
-    fields: tuple[str, ...]
-    system: str = ""
-
-    def __post_init__(self) -> None:
-        check_fields(self.text, self.fields)
-
-    def messages(self, **values: str) -> tuple[Message, ...]:
-        """Fills the fields; a paragraph whose fields are all empty is left out."""
-        return as_messages(fill_fields(self.text, {name: text.strip() for name, text in values.items()}), self.system)
+__all__ = ["TextPrompt", "ask", "name_requests", "read_text_prompt"]
 
 
 def read_text_prompt(name: str, *fields: str, folder: str | None = None) -> TextPrompt:
     """Reads a prompt of ours, or one of a folder of the user's."""
-    return read_text(name, folder, lambda text, system: TextPrompt(text, fields, system))
+    return prompts.read_text_prompt("judge", name, *fields, folder=folder)
 
 
 def name_requests(conversations: Sequence[tuple[Message, ...]]) -> list[Request]:

@@ -10,7 +10,7 @@ from faithkit.cli import explain, help_text
 from faithkit.errors import UserError
 from tests.running import ROOT, run
 
-SCRIPTS = ("train.py", "evaluate.py", "export.py", "generate.py")
+SCRIPTS = ("train.py", "evaluate.py", "export.py", "generate.py", "construct.py")
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -54,6 +54,10 @@ def test_help_lists_the_choices_that_the_folders_have() -> None:
         ("generate.py", ["checkpoint=x", "decoding=topk"], ["topk", "greedy"]),
         ("export.py", ["checkpoint=/nowhere", "output_dir=/tmp/never-made"], ["no such run", "/nowhere"]),
         ("export.py", [], ["checkpoint"]),
+        ("construct.py", [], ["no language model is named", "engine=transformers"]),
+        ("construct.py", ["pipeline=spontanous"], ["spontanous", "spontaneous"]),
+        ("construct.py", ["engine=auto", "engine.model=smollm2-135", "pipeline.max_words=0"], ["max_words is 0"]),
+        ("construct.py", ["engine=openai", "engine.model=a", "pipeline.path=/nowhere"], ["/nowhere"]),
     ],
 )
 def test_a_mistake_is_explained_in_five_lines_with_exit_code_2(

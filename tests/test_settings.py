@@ -11,13 +11,14 @@ from faithkit.settings.check import find_problems
 from tests.faults.command_places import refusal
 from tests.running import SMALL, compose, plain_config
 from tests.test_configs import choices
-from workflows.settings import benchmarks, blocks, engines, evaluation, models, no_effect, scripts
+from workflows.settings import benchmarks, blocks, construction, engines, evaluation, models, no_effect, scripts
 
 
 def problems(script: str, *overrides: str) -> list[UserError]:
     """Finds what is wrong with the values themselves; files that are not here do not count."""
     config: Any = OmegaConf.to_container(compose(script, *overrides), resolve=True, throw_on_missing=True)
-    schema = getattr(evaluation if script == "evaluate" else scripts, f"{script.title()}Settings")
+    module = {"evaluate": evaluation, "construct": construction}.get(script, scripts)
+    schema = getattr(module, f"{script.title()}Settings")
     schema.model_validate(config)
     return [problem for problem in find_problems(config, schema) if "no such" not in problem.problem]
 
@@ -62,6 +63,12 @@ def test_every_benchmark_is_accepted(benchmark: str) -> None:
     }
     found = problems("evaluate", f"benchmark={benchmark}", *named.get(benchmark, judged))
     assert not [problem for problem in found if "matplotlib" not in problem.problem]
+
+
+@pytest.mark.parametrize("pipeline", choices("pipeline"))
+def test_every_pipeline_is_accepted(pipeline: str) -> None:
+    assert not problems("construct", f"pipeline={pipeline}", *MODEL)
+    assert not problems("construct", f"pipeline={pipeline}", *MODEL, "models=[smollm2-135m]", "dry_run=true")
 
 
 @pytest.mark.parametrize("decoding", choices("decoding"))

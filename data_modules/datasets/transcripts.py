@@ -4,8 +4,9 @@ HalluDial and HaluEval share both forms.
 """
 
 import re
+from collections.abc import Sequence
 
-from data_modules.reading.fields import SPEAKER_MARKS, YES_NO
+from data_modules.reading.fields import SEEKER, SPEAKER_MARKS, WIZARD, YES_NO
 from data_modules.reading.rows import BadRow, Row
 from faithkit.errors import shorten
 from faithkit.records import Turn
@@ -29,6 +30,12 @@ def read_transcript(row: Row, name: str) -> tuple[Turn, ...]:
     return tuple(
         Turn(speaker=SPEAKERS[mark], text=said.strip()) for mark, said in zip(rest[::2], rest[1::2], strict=True)
     )
+
+
+def write_history(turns: Sequence[Turn], between: str = "\n") -> str:
+    """Writes the turns of a conversation as HalluDial does, a line each or with another text between them."""
+    speakers = (WIZARD if turn.speaker == WIZARD else SEEKER for turn in turns)  # other names are people's
+    return between.join(f"{SPEAKER_MARKS[who]}: {turn.text.strip()}" for who, turn in zip(speakers, turns, strict=True))
 
 
 def verdict_of(judgement: str) -> str | None:

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 MOST_JOBS = 100  # of a sweep whose values are tried before the first job runs: about ten seconds
 # Which script made a run, by a key of its configuration that no other script has.
-MADE_BY = {"model": "train", "benchmark": "evaluate", "columns": "score", "decoding": "generate"}
+MADE_BY = {
+    "pipeline": "construct",
+    "model": "train",
+    "benchmark": "evaluate",
+    "columns": "score",
+    "decoding": "generate",
+}
 
 
 @dataclass(slots=True)

@@ -1,0 +1,134 @@
+"""Tells replies that cannot be used, by kind, each by a rule that can be read here.
+
+The rules, in their order; the first that holds names the reply:
+
+1. `empty`: it has no letter and no digit.
+2. `refusal`: its first sentence declines ("I cannot answer ...", "I'm sorry, but I am unable to ...", "As an AI ...").
+3. `repeats the prompt`: it has `ECHO_WORDS` words in a row from the instruction, or is the last turn over again.
+   What stands in the knowledge is not looked at: a grounded reply may say it word for word.
+4. `other language`: most of its letters are not Latin, or function words of another language are more than the English
+   ones and at least `FOREIGN_SHARE` of its words.
+5. `over the limit`: it has more words than it may.
+6. `cut off`: the model did not end it within its tokens.
+
+>>> rules = ReplyRules(max_words=8)
+>>> [rules.fault(text) for text in ("...", "I'm sorry, I cannot answer that.", "Es ist ein Fluss und er ist lang.")]
+['empty', 'refusal', 'other language']
+>>> rules.fault("The Danube flows through ten countries.") is None
+True
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from data_modules.reading.fields import SPEAKER_MARKS
+from faithkit.inference.prompts import FIELD
+from faithkit.words import unicode_words, word_set
+
+EMPTY, REFUSAL, ECHO, LANGUAGE, TOO_LONG, CUT = KINDS = (
+    *("empty", "refusal", "repeats the prompt", "other language", "over the limit", "cut off"),
+)
+ECHO_WORDS = 8  # that nobody writes by chance
+LEAST_WORDS = 6  # below which a text tells too little of its language
+LEAST_LETTERS = 4
+FOREIGN_SHARE = 0.15
+ENGLISH = "en"
+
+_DECLINES = (
+    r"(?:answer|provide|help|assist|comply|fulfil\w*|respond|generate|continue|discuss|create|write|give|determine|"
+    r"complete|offer|do that|do this)"
+)
+_REFUSAL = re.compile(
+    r"\bas an? (?:ai|artificial intelligence|language model|large language model)\b"
+    rf"|\b(?:i|we) (?:can ?not|can't|could not|couldn't|will not|won't|must decline to) {_DECLINES}\b"
+    rf"|\b(?:i|we)(?: am|'m| are|'re) (?:not able|unable|not allowed) to {_DECLINES}\b"
+    r"|^\W*(?:unable to answer|no answer (?:is )?(?:possible|available)|not enough information)\b"
+    r"|\b(?:do(?:es)? not|don't|doesn't) (?:contain|have|include|provide) (?:the |any |enough |sufficient )?"
+    r"(?:necessary |relevant )?information\b",
+    re.IGNORECASE,
+)
+_FIRST = re.compile(r"^.{0,300}?(?:[.!?\n]|$)", re.DOTALL)
+_MARK = re.compile("|".join(rf"{re.escape(mark)}\s*:" for mark in SPEAKER_MARKS.values()), re.IGNORECASE)
+_ENGLISH = word_set(
+    "the a an and or but is are was were be been of in on at to for with from by as that this it its he she they we "
+    "you i my your his her their not no do does did have has had can will would which who what when where how there so "
+    "if about also one more than because me them him"
+)
+# Function words of languages that models slip into; those that are English words too are left out.
+_FOREIGN = {
+    "de": word_set("der das und ist nicht ein eine ich sie mit auf für von dem den zu im auch wird sind er oder wie"),
+    "fr": word_set("le la les des est et une un que qui dans pour pas sur avec vous je il elle du ce sont au ou"),
+    "es": word_set("el la los las de que y en un una es por con para se su del al como más pero lo"),
+    "it": word_set("il lo gli di che e un una per con non sono del della è nel più anche ma le si"),
+    "pt": word_set("o os as de que e em um uma é por com para não se da dos das mais mas ao como"),
+    "nl": word_set("de het een en van dat niet op te met voor zijn ook er maar aan bij wordt naar hij"),
+}
+
+
+def cut_turns(text: str) -> tuple[str, bool]:
+    """Cuts a reply before the first further turn that the model wrote; tells whether there was one.
+
+    A mark at the very beginning, with which some models begin, is taken off.
+    """
+    said = text.strip()
+    if (found := _MARK.match(said)) is not None:
+        said = said[found.end() :].strip()
+    found = _MARK.search(said)
+    return (said[: found.start()].strip(), True) if found else (said, False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyRules:
+    """What a reply must not be.
+
+    Args:
+        max_words: That a reply may have; None for any number.
+        language: ENGLISH, or None for any.
+        instruction: The prompt's text, with its fields.
+    """
+
+    max_words: int | None = None
+    language: str | None = ENGLISH
+    instruction: str = ""
+    _runs: frozenset[tuple[str, ...]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        runs = {run for part in FIELD.split(self.instruction)[::2] for run in _runs_of(unicode_words(part))}
+        object.__setattr__(self, "_runs", frozenset(runs))
+
+    def fault(self, text: str, *, finished: bool = True, last_turn: str = "") -> str | None:
+        """Names what is wrong with a reply; None where nothing is."""
+        words = unicode_words(text)
+        if not any(character.isalnum() for character in text):
+            return EMPTY
+        if is_refusal(text):
+            return REFUSAL
+        if not self._runs.isdisjoint(_runs_of(words)) or (len(words) >= 4 and words == unicode_words(last_turn)):
+            return ECHO
+        if self.language == ENGLISH and not _is_english(text, words):
+            return LANGUAGE
+        if self.max_words is not None and len(text.split()) > self.max_words:
+            return TOO_LONG
+        return None if finished else CUT
+
+
+def is_refusal(text: str) -> bool:
+    """Tells whether the first sentence declines to answer."""
+    first = _FIRST.match(text.strip().replace("’", "'"))
+    return bool(first and _REFUSAL.search(first[0]))
+
+
+def _runs_of(words: list[str]) -> set[tuple[str, ...]]:
+    return {tuple(words[place : place + ECHO_WORDS]) for place in range(len(words) - ECHO_WORDS + 1)}
+
+
+def _is_english(text: str, words: list[str]) -> bool:
+    letters = [character for character in text if character.isalpha()]
+    latin = sum(character < "\u0250" or "\u1e00" <= character < "\u1f00" for character in letters)
+    if len(letters) >= LEAST_LETTERS and 2 * latin < len(letters):
+        return False
+    if len(words) < LEAST_WORDS:
+        return True
+    english = sum(word in _ENGLISH for word in words)
+    foreign = max(sum(word in own for word in words) for own in _FOREIGN.values())
+    return foreign <= english or foreign < FOREIGN_SHARE * len(words)

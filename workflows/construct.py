@@ -1,0 +1,61 @@
+"""Build a benchmark of hallucinations, as the papers built theirs.
+
+python construct.py pipeline=spontaneous engine=transformers engine.model=smollm2-135m limit=20
+python construct.py pipeline.path=DIR engine=openai engine.base_url=URL models=[a,b] engine.model=JUDGE
+python construct.py pipeline=spontaneous ... dry_run=true     three prompts of each step, and what it would cost
+python construct.py resume=runs/...                           go on after any interruption; no reply is asked for twice
+python construct.py resume=runs/... retry_holes=true          ask again for what failed, and only for that
+python construct.py resume=runs/... pipeline.max_words=60     other settings: what depends on them is made again
+"""
+
+from collections.abc import Callable
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
+
+from faithkit.cli import run_script
+
+if TYPE_CHECKING:
+    from faithkit.files.run_folder import RunFolder
+
+# By name: a function that takes the run's folder and the configuration. With `dry_run` it gets a folder that is not
+# there, asks nothing and writes nothing.
+PIPELINES = {
+    "spontaneous": "workflows.pipelines.spontaneous:run_spontaneous",
+}
+# A resumed run may change all that its steps depend on: what they made with other settings is made again.
+MAY_CHANGE = ("pipeline.*", "engine.*", "models", "models.*", "prompts", "limit", "seed", "retry_holes", "dry_run")
+GROUPS = ("pipeline", "engine", "scale")
+
+
+def main(cfg: Any) -> None:
+    """Opens the run's folder and works in it; a dry run opens none."""
+    from faithkit.files.open_run import open_run, plain
+    from faithkit.files.run_folder import RunFolder, log_to
+    from workflows.settings.construction import ConstructSettings
+
+    if cfg.get("dry_run"):
+        from faithkit.settings.check import check_settings
+
+        config = plain(cfg)
+        check_settings(config, ConstructSettings)
+        construct(RunFolder(config["run_dir"] or "runs/dry_run"), config)
+        return
+    with open_run(cfg, f"construct-{cfg.pipeline.name}", ConstructSettings, may_change=MAY_CHANGE) as (run, config):
+        log_to(run.log)
+        construct(run, config)
+        print(run.path)
+
+
+def construct(run: "RunFolder", config: dict[str, Any]) -> None:
+    """Hands over to the pipeline."""
+    pipeline: Callable[[RunFolder, dict[str, Any]], None] = resolve_name(PIPELINES[config["pipeline"]["name"]])
+    pipeline(run, config)
+
+
+def run() -> None:
+    """The command line."""
+    run_script(main, "construct", __doc__ or "", GROUPS, "workflows.settings.construction:ConstructSettings")
+
+
+if __name__ == "__main__":
+    run()

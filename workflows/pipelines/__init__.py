@@ -1,0 +1,1 @@
+"""The pipelines of construct.py, a file each: which steps they have, and what they write at the end."""

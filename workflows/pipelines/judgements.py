@@ -1,0 +1,56 @@
+"""The step that has a judge annotate replies: a verdict, the hallucinated part, and why (HalluDial, section 2.1)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from construction.ask import Ask, Said, sampling
+from construction.dialogues import history_of
+from construction.rows import KEY, Row, hole
+from faithkit.inference.prompts import TextPrompt
+from faithkit.inference.text_engines import EngineOptions
+from faithkit.records import FAITHFUL, UNPARSED
+from judge.asking import read_judgement
+from judge.reply import CHOICES
+
+ANNOTATE = "annotate"
+FIELDS = ("knowledge", "history", "reference", "response")
+NO_VERDICT = "no verdict"
+
+
+def annotation(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, Any]) -> Ask:
+    """Asks a judge about the row's response, at temperature 0.
+
+    A judgement must begin with Yes or No; one that does not is a hole. With `weigh_verdicts` the likelier of both, as
+    the model's probabilities have it, is put before such a judgement, and the row says so: small models seldom keep
+    to a form. A quoted part that does not stand in the response is counted.
+    """
+
+    def values(row: Row) -> dict[str, str]:
+        return {**{name: row[name] for name in FIELDS if name != "history"}, "history": history_of(row)}
+
+    def read(row: Row, said: Said) -> Row:
+        target, added = said.text.strip(), {}
+        found = read_judgement(target, row["response"])
+        if found.label == UNPARSED and said.probabilities:
+            verdict = max(said.probabilities, key=lambda choice: said.probabilities[choice])
+            target, added = f"{verdict}. {target}".strip(), {"verdict_weighed": said.probabilities[verdict]}
+            found = read_judgement(target, row["response"])
+        if found.label == UNPARSED:
+            return hole(row[KEY], ANNOTATE, NO_VERDICT, said.text)
+        if found.num_unlocated:
+            added["unlocated"] = found.num_unlocated
+        if not said.finished:
+            added["target_cut"] = True
+        spans = [[span.start, span.end] for span in found.spans]
+        return {**row, "target": target, "label": found.label, "spans": spans, "rationale": found.rationale, **added}
+
+    return Ask(
+        step=ANNOTATE,
+        options=options,
+        prompts={prompt.name: prompt},
+        values=values,
+        read=read,
+        pretend=lambda row: {**row, "target": "No.", "label": FAITHFUL, "spans": [], "rationale": ""},
+        decoding=sampling(0, block["max_judgement_tokens"], 0),
+        choices=CHOICES if block["weigh_verdicts"] else (),
+    )

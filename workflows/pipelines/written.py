@@ -1,0 +1,90 @@
+"""Tells what a pipeline wrote: rows by split, model and label, what failed, and what stands in two splits."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from rich.text import Text
+
+from construction.chain import Chain
+from construction.divide import Division
+from construction.leaks import TextInSplit, find_shared_texts
+from construction.rows import Row
+from faithkit.evaluation.tables import new_table, show
+from faithkit.files.run_folder import RunFolder
+
+OUTPUT = "benchmark"  # in the run's folder: the official layout
+CHECKED = ("knowledge", "response")  # fields that should not stand in two splits
+log = logging.getLogger("faithkit")
+
+
+def division_of(config: Mapping[str, Any]) -> Division:
+    """The division into splits that a configuration asks for."""
+    return Division({"test": config["pipeline"]["test_fraction"]}, config["seed"])
+
+
+def tell_written(
+    run: RunFolder,
+    config: Mapping[str, Any],
+    chain: Chain,
+    counts: Mapping[str, int],
+    rows: Callable[[], Iterator[Row]],
+    *,
+    group: str = "dialogue",
+) -> None:
+    """Prints counts and leaks of the rows that were written, and keeps both in the manifest.
+
+    Args:
+        counts: Rows by split.
+        rows: Reads the rows once more.
+        group: The field that splits keep together.
+    """
+    division = division_of(config)
+    kinds: Counter[str] = Counter()
+    for row in rows():
+        kinds[f"model {row.get('model') or 'none'}"] += 1
+        kinds[f"label {row['label']}"] += "label" in row
+        kinds["verdict weighed, not written"] += "verdict_weighed" in row
+        kinds["quoted parts that are not in the response"] += row.get("unlocated", 0)
+    holes: Counter[str] = Counter()
+    for step in chain.manifest.steps.values():
+        own = {why: number for why, number in step.holes.items() if why.startswith(f"{step.name}: ")}
+        holes.update(own)
+    shared = {
+        field: find_shared_texts(
+            lambda field=field: (  # type: ignore[misc]
+                TextInSplit(division.split_of(row[group]), row[group], row[field]) for row in rows()
+            ),
+            config["pipeline"]["near_duplicates"],
+        )
+        for field in CHECKED
+    }
+    _show(counts, kinds, holes, {field: found.lines for field, found in shared.items()})
+    chain.manifest.result = {
+        "rows": dict(counts),
+        "kinds": {name: number for name, number in kinds.items() if number},
+        "holes": dict(holes),
+        "shared": {field: found.to_dict() for field, found in shared.items()},
+    }
+    chain.manifest.write()
+    log.info("written: %s", run.path / OUTPUT)
+
+
+def _show(
+    counts: Mapping[str, int], kinds: Mapping[str, int], holes: Mapping[str, int], shared: Mapping[str, dict[str, int]]
+) -> None:
+    table = new_table("what was built")
+    table.add_column(Text("rows"), overflow="fold")
+    table.add_column(Text("number"), justify="right")
+    for split, number in counts.items():
+        table.add_row(f"split {split}", f"{number:,}")
+    for name, number in sorted(kinds.items()):
+        if number:
+            table.add_row(name, f"{number:,}")
+    for name, number in sorted(holes.items()):
+        table.add_row(f"failed, {name}", f"{number:,}")
+    for field, lines in shared.items():
+        for name, number in lines.items():
+            table.add_row(f"{field} {name}", f"{number:,}")
+    show(table)

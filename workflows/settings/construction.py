@@ -1,0 +1,105 @@
+"""The keys of construct.py, and the block `pipeline` of each of its pipelines."""
+
+from collections.abc import Iterator, Set
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Field, Tag
+
+from faithkit.errors import UserError
+from faithkit.inference.text_engines import OPENAI, EngineOptions
+from faithkit.settings.types import (
+    Block,
+    Count,
+    Hint,
+    NonNegative,
+    OneOf,
+    PathText,
+    Switch,
+    Text,
+)
+from workflows.settings import surroundings as around
+from workflows.settings.blocks import with_options
+from workflows.settings.common import Extensible
+from workflows.settings.engines import OF_A_LOCAL_MODEL, OF_A_SERVER, Engine, engine_problems
+from workflows.settings.no_effect import without_effect
+from workflows.settings.pipeline import Dialogues
+
+MODELS = Hint("use [NAME,NAME], or blocks by name: 'models={small: {name: transformers, model: smollm2-135m}}'")
+
+
+class Spontaneous(Dialogues):
+    """`pipeline=spontaneous`."""
+
+    temperature: NonNegative
+    max_words: Count
+    max_new_tokens: Count
+    max_judgement_tokens: Count
+    weigh_verdicts: Switch
+    language: Annotated[Any, OneOf(("en", None))]
+
+
+OwnEngine = with_options(Block, EngineOptions, "OwnEngine")
+
+# A line for each pipeline.
+AnyPipeline = Annotated[
+    Annotated[Spontaneous, Tag("<spontaneous>")],
+    Discriminator(lambda block: f"<{block['name']}>" if isinstance(block, dict) else None),
+]
+
+
+class ConstructSettings(Extensible):
+    """construct.py."""
+
+    scale: dict[str, Any]
+    pipeline: AnyPipeline
+    engine: Engine = Field(default_factory=Engine)  # type: ignore[valid-type]
+    models: Annotated[
+        Annotated[list[Text], Field(min_length=1)] | Annotated[dict[Text, OwnEngine], Field(min_length=1)] | None,  # type: ignore[valid-type]
+        MODELS,
+    ]
+    prompts: PathText | None
+    limit: Annotated[Count | None, Hint("use a whole number of 1 or more, or null for all")]
+    retry_holes: Switch
+    dry_run: Switch
+
+    @property
+    def _engine(self) -> Any:
+        return self.engine
+
+    def surroundings(self) -> Iterator[UserError]:
+        yield from around.run_dir_problems(self.run_dir)
+        if self.pipeline.asks:
+            yield from self._model_problems()
+        yield from self.pipeline.problems(self)
+
+    def _model_problems(self) -> Iterator[UserError]:
+        engine = self._engine
+        if not engine.name or not engine.model:
+            hint = (
+                "engine=transformers engine.model=smollm2-135m, or engine=openai engine.base_url=URL engine.model=NAME"
+            )
+            yield UserError("no language model is named", hint=hint)
+            return
+        yield from engine_problems(engine.name)
+        if engine.name != OPENAI:
+            yield from around.weights_problems("engine.model", engine.model)
+        for key, name, model in self._writers():
+            yield from engine_problems(name)
+            if name != OPENAI:
+                yield from around.weights_problems(key, model)
+
+    def _writers(self) -> Iterator[tuple[str, str, str]]:
+        """The models that write: the key, the engine and the model."""
+        if isinstance(self.models, list):
+            yield from ((f"models.{i}", self._engine.name, model) for i, model in enumerate(self.models))
+        for name, one in (self.models or {}).items() if isinstance(self.models, dict) else ():
+            own: Any = one
+            yield f"models.{name}.model", own.name or self._engine.name, own.model or self._engine.model
+
+    def notes(self, given: Set[str]) -> Iterator[str]:
+        if not self.pipeline.asks:
+            yield from without_effect(given, ["engine", "models", "prompts"], f"with pipeline={self.pipeline.name}")
+        elif self._engine.name == OPENAI:
+            yield from without_effect(given, OF_A_LOCAL_MODEL, "with engine=openai")
+        elif not isinstance(self.models, dict):
+            yield from without_effect(given, OF_A_SERVER, "without engine=openai")

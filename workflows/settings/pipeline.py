@@ -1,0 +1,46 @@
+"""What the block `pipeline` of each pipeline of construct.py has."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from faithkit.errors import UserError
+from faithkit.settings.types import Block, Hint, PartialShare, PathText, Text
+from workflows.settings import surroundings as around
+from workflows.settings.data import OnBadRow, Split
+
+NearDuplicates = Annotated[
+    Annotated[float, Field(ge=0.1, le=1)] | None, Hint("use a share from 0.1 to 1, or null for equal texts alone")
+]
+
+
+class Pipeline(Block):
+    """What every pipeline has.
+
+    Attributes:
+        asks: It asks language models.
+    """
+
+    asks: ClassVar[bool] = True
+    name: Text
+
+    def problems(self, settings: Any) -> Iterator[UserError]:
+        """Yields what is missing outside of the command line."""
+        yield from ()
+
+
+class Dialogues(Pipeline):
+    """A pipeline over the turns of a dataset of dialogues."""
+
+    dataset: Text
+    path: PathText
+    split: Split
+    options: dict[str, Any]
+    on_bad_row: OnBadRow
+    test_fraction: PartialShare
+    near_duplicates: NearDuplicates
+
+    def problems(self, settings: Any) -> Iterator[UserError]:
+        one = {"dataset": self.dataset, "path": self.path, "split": self.split, **self.options}
+        yield from around.dataset_problems("pipeline", one)
