@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # By name: a function that takes the run's folder and the configuration. With `dry_run` it gets a folder that is not
 # there, asks nothing and writes nothing.
 PIPELINES = {
+    "agreement": "workflows.pipelines.agreement:run_agreement",
+    "annotate": "workflows.pipelines.annotate:run_annotate",
     "spontaneous": "workflows.pipelines.spontaneous:run_spontaneous",
 }
 # A resumed run may change all that its steps depend on: what they made with other settings is made again.

@@ -50,7 +50,9 @@ class Annotate(Pipeline):
         if self.suggest == "predictions" and self.predictions is None:
             yield UserError("pipeline.suggest=predictions, and there are none", hint="pipeline.predictions=FILE")
         if self.adjudicate == "expert" and self.expert is None:
-            yield UserError("pipeline.adjudicate=expert, and no expert is named", hint="pipeline.expert=NAME, or a file")
+            yield UserError(
+                "pipeline.adjudicate=expert, and no expert is named", hint="pipeline.expert=NAME, or a file"
+            )
 
 
 class Agreement(Pipeline):

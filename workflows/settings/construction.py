@@ -18,6 +18,7 @@ from faithkit.settings.types import (
     Text,
 )
 from workflows.settings import surroundings as around
+from workflows.settings.annotation import Agreement, Annotate
 from workflows.settings.blocks import with_options
 from workflows.settings.common import Extensible
 from workflows.settings.engines import OF_A_LOCAL_MODEL, OF_A_SERVER, Engine, engine_problems
@@ -42,7 +43,9 @@ OwnEngine = with_options(Block, EngineOptions, "OwnEngine")
 
 # A line for each pipeline.
 AnyPipeline = Annotated[
-    Annotated[Spontaneous, Tag("<spontaneous>")],
+    Annotated[Spontaneous, Tag("<spontaneous>")]
+    | Annotated[Agreement, Tag("<agreement>")]
+    | Annotated[Annotate, Tag("<annotate>")],
     Discriminator(lambda block: f"<{block['name']}>" if isinstance(block, dict) else None),
 ]
 
