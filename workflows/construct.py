@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 # By name: a function that takes the run's folder and the configuration. With `dry_run` it gets a folder that is not
 # there, asks nothing and writes nothing.
 PIPELINES = {
-    "agreement": "workflows.pipelines.agreement:run_agreement",
-    "annotate": "workflows.pipelines.annotate:run_annotate",
     "spontaneous": "workflows.pipelines.spontaneous:run_spontaneous",
+    "induced": "workflows.pipelines.induced:run_induced",
+    "rag": "workflows.pipelines.rag:run_rag",
+    "annotate": "workflows.pipelines.annotate:run_annotate",
+    "agreement": "workflows.pipelines.agreement:run_agreement",
 }
 # A resumed run may change all that its steps depend on: what they made with other settings is made again.
 MAY_CHANGE = ("pipeline.*", "engine.*", "models", "models.*", "prompts", "limit", "seed", "retry_holes", "dry_run")
