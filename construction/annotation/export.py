@@ -40,6 +40,7 @@ COUNTED = {
     "annotator twice": "one annotator's second annotation of a row: the later one counts",
     "unanswered question": "a required question without an answer: the rest counts",
     "overlapping spans": "of one label: joined; of several labels: kept as they are",
+    "flag without its span": "JSON-MIN does not say of which span a flag is: left out where there are several",
     "offsets in UTF-16 units": "of an old Label Studio: converted to characters",
 }
 HINT = "correct it in Label Studio and export again, or set pipeline.on_bad_annotation=skip to leave it out"
@@ -195,7 +196,7 @@ def _answers(
         known.add(question.name)
         if isinstance(question, Spans):
             known.add(question.flags_name)
-            given += values.get(question.flags_name, ())
+            given += _placed(given, values.get(question.flags_name, ()), row, place, report)
             answers[question.name] = _spans(question, question.read(given), row, place, report)
         elif given:
             answers[question.name] = question.read(given)
@@ -204,6 +205,22 @@ def _answers(
     if unknown := sorted(values.keys() - known):
         raise BadAnswer("unknown question", f"the scheme has no tag {shorten(unknown[0])}")
     return answers
+
+
+def _placed(
+    spans: Sequence[Any], flags: Sequence[Any], row: AnnotationRow, place: str, report: ExportReport
+) -> list[Any]:
+    """The flags with their places, which JSON-MIN does not have: there they are those of an only span, or nobody's."""
+    placed = []
+    for value in flags:
+        if isinstance(value, Mapping) and "start" in value:
+            placed.append(value)
+        elif len(spans) == 1 and isinstance(spans[0], Mapping):
+            where = {name: spans[0].get(name) for name in ("start", "end")}
+            placed.append({**where, "choices": value.get("choices") if isinstance(value, Mapping) else value})
+        else:
+            report.count("flag without its span", place, f"{shorten(value)} of row {row.id}: export JSON, not JSON-MIN")
+    return placed
 
 
 def _spans(

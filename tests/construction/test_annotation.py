@@ -194,25 +194,34 @@ def test_offsets_of_an_old_label_studio_are_converted(tmp_path):
 def test_json_min_says_the_same_as_json(tmp_path):
     [task] = project(tmp_path)
     scheme, rows = read_rows(tmp_path)
-    flag = {"id": "spans0", "from_name": "spans_flags", "to_name": "response", "type": "choices"}
-    first = suggested(task)[0]["value"]
-    where = {name: first[name] for name in ("start", "end", "text")}
-    results = [*suggested(task), {**flag, "value": {**where, "choices": ["implicit_true"]}}, GOOD]
-    [whole] = read_export(exported([task], tmp_path / "a.json", [[(3, results)]]), scheme, rows, ExportReport())
+    [whole] = read_export(
+        exported([task], tmp_path / "a.json", [[(3, [*suggested(task), GOOD])]]), scheme, rows, ExportReport()
+    )
     spans = [one["value"] for one in suggested(task)]
-    flat = {
+    head = {**task["data"], "id": 1, "annotator": 3, "annotation_id": 7, "lead_time": 1.5, "quality": "good"}
+    (tmp_path / "b.json").write_text(json.dumps([{**head, "spans": spans}]))
+    [small] = read_export(tmp_path / "b.json", scheme, rows, ExportReport())
+    assert small == whole
+
+
+def test_flags_of_json_min_belong_to_an_only_span_or_to_nobody(tmp_path):
+    [task] = project(tmp_path)
+    scheme, rows = read_rows(tmp_path)
+    spans = [one["value"] for one in suggested(task)]
+    head = {
         **task["data"],
         "id": 1,
         "annotator": 3,
         "annotation_id": 7,
-        "lead_time": 1.5,
-        "spans": spans,
         "quality": "good",
+        "spans_flags": "implicit_true",
     }
-    flat["spans_flags"] = [{**where, "choices": ["implicit_true"]}]
-    (tmp_path / "b.json").write_text(json.dumps([flat]))
-    [small] = read_export(tmp_path / "b.json", scheme, rows, ExportReport())
-    assert small == whole and whole.answers["spans"][0]["flags"] == ["implicit_true"]
+    for marked, flagged in ((spans[:1], [["implicit_true"]]), (spans, [None] * 4)):
+        (tmp_path / "b.json").write_text(json.dumps([{**head, "spans": marked}]))
+        report = ExportReport()
+        [found] = read_export(tmp_path / "b.json", scheme, rows, report)
+        assert [span.get("flags") for span in found.answers["spans"]] == flagged
+        assert report.counts["flag without its span"] == (len(marked) > 1)
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "[1]", '[{"id": 1}]', '[{"data": {}, "annotations": 3}]', "[", ""])
