@@ -22,15 +22,26 @@ from construction.agreement.ratings import (
 )
 from construction.agreement.significance import Compared, columns_of, compare_column
 from construction.agreement.spans import marked_items, measure_spans
-from faithkit.evaluation.intervals import Metric, Scored
+from faithkit.evaluation.intervals import Scored
 from faithkit.evaluation.results import full_names, write_results
 from faithkit.evaluation.tables import format_metric, harmless, new_table, show
 from faithkit.files.run_folder import RunFolder
 from workflows.pipelines.annotate import ANNOTATIONS
 
-OF_LABELS = {"agreement": "observed", "cohen_kappa": "Cohen", "fleiss_kappa": "Fleiss", "randolph_kappa": "Randolph"}
-OF_LABELS |= {"alpha": "alpha", "alpha_ordinal": "alpha, ordinal"}
-OF_SPANS = {"char_f1": "char F1", "typed_char_f1": "typed F1", "char_alpha": "char alpha", "span_gamma": "span gamma"}
+OF_LABELS = {
+    "agreement": "observed",
+    "cohen_kappa": "Cohen's kappa",
+    "fleiss_kappa": "Fleiss' kappa",
+    "randolph_kappa": "Randolph's kappa",
+    "alpha": "Krippendorff's alpha",
+    "alpha_ordinal": "alpha, ordinal",
+}
+OF_SPANS = {
+    "char_f1": "F1 of characters",
+    "typed_char_f1": "F1 with types",
+    "char_alpha": "alpha of characters",
+    "span_gamma": "span_gamma",
+}
 log = logging.getLogger("faithkit")
 
 
@@ -53,7 +64,8 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
         ratings = ratings_of(answered, name, kind)
         measured[name] = measure(ratings, ordinal=kind == ORDINAL, num_resamples=num_resamples)
         pairs[name] = pair_kappas(ratings)
-        for label, of_label in labels_of(answered, name).items() if kind == NOMINAL else ():
+        labels = labels_of(answered, name) if kind == NOMINAL else {}
+        for label, of_label in labels.items() if len(labels) > 2 else ():  # of two, each is what the other is not
             measured[f"{name}/{label}"] = measure(of_label, num_resamples=num_resamples)
     compared = _compare(answered, kinds, num_resamples)
     metrics = {f"{name}/{one}": metric for name, scored in measured.items() for one, metric in scored.metrics.items()}
@@ -69,10 +81,10 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
         "compared": [_row_of(row) for row in compared],
     }
     write_results(run.metrics, full_names("test", dataset, metrics), meta)
-    labels = {name: scored for name, scored in measured.items() if kinds[name.partition("/")[0]] != SPANS}
-    spans = {name: scored for name, scored in measured.items() if name not in labels}
-    tables = [_table("agreement on labels and ratings", labels, OF_LABELS)] if labels else []
-    tables += [_table("agreement on spans", spans, OF_SPANS)] if spans else []
+    spans = {name: scored for name, scored in measured.items() if kinds[name.partition("/")[0]] == SPANS}
+    others = {name: scored for name, scored in measured.items() if name not in spans}
+    tables = [_table("agreement on labels and ratings", others, OF_LABELS, "alpha")] if others else []
+    tables += [_table("agreement on spans", spans, OF_SPANS, "char_f1")] if spans else []
     tables += [_systems_table(compared)] if compared else []
     show(*tables)
     for name, values in pairs.items():
@@ -119,17 +131,20 @@ def _row_of(row: Compared) -> dict[str, Any]:
     return found
 
 
-def _table(title: str, measured: Mapping[str, Scored], columns: Mapping[str, str]) -> Table:
-    shown = [name for name in columns if any(name in scored.metrics for scored in measured.values())]
+def _table(title: str, measured: Mapping[str, Scored], columns: Mapping[str, str], of_label: str) -> Table:
+    """All measures of a question, one of each of its labels: the others stand in metrics.json."""
     table = new_table(title)
-    table.add_column(Text("question"), overflow="fold")
-    for name in shown:
-        table.add_column(Text(columns[name]), justify="right")
-    table.add_column(Text("n"), justify="right")
+    for head in ("question", "measure"):
+        table.add_column(Text(head), overflow="fold")
+    for head in ("agreement", "n"):
+        table.add_column(Text(head), justify="right")
     for name, scored in measured.items():
-        found: list[Metric | None] = [scored.metrics.get(column) for column in shown]
-        sizes = [metric.n for metric in found if metric is not None and metric.n is not None]
-        table.add_row(Text(harmless(name)), *map(format_metric, found), f"{max(sizes, default=0):,}")
+        question, _, label = name.partition("/")
+        shown = [one for one in columns if one in scored.metrics and (not label or one == of_label)]
+        for place, one in enumerate(shown):
+            metric = scored.metrics[one]
+            head = "" if place else f"  {harmless(label)}" if label else harmless(question)
+            table.add_row(Text(head), Text(columns[one]), format_metric(metric), f"{metric.n:,}")
     return table
 
 

@@ -63,8 +63,9 @@ def run_annotate(run: RunFolder, config: Mapping[str, Any]) -> None:
     """Writes the project where there is none yet, and reads the export where there is one."""
     block = config["pipeline"]
     if config["dry_run"]:
-        rows = list(_rows(config))
-        log.info("%d tasks of scheme %s would be written; the first one:\n%s", len(rows), block["scheme"], rows[0].text)
+        planned = list(_rows(config))
+        shown = (block["scheme"], planned[0].text)
+        log.info("%d tasks of scheme %s would be written; the first one:\n%s", len(planned), *shown)
         return
     project = run.path / PROJECT
     _write_once(project, config)
@@ -112,15 +113,19 @@ def _write_once(project: Path, config: Mapping[str, Any]) -> None:
         stored = read_strict_json(mark, hint="write the project again, in another run_dir")
         if changed := [name for name, value in settings.items() if stored.get(name) != value]:
             problem = f"the project was written with another {' and '.join(changed)}"
-            raise UserError(
-                problem, place=str(project), hint="leave it as it was, or write another project: run_dir=DIR"
-            )
+            keys = (name if name in ("limit", "seed") else f"pipeline.{name}" for name in changed)
+            before = " ".join(f"{key}={_shown(stored.get(name))}" for key, name in zip(keys, changed, strict=True))
+            raise UserError(problem, place=str(project), hint=f"{before} as before, or another project: run_dir=DIR")
         return
     scheme = scheme_of(block["scheme"])
     model = block["suggest"] if block["suggest"] != PREDICTIONS else Path(block["predictions"]).name
     number = write_project(project, scheme, _rows(config), model)
     write_json(mark, settings)
     log.info("%s: %d tasks, scheme %s (%s)", project, number, scheme.name, scheme.about)
+
+
+def _shown(value: Any) -> str:
+    return "null" if value is None else str(value)
 
 
 def _rows(config: Mapping[str, Any]) -> Iterator[AnnotationRow]:

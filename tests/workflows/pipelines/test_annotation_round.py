@@ -91,7 +91,7 @@ def test_the_whole_round(written, tmp_path, capsys):
     # Of thirteen pairs eleven mark the same four characters, and two mark four against none.
     assert found["test/run/spans/char_f1"]["value"] == pytest.approx(2 * 11 * 4 / (2 * 11 * 4 + 2 * 4))
     assert found["test/run/spans/Subtle Conflict/char_f1"]["n"] == 5
-    assert {"test/run/quality/cohen_kappa", "test/run/quality/alpha", "test/run/quality/good/alpha"} <= found.keys()
+    assert {"test/run/quality/cohen_kappa", "test/run/quality/alpha"} <= found.keys()
 
 
 def test_a_project_that_people_annotate_is_not_written_again(written):
