@@ -60,11 +60,6 @@ class Ratings:
         groups = tuple(group for group, kept in zip(self.groups, rows, strict=True) if kept)
         return replace(self, values=self.values[rows], groups=groups)
 
-    def label_or_not(self, label: int) -> "Ratings":
-        """Asks of each rating whether it is this category."""
-        values = np.where(self.values == MISSING, MISSING, (self.values == label).astype(np.int64))
-        return replace(self, values=values, categories=(f"not {self.categories[label]}", self.categories[label]))
-
 
 def read_answers(path: str | Path) -> list[Answered]:
     """Reads answers.

@@ -7,43 +7,32 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from construction.annotation.controls import Answers
 from construction.annotation.dialogue_text import rounds_text
-from construction.annotation.project import AnnotationRow
+from construction.annotation.ragtruth_layout import Answered, write_ragtruth
 from construction.annotation.schemes import YES
-from data_modules.datasets.ragtruth import RESPONSES
-from data_modules.datasets.ragtruth_sources import SOURCES, render
+from construction.dialogues import turn_row
+from construction.halludial import official_row
 from data_modules.datasets.transcripts import verdict_of
-from data_modules.reading.fields import SEEKER, SPEAKER_MARKS
 from faithkit.files.annotations import ACCURATE, INACCURATE, write_annotations
-from faithkit.files.atomic import write_json, write_text
+from faithkit.files.atomic import atomic_folder, write_json, write_text
 from faithkit.files.jsonl import write_jsonl
-from faithkit.records import Example
-
-
-class Answered(NamedTuple):
-    """A row with its settled answers."""
-
-    row: AnnotationRow
-    answers: Answers
-
 
 Writer = Callable[[Path, Sequence[Answered]], Counter[str]]
 
 
 def write_layout(scheme: str, folder: Path, answered: Sequence[Answered]) -> Counter[str]:
-    """Writes the rows in the layout of the scheme's dataset, and counts them with what was left out."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return WRITERS[scheme](folder, answered)
+    """Writes the rows in the layout of the scheme's dataset, in the place of what was there, and counts them."""
+    with atomic_folder(folder, replace=True) as unfinished:
+        return WRITERS[scheme](unfinished, answered)
 
 
 def write_faithdial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
     """Writes FaithDial's dialogues: the edit is the response, and the tags are about the original one."""
     counts: Counter[str] = Counter()
     files = {"train": "train.json", "validation": "valid.json"}
-    for split, rows in _by_split(answered).items():
+    for split, rows in _by_split(answered, "train", "validation").items():
         dialogues: dict[str, list[dict[str, Any]]] = {}
         for row, answers in rows:
             if not answers.get("begin"):
@@ -69,93 +58,12 @@ def write_faithdial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
     return counts
 
 
-def _by_split(answered: Sequence[Answered]) -> dict[str, list[Answered]]:
-    """The rows of train and validation; all others are a test set, since people have checked them."""
+def _by_split(answered: Sequence[Answered], *named: str) -> dict[str, list[Answered]]:
+    """The rows of the named splits; all others are a test set, since people have checked them."""
     found: dict[str, list[Answered]] = {}
     for one in answered:
         split = one.row.example.split
-        found.setdefault(split if split in ("train", "validation") else "test", []).append(one)
-    return found
-
-
-TASKS = {"QA": "MARCO", "Summary": "CNN/DM", "Data2txt": "Yelp"}
-
-
-def write_ragtruth(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
-    """Writes RAGTruth's two files. A row that names no task is an answer to a question, or else a summary."""
-    counts: Counter[str] = Counter()
-    sources: dict[str, dict[str, Any]] = {}
-    responses = []
-    for row, answers in answered:
-        example = row.example
-        source = _source(example, counts)
-        names = [name for name, other in sources.items() if other == source]
-        source_id = (
-            names[0] if names else example.group if example.group not in sources else f"{example.group}:{len(sources)}"
-        )
-        sources[source_id] = source
-        counts["responses"] += 1
-        responses.append(
-            {
-                "id": row.id,
-                "source_id": source_id,
-                "model": row.system or str(example.meta.get("model", "unknown")),
-                "temperature": example.meta.get("temperature"),
-                "labels": [_label(span, example.response) for span in answers.get("spans", ())],
-                "split": example.split if example.split in ("train", "test") else "test",
-                "quality": (answers.get("quality") or ["good"])[0],
-                "response": example.response,
-            }
-        )
-    if responses:
-        write_jsonl(folder / SOURCES, ({"source_id": name, **source} for name, source in sources.items()))
-        write_jsonl(folder / RESPONSES, responses)
-    return counts
-
-
-def _label(span: Any, response: str) -> dict[str, Any]:
-    flags = span.get("flags", ())
-    return {
-        "start": span["start"],
-        "end": span["end"],
-        "text": response[span["start"] : span["end"]],
-        "meta": "",
-        "label_type": span["label"],
-        "implicit_true": "implicit_true" in flags,
-        "due_to_null": "due_to_null" in flags,
-    }
-
-
-def _source(example: Example, counts: Counter[str]) -> dict[str, Any]:
-    question = next((turn.text for turn in reversed(example.history) if turn.speaker == SEEKER), "")
-    task = str(example.meta.get("task") or ("QA" if question else "Summary"))
-    info: Any = example.knowledge
-    if task == "Data2txt":
-        info = _fields(example.knowledge)
-        if render(info) != example.knowledge:
-            counts["data-to-text sources that are no list of fields: written as summaries"] += 1
-            task, info = "Summary", example.knowledge
-    if task == "QA":
-        info = {"question": question, "passages": example.knowledge}
-    task = task if task in TASKS else "Summary"
-    return {
-        "task_type": task,
-        "source": str(example.meta.get("corpus") or TASKS[task]),
-        "source_info": info,
-        "prompt": "",
-    }
-
-
-def _fields(text: str) -> dict[str, str]:
-    """Reads the lines `name: value` of a data source back; nested names keep their dots, which reads the same."""
-    found: dict[str, str] = {}
-    last = None
-    for line in text.split("\n"):
-        name, colon, value = line.partition(": ")
-        if colon and name not in found:
-            last, found[name] = name, value
-        elif last is not None:
-            found[last] += f"\n{line}"
+        found.setdefault(split if split in named else "test", []).append(one)
     return found
 
 
@@ -199,7 +107,7 @@ def write_halludial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
     """
     counts: Counter[str] = Counter()
     said: dict[str, str] = {}
-    for split, rows in _by_split(answered).items():
+    for split, rows in _by_split(answered, "train").items():
         written: list[dict[str, Any]] = []
         for row, answers in rows:
             example, verdict = row.example, answers.get("judgement_is")
@@ -214,24 +122,14 @@ def write_halludial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
                 counts["left out: inaccurate, without a correction that begins with Yes or No"] += 1
                 continue
             counts["accurate" if accurate else "corrected"] += 1
-            written.append(_halludial_row(example, target, len(written)))
+            judged = {"response": example.response, "target": target, "model": example.meta.get("model")}
+            if "turn" in example.meta:
+                judged["turn"] = example.meta["turn"]
+            written.append(official_row(turn_row(example) | judged))
         if written:
-            write_json(folder / f"spontaneous_{'train' if split == 'train' else 'test'}.json", written)
+            write_json(folder / f"spontaneous_{split}.json", written)
     write_annotations(folder / "annotations.jsonl", said, [{} for _ in said])
     return counts
-
-
-def _halludial_row(example: Example, target: str, position: int) -> dict[str, Any]:
-    turn = example.meta.get("turn")
-    marks = (f"{SPEAKER_MARKS.get(turn.speaker, '[Assistant]')}: {turn.text}" for turn in example.history)
-    return {
-        "dialogue_id": example.group,
-        "knowledge": example.knowledge,
-        "dialogue_history": " ".join(marks),
-        "turn": turn if isinstance(turn, int) else position,
-        "response": example.response,
-        "target": target,
-    }
 
 
 BEGIN_WORDS = {

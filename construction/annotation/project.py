@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from construction.annotation.controls import Answers, Spans
+from construction.annotation.controls import Answers
 from construction.annotation.offsets import shown_text, to_shown
 from construction.annotation.schemes import SCHEMES, Scheme
+from construction.annotation.span_control import Spans
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.files.atomic import write_json, write_text
 from faithkit.files.jsonl import read_numbered_jsonl, write_jsonl

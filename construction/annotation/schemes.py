@@ -7,43 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from construction.annotation.controls import Answers, Choices, FreeText, Number, Question, Rating, Spans
+from construction.annotation.controls import Answers, Choices, FreeText, Number, Question, Rating
 from construction.annotation.dialogue_text import rounds_text
+from construction.annotation.labels import (
+    BEGIN_LABELS,
+    DIAHALU_LABELS,
+    QUALITIES,
+    RAGTRUTH_LABELS,
+    SPAN_TYPES,
+    VRM_LABELS,
+)
+from construction.annotation.span_control import Spans
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit.span_types import TYPES
 
 YES, NO = "Yes", "No"
-RAGTRUTH_LABELS = {
-    "Evident Conflict": "Says the opposite of the source, plain to see: a wrong name, number or fact.",
-    "Subtle Conflict": "Departs from the source in meaning: another word changes what is implied, or how strongly.",
-    "Evident Baseless Info": "Adds a fact or a detail that the source does not have.",
-    "Subtle Baseless Info": "Adds what was inferred or felt: an insight, a mood, a common assumption.",
-}
-SPAN_TYPES = dict(zip(RAGTRUTH_LABELS, TYPES, strict=True))
-BEGIN_LABELS = {
-    "Hallucination": "Nothing of what is said stands in the knowledge.",
-    "Partial Hallucination": "Some of it stands in the knowledge, some does not.",
-    "Uncooperative": "True to the knowledge, but it does not answer or help the other speaker.",
-    "Generic": "Says nothing that the knowledge could support or not: That's nice.",
-    "Entailment": "All of it follows from the knowledge.",
-}
-VRM_LABELS = {  # verbal response modes (Stiles 1992)
-    "Disclosure": "Tells thoughts, feelings or experiences of the speaker's own.",
-    "Edification": "States objective information.",
-    "Advisement": "Advises, suggests or guides.",
-    "Confirmation": "Compares the speaker's view with the other's: agrees or disagrees.",
-    "Question": "Asks for information or guidance.",
-    "Acknowledgment": "Shows that something was heard: Oh. I see. Hello.",
-    "Interpretation": "Explains or judges the other speaker.",
-    "Reflection": "Puts into words what the other speaker said or felt.",
-}
-DIAHALU_LABELS = {
-    "non-factual": "Not in line with facts, or something that does not exist.",
-    "incoherence": "Contradicts what was said before, the other speaker, or itself; or makes no sense here.",
-    "irrelevance": "Does not belong to the topic, or misunderstands the question.",
-    "overreliance": "Trusts a wrong premise, or answers what cannot be answered.",
-    "reasoning error": "Any error within a reasoning dialogue.",
-}
 NONE = "(none)"  # shown where a row has no knowledge or history: an empty text is no text to Label Studio
 
 
@@ -131,11 +108,6 @@ def _verdict(example: Example, prediction: Prediction | None) -> Answers:
     return {"faithful": [by_label[label]]} if label in by_label else {}
 
 
-QUALITIES = {
-    "truncated": "The response breaks off.",
-    "incorrect_refusal": "It refuses, though the source has the answer.",
-    "good": "Neither of them.",
-}
 _FAITHFUL_ONLY = ("faithful", "Faithful")
 _HALLUCINATED_ONLY = ("hallucinated", YES)
 

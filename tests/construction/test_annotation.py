@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from construction.annotation.export import BAD, COUNTED, ExportReport, annotators_of, read_export
+from construction.annotation.export import annotators_of, read_export
+from construction.annotation.export_report import BAD, COUNTED, ExportReport
+from construction.annotation.labels import RAGTRUTH_LABELS, SPAN_TYPES
 from construction.annotation.offsets import from_utf16, same_quote, shown_text, to_original, to_shown
 from construction.annotation.project import CONFIG, ROWS, make_row, read_rows, task_of
-from construction.annotation.schemes import RAGTRUTH_LABELS, SCHEMES, SPAN_TYPES
+from construction.annotation.schemes import SCHEMES
 from faithkit.errors import UserError
 from faithkit.records import Example, Prediction, Span
 from tests.construction.annotated import TEXT, example, exported, project, suggested

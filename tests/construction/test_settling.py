@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+from construction.annotation.decisions import read_decisions, read_expert, to_decide
 from construction.annotation.export import Annotation
 from construction.annotation.layouts import Answered, write_layout
 from construction.annotation.project import make_row
 from construction.annotation.schemes import SCHEMES
-from construction.annotation.settle import read_decisions, read_expert, settle, settle_question, to_decide
+from construction.annotation.settle import settle, settle_question
 from data_modules.build import read_block
 from faithkit.errors import UserError
 from faithkit.files.annotations import read_annotations
@@ -120,8 +121,8 @@ def test_an_expert_overrules_and_what_the_expert_did_not_see_stays_open(tmp_path
 
 def written(tmp_path, scheme, answers, one=None, system=None):
     [row] = rows_of(one or example(), scheme=scheme, system=system).values()
-    counts = write_layout(scheme, tmp_path, [Answered(row, answers)])
-    return read_block({"dataset": SCHEMES[scheme].dataset, "path": str(tmp_path)}), counts
+    counts = write_layout(scheme, tmp_path / "out", [Answered(row, answers)])
+    return read_block({"dataset": SCHEMES[scheme].dataset, "path": str(tmp_path / "out")}), counts
 
 
 def test_ragtruth_rows_are_read_with_the_same_spans(tmp_path):
@@ -170,14 +171,32 @@ def test_halludial_rows_keep_accurate_judgements_and_corrections(tmp_path):
     corrected = {"judgement_is": ["Inaccurate"], "correction": "No. It is right."}
     [read], _ = written(tmp_path / "b", "halludial", corrected)
     assert read.target == "No. It is right." and read.label == "faithful"
-    assert read_annotations(tmp_path / "b" / "annotations.jsonl") == {"d1:0": "inaccurate"}
+    assert read_annotations(tmp_path / "b" / "out" / "annotations.jsonl") == {"d1:0": "inaccurate"}
     [row] = rows_of(example(), scheme="halludial").values()
     counts = write_layout("halludial", tmp_path / "c", [Answered(row, {"judgement_is": ["Inaccurate"]})])
     assert counts == {"left out: inaccurate, without a correction that begins with Yes or No": 1}
 
 
+def test_what_was_settled_before_does_not_stay(tmp_path):
+    [row] = rows_of(example()).values()
+    write_layout("ragtruth", tmp_path / "out", [Answered(row, {"spans": []})])
+    write_layout("ragtruth", tmp_path / "out", [])
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_no_split_takes_the_place_of_another(tmp_path):
+    rows = rows_of(
+        *(example(i, split=split) for i, split in enumerate(("train", "validation", "test"))), scheme="halludial"
+    )
+    counts = write_layout(
+        "halludial", tmp_path / "out", [Answered(row, {"judgement_is": ["Accurate"]}) for row in rows.values()]
+    )
+    sizes = {path.name: len(json.loads(path.read_text())) for path in (tmp_path / "out").glob("*.json")}
+    assert sizes == {"spontaneous_train.json": 1, "spontaneous_test.json": 2} and counts == {"accurate": 3}
+
+
 def test_a_human_evaluation_is_read_as_begin(tmp_path):
     [read], counts = written(tmp_path, "likert", {"interpretable": ["Yes"], "faithful": ["Hallucination"]}, system="T5")
     assert read.label == "hallucinated" and read.meta["model_name"] == "T5" and counts["white space made plain"] == 1
-    [line] = (tmp_path / "ratings.jsonl").read_text().splitlines()
+    [line] = (tmp_path / "out" / "ratings.jsonl").read_text().splitlines()
     assert json.loads(line)["system"] == "T5"

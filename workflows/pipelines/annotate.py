@@ -21,11 +21,13 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from construction.annotation.export import Annotation, ExportReport, annotators_of, read_export, to_line
+from construction.annotation.decisions import read_decisions, read_expert, to_decide
+from construction.annotation.export import Annotation, annotators_of, read_export, to_line
+from construction.annotation.export_report import ExportReport
 from construction.annotation.layouts import Answered, write_layout
 from construction.annotation.project import AnnotationRow, make_row, read_rows, scheme_of, write_project
 from construction.annotation.schemes import Scheme
-from construction.annotation.settle import EXPERT, Settled, read_decisions, read_expert, settle, to_decide
+from construction.annotation.settle import EXPERT, Settled, settle
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
