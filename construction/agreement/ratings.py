@@ -128,7 +128,9 @@ def _kind(answer: Any) -> str | None:
 
 def ratings_of(answered: Sequence[Answered], question: str, kind: str) -> Ratings:
     """Makes the table of a nominal or ordinal question; an answer of several labels is a category of its own."""
-    return _table(answered, question, _ordinal if kind == ORDINAL else lambda answer: " + ".join(_labels(answer)))
+    return _table(
+        answered, question, _ordinal if kind == ORDINAL else lambda answer: " + ".join(sorted(_labels(answer)))
+    )
 
 
 def labels_of(answered: Sequence[Answered], question: str) -> dict[str, Ratings]:
@@ -143,8 +145,8 @@ def _labels(answer: Any) -> list[str]:
     return [str(answer)] if isinstance(answer, bool | str) else list(answer)
 
 
-def _ordinal(answer: Any) -> str:
-    return str(answer)
+def _set_of_labels(answer: Any) -> str:
+    return " + ".join(sorted(_labels(answer)))
 
 
 def _table(answered: Sequence[Answered], question: str, category: Any) -> Ratings:

@@ -149,7 +149,7 @@ def test_questions_of_several_kinds_become_tables():
     kinds = questions_of(rows, "f")
     assert kinds == {"begin": "nominal", "spans": "spans", "score": "ordinal"}
     assert ratings_of(rows, "score", "ordinal").categories == ("2", "3", "10"), "in the order of numbers"
-    assert ratings_of(rows, "begin", "nominal").categories == ("", "Entailment", "Generic + Entailment")
+    assert ratings_of(rows, "begin", "nominal").categories == ("", "Entailment", "Entailment + Generic")
     assert labels_of(rows, "begin")["Entailment"].values.tolist() == [[1, 1], [MISSING, 0]]
 
 
