@@ -128,9 +128,7 @@ def _kind(answer: Any) -> str | None:
 
 def ratings_of(answered: Sequence[Answered], question: str, kind: str) -> Ratings:
     """Makes the table of a nominal or ordinal question; an answer of several labels is a category of its own."""
-    return _table(
-        answered, question, _ordinal if kind == ORDINAL else lambda answer: " + ".join(sorted(_labels(answer)))
-    )
+    return _table(answered, question, str if kind == ORDINAL else _set_of_labels)
 
 
 def labels_of(answered: Sequence[Answered], question: str) -> dict[str, Ratings]:
