@@ -8,7 +8,7 @@ PIP_QUIETLY := -m pip install --quiet --progress-bar off --disable-pip-version-c
 WORKERS ?= auto
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo test test-all fuzz mutate paper-smoke check bench bench-gpu lock install-locked licences sbom clean
+.PHONY: help demo test test-all fuzz mutate paper-smoke label-studio check bench bench-gpu lock install-locked licences sbom clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -40,6 +40,14 @@ mutate: $(VENV)/.installed-dev ## 400 small changes of the central files: a list
 
 paper-smoke: $(VENV)/.installed-dev ## every recipe of scale=paper for two steps, with random weights: hours on a CPU, 40 GB of disk
 	$(PY) -m tests.paper_smoke
+
+FAITHKIT_LABEL_STUDIO ?= build/label-studio
+$(FAITHKIT_LABEL_STUDIO)/.installed:
+	$(PYTHON) -m venv $(FAITHKIT_LABEL_STUDIO)
+	$(FAITHKIT_LABEL_STUDIO)/bin/python $(PIP_QUIETLY) 'label-studio==1.23.2'
+	@touch $@
+
+label-studio: $(FAITHKIT_LABEL_STUDIO)/.installed ## Label Studio in an environment of its own, for the tests that start it
 
 check: $(VENV)/.installed-dev ## ruff and mypy
 	$(PY) -m ruff check .

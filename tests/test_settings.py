@@ -77,7 +77,10 @@ def test_every_benchmark_is_accepted(benchmark: str) -> None:
 
 @pytest.mark.parametrize("pipeline", choices("pipeline"))
 def test_every_pipeline_is_accepted(pipeline: str) -> None:
-    files = {"estimate": [f"pipeline.predictions={__file__}", f"pipeline.labels={__file__}"]}
+    files = {
+        "estimate": [f"pipeline.predictions={__file__}", f"pipeline.labels={__file__}"],
+        "agreement": [f"pipeline.annotations={__file__}"],
+    }
     given = [f"pipeline={pipeline}", *files.get(pipeline, []), *MODEL]
     assert not problems("construct", *given)
     assert not problems("construct", *given, "models=[smollm2-135m]", "dry_run=true")

@@ -10,7 +10,9 @@ python construct.py resume=runs/... retry_holes=true          ask again for what
 python construct.py resume=runs/... pipeline.max_words=60     other settings: what depends on them is made again
 """
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,8 @@ PIPELINES = {
     "rag": "workflows.pipelines.rag:run_rag",
     "describe": "workflows.pipelines.describe:run_describe",
     "estimate": "workflows.pipelines.estimate:run_estimate",
+    "annotate": "workflows.pipelines.annotate:run_annotate",
+    "agreement": "workflows.pipelines.agreement:run_agreement",
 }
 # A resumed run may change all that its steps depend on: what they made with other settings is made again.
 MAY_CHANGE = ("pipeline.*", "engine.*", "models", "models.*", "prompts", "limit", "seed", "retry_holes", "dry_run")
@@ -58,8 +62,24 @@ def construct(run: "RunFolder", config: dict[str, Any]) -> None:
     pipeline(run, config)
 
 
+def with_own_pipeline(arguments: Sequence[str]) -> list[str]:
+    """Adds the pipeline of a resumed run, whose keys may then be set; a run that cannot be read says so later."""
+    from faithkit.errors import UserError
+    from faithkit.files.saved_config import read_config
+
+    resumed = [text.partition("=")[2] for text in arguments if text.startswith("resume=")]
+    if not resumed or any(text.startswith("pipeline=") for text in arguments):
+        return list(arguments)
+    try:
+        name = read_config(Path(resumed[-1]) / "config.yaml")["pipeline"]["name"]
+    except (UserError, OSError, KeyError, TypeError):
+        return list(arguments)
+    return [f"pipeline={name}", *arguments] if name in PIPELINES else list(arguments)
+
+
 def run() -> None:
     """The command line."""
+    sys.argv[1:] = with_own_pipeline(sys.argv[1:])
     run_script(main, "construct", __doc__ or "", GROUPS, "workflows.settings.construction:ConstructSettings")
 
 

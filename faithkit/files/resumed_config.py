@@ -49,7 +49,7 @@ class ResumedConfig:
         for override in overrides:
             key = override.lstrip("+~").partition("=")[0]
             new = _MISSING if override.startswith("~") else _select(given, key)
-            if key in OF_THE_COMMAND:
+            if key in OF_THE_COMMAND or self._names_own_choice(key, new):
                 continue
             if new is _MISSING:
                 refused.append(f"{override} (the run has no such value)")
@@ -69,6 +69,12 @@ class ResumedConfig:
         if refused:
             self._refuse(refused)
         return changes
+
+    def _names_own_choice(self, key: str, new: Any) -> bool:
+        """Tells whether a group is chosen again whose values may all change: the choice's defaults are no changes."""
+        own = _select(self.config, key)
+        named = isinstance(new, Mapping) and isinstance(own, Mapping) and "name" in new
+        return named and self._is_free(f"{key}.name") and new["name"] == own.get("name")
 
     def _is_free(self, key: str) -> bool:
         return any(fnmatchcase(key, pattern) for pattern in self._may_change)

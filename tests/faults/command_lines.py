@@ -246,6 +246,17 @@ LINES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("construct", ("pipeline=induced", "pipeline.max_words=9"), ("max_words: there is no such key",)),
     ("construct", ("pipeline=rag", "pipeline.path=/nowhere"), ("no such file or folder", "source_info.jsonl")),
     ("construct", ("pipeline=rag", "pipeline.nulls=no"), ("pipeline.nulls is", "keep")),
+    ("construct", ("pipeline=annotate", "pipeline.scheme=ragtrut"), ("pipeline.scheme is", "did you mean ragtruth")),
+    ("construct", ("pipeline=annotate", "pipeline.adjudicate=expert"), ("no expert is named", "pipeline.expert=NAME")),
+    ("construct", ("pipeline=annotate", "pipeline.export=/nowhere"), ("pipeline.export: no such file",)),
+    ("construct", ("pipeline=annotate", "pipeline.systems=[a]"), ("pipeline.systems is", "NAME: FILE")),
+    (
+        "construct",
+        ("pipeline=annotate", "pipeline.suggest=predictions"),
+        ("there are none", "pipeline.predictions=FILE"),
+    ),
+    ("construct", ("pipeline=agreement",), ("pipeline.annotations",)),
+    ("construct", ("pipeline=agreement", "pipeline.annotations=/nowhere"), ("no such file",)),
     ("construct", ("resume={trained}",), ("one of train", "faithkit train resume=")),
 )
 # Command lines that are right, odd as some look.
@@ -303,6 +314,7 @@ RIGHT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("construct", ("models=[smollm2-135m]", "limit=3", "retry_holes=true", "run_dir={folder}/x")),
     ("construct", ("models={small: {name: transformers, model: smollm2-135m}}", "pipeline.language=null")),
     ("construct", ("pipeline=induced", "pipeline.kinds=[factual]", "pipeline.dataset=wow", "dry_run=true")),
+    ("construct", ("pipeline=annotate", "pipeline.scheme=diahalu", "pipeline.sample=5", "pipeline.adjudicate=severe")),
     ("construct", ("pipeline=rag", "pipeline.nulls=drop", "engine.price=[0.5,1.5]", "pipeline.near_duplicates=null")),
 )
 

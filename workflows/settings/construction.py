@@ -23,6 +23,7 @@ from faithkit.settings.types import (
     Text,
 )
 from workflows.settings import surroundings as around
+from workflows.settings.annotation import Agreement, Annotate
 from workflows.settings.blocks import AsBlock
 from workflows.settings.common import Extensible
 from workflows.settings.data import EmbeddedRows, OnBadRow
@@ -87,7 +88,9 @@ AnyPipeline = Annotated[
     | Annotated[Induced, Tag("<induced>")]
     | Annotated[Rag, Tag("<rag>")]
     | Annotated[Describe, Tag("<describe>")]
-    | Annotated[Estimate, Tag("<estimate>")],
+    | Annotated[Estimate, Tag("<estimate>")]
+    | Annotated[Annotate, Tag("<annotate>")]
+    | Annotated[Agreement, Tag("<agreement>")],
     Discriminator(lambda block: f"<{block['name']}>" if isinstance(block, dict) else None),
 ]
 

@@ -1,0 +1,163 @@
+"""Turns annotators' answers into tables of ratings: a row for each item, a column for each annotator, and holes.
+
+Answers are JSON lines of {"id", "annotator", "answers": {question: answer}}, as `pipeline=annotate` writes them, with
+"group" (the dialogue or source), "length" (the characters of the text in which spans are marked), and "system" with
+"item" where several systems answered the same thing. The kind of a question shows in its answers: a list of labels
+(nominal), a whole number (ordinal), or a list of spans.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faithkit.errors import UserError, shorten
+from faithkit.files.jsonl import read_numbered_jsonl
+
+MISSING = -1
+NOMINAL, ORDINAL, SPANS = "nominal", "ordinal", "spans"
+HINT = '{"id": "1", "annotator": "ann", "answers": {"verdict": ["yes"]}}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """One annotator's answers to one item."""
+
+    item: str
+    annotator: str
+    group: str
+    answers: Mapping[str, Any]
+    length: int | None = None
+    system: str | None = None
+    context: str = ""  # what several systems answered: the same for all of them
+
+
+@dataclass(frozen=True, slots=True)
+class Ratings:
+    """Ratings of items by annotators.
+
+    Args:
+        values: [items, annotators], the index of the category, or MISSING.
+        categories: In order, where they have one.
+        groups: The group of each item.
+    """
+
+    values: NDArray[np.int64]
+    categories: tuple[str, ...]
+    groups: tuple[str, ...]
+    annotators: tuple[str, ...]
+
+    def counts(self) -> NDArray[np.float64]:
+        """Counts, for each item, the annotators who chose each category: [items, categories]."""
+        chosen = self.values[:, :, None] == np.arange(len(self.categories))
+        return chosen.sum(axis=1).astype(np.float64)
+
+    def only(self, rows: NDArray[np.bool_]) -> "Ratings":
+        """Keeps some of the items."""
+        groups = tuple(group for group, kept in zip(self.groups, rows, strict=True) if kept)
+        return replace(self, values=self.values[rows], groups=groups)
+
+
+def read_answers(path: str | Path) -> list[Answered]:
+    """Reads answers.
+
+    Raises:
+        UserError: A row without id, annotator or answers, one annotator twice on an item, or no rows.
+    """
+    found: dict[tuple[str, str], Answered] = {}
+    for line, row in read_numbered_jsonl(path):
+        place = f"{path}, line {line}"
+        item, annotator, answers = row.get("id"), row.get("annotator"), row.get("answers")
+        if not isinstance(item, str) or not item:
+            raise UserError(f"id must be a text, got {shorten(item)}", place=place, hint=HINT)
+        if not isinstance(annotator, str) or not annotator:
+            raise UserError(f"annotator must be a text, got {shorten(annotator)}", place=place, hint=HINT)
+        if not isinstance(answers, dict):
+            raise UserError(f"answers must be an object, got {shorten(answers)}", place=place, hint=HINT)
+        if (item, annotator) in found:
+            problem = f"{shorten(annotator)} has answered {shorten(item)} before"
+            raise UserError(problem, place=place, hint="keep one line for an item and an annotator")
+        found[item, annotator] = Answered(
+            item=item,
+            annotator=annotator,
+            group=str(row.get("group") or item),
+            answers=answers,
+            length=row.get("length"),
+            system=row.get("system"),
+            context=str(row.get("item") or item),
+        )
+    if not found:
+        raise UserError("the file holds no answers", place=str(path), hint=HINT)
+    return list(found.values())
+
+
+def questions_of(answered: Iterable[Answered], place: str) -> dict[str, str]:
+    """Names the questions in the order in which they are met, with the kind of their answers.
+
+    Texts are left out: nobody writes the same one twice.
+
+    Raises:
+        UserError: A question has answers of several kinds.
+    """
+    kinds: dict[str, str] = {}
+    for one in answered:
+        for name, answer in one.answers.items():
+            if (kind := _kind(answer)) is None:
+                continue
+            if kinds.setdefault(name, kind) != kind and answer:
+                if kinds[name] == NOMINAL and kind == SPANS:  # an empty list may be either
+                    kinds[name] = SPANS
+                    continue
+                problem = f"{name} has {kinds[name]} answers, and here {shorten(answer)}"
+                raise UserError(problem, place=f"{place}, {one.item}", hint="give one kind of answer to a question")
+    return kinds
+
+
+def _kind(answer: Any) -> str | None:
+    if isinstance(answer, int):
+        return NOMINAL if isinstance(answer, bool) else ORDINAL
+    if isinstance(answer, list) and answer and all(isinstance(span, dict) for span in answer):
+        return SPANS
+    if isinstance(answer, list) and all(isinstance(label, str) for label in answer):
+        return NOMINAL
+    return None
+
+
+def ratings_of(answered: Sequence[Answered], question: str, kind: str) -> Ratings:
+    """Makes the table of a nominal or ordinal question; an answer of several labels is a category of its own."""
+    return _table(answered, question, str if kind == ORDINAL else _set_of_labels)
+
+
+def labels_of(answered: Sequence[Answered], question: str) -> dict[str, Ratings]:
+    """Makes a table for each label of a question: whether it was given."""
+    names = sorted({label for one in answered for label in _labels(one.answers.get(question, ()))})
+    return {
+        name: _table(answered, question, lambda answer, name=name: str(int(name in _labels(answer)))) for name in names
+    }
+
+
+def _labels(answer: Any) -> list[str]:
+    return [str(answer)] if isinstance(answer, bool | str) else list(answer)
+
+
+def _set_of_labels(answer: Any) -> str:
+    return " + ".join(sorted(_labels(answer)))
+
+
+def _table(answered: Sequence[Answered], question: str, category: Any) -> Ratings:
+    given = [one for one in answered if question in one.answers]
+    items = list(dict.fromkeys(one.item for one in given))
+    annotators = sorted({one.annotator for one in given})
+    named = {(one.item, one.annotator): category(one.answers[question]) for one in given}
+    seen = set(named.values())
+    numbers = all(name.lstrip("-").isdigit() for name in seen)
+    categories = tuple(sorted(seen, key=int) if numbers else sorted(seen))
+    rows, columns = ({name: place for place, name in enumerate(names)} for names in (items, annotators))
+    values = np.full((len(items), len(annotators)), MISSING, np.int64)
+    for (item, annotator), name in named.items():
+        values[rows[item], columns[annotator]] = categories.index(name)
+    groups = {one.item: one.group for one in given}
+    return Ratings(values, categories, tuple(groups[item] for item in items), tuple(annotators))

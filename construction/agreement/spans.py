@@ -1,0 +1,204 @@
+"""Agreement on spans: where annotators mark something, and what they call it.
+
+    char_f1        2 x characters that both of a pair mark / (those of one + those of the other), summed over pairs and
+                   items: what RAGTruth calls span-level F1, with one annotator as the other's gold
+    typed_char_f1  the same, where a character counts only with the same label
+    char_alpha     Krippendorff's nominal alpha with each character as a unit, and the labels on it (or none) as its
+                   category: chance is the share of each label over all texts
+    span_gamma     1 - (disorder) / (disorder by chance), after gamma (Mathet et al. 2015)
+
+For `span_gamma` the spans of a pair are aligned so that the disorder is least: two aligned spans cost ((|s1 - s2| +
+|e1 - e2|) / (length 1 + length 2))^2, and 1 more where their labels differ; one without a partner costs 1. Chance is
+the same cost against what the other annotator marked in other items, stretched to this text's length. It differs from
+gamma there (gamma shifts the annotators' spans within one long text) and in that pairs are aligned and not all
+annotators at once. Units are whole spans, so that one long span does not outweigh ten short ones.
+
+An annotator who did not see an item is no annotator who marked nothing. Undefined measures are left out: all four where
+nobody marks anything.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+
+from construction.agreement.measures import alpha
+from construction.agreement.ratings import Answered
+from faithkit.errors import UserError, shorten
+from faithkit.evaluation.intervals import Groups, Scored, Statistic, Values, bootstrap
+
+NUM_DRAWS = 10  # other items that stand for chance, for each item and pair
+ALONE = 1.0  # the cost of a span without a partner
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """What the annotators of one item marked: (start, end, label) by annotator."""
+
+    group: str
+    length: int
+    spans: Mapping[str, Sequence[tuple[int, int, str]]]
+
+    def only(self, label: str) -> "Marked":
+        """Keeps the spans of one label."""
+        kept = {name: [span for span in spans if span[2] == label] for name, spans in self.spans.items()}
+        return Marked(self.group, self.length, kept)
+
+
+def marked_items(answered: Iterable[Answered], question: str, place: str) -> list[Marked]:
+    """Collects the spans of each item that two annotators or more have answered.
+
+    Raises:
+        UserError: An answer is no list of spans, a text's length is missing, or a span leaves its text.
+    """
+    items: dict[str, list[Answered]] = {}
+    for one in answered:
+        if question in one.answers:
+            items.setdefault(one.item, []).append(one)
+    found = []
+    for name, given in items.items():
+        if len(given) < 2:
+            continue
+        where = f"{place}, {name}"
+        length = given[0].length
+        if not isinstance(length, int) or any(one.length != length for one in given):
+            hint = 'add "length": the number of characters of the text, the same in all lines of an item'
+            raise UserError(f"length is {shorten([one.length for one in given])}", place=where, hint=hint)
+        spans = {one.annotator: [_span(span, length, where) for span in one.answers[question]] for one in given}
+        found.append(Marked(given[0].group, length, spans))
+    return found
+
+
+def _span(span: Any, length: int, place: str) -> tuple[int, int, str]:
+    values = [span.get(name) for name in ("start", "end", "label")] if isinstance(span, Mapping) else [None] * 3
+    start, end, label = values
+    if isinstance(start, int) and isinstance(end, int) and 0 <= start < end <= length and isinstance(label, str):
+        return start, end, label
+    hint = f'{{"start": 0, "end": {length}, "label": "..."}} at most'
+    raise UserError(f"no span of a text of {length} characters: {shorten(span)}", place=place, hint=hint)
+
+
+def measure_spans(items: Sequence[Marked], *, num_resamples: int = 1000, seed: int = 0) -> Scored:
+    """Computes the four measures with intervals over groups; `n` counts the items that two annotators saw."""
+    if not items:
+        return Scored(metrics={}, notes=("no item has two annotators: there is no agreement to measure",))
+    groups = Groups.of(item.group for item in items)
+    shares = ("char_f1", "typed_char_f1")
+    scored = bootstrap(groups, _statistic(items, groups, seed), shares=shares, num_resamples=num_resamples)
+    metrics = {name: metric if name in shares else metric.within(-1.0, 1.0) for name, metric in scored.metrics.items()}
+    return Scored(metrics=metrics, notes=scored.notes)
+
+
+def _statistic(items: Sequence[Marked], groups: Groups, seed: int) -> Statistic:
+    categories, counted = _coincidences(items)
+    size = len(categories)
+    characters = groups.sums(counted.reshape(len(items), -1))
+    overlaps = groups.sums([_overlaps(item) for item in items])
+    disorders = groups.sums(_disorders(items, seed))
+
+    def statistic(weights: Values) -> dict[str, Values]:
+        both, both_typed, either, either_typed = (weights @ overlaps).T
+        disorder, by_chance = (weights @ disorders).T
+        return {
+            "char_f1": _ratio(2 * both, either),
+            "typed_char_f1": _ratio(2 * both_typed, either_typed),
+            "char_alpha": alpha((weights @ characters).reshape(-1, size, size), 1 - np.eye(size)),
+            "span_gamma": 1 - _ratio(disorder, by_chance),
+        }
+
+    return statistic
+
+
+def _ratio(above: Values, below: Values) -> Values:
+    return np.where(below > 0, above / np.where(below > 0, below, 1), np.nan)
+
+
+def _stretches(item: Marked) -> Iterator[tuple[int, list[frozenset[str]]]]:
+    """Cuts a text where anybody's marking changes: the characters of each piece, and each annotator's labels on it."""
+    edges = {0, item.length} | {edge for spans in item.spans.values() for span in spans for edge in span[:2]}
+    for start, end in pairwise(sorted(edges)):
+        labels = (
+            frozenset(label for first, last, label in spans if first <= start and end <= last)
+            for spans in item.spans.values()
+        )
+        yield end - start, list(labels)
+
+
+def _overlaps(item: Marked) -> tuple[float, float, float, float]:
+    """Characters that both of a pair mark, with any label and with the same; and those of one plus the other."""
+    both = both_typed = either = either_typed = 0
+    for size, labels in _stretches(item):
+        for first, second in combinations(labels, 2):
+            both += size * (bool(first) and bool(second))
+            either += size * (bool(first) + bool(second))
+            both_typed += size * len(first & second)
+            either_typed += size * (len(first) + len(second))
+    return both, both_typed, either, either_typed
+
+
+def _coincidences(items: Sequence[Marked]) -> tuple[list[frozenset[str]], Values]:
+    """Krippendorff's coincidences of characters, [items, K, K], with the sets of labels that they count."""
+    found = [list(_stretches(item)) for item in items]
+    names = sorted({labels for stretches in found for _, given in stretches for labels in given}, key=sorted)
+    index = {name: place for place, name in enumerate(names)}
+    counted = np.zeros((len(items), len(names), len(names)))
+    for place, stretches in enumerate(found):
+        for size, given in stretches:
+            counts = np.bincount([index[labels] for labels in given], minlength=len(names))
+            counted[place] += size * (np.outer(counts, counts) - np.diag(counts)) / (len(given) - 1)
+    return names, counted
+
+
+def _disorders(items: Sequence[Marked], seed: int) -> list[tuple[float, float]]:
+    """The disorder of each item's pairs, and what it would be by chance."""
+    random = np.random.default_rng(seed)
+    by_annotator: dict[str, list[int]] = {}
+    for place, item in enumerate(items):
+        for name in item.spans:
+            by_annotator.setdefault(name, []).append(place)
+    found = []
+    for place, item in enumerate(items):
+        disorder = by_chance = 0.0
+        for (_, mine), (other, theirs) in combinations(item.spans.items(), 2):
+            disorder += disorder_of(mine, theirs)
+            elsewhere = [number for number in by_annotator[other] if number != place]
+            if not elsewhere:
+                continue
+            drawn = random.choice(elsewhere, NUM_DRAWS)
+            costs = [disorder_of(mine, _stretched(items[number], other, item.length)) for number in drawn]
+            by_chance += float(np.mean(costs))
+        found.append((disorder, by_chance))
+    return found
+
+
+def _stretched(item: Marked, annotator: str, length: int) -> list[tuple[float, float, str]]:
+    scale = length / max(item.length, 1)
+    return [(start * scale, end * scale, label) for start, end, label in item.spans[annotator]]
+
+
+Unit = tuple[float, float, str]
+
+
+def disorder_of(first: Sequence[Unit], second: Sequence[Unit]) -> float:
+    """Computes the least cost of aligning two annotators' spans.
+
+    >>> disorder_of([(0, 10, "a")], [(0, 10, "b")]), disorder_of([(0, 10, "a")], [(0, 10, "a"), (20, 25, "a")])
+    (1.0, 1.0)
+    """
+    alone = ALONE * abs(len(first) - len(second))
+    if not first or not second:
+        return alone
+    costs = np.array([[min(_distance(one, other), 2 * ALONE) for other in second] for one in first])
+    if costs.size == 1:
+        return float(costs[0, 0])
+    from scipy.optimize import linear_sum_assignment
+
+    rows, columns = linear_sum_assignment(costs)
+    return float(costs[rows, columns].sum()) + alone
+
+
+def _distance(one: Unit, other: Unit) -> float:
+    apart = abs(one[0] - other[0]) + abs(one[1] - other[1])
+    return (apart / (one[1] - one[0] + other[1] - other[0])) ** 2 + (one[2] != other[2])

@@ -1,0 +1,171 @@
+"""Writes a Label Studio project: the labelling configuration, the tasks, and the rows that they stand for.
+
+    label_config.xml   paste it under Settings > Labeling Interface
+    tasks.json         import it; pre-annotations stand in it as predictions
+    rows.jsonl         what the tasks were made of: reading an export needs it
+
+A task shows text as a browser does (construction/annotation/offsets.py), and `row` in it names its line of rows.jsonl.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from construction.annotation.controls import Answers
+from construction.annotation.offsets import shown_text, to_shown
+from construction.annotation.schemes import SCHEMES, Scheme
+from construction.annotation.span_control import Spans
+from faithkit.errors import UserError, choice_hint, shorten
+from faithkit.files.atomic import write_json, write_text
+from faithkit.files.jsonl import read_numbered_jsonl, write_jsonl
+from faithkit.records import Example, Prediction
+
+CONFIG, TASKS, ROWS = "label_config.xml", "tasks.json", "rows.jsonl"
+KEY = "row"  # not `id`: JSON-MIN puts Label Studio's own number there
+# Spaces are kept, and a right-to-left text runs in its own direction. The second name is that of old releases.
+STYLE = ".lsf-htx-richtext, .htx-text { white-space: pre-wrap; unicode-bidi: plaintext; }"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnotationRow:
+    """One task's row.
+
+    Args:
+        id: Unique in the project; the example's, with the system behind it where several answered.
+        system: Who wrote the response, where several systems' responses are compared.
+        texts: What the task shows, by field.
+        suggested: The answers that stand in the task from the start; offsets count the original text.
+    """
+
+    id: str
+    example: Example
+    texts: Mapping[str, str]
+    system: str | None = None
+    suggested: Answers
+
+    @property
+    def text(self) -> str:
+        """What is annotated, as the dataset has it: the last of the texts."""
+        return list(self.texts.values())[-1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Converts to a line of rows.jsonl."""
+        return {
+            "id": self.id,
+            "system": self.system,
+            "texts": dict(self.texts),
+            "suggested": self.suggested,
+            "example": self.example.to_dict(),
+        }
+
+
+def make_row(
+    scheme: Scheme, example: Example, prediction: Prediction | None, *, suggest: bool, system: str | None
+) -> AnnotationRow:
+    """Makes the row of one example, with the answers that its labels or a prediction suggest where wanted."""
+    return AnnotationRow(
+        id=example.id if system is None else f"{example.id}@{system}",
+        example=example,
+        texts=scheme.texts(example),
+        system=system,
+        suggested=scheme.suggest(example, prediction) if suggest else {},
+    )
+
+
+def write_project(folder: Path, scheme: Scheme, rows: Iterable[AnnotationRow], model: str) -> int:
+    """Writes the three files, each whole or not at all, and returns the number of tasks.
+
+    Args:
+        model: Who suggested the answers: Label Studio shows it as the version of a model.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = list(rows)
+    fields = list(kept[0].texts) if kept else []
+    write_jsonl(folder / ROWS, ({"scheme": scheme.name, **row.to_dict()} for row in kept))
+    write_json(folder / TASKS, [task_of(scheme, row, model) for row in kept])
+    write_text(folder / CONFIG, label_config(scheme, fields))
+    return len(kept)
+
+
+def label_config(scheme: Scheme, fields: Iterable[str]) -> str:
+    """Writes the labelling configuration as XML: the texts under their titles, then the questions."""
+    view = Element("View")
+    SubElement(view, "Style").text = STYLE
+    *shown, target = fields
+    for field in shown:
+        _add_text(view, field)
+    spans = [question for question in scheme.questions if isinstance(question, Spans)]
+    for marking in spans:  # labels stand above the text that they mark
+        marking.add_to(view, target)
+    _add_text(view, target)
+    for question in scheme.questions:
+        if question not in spans:
+            question.add_to(view, target)
+    indent(view)
+    return f"{tostring(view, encoding='unicode')}\n"
+
+
+def _add_text(view: Element, field: str) -> None:
+    SubElement(view, "Header", {"value": field.capitalize(), "size": "4"})
+    # Said outright: where Label Studio runs in its secure mode, it would take the text for an address.
+    SubElement(view, "Text", {"name": field, "value": f"${field}", "valueType": "text", "saveTextResult": "yes"})
+
+
+def task_of(scheme: Scheme, row: AnnotationRow, model: str) -> dict[str, Any]:
+    """Makes one task as Label Studio imports it."""
+    data = {KEY: row.id, **{name: shown_text(text) for name, text in row.texts.items()}}
+    target = list(row.texts)[-1]
+    results = []
+    for question in scheme.questions:
+        if (answer := row.suggested.get(question.name)) is None:
+            continue
+        if isinstance(question, Spans):
+            answer = [_shown_span(span, row.text) for span in answer]
+        results += question.results(answer, target, data[target])
+    return {"data": data, "predictions": [{"model_version": model, "result": results}] if results else []}
+
+
+def _shown_span(span: Any, text: str) -> dict[str, Any]:
+    return {**span, "start": to_shown(text, span["start"]), "end": to_shown(text, span["end"])}
+
+
+def read_rows(project: Path) -> tuple[Scheme, dict[str, AnnotationRow]]:
+    """Reads the rows of a project by their ids.
+
+    Raises:
+        UserError: There is no rows.jsonl, it holds no rows, or it was changed.
+    """
+    path = project / ROWS
+    rows: dict[str, AnnotationRow] = {}
+    names = set()
+    hint = "write the project again: pipeline=annotate"
+    for line, values in read_numbered_jsonl(path):
+        names.add(values.get("scheme"))
+        try:
+            row = _row_of(values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"no row of a project: {shorten(str(error))}", place=f"{path}, line {line}", hint=hint
+            ) from error
+        rows[row.id] = row
+    if not rows:
+        raise UserError("the project has no rows", place=str(path), hint=hint)
+    if len(names) != 1 or (name := names.pop()) not in SCHEMES:
+        raise UserError("the rows are of no known scheme, or of several", place=str(path), hint=hint)
+    return SCHEMES[str(name)], rows
+
+
+def _row_of(values: Mapping[str, Any]) -> AnnotationRow:
+    names = ("id", "texts", "system", "suggested")
+    return AnnotationRow(**{name: values[name] for name in names}, example=Example.from_dict(values["example"]))
+
+
+def scheme_of(name: str) -> Scheme:
+    """Finds a scheme by its name."""
+    if name not in SCHEMES:
+        raise UserError(
+            f"there is no annotation scheme {name!r}", place="pipeline.scheme", hint=choice_hint(name, SCHEMES)
+        )
+    return SCHEMES[name]

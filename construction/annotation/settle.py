@@ -1,0 +1,197 @@
+"""Settles disagreements: by majority, by the most severe answer, by an expert's answers, or by hand.
+
+What a rule cannot settle (a tie, a row that the expert did not see) is left open, and so is a row with fewer annotators
+than wanted: construction/annotation/decisions.py lists these for a person.
+
+>>> question = Choices(name="verdict", title="", labels={"wrong": "", "right": ""})
+>>> settle_question(question, [["wrong"], ["right"], ["right"]], "majority")
+['right']
+>>> settle_question(question, [["wrong"], ["right"], ["right"]], "severe")
+['wrong']
+>>> settle_question(question, [["wrong"], ["right"]], "majority") is None
+True
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from construction.annotation.controls import Answer, Answers, Choices, FreeText, Question
+from construction.annotation.export import Annotation
+from construction.annotation.project import AnnotationRow
+from construction.annotation.schemes import Scheme
+from construction.annotation.span_control import Spans
+
+MAJORITY, SEVERE, EXPERT, HAND = RULES = ("majority", "severe", "expert", "hand")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What became of one row.
+
+    Args:
+        answers: Those that all or the rule agree on, by question.
+        open: The questions that nobody has settled.
+        how: agreed, one annotator, the rule's name, decided by hand, or open.
+        disagree: The questions that the annotators answered differently.
+    """
+
+    row: str
+    answers: Answers
+    open: tuple[str, ...]
+    how: str
+    disagree: tuple[str, ...]
+
+
+def settle(
+    scheme: Scheme,
+    rows: Mapping[str, AnnotationRow],
+    annotations: Sequence[Annotation],
+    *,
+    rule: str,
+    expert: Mapping[str, Answers] | None = None,
+    decisions: Mapping[str, Answers] | None = None,
+    min_annotators: int = 1,
+) -> list[Settled]:
+    """Settles every row that somebody annotated, in the order of the rows.
+
+    Args:
+        rule: One of `RULES`; what a person decided comes before it.
+        expert: The expert's answers by row, for the rule `expert`; the expert is no annotator then.
+        decisions: What a person decided, by row.
+        min_annotators: Rows with fewer stay open.
+    """
+    by_row: dict[str, list[Annotation]] = {}
+    for annotation in annotations:
+        by_row.setdefault(annotation.row, []).append(annotation)
+    found = []
+    for row in rows:
+        given = by_row.get(row, [])
+        if given or (decisions and row in decisions) or (expert and row in expert):
+            found.append(_settle_row(scheme, row, given, rule, expert or {}, decisions or {}, min_annotators))
+    return found
+
+
+def _settle_row(
+    scheme: Scheme,
+    row: str,
+    given: Sequence[Annotation],
+    rule: str,
+    expert: Mapping[str, Answers],
+    decisions: Mapping[str, Answers],
+    min_annotators: int,
+) -> Settled:
+    names = [question.name for question in scheme.questions]
+    differing = tuple(name for name in names if _differ([one.answers.get(name) for one in given]))
+    if row in decisions:
+        # What a person leaves out of a decision stays what all agree on.
+        agreed = {
+            name: given[0].answers[name]
+            for name in names
+            if given and name in given[0].answers and name not in differing
+        }
+        undecided = tuple(name for name in differing if name not in decisions[row])
+        how = "open" if undecided else "decided by hand"
+        return Settled(row=row, answers=agreed | decisions[row], open=undecided, how=how, disagree=differing)
+    if rule == EXPERT and row in expert:
+        return Settled(row=row, answers=dict(expert[row]), open=(), how=EXPERT, disagree=differing)
+    if not given or len(given) < min_annotators:
+        return Settled(row=row, answers={}, open=tuple(names), how="open", disagree=differing)
+    answers: Answers = {}
+    left: list[str] = []
+    for question in scheme.questions:
+        all_given = [one.answers[question.name] for one in given if question.name in one.answers]
+        if not all_given:
+            continue
+        if question.name not in differing:
+            answers[question.name] = all_given[0]
+        elif isinstance(question, FreeText) and rule in (MAJORITY, SEVERE):
+            answers[question.name] = _text_of_nearest(question, given, answers)
+        elif (settled := settle_question(question, [one.answers.get(question.name) for one in given], rule)) is None:
+            left.append(question.name)
+        else:
+            answers[question.name] = settled
+    how = "open" if left else rule if differing else "agreed" if len(given) > 1 else "one annotator"
+    return Settled(row=row, answers=answers, open=tuple(left), how=how, disagree=differing)
+
+
+def _differ(answers: Sequence[Answer | None]) -> bool:
+    return any(answer != answers[0] for answer in answers[1:])
+
+
+def settle_question(question: Question, answers: Sequence[Any], rule: str) -> Answer | None:
+    """Settles one question's answers (None where an annotator gave none), or leaves it open: None.
+
+    Majority: of Choices the label of more annotators than any other, of several labels those that more than half gave;
+    of Spans the characters that more than half marked, with the label that most of them gave (of equals the most
+    severe); of numbers the median, where it is one of the answers. Severe: the most severe label, all labels that
+    anybody gave where several are allowed, the union of spans with the most severe label, the lowest number.
+    """
+    given = [answer for answer in answers if answer is not None]
+    if rule not in (MAJORITY, SEVERE) or not given:
+        return None
+    if isinstance(question, Spans):
+        return _settle_spans(question, given, len(answers) / 2 if rule == MAJORITY else 0)
+    if isinstance(question, Choices):
+        return _settle_labels(question, answers, rule)
+    if rule == SEVERE:
+        return min(given)
+    ordered = sorted(given)
+    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    return low if low == high else None
+
+
+def _settle_labels(question: Choices, answers: Sequence[Any], rule: str) -> list[str] | None:
+    counts = Counter(label for answer in answers for label in answer or ())
+    if question.multiple:
+        least = len(answers) / 2 if rule == MAJORITY else 0
+        return [label for label in question.labels if counts[label] > least] or None
+    if rule == SEVERE:
+        return [next(label for label in question.labels if counts[label])] if counts else None
+    unanswered = sum(not answer for answer in answers)  # no answer is an answer of its own: it may have the majority
+    (best, most), *others = counts.most_common() or [("", 0)]
+    tied = unanswered >= most or any(count == most for _, count in others)
+    return None if tied else [best]
+
+
+def _settle_spans(question: Spans, answers: Sequence[list[dict[str, Any]]], least: float) -> list[dict[str, Any]]:
+    """The characters that more than `least` annotators marked, cut where the label or the flags of them change."""
+    edges = sorted({edge for spans in answers for span in spans for edge in (span["start"], span["end"])})
+    severity = list(question.labels)
+    pieces: list[dict[str, Any]] = []
+    for start, end in pairwise(edges):
+        marking = [[span for span in spans if span["start"] <= start and end <= span["end"]] for spans in answers]
+        marking = [spans for spans in marking if spans]
+        if len(marking) <= least or not marking:
+            continue
+        labels = Counter(label for spans in marking for label in {span["label"] for span in spans})
+        flags = Counter(
+            flag for spans in marking for flag in {flag for span in spans for flag in span.get("flags", ())}
+        )
+        label = min(labels, key=lambda name: (-labels[name] if least else 0, severity.index(name)))
+        kept = [flag for flag in question.flags if flags[flag] * 2 > len(marking)]
+        piece = {"start": start, "end": end, "label": label} | ({"flags": kept} if kept else {})
+        if (
+            pieces
+            and pieces[-1]["end"] == start
+            and {**piece, "start": 0, "end": 0} == {**pieces[-1], "start": 0, "end": 0}
+        ):
+            pieces[-1]["end"] = end
+        else:
+            pieces.append(piece)
+    return pieces
+
+
+def _text_of_nearest(question: FreeText, given: Sequence[Annotation], answers: Answers) -> str:
+    """The text of the annotator who agrees with most of what was settled before it; of equals the first by name.
+
+    Texts are never mixed: half of one edit and half of another would be nobody's.
+    """
+    writers = [one for one in given if question.name in one.answers]
+    best = min(
+        writers,
+        key=lambda one: (-sum(one.answers.get(name) == answer for name, answer in answers.items()), one.annotator),
+    )
+    return str(best.answers[question.name])

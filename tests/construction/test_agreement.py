@@ -1,0 +1,242 @@
+"""Agreement: the libraries' values, those of published examples, and what must not change them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from construction.agreement import measures
+from construction.agreement.measures import measure
+from construction.agreement.ratings import MISSING, Answered, Ratings, labels_of, questions_of, ratings_of
+from construction.agreement.significance import columns_of, compare_column
+from construction.agreement.spans import Marked, disorder_of, marked_items, measure_spans
+from faithkit.errors import UserError
+
+
+def table(rows, categories=None):
+    values = np.array(rows, np.int64)
+    names = tuple(map(str, range(categories or int(values.max()) + 1)))
+    return Ratings(
+        values, names, tuple(f"g{i}" for i in range(len(rows))), tuple("abcdefghijklmnop"[: values.shape[1]])
+    )
+
+
+def of_counts(counts):
+    return table([[category for category, count in enumerate(row) for _ in range(count)] for row in counts])
+
+
+def values_of(ratings, **options):
+    return {name: metric.value for name, metric in measure(ratings, num_resamples=10, **options).metrics.items()}
+
+
+def test_fleiss_kappa_of_the_textbook_example():
+    # Ten subjects, fourteen raters, five categories: the worked example that goes around with Fleiss 1971.
+    counts = [[0, 0, 0, 0, 14], [0, 2, 6, 4, 2], [0, 0, 3, 5, 6], [0, 3, 9, 2, 0], [2, 2, 8, 1, 1]]
+    counts += [[7, 7, 0, 0, 0], [3, 2, 6, 3, 0], [2, 5, 3, 2, 2], [6, 5, 2, 1, 0], [0, 2, 2, 3, 7]]
+    found = values_of(of_counts(counts))
+    assert found["fleiss_kappa"] == pytest.approx(0.20993, abs=1e-5)
+    assert found["agreement"] == pytest.approx(0.37802, abs=1e-5)
+    assert found["randolph_kappa"] == pytest.approx((0.37802 - 0.2) / 0.8, abs=1e-5)
+
+
+def test_alpha_of_krippendorffs_own_example():
+    # Krippendorff 2011, section C: four observers, twelve units, missing values.
+    rows = [
+        [1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None],
+        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3],
+        [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None],
+        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
+    ]
+    values = [[MISSING if value is None else value - 1 for value in unit] for unit in zip(*rows, strict=True)]
+    found = values_of(table(values), ordinal=True)
+    assert found["alpha"] == pytest.approx(0.743, abs=5e-4)
+    assert found["alpha_ordinal"] == pytest.approx(0.815, abs=5e-4)
+
+
+def test_cohens_kappa_of_two_readers():
+    # Fifty proposals: both yes 20, both no 15, the first alone 5, the second alone 10.
+    rows = [[1, 1]] * 20 + [[1, 0]] * 5 + [[0, 1]] * 10 + [[0, 0]] * 15
+    assert values_of(table(rows))["cohen_kappa"] == pytest.approx(0.4)
+
+
+def diahalu_kappa(labels):
+    """DiaHalu's formulas (1) to (3), as they are printed: L is [samples, annotators] of 0 and 1."""
+    num_samples, num_annotators = labels.shape
+    by_chance = sum((np.sum(labels == label) / (num_samples * num_annotators)) ** 2 for label in (0, 1))
+    observed = 0.0
+    for row in labels:
+        pairs = num_annotators * (num_annotators - 1)
+        observed += np.sum(row == 0) ** 2 / pairs + (np.sum(row == 1) ** 2 - num_annotators) / pairs
+    return (observed / num_samples - by_chance) / (1 - by_chance)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.lists(st.integers(0, 1), min_size=3, max_size=3), min_size=2, max_size=12))
+def test_diahalus_formula_is_fleiss_and_not_the_randolph_that_it_cites(rows):
+    ratings, labels = table(rows, categories=2), np.array(rows)
+    if len(set(labels.ravel())) < 2:
+        return
+    found = values_of(ratings)
+    assert found["fleiss_kappa"] == pytest.approx(diahalu_kappa(labels))
+    balanced = labels.mean() == 0.5
+    assert (abs(found["randolph_kappa"] - found["fleiss_kappa"]) < 1e-9) == (
+        balanced or found["agreement"] == pytest.approx(1)
+    )
+
+
+RATED = st.lists(
+    st.lists(st.integers(MISSING, 3), min_size=3, max_size=3).filter(lambda row: sum(v != MISSING for v in row) >= 2),
+    min_size=3,
+    max_size=15,
+)
+
+
+@settings(max_examples=40)
+@given(RATED, st.randoms(use_true_random=False))
+def test_order_of_items_annotators_and_names_of_labels_change_nothing(rows, random):
+    if len({value for row in rows for value in row} - {MISSING}) < 2:
+        return
+    shuffled = [list(row) for row in rows]
+    random.shuffle(shuffled)
+    columns = random.sample(range(3), 3)
+    names = random.sample(range(4), 4)
+    other = [[MISSING if row[c] == MISSING else names[row[c]] for c in columns] for row in shuffled]
+    first, second = values_of(table(rows, 4)), values_of(table(other, 4))
+    assert first.keys() == second.keys()
+    # Where two numbers of ratings are equally frequent, which items Fleiss takes is decided by the smaller number.
+    assert all(first[name] == pytest.approx(second[name]) for name in first)
+
+
+@settings(max_examples=40)
+@given(RATED)
+def test_agreement_of_those_who_agree_is_one_and_intervals_hold_their_value(rows):
+    same = [[row[0] if row[0] != MISSING else 0] * 3 for row in rows]
+    if len({row[0] for row in same}) > 1:
+        assert all(value == pytest.approx(1) for value in values_of(table(same, 4), ordinal=True).values())
+    for metric in measure(table(rows, 4), ordinal=True, num_resamples=20).metrics.values():
+        assert -1 - 1e-9 <= metric.low <= metric.value + 1e-9 and metric.value - 1e-9 <= metric.high <= 1 + 1e-9
+
+
+def test_items_with_another_number_of_ratings_are_left_out_of_fleiss_and_told():
+    rows = [[0, 0, 1], [1, 1, 1], [0, 0, 0], [0, 1, MISSING], [1, MISSING, MISSING]]
+    scored = measure(table(rows), num_resamples=10)
+    assert scored.metrics["fleiss_kappa"].n == 3 and scored.metrics["alpha"].n == 4
+    assert any("leave out 1 items" in note for note in scored.notes)
+    assert any("1 items have a single rating" in note for note in scored.notes)
+
+
+def test_a_library_that_is_missing_is_named(monkeypatch):
+    def missing(name):
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr("importlib.import_module", missing)
+    with pytest.raises(UserError, match=r"faithkit\[construction\]"):
+        measures.library("krippendorff")
+
+
+def answered(item, annotator, answers, **others):
+    return Answered(item=item, annotator=annotator, group=item, answers=answers, **others)
+
+
+def test_questions_of_several_kinds_become_tables():
+    rows = [
+        answered("1", "a", {"begin": ["Entailment"], "spans": [], "score": 2, "why": "so"}),
+        answered(
+            "1", "b", {"begin": ["Generic", "Entailment"], "spans": [{"start": 0, "end": 1, "label": "x"}], "score": 10}
+        ),
+        answered("2", "b", {"begin": [], "score": 3}),
+    ]
+    kinds = questions_of(rows, "f")
+    assert kinds == {"begin": "nominal", "spans": "spans", "score": "ordinal"}
+    assert ratings_of(rows, "score", "ordinal").categories == ("2", "3", "10"), "in the order of numbers"
+    assert ratings_of(rows, "begin", "nominal").categories == ("", "Entailment", "Entailment + Generic")
+    assert labels_of(rows, "begin")["Entailment"].values.tolist() == [[1, 1], [MISSING, 0]]
+
+
+def test_spans_by_hand():
+    # Of 20 characters a marks 0-10, b 5-15: five in common, ten each.
+    items = [Marked("g", 20, {"a": [(0, 10, "x")], "b": [(5, 15, "y")]}), Marked("h", 20, {"a": [], "b": []})]
+    found = {name: metric.value for name, metric in measure_spans(items, num_resamples=10).metrics.items()}
+    assert found["char_f1"] == pytest.approx(0.5)
+    assert found["typed_char_f1"] == 0
+    # Krippendorff's coincidences over 40 characters: none/none 25 twice, x/none 5, none/y 5, x/y 5, each both ways.
+    n, by_label = 80, {"": 60, "x": 10, "y": 10}
+    disagreed = 2 * (5 + 5 + 5)
+    by_chance = n * n - sum(count**2 for count in by_label.values())
+    assert found["char_alpha"] == pytest.approx(1 - (n - 1) * disagreed / by_chance)
+    # Shifted by half: ((5 + 5) / 20)^2, and 1 for the other label. Chance: the other item has nothing, each is alone.
+    assert disorder_of([(0, 10, "x")], [(5, 15, "y")]) == pytest.approx(1.25)
+    assert found["span_gamma"] == pytest.approx(1 - 1.25 / 2)
+
+
+SPANS = st.lists(
+    st.tuples(st.integers(0, 28), st.integers(1, 10), st.sampled_from("xy")).map(
+        lambda s: (s[0], min(s[0] + s[1], 30), s[2])
+    ),
+    max_size=4,
+)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(SPANS, SPANS), min_size=2, max_size=6))
+def test_spans_whoever_comes_first(pairs):
+    items = [Marked(str(i), 30, {"a": a, "b": b}) for i, (a, b) in enumerate(pairs)]
+    swapped = [Marked(str(i), 30, {"a": b, "b": a}) for i, (a, b) in enumerate(pairs)]
+    same = [Marked(str(i), 30, {"a": a, "b": a}) for i, (a, _) in enumerate(pairs)]
+    first, second = (measure_spans(rows, num_resamples=5).metrics for rows in (items, swapped))
+    for name in ("char_f1", "typed_char_f1", "char_alpha"):  # chance in span_gamma is drawn from the second one's
+        assert (name in first) == (name in second)
+        assert name not in first or first[name].value == pytest.approx(second[name].value)
+    for metric in measure_spans(same, num_resamples=5).metrics.values():
+        assert metric.value == pytest.approx(1)
+
+
+def test_spans_beyond_their_text_and_without_a_length_are_refused():
+    span = {"start": 0, "end": 5, "label": "x"}
+    beyond = [answered("1", who, {"spans": [span]}, length=4) for who in "ab"]
+    with pytest.raises(UserError, match="no span of a text of 4 characters"):
+        marked_items(beyond, "spans", "f")
+    with pytest.raises(UserError, match="length"):
+        marked_items([answered("1", who, {"spans": [span]}) for who in "ab"], "spans", "f")
+
+
+def test_random_spans_agree_by_chance_alone():
+    random = np.random.default_rng(3)
+
+    def spans():
+        starts = random.integers(0, 90, random.integers(0, 3))
+        return [(int(start), int(start) + 8, "x") for start in starts]
+
+    items = [Marked(str(i), 100, {"a": spans(), "b": spans()}) for i in range(300)]
+    found = measure_spans(items, num_resamples=5).metrics
+    assert abs(found["span_gamma"].value) < 0.1 and abs(found["char_alpha"].value) < 0.1
+    assert found["char_f1"].value < 0.2
+
+
+def test_systems_are_compared_on_the_same_items():
+    random = np.random.default_rng(0)
+    rows = []
+    for item in range(60):
+        for system, shift in (("best", 1.0), ("same", 1.0), ("worse", 0.0)):
+            for annotator in "abc":
+                score = int(np.clip(round(2 + shift + random.normal(0, 0.5)), 1, 4))
+                rows.append(
+                    answered(
+                        f"{item}@{system}",
+                        annotator,
+                        {"coop": score, "faithful": ["Hallucination"] if shift == 0 else ["Faithful"]},
+                        system=system,
+                        context=str(item),
+                    )
+                )
+    columns = columns_of(rows, questions_of(rows, "f"))
+    assert set(columns) == {"coop", "faithful=Faithful", "faithful=Hallucination"}
+    groups = {str(item): str(item) for item in range(60)}
+    by_system = {row.system: row for row in compare_column("coop", columns["coop"], groups, num_resamples=50)}
+    assert by_system["worse"].stars == "**" and by_system["worse"].difference.high < 0
+    assert sum(row.difference is None for row in by_system.values()) == 1
+    assert not by_system["same"].stars and not by_system["best"].stars
+    hallucinated = compare_column("faithful=Hallucination", columns["faithful=Hallucination"], groups, num_resamples=50)
+    assert {row.system: row.difference is None for row in hallucinated}["worse"] is False, (
+        "the lowest share is the best"
+    )

@@ -1,0 +1,108 @@
+"""The written projects in the real Label Studio: imported, annotated through its API, exported and read back, equal.
+
+What its pages do with a mouse was tried by hand in a browser: docs/annotating.md says what was seen.
+"""
+
+import pytest
+
+from construction.annotation.export import read_export
+from construction.annotation.export_report import ExportReport
+from construction.annotation.offsets import shown_text, to_shown
+from construction.annotation.project import CONFIG, TASKS, read_rows
+from construction.annotation.schemes import SCHEMES
+from tests.construction.annotated import TEXT, example, project, suggested
+from tests.construction.label_studio import PROGRAM, LabelStudio
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not PROGRAM.exists(), reason="Label Studio is not there: make label-studio"),
+    pytest.mark.xdist_group("label-studio"),
+]
+ANSWERS = {
+    "faithdial": {
+        "begin": ["Partial Hallucination", "Uncooperative"],
+        "vrm": ["Disclosure"],
+        "edit": 'An "été" 🙂\nשלום',
+    },
+    "ragtruth": {"quality": ["good"]},
+    "diahalu": {"hallucinated": ["Yes"], "round": 1, "type": ["irrelevance"], "explanation": "So & <so> 🙂"},
+    "halludial": {"judgement_is": ["Inaccurate"], "correction": "No. C'est été 🙂."},
+    "likert": {"interpretable": ["Yes"], "faithful": ["Faithful"], "cooperative": 4, "abstractive": 1, "engaging": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    studio = LabelStudio(tmp_path_factory.mktemp("label-studio"))
+    try:
+        studio.wait()
+        studio.call("POST", "/api/users/", {"email": "two@example.org", "username": "two", "password": "secret-two"})
+        yield studio
+    finally:
+        studio.close()
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_project_comes_back_as_it_was_annotated(server, tmp_path, name):
+    texts = {"ragtruth": [TEXT, "🙂é\r\nx"], "diahalu": [f"A1: {TEXT.splitlines()[0]}\nB1: ok"]}.get(name, [TEXT])
+    history = {"history": ()} if name == "diahalu" else {}
+    examples = [example(number, response=text, **history) for number, text in enumerate([*texts, "nobody's"], start=1)]
+    written = project(tmp_path, name, examples)
+    number = server.project(tmp_path / CONFIG, tmp_path / TASKS)
+    tasks = server.tasks(number)
+    assert [task["data"] for task in tasks] == [task["data"] for task in written], "imported as it was written"
+    scheme, rows = read_rows(tmp_path)
+    own = {question.name: question for question in scheme.questions}
+    expected = {}
+    for task in tasks[:-1]:
+        # The first annotator takes the suggestions over as the server has them; the second gives answers of its own.
+        taken = suggested(task) if task["predictions"] else []
+        server.annotate(task["id"], taken)
+        row = rows[task["data"]["row"]]
+        expected[row.id, "1"] = {
+            **row.suggested,
+            **({"spans": sorted_spans(row.suggested["spans"])} if name == "ragtruth" else {}),
+        }
+        spans = {"spans": [{"start": 0, "end": 1, "label": "Subtle Conflict", "flags": ["implicit_true"]}]}
+        answers = ANSWERS[name] | (spans if name == "ragtruth" else {})
+        target = list(row.texts)[-1]
+        results = [
+            one for key, answer in answers.items() for one in own[key].results(answer, target, task["data"][target])
+        ]
+        server.annotate(task["id"], results, completed_by=2)
+        expected[row.id, "2"] = answers
+        server.annotate(task["id"], [], completed_by=2, was_cancelled=True)
+    for kind in ("JSON", "JSON_MIN"):
+        report = ExportReport()
+        found = read_export(server.export(number, tmp_path / f"{kind}.json", kind), scheme, rows, report)
+        assert {(one.row, one.annotator): one.answers for one in found} == expected
+        assert report.counts["cancelled annotation"] == (len(texts) if kind == "JSON" else 0), (
+            "JSON-MIN leaves them out"
+        )
+        unseen = ("task without annotation", "missing task")
+        assert sum(report.counts[one] for one in unseen) == 1
+
+
+def sorted_spans(spans):
+    return sorted(spans, key=lambda span: (span["start"], span["end"], span["label"]))
+
+
+def test_the_server_keeps_offsets_in_characters_and_texts_as_they_are(server, tmp_path):
+    [task] = project(tmp_path)
+    number = server.project(tmp_path / CONFIG, tmp_path / TASKS)
+    [there] = server.tasks(number)
+    assert there["data"]["response"] == task["data"]["response"] == shown_text(TEXT)
+    for result in suggested(there):
+        value = result["value"]
+        assert there["data"]["response"][value["start"] : value["end"]] == value["text"]
+    starts = [result["value"]["start"] for result in suggested(there)]
+    assert starts == [to_shown(TEXT, span.start) for span in example().spans]
+
+
+def test_label_studio_s_own_check_takes_every_configuration(server, tmp_path):
+    for name in SCHEMES:
+        project(tmp_path / name, name)
+        config = (tmp_path / name / CONFIG).read_text(encoding="utf-8")
+        server.call("POST", "/api/projects/validate/", {"label_config": config})
+    with pytest.raises(AssertionError, match="400"):
+        server.call("POST", "/api/projects/validate/", {"label_config": config.replace("toName", "toNam")})

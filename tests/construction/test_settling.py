@@ -1,0 +1,202 @@
+"""Disagreements settled by rule or by hand, and the settled rows read by the datasets' own loaders."""
+
+import json
+
+import pytest
+
+from construction.annotation.decisions import read_decisions, read_expert, to_decide
+from construction.annotation.export import Annotation
+from construction.annotation.layouts import Answered, write_layout
+from construction.annotation.project import make_row
+from construction.annotation.schemes import SCHEMES
+from construction.annotation.settle import settle, settle_question
+from data_modules.build import read_block
+from faithkit.errors import UserError
+from faithkit.files.annotations import read_annotations
+from faithkit.records import Example
+from tests.construction.annotated import TEXT, example
+
+RAGTRUTH = SCHEMES["ragtruth"]
+SPANS = RAGTRUTH.question("spans")
+
+
+def rows_of(*examples, scheme="ragtruth", system=None):
+    rows = [make_row(SCHEMES[scheme], one, None, suggest=False, system=system) for one in examples]
+    return {row.id: row for row in rows}
+
+
+def said(row, **answers):
+    return [Annotation(row=row, annotator=name, answers=given) for name, given in answers.items()]
+
+
+def mark(start, end, label="Evident Conflict", **others):
+    return {"start": start, "end": end, "label": label, **others}
+
+
+def test_labels_by_majority_and_by_severity():
+    quality, begin = RAGTRUTH.question("quality"), SCHEMES["faithdial"].question("begin")
+    assert settle_question(quality, [["good"], ["good"], ["truncated"]], "majority") == ["good"]
+    assert settle_question(quality, [["good"], ["truncated"]], "majority") is None, "a tie is for a person"
+    assert settle_question(quality, [["good"], ["good"], ["truncated"]], "severe") == ["truncated"]
+    assert settle_question(quality, [["good"], None, None], "majority") is None, "most gave no answer"
+    several = [["Entailment"], ["Entailment", "Uncooperative"], ["Uncooperative"]]
+    assert settle_question(begin, several, "majority") == ["Uncooperative", "Entailment"]
+    assert settle_question(begin, [["Entailment"], ["Generic"]], "majority") is None
+    assert settle_question(quality, [["good"], ["truncated"]], "hand") is None
+
+
+def test_spans_by_majority_of_characters_and_by_severity():
+    answers = [
+        [mark(0, 10)],
+        [mark(5, 15, "Subtle Conflict")],
+        [mark(6, 12, "Subtle Conflict", flags=["implicit_true"])],
+    ]
+    assert settle_question(SPANS, answers, "majority") == [mark(5, 6), mark(6, 12, "Subtle Conflict")]
+    assert settle_question(SPANS, answers, "severe") == [mark(0, 10), mark(10, 15, "Subtle Conflict")]
+    assert settle_question(SPANS, [[mark(0, 4)], []], "majority") == [], "half is no majority"
+
+
+def test_ratings_by_their_median():
+    rating = SCHEMES["likert"].question("cooperative")
+    assert settle_question(rating, [1, 4, 3], "majority") == 3
+    assert settle_question(rating, [2, 3], "majority") is None
+    assert settle_question(rating, [2, 3], "severe") == 2
+
+
+def test_a_text_is_taken_whole_from_whoever_agrees_most():
+    rows = rows_of(example(), scheme="faithdial")
+    given = said(
+        "d1:0",
+        ann={"begin": ["Generic"], "edit": "A"},
+        bob={"begin": ["Hallucination"], "edit": "B"},
+        cem={"begin": ["Hallucination"], "edit": "C"},
+    )
+    [one] = settle(SCHEMES["faithdial"], rows, given, rule="majority")
+    assert one.answers == {"begin": ["Hallucination"], "edit": "B"} and one.disagree == ("begin", "edit")
+
+
+def test_open_rows_are_listed_decided_and_read_back(tmp_path):
+    rows = rows_of(example(1), example(2), example(3))
+    given = said("d1:0", ann={"spans": [], "quality": ["good"]}, bob={"spans": [mark(0, 3)], "quality": ["truncated"]})
+    given += said("d2:0", ann={"spans": [], "quality": ["good"]})
+    settled = settle(RAGTRUTH, rows, given, rule="majority", min_annotators=2)
+    assert [(one.row, one.how, one.open) for one in settled] == [
+        ("d1:0", "open", ("quality",)),
+        ("d2:0", "open", ("spans", "quality")),
+    ]
+    lines = list(to_decide(settled, rows, given))
+    assert lines[0]["decision"] is None and lines[0]["annotators"]["bob"]["quality"] == ["truncated"]
+    assert lines[0]["text"] == TEXT and lines[0]["settled"] == {"spans": []}
+    lines[0]["decision"] = {"quality": ["good"], "spans": [mark(0, 3)]}
+    path = tmp_path / "filled.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    decisions = read_decisions(path, RAGTRUTH, rows)
+    again = settle(RAGTRUTH, rows, given, rule="majority", min_annotators=2, decisions=decisions)
+    assert [one.how for one in again] == ["decided by hand", "open"]
+    assert again[0].answers == {"quality": ["good"], "spans": [mark(0, 3)]}
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [{"quality": ["bad"]}, {"other": 1}, 3, {"spans": [mark(0, 9999)]}, {"spans": [3]}, {"spans": [{"start": 0}]}],
+)
+def test_a_decision_that_the_scheme_does_not_allow_is_refused_with_its_line(tmp_path, decision):
+    path = tmp_path / "filled.jsonl"
+    path.write_text(f"{json.dumps({'id': 'd1:0', 'decision': decision})}\n")
+    with pytest.raises(UserError, match="line 1"):
+        read_decisions(path, RAGTRUTH, rows_of(example()))
+
+
+def test_an_expert_overrules_and_what_the_expert_did_not_see_stays_open(tmp_path):
+    path = tmp_path / "expert.jsonl"
+    path.write_text(f"{json.dumps({'id': 'd1:0', 'answers': {'quality': ['truncated'], 'spans': []}})}\n")
+    rows = rows_of(example(1), example(2))
+    given = [one for row in rows for one in said(row, ann={"quality": ["good"]}, bob={"quality": ["truncated"]})]
+    settled = settle(RAGTRUTH, rows, given, rule="expert", expert=read_expert(path, RAGTRUTH, rows))
+    assert [(one.how, one.answers) for one in settled] == [
+        ("expert", {"quality": ["truncated"], "spans": []}),
+        ("open", {}),
+    ]
+
+
+def written(tmp_path, scheme, answers, one=None, system=None):
+    [row] = rows_of(one or example(), scheme=scheme, system=system).values()
+    counts = write_layout(scheme, tmp_path / "out", [Answered(row, answers)])
+    return read_block({"dataset": SCHEMES[scheme].dataset, "path": str(tmp_path / "out")}), counts
+
+
+def test_ragtruth_rows_are_read_with_the_same_spans(tmp_path):
+    marked = [mark(15, 19, flags=["due_to_null"]), mark(26, 33, "Subtle Baseless Info")]
+    [read], _ = written(tmp_path, "ragtruth", {"spans": marked, "quality": ["good"]})
+    assert [(span.start, span.end, span.label) for span in read.spans] == [
+        (15, 19, "evident_conflict"),
+        (26, 33, "subtle_baseless"),
+    ]
+    assert read.response == TEXT and read.knowledge == example().knowledge and read.meta["due_to_null"] == [0]
+
+
+def test_data_sources_are_read_as_the_same_text(tmp_path):
+    knowledge = "name: Bar\nhours.Monday: 9-5\nWiFi: null\nreview: one\ntwo: lines"
+    table = example(knowledge=knowledge, meta={"task": "Data2txt", "model": "m"}, history=())
+    [read], counts = written(tmp_path, "ragtruth", {"spans": []}, table)
+    assert read.knowledge == knowledge and read.meta["task"] == "Data2txt" and read.label == "faithful"
+    assert counts == {"responses": 1}
+
+
+def test_faithdial_rows_carry_the_edit_and_the_tags(tmp_path):
+    answers = {"begin": ["Hallucination"], "vrm": ["Disclosure"], "edit": "It is a city."}
+    [read], counts = written(tmp_path, "faithdial", answers)
+    assert (read.response, read.original, read.label, read.tags) == (
+        "It is a city.",
+        TEXT,
+        "faithful",
+        ("Hallucination",),
+    )
+    assert counts == {"edited": 1} and read.meta["vrm"] == ["Disclosure"]
+
+
+def test_diahalu_rows_name_round_and_type(tmp_path):
+    dialogue = Example(
+        id="7", source="diahalu", split="all", group="7", knowledge="", response="A1: a\nB1: b\nA2: c\nB2: d"
+    )
+    answers = {"hallucinated": ["Yes"], "round": 2, "type": ["incoherence"], "explanation": "since 🙂"}
+    [read], _ = written(tmp_path, "diahalu", answers, dialogue)
+    assert read.response == dialogue.response and read.label == "hallucinated"
+    assert read.meta["places"] == [[2, "incoherence"]] and read.meta["explanations"] == ["since 🙂"]
+
+
+def test_halludial_rows_keep_accurate_judgements_and_corrections(tmp_path):
+    [read], _ = written(tmp_path / "a", "halludial", {"judgement_is": ["Accurate"]})
+    assert read.target == "Yes. The city is no city." and read.history[0].text == "Où ? 🙂"
+    corrected = {"judgement_is": ["Inaccurate"], "correction": "No. It is right."}
+    [read], _ = written(tmp_path / "b", "halludial", corrected)
+    assert read.target == "No. It is right." and read.label == "faithful"
+    assert read_annotations(tmp_path / "b" / "out" / "annotations.jsonl") == {"d1:0": "inaccurate"}
+    [row] = rows_of(example(), scheme="halludial").values()
+    counts = write_layout("halludial", tmp_path / "c", [Answered(row, {"judgement_is": ["Inaccurate"]})])
+    assert counts == {"left out: inaccurate, without a correction that begins with Yes or No": 1}
+
+
+def test_what_was_settled_before_does_not_stay(tmp_path):
+    [row] = rows_of(example()).values()
+    write_layout("ragtruth", tmp_path / "out", [Answered(row, {"spans": []})])
+    write_layout("ragtruth", tmp_path / "out", [])
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_no_split_takes_the_place_of_another(tmp_path):
+    rows = rows_of(
+        *(example(i, split=split) for i, split in enumerate(("train", "validation", "test"))), scheme="halludial"
+    )
+    counts = write_layout(
+        "halludial", tmp_path / "out", [Answered(row, {"judgement_is": ["Accurate"]}) for row in rows.values()]
+    )
+    sizes = {path.name: len(json.loads(path.read_text())) for path in (tmp_path / "out").glob("*.json")}
+    assert sizes == {"spontaneous_train.json": 1, "spontaneous_test.json": 2} and counts == {"accurate": 3}
+
+
+def test_a_human_evaluation_is_read_as_begin(tmp_path):
+    [read], counts = written(tmp_path, "likert", {"interpretable": ["Yes"], "faithful": ["Hallucination"]}, system="T5")
+    assert read.label == "hallucinated" and read.meta["model_name"] == "T5" and counts["white space made plain"] == 1
+    [line] = (tmp_path / "out" / "ratings.jsonl").read_text().splitlines()
+    assert json.loads(line)["system"] == "T5"
