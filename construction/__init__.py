@@ -1,1 +1,1 @@
-"""Builds benchmarks as the papers did: chains of steps over JSON lines, which any kill can interrupt."""
+"""Builds benchmarks: samples, annotates, exchanges with annotators, measures their agreement, describes the result."""

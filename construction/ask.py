@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from construction.chain import PORTION
 from construction.rows import HOLE, KEY, TRIES, Row, hole, is_hole
+from construction.steps import PORTION
 from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.request_cache import CachedEngine

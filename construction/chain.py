@@ -21,102 +21,22 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from tqdm.auto import tqdm
 
 from construction.manifest import DONE, RUNNING, Manifest, StepRecord, sign
-from construction.rows import AT, HOLE, KEY, TRIES, Row, hole, hole_name, is_hole, tries_of
+from construction.rows import AT, HOLE, KEY, TRIES, Row, hole_name, is_hole, tries_of
+from construction.steps import PORTION, AnyStep, Each, Source, Step, Work, batched, in_order
 from faithkit import signals
-from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import JsonlAppender, read_jsonl, write_jsonl
 
-Item = TypeVar("Item")
-PORTION = 1024  # rows at a time
+__all__ = ["PORTION", "AnyStep", "Chain", "Each", "Source", "Step", "Work"]
 FOLDER = "steps"
 log = logging.getLogger("faithkit")
-
-
-class Work(Protocol):
-    """Makes a step's rows."""
-
-    def open(self) -> str:
-        """Gets ready; gives the identity of what is asked, or nothing."""
-        ...
-
-    def run(self, rows: Sequence[Row]) -> Iterator[Row]:
-        """Yields a row or a hole for each row, in any order, under its key."""
-        ...
-
-    def close(self) -> str:
-        """Lets go of what `open` took; says what was used, or nothing."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Each:
-    """Makes each row by a function that asks nobody."""
-
-    function: Callable[[Row], Row]
-
-    def open(self) -> str:
-        """Needs nothing."""
-        return ""
-
-    def run(self, rows: Sequence[Row]) -> Iterator[Row]:
-        """Calls the function."""
-        return (self.function({key: value for key, value in row.items() if key != TRIES}) for row in rows)
-
-    def close(self) -> str:
-        """Has nothing to let go of."""
-        return ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """The first step of a chain: rows from files.
-
-    Args:
-        read: Yields the rows, each time the same ones in the same order.
-        settings: What they depend on: options, and the hashes of the files.
-        version: Of the step's code: raised with each change of what it makes.
-    """
-
-    name: str
-    read: Callable[[], Iterable[Row]]
-    settings: Mapping[str, Any]
-    version: int = 1
-    branch: str = ""
-    after: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A step that makes a row of each row before it.
-
-    Args:
-        work: Gets portions of rows without holes.
-        settings: What its rows depend on beside the rows before: its options, its prompt's text, its model.
-        after: The steps whose rows it reads; several are joined by key.
-        branch: Names its rows where a later step reads several branches.
-        portion: Rows at a time.
-        version: Of the step's code: raised with each change of what it makes.
-    """
-
-    name: str
-    work: Work
-    settings: Mapping[str, Any]
-    after: tuple[str, ...]
-    branch: str = ""
-    portion: int = PORTION
-    version: int = 1
-
-
-AnyStep = Source | Step
 
 
 class Chain:
@@ -265,12 +185,12 @@ class Chain:
             advance: Is told of rows that were made, before their turn to be written has come.
         """
         if isinstance(step, Source):
-            for rows in _batched(islice(iter(step.read()), have, None), PORTION):
+            for rows in batched(islice(iter(step.read()), have, None), PORTION):
                 signals.check()
                 yield rows
                 advance(len(rows))
             return
-        for rows in _batched(islice(self._inputs(step), have, None), step.portion):
+        for rows in batched(islice(self._inputs(step), have, None), step.portion):
             signals.check()
             yield in_order(step.name, step.work, rows, advance)
 
@@ -294,7 +214,7 @@ class Chain:
         def repaired() -> Iterator[Row]:
             nonlocal changed
             both = zip(self.rows(step.name), self._inputs(step), strict=True)
-            for portion in _batched(both, step.portion):
+            for portion in batched(both, step.portion):
                 signals.check()
                 asked = [{**before, TRIES: tries_of(old)} for old, before in portion if redo(old, before)]
                 made = {row[KEY]: row for row in in_order(step.name, step.work, asked)} if asked else {}
@@ -313,40 +233,6 @@ class Chain:
         record.revision, record.after = record.revision + bool(changed), self._revisions(step)
         record.seconds, record.ended = round(record.seconds + time.monotonic() - began, 3), _now()
         self.manifest.write()
-
-
-def _batched(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
-    """Gives out portions (itertools.batched is of Python 3.12)."""
-    rest = iter(items)
-    while portion := tuple(islice(rest, size)):
-        yield portion
-
-
-def in_order(
-    name: str, work: Work, portion: Sequence[Row], advance: Callable[[int], object] = lambda number: None
-) -> Iterator[Row]:
-    """Yields the rows of a portion in its order, each as soon as it and those before it are there; holes pass through.
-
-    Raises:
-        UserError: Two rows have one key.
-    """
-    asked = {row[KEY]: row for row in portion if not is_hole(row)}
-    if len({row[KEY] for row in portion}) < len(portion):
-        twice = next(key for key, number in Counter(row[KEY] for row in portion).items() if number > 1)
-        raise UserError(f"two rows have the key {shorten(twice)}", place=name, hint="make the ids of the data unique")
-    made: dict[str, Row] = {}
-    place = 0
-    advance(len(portion) - len(asked))
-    for row in work.run(list(asked.values())) if asked else ():
-        assert row[KEY] in asked and row[KEY] not in made, f"{name} made a row of its own: {row[KEY]}"
-        made[row[KEY]] = row
-        advance(1)
-        while place < len(portion) and (is_hole(portion[place]) or portion[place][KEY] in made):
-            yield made.pop(portion[place][KEY], portion[place])
-            place += 1
-    for before in portion[place:]:
-        lost = hole(before[KEY], name, "no row came back")
-        yield before if is_hole(before) else made.pop(before[KEY], lost)
 
 
 def _told(record: StepRecord) -> str:
