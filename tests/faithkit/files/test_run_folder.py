@@ -55,6 +55,8 @@ def test_a_resumed_run_keeps_its_configuration_but_for_what_may_change(tmp_path:
     refused = r"(?s)data.name=begin \(it began with name=embedded\).*hint: "
     with pytest.raises(UserError, match=f"{refused}nothing is written yet: give the whole command again"):
         resume(folder, "data=begin")
+    with pytest.raises(UserError, match=r"~control \(the run has no such value\), data.name=begin"):
+        resume(folder, "~control", "data=begin")
     (folder / "predictions").mkdir()
     (folder / "predictions" / "begin.jsonl").write_text("{}\n")
     with pytest.raises(UserError, match=f"{refused}begin again in another run_dir"):
