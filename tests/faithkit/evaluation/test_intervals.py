@@ -137,6 +137,12 @@ def test_a_difference_over_many_groups_has_about_students_p_value():
     assert never.p_value == pytest.approx(0.02), "twice 1 of 100: never 0"
 
 
+def test_an_interval_is_cut_to_what_a_metric_can_be():
+    assert Metric(value=0.5, low=-2.0, high=3.0).within(-1, 1) == Metric(value=0.5, low=-1, high=1)
+    for plain in (Metric(value=5.0), Metric(value=0.5, low=0.25)):
+        assert plain.within(-1, 1) == plain, "there is none to cut"
+
+
 def test_mistakes_are_told():
     groups, statistic = mean_of([1.0], ["a"])
     with pytest.raises(UserError, match="num_resamples is 0"):

@@ -95,6 +95,9 @@ def test_shares_of_many_groups_stay_within_0_and_1() -> None:
     rare = means(groups, {"share": np.arange(600) == 0})
     metric = bootstrap(groups, rare, shares=True, num_resamples=300).metrics["share"]
     assert metric.low == 0 < metric.value < metric.high < 0.02
+    usual = means(groups, {"share": np.arange(600) != 0})
+    metric = bootstrap(groups, usual, shares=True, debiased=("share",), num_resamples=300).metrics["share"]
+    assert 0.98 < metric.low < metric.value < metric.high == 1
     alike = bootstrap(groups, means(groups, {"share": np.ones(600)}), shares=True, num_resamples=50).metrics["share"]
     assert (alike.low, alike.value, alike.high) == (1, 1, 1)
 

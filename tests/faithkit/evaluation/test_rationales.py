@@ -72,3 +72,4 @@ def test_the_report_has_the_hallucinated_rows_by_themselves_and_the_papers_figur
     faithful = rationale_report(rows[3:], left, dataset="halludial", num_resamples=10)
     assert not any("hallucinated" in name for name in faithful.metrics)
     assert [note.split(" ")[0] for note in report.notes[:3]] == ["2", "3", "1"]
+    assert not any("groups" in note for note in report.notes), "it is said of the labels already"

@@ -1,7 +1,9 @@
 """A run's folder is taken up again as it was, also where its classes have moved since."""
 
 import logging
+from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,6 +55,8 @@ def test_a_resumed_run_keeps_its_configuration_but_for_what_may_change(tmp_path:
     refused = r"(?s)data.name=begin \(it began with name=embedded\).*hint: "
     with pytest.raises(UserError, match=f"{refused}nothing is written yet: give the whole command again"):
         resume(folder, "data=begin")
+    with pytest.raises(UserError, match=r"~control \(the run has no such value\), data.name=begin"):
+        resume(folder, "~control", "data=begin")
     (folder / "predictions").mkdir()
     (folder / "predictions" / "begin.jsonl").write_text("{}\n")
     with pytest.raises(UserError, match=f"{refused}begin again in another run_dir"):
@@ -120,6 +124,20 @@ def test_other_processes_take_the_folder_of_the_first(tmp_path: Path, monkeypatc
     with opened("train") as (run, _):
         assert run.path == tmp_path / "b"
     assert not list(tmp_path.iterdir()), "the first alone writes"
+
+
+def test_runs_that_begin_within_a_second_have_folders_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    noon = datetime(2026, 1, 2, 12)
+    monkeypatch.setattr("faithkit.files.open_run.datetime", SimpleNamespace(now=lambda: noon))
+    names = []
+    for _ in range(3):
+        with opened("train") as (run, _config):
+            names.append(run.path.name)
+    assert names == [f"2026-01-02_12-00-00-test{again}" for again in ("", "-2", "-3")]
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == names
 
 
 def test_a_log_goes_on_or_begins_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
