@@ -23,6 +23,7 @@ from workflows.settings.common import Extensible
 from workflows.settings.engines import OF_A_LOCAL_MODEL, OF_A_SERVER, Engine, engine_problems
 from workflows.settings.no_effect import without_effect
 from workflows.settings.pipeline import Dialogues
+from workflows.settings.self_dialogue import SelfDialogue
 
 MODELS = Hint("use [NAME,NAME], or blocks by name: 'models={small: {name: transformers, model: smollm2-135m}}'")
 
@@ -42,7 +43,8 @@ OwnEngine = with_options(Block, EngineOptions, "OwnEngine")
 
 # A line for each pipeline.
 AnyPipeline = Annotated[
-    Annotated[Spontaneous, Tag("<spontaneous>")],
+    Annotated[Spontaneous, Tag("<spontaneous>")]
+    | Annotated[SelfDialogue, Tag("<self_dialogue>")],
     Discriminator(lambda block: f"<{block['name']}>" if isinstance(block, dict) else None),
 ]
 
