@@ -74,7 +74,7 @@ _PROBLEMS = (
     "{name} reads {a} pages a day for {b} days, and the book has {d} pages more. How many pages does the book have?",
     "A train goes {b} hours at {d} miles an hour, rests {c} minutes, and goes {a} hours more. How far does it go?",
     "{name} has {d} coins, gives {a} to each of {c} friends and finds {b} more. How many coins are there now?",
-    "A tank of {d}0 litres loses {a} litres an hour and gets {b} litres an hour. When does it hold {d}5 litres or less?",
+    "A tank of {d}0 litres loses {a} litres an hour and gets {b}. When does it hold {d}5 litres or less?",
     "{name} saves {b} dollars a week, and spends a third of it. What is saved after {a}2 weeks?",
     "Of {d} pupils {a} have a dog, {b} have a cat, and {c} have both. How many have neither?",
     "A garden is {a} metres wide and {b} metres longer than that. What do {c} fences around it take in metres?",
@@ -107,7 +107,8 @@ def _personas(number: int) -> tuple[str, str]:
 
 def _problem(number: int) -> tuple[str, str]:
     random = Random(f"problem:{number}")
-    values = {"a": random.randint(3, 9), "b": random.randint(4, 12), "c": random.randint(2, 3), "d": random.randint(31, 60)}
+    ranges = {"a": (3, 9), "b": (4, 12), "c": (2, 3), "d": (31, 60)}
+    values = {name: random.randint(*bounds) for name, bounds in ranges.items()}
     text = _PROBLEMS[number % len(_PROBLEMS)].format(name=random.choice(_NAMES.split("|")), **values)
     return text, text
 

@@ -96,9 +96,7 @@ class ReplyRules:
         runs = {run for part in FIELD.split(self.instruction)[::2] for run in _runs_of(unicode_words(part))}
         object.__setattr__(self, "_runs", frozenset(runs))
 
-    def fault(
-        self, text: str, *, finished: bool = True, last_turn: str = "", may_decline: bool = False
-    ) -> str | None:
+    def fault(self, text: str, *, finished: bool = True, last_turn: str = "", may_decline: bool = False) -> str | None:
         """Names what is wrong with a reply; None where nothing is."""
         words = unicode_words(text)
         if not any(character.isalnum() for character in text):

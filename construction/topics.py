@@ -19,6 +19,7 @@ from data_modules.reading.rows import Row as FileRow
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.files.hashes import hash_files
 
+ASKED = (KNOWLEDGE, REASONING)  # domains whose topics can be said as they are
 SUFFIXES = (".jsonl", ".json", ".csv")
 _TAG = re.compile(r"<[^<>]{1,80}>")  # MultiWOZ marks values in its goals
 
@@ -124,12 +125,14 @@ class Topics:
         paths: Files and folders, or `embedded` for topics of our own.
         domains: Those that are wanted.
         all_needed: A domain without a topic is a mistake.
+        open_with_topic: The first turn is the topic itself, where it is a question or a problem.
         limit: The first topics alone.
     """
 
     paths: Sequence[str]
     domains: Sequence[str]
     all_needed: bool = False
+    open_with_topic: bool = False
     limit: int | None = None
     on_bad_row: str = "stop"
     report: ReadReport = field(init=False, repr=False)
@@ -140,10 +143,12 @@ class Topics:
     def settings(self) -> dict[str, Any]:
         """Collects what the rows depend on."""
         names = [] if EMBEDDED in self.paths else [str(file) for file in topic_files(self.paths)]
-        return {"files": list(hash_files(Path(), names).values()) or EMBEDDED, "domains": list(self.domains), "limit": self.limit}
+        files = list(hash_files(Path(), names).values()) or EMBEDDED
+        options = {"domains": list(self.domains), "open_with_topic": self.open_with_topic, "limit": self.limit}
+        return {"files": files, **options}
 
     def rows(self) -> Iterator[Row]:
-        """Reads the rows, each of a dialogue without a turn."""
+        """Reads the rows, each of a dialogue that is to begin."""
         self.report.counts.clear()
         self.report.rejects.clear()
         # Bad rows have no domain: they are told by the first reader alone.
@@ -165,7 +170,7 @@ class Topics:
                 "source": topic.source,
                 "for_a": topic.for_a.strip(),
                 "for_b": topic.for_b.strip(),
-                "turns": [],
+                "turns": [" ".join(topic.for_a.split())] if self.open_with_topic and domain in ASKED else [],
             }
         if not number and self.all_needed:
             place = ", ".join(self.paths)

@@ -104,7 +104,8 @@ def read_edits(path: Path) -> list[Edit]:
             raise UserError(problem, place=place, hint="leave dialogue and round as they were written")
         edit = Edit(dialogue=cells["dialogue"], round=int(number), before=plain(cells["text"]), text=text)
         if (edit.dialogue, edit.round) in found:
-            raise UserError(f"round {edit.round} of {shorten(edit.dialogue)} stands here twice", place=place, hint="keep one")
+            problem = f"round {edit.round} of {shorten(edit.dialogue)} is edited twice"
+            raise UserError(problem, place=place, hint="keep one of the edits")
         found[edit.dialogue, edit.round] = edit
     return list(found.values())
 

@@ -1,14 +1,15 @@
 """The turns of a self-dialogue: asking either side for the next one, and telling when a dialogue is at its end.
 
-A row holds its turns in a list: A's stand at the even places, B's at the odd ones. Each side sees the conversation as a
-chat of its own: what it said is the assistant's part, what the other said the user's, under a system prompt that tells
-its role and topic.
+A row holds its turns in a list: A's stand at the even places, B's at the odd ones. A system prompt tells each side its
+role and topic. An assistant under test is asked as in use: by a chat, in which A is the user. Whoever plays a person
+reads the conversation as one text with names, and is asked for this person's next turn: in a chat it would go on as
+the assistant that it was trained to be.
 
 A dialogue ends before its rounds are full where
 
 - `said goodbye`: A takes leave, and B has replied to it;
-- `repeats itself`: a turn says again what its speaker said before, or goes in circles within itself;
-- `refusal`: A declines to go on, or B declines twice in a row: once is an answer, and a right one where nobody can know;
+- `repeats itself`: a turn says again what was said before, or goes in circles within itself;
+- `refusal`: A declines to go on, or B declines twice in a row: once is an answer, and right where nobody can know;
 - a turn is empty, in another language, over the limit, cut off, or repeats the prompt (construction/replies.py).
 
 Its whole rounds stay where they are enough, and `ended` says why it ended; else the row becomes a hole.
@@ -18,21 +19,34 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from construction.ask import Ask, Said
-from construction.replies import CUT, TOO_LONG, ReplyRules, cut_turns, is_refusal
+from construction.replies import CUT, ECHO, TOO_LONG, ReplyRules, cut_turns, is_refusal
 from construction.rows import KEY, TRIES, Row, hole
+from data_modules.datasets.diahalu import CHAT, KNOWLEDGE, ONLY_B_JUDGED, REASONING, TASK
+from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text import ASSISTANT, SYSTEM, USER, Message
 from faithkit.words import unicode_words
 
 SIDES = A, B = ("A", "B")
+# Of A and B, in the conversation that those read who play a person; the prompts speak of the same ones.
+NAMES = {
+    KNOWLEDGE: ("Person", "Assistant"),
+    TASK: ("Customer", "Assistant"),
+    CHAT: ("Sam", "Kim"),
+    REASONING: ("Ann", "Ben"),
+}
 GOODBYE, REPEATS = "said goodbye", "repeats itself"
 RUN = 3  # words in a row by which two turns are compared
 SAME = 0.8  # of these runs, by which two turns say the same
 LEAST_WORDS = 4  # of a turn that can repeat another: "Yes, please." may stand twice
 CIRCLE = 4  # times that a run stands in a turn that goes in circles
-_SPEAKER = r"(?i:\[?(?:human|user|assistant|customer|system|person [ab]|speaker [ab])\]?)|[AB][ \t]*\d{0,4}"
+_NAMED = "|".join(sorted({name for names in NAMES.values() for name in names}))
+_SPEAKER = rf"(?i:(?:the )?\[?(?:human|user|system|{_NAMED})\]?)|[AB][ \t]*\d{{0,4}}"
 _MARK = re.compile(rf"(?:^|\n)[ \t*]*(?:{_SPEAKER})[ \t*]*[:：][ \t*]*")
+ROLES = {A: USER, B: ASSISTANT}
+QUOTES = ('""', "“”")
 _GOODBYE = re.compile(
     r"\b(?:good ?bye|bye(?: bye)?|farewell|see you|take care|talk to you (?:later|soon)|good night|"
     r"have an? (?:\w+ )?(?:day|evening|night|week|weekend|time|trip|journey|stay)|"
@@ -62,7 +76,9 @@ def own_turn(text: str) -> tuple[str, bool]:
         said = said[found.end() :]
     if (found := _MARK.search(said)) is not None:
         said, was_cut = said[: found.start()], True
-    return " ".join(said.split()), was_cut
+    said = " ".join(said.split())
+    quoted = len(said) > 2 and said[0] + said[-1] in QUOTES and not any(mark in said[1:-1] for mark in '"“”')
+    return (said[1:-1].strip() if quoted else said), was_cut
 
 
 def says_goodbye(text: str) -> bool:
@@ -93,10 +109,12 @@ class TalkRules:
     Args:
         by_domain: The rules of single turns.
         min_rounds: Whole rounds of a dialogue that is kept though it ended early.
+        heading: Stands before the conversation in the prompt: a turn that begins with it repeats the prompt.
     """
 
     by_domain: Mapping[str, ReplyRules]
     min_rounds: int
+    heading: str = ""
 
     def add(self, row: Row, said: Said, step: str) -> Row:
         """Adds a turn to a dialogue, or ends it; a dialogue that ends too early is a hole."""
@@ -127,14 +145,17 @@ class TalkRules:
         rules = self.by_domain[row["domain"]]
         fault = rules.fault(text, finished=finished, last_turn=last, may_decline=not again)
         # A turn that goes in circles does not end either: the circle is the reason.
-        return REPEATS if fault in (None, TOO_LONG, CUT) and repeats(text, own) else fault
+        if fault in (None, TOO_LONG, CUT) and repeats(text, turns):
+            return REPEATS
+        return ECHO if fault is None and self.heading and text.startswith(self.heading) else fault
 
     def _end(self, row: Row, why: str, said: str, step: str) -> Row:
         place = len(row["turns"])
         whole = place // 2
         if whole < self.min_rounds:
             return hole(row[KEY], step, why, said)
-        return {**row, "turns": row["turns"][: 2 * whole], "ended": {"turn": turn_name(place), "why": why, "said": said}}
+        ended = {"turn": turn_name(place), "why": why, "said": said}
+        return {**row, "turns": row["turns"][: 2 * whole], "ended": ended}
 
 
 @dataclass(kw_only=True)
@@ -143,21 +164,25 @@ class AskTurn(Ask):
 
     Args:
         place: Of the turn, from 0.
-        begin: Said to A in the place of the turn before the first.
+        next_turn: Asks who plays a person for the next turn.
     """
 
     place: int
-    begin: str
+    next_turn: TextPrompt
+
+    def settings(self, **others: Any) -> dict[str, Any]:
+        """Collects what the replies depend on."""
+        return super().settings(next_turn=self.next_turn.fingerprint, **others)
 
     def messages(self, row: Row) -> tuple[Message, ...]:
         """Tells the conversation as this side sees it."""
-        own = side_of(self.place)
-        prompt = self.prompts[row["domain"]]
-        said = [
-            Message(ASSISTANT if side_of(place) == own else USER, text) for place, text in enumerate(row["turns"])
-        ]
-        first = [Message(USER, self.begin)] if own == A else []
-        return (Message(SYSTEM, prompt.fill(**self.values(row))), *first, *said)
+        own, domain, turns = side_of(self.place), row["domain"], row["turns"]
+        system = Message(SYSTEM, self.prompts[domain].fill(**self.values(row)))
+        if own == B and domain in ONLY_B_JUDGED:
+            return (system, *(Message(ROLES[side_of(place)], text) for place, text in enumerate(turns)))
+        names = dict(zip(SIDES, NAMES[domain], strict=True))
+        history = "\n".join(f"{names[side_of(place)]}: {text}" for place, text in enumerate(turns))
+        return (system, Message(USER, self.next_turn.fill(history=history, name=names[own])))
 
     def run(self, rows: Sequence[Row]) -> Iterator[Row]:
         """Yields the dialogues that pass, then the others as the replies come."""

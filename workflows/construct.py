@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PIPELINES = {
     "spontaneous": "workflows.pipelines.spontaneous:run_spontaneous",
     "self_dialogue": "workflows.pipelines.self_dialogue:run_self_dialogue",
+    "faithdial_edit": "workflows.pipelines.faithdial_edit:run_faithdial_edit",
 }
 # A resumed run may change all that its steps depend on: what they made with other settings is made again.
 MAY_CHANGE = ("pipeline.*", "engine.*", "models", "models.*", "prompts", "limit", "seed", "retry_holes", "dry_run")

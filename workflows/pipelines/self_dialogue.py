@@ -65,7 +65,7 @@ class Plan:
         chosen = DOMAINS if block["domains"] == ANY else block["domains"]
         self.domains = [domain for domain in DOMAINS if domain in chosen]
         self.a, self.writers = annotator_of(config), writers_of(config)
-        self.begin = read_text_prompt("construction", "self_begin", folder=config["prompts"]).text.strip()
+        self.next_turn = read_text_prompt("construction", "self_next", "history", "name", folder=config["prompts"])
         self.prompts = {side: {domain: self._prompt(side, domain) for domain in self.domains} for side in "AB"}
 
     def _prompt(self, side: str, domain: str) -> TextPrompt:
@@ -84,6 +84,7 @@ class Plan:
             paths=[paths] if isinstance(paths, str) else paths,
             domains=self.domains,
             all_needed=block["domains"] != ANY,
+            open_with_topic=block["opening"] == "topic",
             limit=self.config["limit"],
             on_bad_row=block["on_bad_row"],
         )
@@ -115,6 +116,7 @@ class Plan:
                 for domain, prompt in prompts.items()
             },
             min_rounds=block["min_rounds"],
+            heading=self.next_turn.text.partition("{history}")[0].strip(),
         )
         told = f"for_{side.lower()}"
 
@@ -134,10 +136,10 @@ class Plan:
             decoding=sampling(block["temperature"], block["max_new_tokens"], self.config["seed"]),
             build=self.build,
             place=place,
-            begin=self.begin,
+            next_turn=self.next_turn,
         )
         settings = {key: block[key] for key in ("max_words", "language", "min_rounds")}
-        return ask_step(ask, after=[after], branch=name, begin=self.begin, **settings)
+        return ask_step(ask, after=[after], branch=name, **settings)
 
 
 class EditedTalks:

@@ -43,8 +43,7 @@ OwnEngine = with_options(Block, EngineOptions, "OwnEngine")
 
 # A line for each pipeline.
 AnyPipeline = Annotated[
-    Annotated[Spontaneous, Tag("<spontaneous>")]
-    | Annotated[SelfDialogue, Tag("<self_dialogue>")],
+    Annotated[Spontaneous, Tag("<spontaneous>")] | Annotated[SelfDialogue, Tag("<self_dialogue>")],
     Discriminator(lambda block: f"<{block['name']}>" if isinstance(block, dict) else None),
 ]
 

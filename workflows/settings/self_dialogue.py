@@ -26,6 +26,7 @@ class SelfDialogue(Pipeline):
         Hint(f"use {ANY}, or a list of some of {', '.join(DOMAINS)}"),
     ]
     on_bad_row: OnBadRow
+    opening: Annotated[str, OneOf(("model", "topic"))]
     rounds: Annotated[int, Field(ge=1, le=100), Hint("use a whole number from 1 to 100")]
     min_rounds: Count
     temperature: NonNegative
