@@ -23,7 +23,9 @@ class DialogueTurns:
 
     def __init__(self, block: Mapping[str, Any], limit: int | None = None):
         self.block, self.limit = block, limit
-        self.dataset: Dataset = build_source(block["dataset"], block["path"], **block["options"])
+        self.dataset: Dataset = build_source(
+            block["dataset"], block["path"], embedded_rows=block["embedded_rows"], **block["options"]
+        )
         self.split = resolve_split(self.dataset, block["split"])
 
     def settings(self) -> dict[str, Any]:

@@ -91,8 +91,10 @@ def _cost(options: EngineOptions, read: int, written: int) -> float | None:
 def _show(estimates: Sequence[Estimate]) -> None:
     table = new_table("what it would ask")
     for column in ("step", "requests", "tokens read, about", "written, at most", "dollars, at most"):
-        table.add_column(Text(column), justify="left" if column == "step" else "right")
+        table.add_column(Text(column), justify="left" if column == "step" else "right", overflow="fold")
+    if any(one.cost is None for one in estimates):
+        table.caption = "engine.price=[READ,WRITTEN], for a million tokens each, gives the dollars"
     for one in estimates:
-        cost = "no engine.price" if one.cost is None else f"{one.cost:,.2f}"
+        cost = "-" if one.cost is None else f"{one.cost:,.2f}"
         table.add_row(one.step, f"{one.requests:,}", f"{one.read:,}", f"{one.written:,}", cost)
     show(table)

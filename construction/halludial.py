@@ -8,33 +8,37 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TextIO
 
 from construction.dialogues import history_of
 from construction.divide import Division
 from construction.rows import KEY, Row
-from faithkit.files.atomic import atomic_file, disk_errors, dumps
+from faithkit.files.atomic import dumps
 
 SPONTANEOUS, INDUCED = "spontaneous", "induced"  # scenarios
 
 
 def write_halludial(folder: Path, scenario: str, rows: Iterator[Row], division: Division) -> Counter[str]:
-    """Writes rows with `response`, `target` and `model`, and those without a model as nobody's; counts them by split.
+    """Writes rows with `response`, `target` and `model` (none of the dataset's own replies); counts them by split.
 
-    Memory holds one row; each file is whole or absent.
+    Memory holds one row. A split without rows has no file.
+
+    Args:
+        folder: A new one (`atomic_folder`).
     """
     counts: Counter[str] = Counter()
     with ExitStack() as stack:
-        paths = {split: folder / scenario / f"{scenario}_{split}.json" for split in division.splits}
-        files = {split: stack.enter_context(atomic_file(path)) for split, path in paths.items()}
+        files: dict[str, TextIO] = {}
         for row in rows:
             split = division.split_of(row["dialogue"])
-            with disk_errors(paths[split]):
-                files[split].write(("[\n" if not counts[split] else ",\n").encode())
-                files[split].write(dumps(official_row(row)).encode())
+            if split not in files:
+                path = folder / scenario / f"{scenario}_{split}.json"
+                path.parent.mkdir(exist_ok=True)
+                files[split] = stack.enter_context(path.open("w", encoding="utf-8"))
+            files[split].write(f"{',' if counts[split] else '['}\n{dumps(official_row(row))}")
             counts[split] += 1
-        for split, file in files.items():
-            with disk_errors(paths[split]):
-                file.write(b"\n]\n" if counts[split] else b"[]\n")
+        for file in files.values():
+            file.write("\n]\n")
     return counts
 
 

@@ -4,9 +4,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from data_modules.data_module import DataModule
 from data_modules.encoding.pairs import Encoder
 from data_modules.negatives.source import add_negatives
 from data_modules.reading.dataset import Source, read_examples
@@ -18,6 +17,9 @@ from data_modules.registry import find_dataset
 from data_modules.splits import SplitPlan, use_of
 from faithkit.errors import UserError
 from faithkit.records import Example
+
+if TYPE_CHECKING:  # Lightning takes seconds, and who reads examples alone needs none
+    from data_modules.data_module import DataModule
 
 log = logging.getLogger("faithkit")
 
@@ -135,8 +137,10 @@ def read_block(block: Mapping[str, Any], *, every_row: bool = False) -> list[Exa
     return list(read_examples(source, split, ReadReport(), num_rows))
 
 
-def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, seed: int) -> DataModule:
+def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, seed: int) -> "DataModule":
     """The DataModule of a `data` block."""
+    from data_modules.data_module import DataModule
+
     parts = data["parts"]
     if data["negatives"] is not None and data["streaming"]:
         problem = "data.streaming with data.negatives: negatives are made of a whole split"

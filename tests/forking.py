@@ -15,7 +15,17 @@ from typing import Any
 
 from tests.running import ROOT
 
-WARM = ("train", "detection_benchmark", "response_benchmark", "generate", "score", "export", "chat", "transfer")
+WARM = (
+    "train",
+    "detection_benchmark",
+    "response_benchmark",
+    "generate",
+    "score",
+    "export",
+    "chat",
+    "transfer",
+    "construct",
+)
 HEAVY = (
     "hydra",
     "pytorch_lightning",

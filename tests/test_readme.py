@@ -11,7 +11,7 @@ from tests.running import ROOT, SMALL, compose, evaluate_here, train_here
 from workflows.score import as_override
 
 README = (ROOT / "README.md").read_text()
-PAGES = README + (ROOT / "docs" / "judging.md").read_text()
+PAGES = README + "".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("judging", "constructing"))
 BLOCKS = re.findall(r"```bash\n(.*?)```", PAGES, re.DOTALL)
 LINES = [line.split("#")[0].strip() for block in BLOCKS for line in block.replace("\\\n", " ").splitlines()]
 COMMANDS = [line for line in LINES if line.startswith(("python ", "faithkit "))]

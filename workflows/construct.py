@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # there, asks nothing and writes nothing.
 PIPELINES = {
     "spontaneous": "workflows.pipelines.spontaneous:run_spontaneous",
+    "induced": "workflows.pipelines.induced:run_induced",
+    "rag": "workflows.pipelines.rag:run_rag",
     "self_dialogue": "workflows.pipelines.self_dialogue:run_self_dialogue",
     "faithdial_edit": "workflows.pipelines.faithdial_edit:run_faithdial_edit",
 }

@@ -200,11 +200,16 @@ class OpenAiEngine:
         """Sends a request until its answer can be read."""
         messages = [{"role": message.role, "content": message.content} for message in request.messages]
         limit = "max_completion_tokens" if self._server.is_openai else "max_tokens"  # OpenAI's newer models refuse it
-        sent = {"model": self._server.model, "messages": messages, limit: max_tokens, **settings}
+        others = {**settings, **settings.get("extra_body", {})}
+        others.pop("extra_body", None)
+        sent = {"model": self._server.model, "messages": messages, limit: max_tokens, **others}
         for tries in range(self.malformed_retries + 1):
             try:
                 async with asyncio.timeout((self.max_retries + 1) * (self.timeout_seconds + LONGEST_RETRY_AFTER)):
-                    raw = await client.chat.completions.with_raw_response.create(**sent)
+                    # As `extra_body`, past the client's look for files in each message: a fifth of its time.
+                    raw = await client.chat.completions.with_raw_response.create(
+                        model=self._server.model, messages=[], extra_body=sent
+                    )
                 self._lost = 0
                 answer = read_answer(raw.content)
                 self.usage.prompt_tokens += answer.tokens.prompt_tokens

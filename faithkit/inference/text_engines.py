@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from pydantic import Field
+
 from faithkit.errors import UserError
 from faithkit.inference.text import TextEngine
 from faithkit.settings.check import check_fields
@@ -59,7 +61,9 @@ class EngineOptions:
     concurrency: Count = 8
     max_retries: NonNegativeInt = 6
     timeout_seconds: Positive = 120.0
-    price: Annotated[tuple[NonNegative, NonNegative] | None, Hint("use [READ,WRITTEN] for a million tokens")] = None
+    price: Annotated[
+        tuple[NonNegative, NonNegative] | None, Field(strict=False), Hint("use [READ,WRITTEN] for a million tokens")
+    ] = None
 
     def __post_init__(self) -> None:
         check_fields(self)

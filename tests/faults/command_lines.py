@@ -17,6 +17,7 @@ BASE = {
     "score": ("path={table}", "checkpoint={critic}"),
     "chat": ("checkpoint={generator}",),
     "export": ("checkpoint={critic}", "output_dir={folder}/out"),
+    "construct": ("engine=transformers", "engine.model=smollm2-135m"),
 }
 # Command lines with the words that their refusal must have.
 LINES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
@@ -227,6 +228,24 @@ LINES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("export", ("checkpoint={unfinished}",), ("has not finished",)),
     ("export", ("output=x",), ("did you mean output_dir",)),
     ("export", ("run_dir=x",), ("there is no such key",)),
+    ("construct", ("pipeline=spontanous",), ("pipeline has no choice 'spontanous'", "did you mean spontaneous")),
+    ("construct", ("engine.model=null",), ("no language model is named",)),
+    ("construct", ("engine.model=./nowhere",), ("engine.model", "nowhere")),
+    ("construct", ("models=[./nowhere]",), ("models.0", "nowhere")),
+    ("construct", ("models=[]",), ("models is []", "use [NAME,NAME]")),
+    ("construct", ("models={small: {nme: x}}",), ("models is", "blocks by name")),
+    ("construct", ("engine.price=[1]",), ("engine.price is [1]", "[READ,WRITTEN]")),
+    ("construct", ("limit=0",), ("limit is 0",)),
+    ("construct", ("pipeline.max_words=0",), ("pipeline.max_words is 0",)),
+    ("construct", ("pipeline.language=de",), ("pipeline.language is 'de'",)),
+    ("construct", ("pipeline.near_duplicates=2",), ("near_duplicates is 2", "share from 0.1 to 1")),
+    ("construct", ("pipeline.dataset=faithdail",), ("did you mean faithdial",)),
+    ("construct", ("pipeline.path=/nowhere",), ("no such file or folder",)),
+    ("construct", ("pipeline=induced", "pipeline.kinds=[factual,odd]"), ("pipeline.kinds", "faithfulness")),
+    ("construct", ("pipeline=induced", "pipeline.max_words=9"), ("max_words: there is no such key",)),
+    ("construct", ("pipeline=rag", "pipeline.path=/nowhere"), ("no such file or folder", "source_info.jsonl")),
+    ("construct", ("pipeline=rag", "pipeline.nulls=no"), ("pipeline.nulls is", "keep")),
+    ("construct", ("resume={trained}",), ("one of train", "faithkit train resume=")),
 )
 # Command lines that are right, odd as some look.
 RIGHT: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -280,6 +299,10 @@ RIGHT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("score", ("by=model", "columns.history=null", "columns.group=model", "output={folder}/out.jsonl")),
     ("chat", ("detector={critic}", "best_of=2")),
     ("export", ()),
+    ("construct", ("models=[smollm2-135m]", "limit=3", "retry_holes=true", "run_dir={folder}/x")),
+    ("construct", ("models={small: {name: transformers, model: smollm2-135m}}", "pipeline.language=null")),
+    ("construct", ("pipeline=induced", "pipeline.kinds=[factual]", "pipeline.dataset=wow", "dry_run=true")),
+    ("construct", ("pipeline=rag", "pipeline.nulls=drop", "engine.price=[0.5,1.5]", "pipeline.near_duplicates=null")),
 )
 
 

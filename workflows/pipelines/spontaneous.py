@@ -13,6 +13,7 @@ from construction.dialogues import DialogueTurns, history_of, last_turn
 from construction.halludial import SPONTANEOUS, write_halludial
 from construction.replies import ReplyRules, cut_turns
 from construction.rows import KEY, Row, hole, without_holes
+from faithkit.files.atomic import atomic_folder
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import TextPrompt, read_text_prompt
 from faithkit.inference.text_engines import EngineOptions
@@ -29,7 +30,8 @@ def run_spontaneous(run: RunFolder, config: Mapping[str, Any]) -> None:
     chain = run_chain(run, config, spontaneous_steps(config))
     if chain is not None:
         rows = without_holes(chain.rows(ANNOTATE))
-        counts = write_halludial(run.path / OUTPUT, SPONTANEOUS, rows, division_of(config))
+        with atomic_folder(run.path / OUTPUT, replace=True) as folder:
+            counts = write_halludial(folder, SPONTANEOUS, rows, division_of(config))
         tell_written(run, config, chain, counts, lambda: without_holes(chain.rows(ANNOTATE)))
 
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
@@ -32,6 +32,7 @@ def tell_written(
     rows: Callable[[], Iterator[Row]],
     *,
     group: str = "dialogue",
+    fields: Sequence[str] = CHECKED,
 ) -> None:
     """Prints counts and leaks of the rows that were written, and keeps both in the manifest.
 
@@ -39,13 +40,16 @@ def tell_written(
         counts: Rows by split.
         rows: Reads the rows once more.
         group: The field that splits keep together.
+        fields: Texts that should not stand in two splits.
     """
     division = division_of(config)
     kinds: Counter[str] = Counter()
     for row in rows():
         kinds[f"model {row.get('model') or 'none'}"] += 1
-        kinds[f"label {row['label']}"] += "label" in row
+        kinds[f"label {row.get('label')}"] += "label" in row
         kinds["verdict weighed, not written"] += "verdict_weighed" in row
+        kinds[f"quality {row.get('quality')}"] += "quality" in row
+        kinds["responses that may deny what is null"] += bool(row.get("null_mentions"))
         kinds["quoted parts that are not in the response"] += row.get("unlocated", 0)
     holes: Counter[str] = Counter()
     for step in chain.manifest.steps.values():
@@ -58,7 +62,7 @@ def tell_written(
             ),
             config["pipeline"]["near_duplicates"],
         )
-        for field in CHECKED
+        for field in fields
     }
     _show(counts, kinds, holes, {field: found.lines for field, found in shared.items()})
     chain.manifest.result = {

@@ -1,10 +1,15 @@
 """The keys of construct.py, and the block `pipeline` of each of its pipelines."""
 
 from collections.abc import Iterator, Set
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag
 
+from construction.induced import KINDS
+from construction.rag_sources import NULLS
+from construction.replies import ENGLISH
+from data_modules.reading.files import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.text_engines import OPENAI, EngineOptions
 from faithkit.settings.types import (
@@ -13,6 +18,7 @@ from faithkit.settings.types import (
     Hint,
     NonNegative,
     OneOf,
+    PartialShare,
     PathText,
     Switch,
     Text,
@@ -20,11 +26,14 @@ from faithkit.settings.types import (
 from workflows.settings import surroundings as around
 from workflows.settings.blocks import with_options
 from workflows.settings.common import Extensible
+from workflows.settings.data import EmbeddedRows, OnBadRow
 from workflows.settings.engines import OF_A_LOCAL_MODEL, OF_A_SERVER, Engine, engine_problems
+from workflows.settings.faithdial_edit import FaithdialEdit
 from workflows.settings.no_effect import without_effect
-from workflows.settings.pipeline import Dialogues
+from workflows.settings.pipeline import Dialogues, NearDuplicates, Pipeline
 from workflows.settings.self_dialogue import SelfDialogue
 
+Language = Annotated[Any, OneOf((ENGLISH, None))]
 MODELS = Hint("use [NAME,NAME], or blocks by name: 'models={small: {name: transformers, model: smollm2-135m}}'")
 
 
@@ -36,14 +45,46 @@ class Spontaneous(Dialogues):
     max_new_tokens: Count
     max_judgement_tokens: Count
     weigh_verdicts: Switch
-    language: Annotated[Any, OneOf(("en", None))]
+    language: Language
+
+
+class Induced(Dialogues):
+    """`pipeline=induced`."""
+
+    kinds: Annotated[list[Annotated[str, OneOf(KINDS)]], Field(min_length=1), Hint(f"use some of {', '.join(KINDS)}")]
+    temperature: NonNegative
+    max_new_tokens: Count
+    language: Language
+
+
+class Rag(Pipeline):
+    """`pipeline=rag`."""
+
+    path: PathText
+    embedded_rows: EmbeddedRows
+    on_bad_row: OnBadRow
+    nulls: Annotated[str, OneOf(NULLS)]
+    temperature: NonNegative
+    max_new_tokens: Count
+    language: Language
+    test_fraction: PartialShare
+    near_duplicates: NearDuplicates
+
+    def problems(self, settings: Any) -> Iterator[UserError]:
+        if self.path != EMBEDDED and not Path(self.path).expanduser().exists():
+            hint = "name a source_info.jsonl in RAGTruth's layout, or the folder that has it"
+            yield UserError("pipeline.path: no such file or folder", place=self.path, hint=hint)
 
 
 OwnEngine = with_options(Block, EngineOptions, "OwnEngine")
 
 # A line for each pipeline.
 AnyPipeline = Annotated[
-    Annotated[Spontaneous, Tag("<spontaneous>")] | Annotated[SelfDialogue, Tag("<self_dialogue>")],
+    Annotated[Spontaneous, Tag("<spontaneous>")]
+    | Annotated[Induced, Tag("<induced>")]
+    | Annotated[Rag, Tag("<rag>")]
+    | Annotated[SelfDialogue, Tag("<self_dialogue>")]
+    | Annotated[FaithdialEdit, Tag("<faithdial_edit>")],
     Discriminator(lambda block: f"<{block['name']}>" if isinstance(block, dict) else None),
 ]
 

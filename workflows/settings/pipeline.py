@@ -8,7 +8,7 @@ from pydantic import Field
 from faithkit.errors import UserError
 from faithkit.settings.types import Block, Hint, PartialShare, PathText, Text
 from workflows.settings import surroundings as around
-from workflows.settings.data import OnBadRow, Split
+from workflows.settings.data import EmbeddedRows, OnBadRow, Split
 
 NearDuplicates = Annotated[
     Annotated[float, Field(ge=0.1, le=1)] | None, Hint("use a share from 0.1 to 1, or null for equal texts alone")
@@ -35,6 +35,7 @@ class Dialogues(Pipeline):
 
     dataset: Text
     path: PathText
+    embedded_rows: EmbeddedRows
     split: Split
     options: dict[str, Any]
     on_bad_row: OnBadRow

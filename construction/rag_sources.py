@@ -1,0 +1,140 @@
+"""Rows of RAGTruth's tasks: a question with its passages, a text to summarize, or data to put into words.
+
+The file has a JSON object a line, as RAGTruth's `source_info.jsonl`: `source_id`, `task_type` (QA, Summary, Data2txt),
+`source_info` (an object of `question` and `passages`; a text; any object), and perhaps `source`, the corpus's name.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from construction.rows import KEY, Row
+from data_modules.datasets.ragtruth_sources import FIELDS, SOURCES, TASKS, rows_with_ids
+from data_modules.reading.files import EMBEDDED
+from data_modules.reading.rows import BadRow, ReadReport
+from data_modules.reading.rows import Row as FileRow
+from faithkit.errors import UserError
+from faithkit.files.hashes import hash_files
+from faithkit.words import unicode_words
+
+QA, SUMMARY, DATA = "QA", "Summary", "Data2txt"
+MOST_WORDS, WORD_SHARE = 200, 4  # of a summary: at most 200 words, and a quarter of the text's (RAGTruth, Table 9)
+KEEP, DROP = NULLS = ("keep", "drop")
+_NEGATION = re.compile(r"\b(?:no|not|without|lacks?|lacking|neither|nor|never|unavailable)\b|n't\b", re.IGNORECASE)
+_SENTENCE = re.compile(r"\S[^.!?\n]*[.!?]?")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+class RagSources:
+    """The sources of a file.
+
+    Args:
+        path: The file, the folder with `source_info.jsonl`, or `embedded`.
+        limit: The first sources alone.
+
+    Raises:
+        UserError: The file is not there.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        limit: int | None = None,
+        on_bad_row: str = "stop",
+        embedded_rows: Mapping[str, int] | None = None,
+    ):
+        if path == EMBEDDED:
+            from data_modules.embedded.layouts import written_layout
+
+            path = str(written_layout("ragtruth", embedded_rows))
+        place = Path(path).expanduser()
+        self.file = place / SOURCES if place.is_dir() else place
+        if not self.file.is_file():
+            raise UserError("no file of sources", place=str(self.file), hint=f"set pipeline.path to a {SOURCES}")
+        self.limit, self.on_bad_row = limit, on_bad_row
+
+    def settings(self) -> dict[str, Any]:
+        """Collects what the rows depend on."""
+        return {"limit": self.limit, "content": hash_files(self.file.parent, [self.file.name])[self.file.name]}
+
+    def rows(self) -> Iterator[Row]:
+        """Reads the rows."""
+        report = ReadReport(self.on_bad_row)
+        number = 0
+        for row, source_id in rows_with_ids(self.file, "source_id", FIELDS, report):
+            if number == self.limit:
+                return
+            try:
+                made = _row(row, source_id)
+            except BadRow as error:
+                report.reject(row.file, row.line, error, row.values)
+                continue
+            number += 1
+            yield made
+
+
+def _row(row: FileRow, source_id: str) -> Row:
+    task, info = row.choice("task_type", TASKS), row.values["source_info"]
+    if task == SUMMARY:
+        row.text("source_info")
+    elif task == QA:
+        inside = row.inside(info)
+        inside.text("question"), inside.text("passages")
+    else:
+        row.inside(info)  # which refuses what is no object
+    return {KEY: source_id, "task": task, "corpus": row.text("source", empty_ok=True), "source_info": info}
+
+
+def prompt_values(row: Row, nulls: str) -> dict[str, str]:
+    """What a source puts into its task's prompt.
+
+    Args:
+        nulls: KEEP shows empty fields as `null`, which models take for "no"; DROP leaves them out.
+    """
+    info = row["source_info"]
+    if row["task"] == QA:
+        return {"question": info["question"], "passages": info["passages"]}
+    if row["task"] == SUMMARY:
+        words = max(1, min(MOST_WORDS, len(info.split()) // WORD_SHARE))
+        return {"max_words": str(words), "document": info}
+    shown = without_nulls(info) if nulls == DROP else info
+    return {"data": json.dumps(shown, ensure_ascii=False, indent=1)}
+
+
+def without_nulls(value: Any) -> Any:
+    """Leaves out the fields of an object that are null, and the objects that have no others."""
+    if isinstance(value, Mapping):
+        kept = {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
+        return {key: inner for key, inner in kept.items() if not (inner == {} and value[key] != {})}
+    return [without_nulls(inner) for inner in value if inner is not None] if isinstance(value, list) else value
+
+
+def null_fields(value: Any, name: str = "") -> list[str]:
+    """Names the fields that are null, those inside others by dots."""
+    if isinstance(value, Mapping):
+        return [found for key, inner in value.items() for found in null_fields(inner, f"{name}.{key}" if name else key)]
+    return [name] if value is None and name else []
+
+
+def null_mentions(row: Row, response: str) -> list[dict[str, Any]]:
+    """Finds sentences that deny what the source leaves open, for annotators to look at: `due_to_null` in RAGTruth.
+
+    A sentence counts where it has a negation and the name of a field that is null, as one word or as several.
+    """
+    fields = null_fields(row["source_info"]) if row["task"] == DATA else []
+    wanted = [(field, names, "".join(names)) for field in fields if (names := _words_of(field))]
+    found = []
+    for sentence in _SENTENCE.finditer(response):
+        if _NEGATION.search(sentence[0].replace("’", "'")):
+            words = {word.removesuffix("s") for word in unicode_words(sentence[0])}
+            place = {"start": sentence.start(), "end": sentence.end()}
+            found += [{**place, "field": f} for f, names, one in wanted if words.issuperset(names) or one in words]
+    return found
+
+
+def _words_of(field: str) -> list[str]:
+    """The words of the last part of a field's name, however it joins them, in the singular."""
+    name = _CAMEL.sub(" ", field.rpartition(".")[2]).replace("_", " ")
+    return [word.removesuffix("s") for word in unicode_words(name)]

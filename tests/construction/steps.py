@@ -1,0 +1,75 @@
+"""A chain of three steps with two branches, over an engine that counts what it is asked."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from construction.ask import Ask, Said, sampling
+from construction.chain import Chain, Each, Source, Step
+from construction.rows import KEY, Row, hole
+from faithkit.inference.prompts import TextPrompt
+from faithkit.inference.text import TextEngine
+from faithkit.inference.text_engines import EngineOptions
+
+PROMPT = TextPrompt("Say it again: {text}", ("text",), name="again")
+
+
+def rows(number: int) -> list[Row]:
+    return [{KEY: str(i), "text": f"text {i}"} for i in range(number)]
+
+
+def ask(step: str, engine: TextEngine, prompt: TextPrompt = PROMPT, field: str = "text") -> Ask:
+    """A step that keeps what is said, and refuses what has the word bad in it."""
+
+    def read(row: Row, said: Said) -> Row:
+        if "bad" in said.text:
+            return hole(row[KEY], step, "refusal", said.text)
+        return {**row, step: said.text}
+
+    return Ask(
+        step=step,
+        options=EngineOptions(name="openai", model="m"),
+        prompts={prompt.name: prompt},
+        values=lambda row: {"text": row[field]},
+        read=read,
+        pretend=lambda row: {**row, step: "(said)"},
+        decoding=sampling(1.0, 8, 0),
+        build=lambda options: engine,
+    )
+
+
+def chain(
+    folder: Path,
+    engines: Sequence[TextEngine],
+    *,
+    number: int = 10,
+    prompts: Sequence[TextPrompt] = (PROMPT, PROMPT),
+    portion: int = 4,
+    inputs: Sequence[Row] | None = None,
+) -> Chain:
+    """`inputs`, a branch for each of the first engines, and `last`, which counts characters of both branches."""
+    given = rows(number) if inputs is None else list(inputs)
+    steps: list[Any] = [Source(name="inputs", read=lambda: iter(given), settings={"rows": given})]
+    for place, (engine, prompt) in enumerate(zip(engines, prompts, strict=True)):
+        work = ask(f"branch-{place}", engine, prompt)
+        steps.append(
+            Step(
+                name=work.step,
+                work=work,
+                settings=work.settings(),
+                after=("inputs",),
+                branch=f"b{place}",
+                portion=portion,
+            )
+        )
+    branches = tuple(step.name for step in steps[1:])
+    steps.append(Step(name="last", work=Each(_measured), settings={}, after=branches, portion=portion))
+    return Chain(folder, "test", steps)
+
+
+def _measured(row: Row) -> Row:
+    return {**row, "size": sum(len(str(value)) for name, value in row.items() if name.startswith("branch"))}
+
+
+def keys(made: Iterator[Row]) -> list[str]:
+    return [row[KEY] for row in made]

@@ -1,0 +1,43 @@
+"""Each pipeline runs end to end with a real small model on this machine."""
+
+from pathlib import Path
+
+import pytest
+
+from data_modules.datasets.ragtruth import RagTruth
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport
+from tests.workflows.pipelines.serving import construct_here, manifest, steps
+
+SMALL = (
+    *("engine=transformers", "engine.model=smollm2-135m", "limit=3", "pipeline.embedded_rows={train: 30, test: 30}"),
+    "pipeline.max_new_tokens=40",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("pipeline", "more"),
+    [
+        ("spontaneous", ("pipeline.weigh_verdicts=true", "pipeline.max_judgement_tokens=30", "pipeline.language=null")),
+        ("induced", ()),
+        ("rag", ()),
+    ],
+)
+def test_a_pipeline_runs_with_smollm2(pipeline: str, more: tuple[str, ...], tmp_path: Path) -> None:
+    given = [f"pipeline={pipeline}", *SMALL, *more, f"engine.cache={tmp_path / 'replies.sqlite'}"]
+    construct_here(*given, f"run_dir={tmp_path / 'run'}")
+    found = steps(tmp_path / "run")
+    assert all(step["state"] == "done" and step["rows"] >= 3 for step in found.values())
+    asked = [step for step in found.values() if step["engine"]]
+    assert all("transformers" in step["engine"] and "0 asked" not in step["said"] for step in asked)
+    kept = sum(manifest(tmp_path / "run")["result"]["rows"].values())
+    holes = sum(manifest(tmp_path / "run")["result"]["holes"].values())
+    assert kept + holes >= 3
+    construct_here(*given, f"run_dir={tmp_path / 'again'}")  # all from the cache, and the same
+    for name, step in found.items():
+        assert steps(tmp_path / "again")[name]["size"] == step["size"]
+    if pipeline == "rag":
+        path = str(tmp_path / "run" / "benchmark")
+        dataset = RagTruth(path=path, quality="all", official_split=False)
+        assert len(list(read_examples(dataset, None, ReadReport()))) == kept
