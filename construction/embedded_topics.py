@@ -4,6 +4,7 @@ The same ones at every time, `NUMBER` of each domain.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import product
 from random import Random
 
 from data_modules.datasets.diahalu import CHAT, KNOWLEDGE, REASONING, TASK
@@ -74,7 +75,7 @@ _PROBLEMS = (
     "{name} reads {a} pages a day for {b} days, and the book has {d} pages more. How many pages does the book have?",
     "A train goes {b} hours at {d} miles an hour, rests {c} minutes, and goes {a} hours more. How far does it go?",
     "{name} has {d} coins, gives {a} to each of {c} friends and finds {b} more. How many coins are there now?",
-    "A tank of {d}0 litres loses {a} litres an hour and gets {b}. When does it hold {d}5 litres or less?",
+    "A tank of {d}0 litres loses {b} litres an hour and gets {c}. After how many hours is half of it left?",
     "{name} saves {b} dollars a week, and spends a third of it. What is saved after {a}2 weeks?",
     "Of {d} pupils {a} have a dog, {b} have a cat, and {c} have both. How many have neither?",
     "A garden is {a} metres wide and {b} metres longer than that. What do {c} fences around it take in metres?",
@@ -93,10 +94,11 @@ def _question(number: int) -> tuple[str, str]:
 
 
 def _task(number: int) -> tuple[str, str]:
-    random, scenes = Random(f"goal:{number}"), list(_TASKS)
-    scene = scenes[number % len(scenes)]
-    slots = ", ".join(f"{name}: {random.choice(values.split('|'))}" for name, values in _TASKS[scene].items())
-    return (f"You look for {scene} ({slots}), and want it booked or settled in the end.",) * 2
+    scene = list(_TASKS)[number % len(_TASKS)]
+    wishes = list(product(*(values.split("|") for values in _TASKS[scene].values())))
+    drawn = Random(scene).sample(wishes, NUMBER // len(_TASKS) + 1)[number // len(_TASKS)]
+    told = ", ".join(f"{name}: {value}" for name, value in zip(_TASKS[scene], drawn, strict=True))
+    return (f"You look for {scene} ({told}), and want it booked or settled in the end.",) * 2
 
 
 def _personas(number: int) -> tuple[str, str]:
@@ -107,7 +109,7 @@ def _personas(number: int) -> tuple[str, str]:
 
 def _problem(number: int) -> tuple[str, str]:
     random = Random(f"problem:{number}")
-    ranges = {"a": (3, 9), "b": (4, 12), "c": (2, 3), "d": (31, 60)}
+    ranges = {"a": (3, 19), "b": (4, 29), "c": (2, 3), "d": (60, 97)}
     values = {name: random.randint(*bounds) for name, bounds in ranges.items()}
     text = _PROBLEMS[number % len(_PROBLEMS)].format(name=random.choice(_NAMES.split("|")), **values)
     return text, text

@@ -19,7 +19,7 @@ HALLUCINATION = "Hallucination"
 
 
 def write_faithdial(folder: Path, split: str, rows: Iterable[Row], accepted: Mapping[str, str]) -> dict[str, int]:
-    """Writes the turns that were accepted, and counts them.
+    """Writes the turns that were accepted, and counts them; no file where none was.
 
     Args:
         rows: Turns with their original replies; those of a dialogue in their order.
@@ -50,5 +50,8 @@ def write_faithdial(folder: Path, split: str, rows: Iterable[Row], accepted: Map
         )
         own[row["response"]] = text
     path = folder / FILES.get(split, "test.json")
+    if not dialogues:  # a file without rows is none that a loader takes
+        path.unlink(missing_ok=True)
+        return {}
     write_json(path, [{"dialog_idx": name, "utterances": turns} for name, turns in dialogues.items()])
     return {"accepted edits": sum(map(len, dialogues.values())), "of them behind an edited turn": changed}

@@ -11,8 +11,8 @@ then the lowest number. One with faults is proposed too where there is none with
 decides.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,18 +54,21 @@ def checked(row: Row, max_copied_words: int, said: Prediction | None) -> Row:
     return {**row, **added, "faults": faults}
 
 
-def best_proposals(rows: Iterable[Row]) -> Iterator[Row]:
+def best_proposals(rows: Iterable[Row], branches: Sequence[str]) -> Iterator[Row]:
     """Chooses the best candidate of each turn; a turn whose candidates all failed has none, and says why.
 
     Args:
-        rows: The candidates of a turn follow each other, under its key and their own name.
+        rows: As a chain joins branches: the candidates of a turn follow each other, in the order of the branches.
+        branches: The names of the candidates.
     """
-    for key, own in groupby(rows, key=lambda row: str(row[KEY]).rpartition(AT)[0]):
-        candidates = list(own)
+    rest = iter(rows)
+    while candidates := list(islice(rest, len(branches))):
+        first = str(candidates[0][KEY])
+        key = first.rpartition(AT)[0] if len(branches) > 1 else first  # a single branch is not joined
         usable = [(number, row) for number, row in enumerate(candidates) if not is_hole(row)]
         if usable:
-            _, best = min(usable, key=lambda pair: _order(*pair))
-            yield {**best, KEY: key, "candidate": str(best[KEY]).rpartition(AT)[2], "candidates": len(usable)}
+            number, best = min(usable, key=lambda pair: _order(*pair))
+            yield {**best, KEY: key, "candidate": branches[number], "candidates": len(usable)}
         else:
             yield {KEY: key, FAILED: list(dict.fromkeys(map(hole_name, candidates)))}
 
@@ -104,7 +107,7 @@ def _line(row: Row, answer: Answer | None) -> dict[str, object]:
         "candidate": row.get("candidate"),
         "score": None if row.get("score") is None else f"{row['score']:.3f}",
         "copied_words": row.get("copied_words"),
-        "faults": ", ".join(row.get("faults", row.get(FAILED, ()))),
+        "faults": ", ".join(row[FAILED] if FAILED in row else row["faults"]),
     }
     if answer is None:
         return line

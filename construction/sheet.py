@@ -38,7 +38,7 @@ def read_sheet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[s
         UserError: A column is missing, or the file is no such table.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_bytes().decode("utf-8-sig")  # line ends within cells stay as they are
     except UnicodeDecodeError as error:
         raise UserError("not UTF-8 text", place=str(path), hint="save it as CSV UTF-8") from error
     header = text.split("\n", 1)[0]
@@ -87,5 +87,5 @@ def _cell(value: object) -> str:
 
 def _line(cells: Sequence[str]) -> str:
     text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerow(cells)
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
     return text.getvalue()

@@ -41,6 +41,7 @@ GOODBYE, REPEATS = "said goodbye", "repeats itself"
 RUN = 3  # words in a row by which two turns are compared
 SAME = 0.8  # of these runs, by which two turns say the same
 LEAST_WORDS = 4  # of a turn that can repeat another: "Yes, please." may stand twice
+LONG_TURN = 10  # runs of a turn that its speaker would not say again within another one
 CIRCLE = 4  # times that a run stands in a turn that goes in circles
 _NAMED = "|".join(sorted({name for names in NAMES.values() for name in names}))
 _SPEAKER = rf"(?i:(?:the )?\[?(?:human|user|system|{_NAMED})\]?)|[AB][ \t]*\d{{0,4}}"
@@ -86,16 +87,24 @@ def says_goodbye(text: str) -> bool:
     return "?" not in text and bool(_GOODBYE.search(text.replace("’", "'")))
 
 
-def repeats(text: str, earlier: Sequence[str]) -> bool:
-    """Tells whether a turn says again what one of the earlier ones says, or goes in circles."""
+def repeats(text: str, earlier: Sequence[str], own: Sequence[str] = ()) -> bool:
+    """Tells whether a turn says again what an earlier one says, or goes in circles.
+
+    Args:
+        own: The earlier turns of its speaker: a long one that stands in it nearly whole is said again too.
+    """
     words = unicode_words(text)
     if len(words) < LEAST_WORDS:
         return False
     runs = _runs(words)
     if max(runs.values()) >= CIRCLE:
         return True
-    others = (_runs(unicode_words(other)) for other in earlier)
-    return any(len(runs.keys() & other.keys()) >= SAME * len(runs.keys() | other.keys()) for other in others)
+    for others, wholly in ((earlier, False), (own, True)):
+        for other in (_runs(unicode_words(one)) for one in others):
+            every = len(other) if wholly else len(runs.keys() | other.keys())
+            if len(runs.keys() & other.keys()) >= SAME * every and (not wholly or every >= LONG_TURN):
+                return True
+    return False
 
 
 def _runs(words: Sequence[str]) -> Counter[tuple[str, ...]]:
@@ -145,7 +154,7 @@ class TalkRules:
         rules = self.by_domain[row["domain"]]
         fault = rules.fault(text, finished=finished, last_turn=last, may_decline=not again)
         # A turn that goes in circles does not end either: the circle is the reason.
-        if fault in (None, TOO_LONG, CUT) and repeats(text, turns):
+        if fault in (None, TOO_LONG, CUT) and repeats(text, turns, own):
             return REPEATS
         return ECHO if fault is None and self.heading and text.startswith(self.heading) else fault
 

@@ -61,16 +61,18 @@ def run_faithdial_edit(run: RunFolder, config: Mapping[str, Any], build: Any = b
     if chain is None:
         return
     first = FIND if config["pipeline"]["which"] == DETECTOR else TURNS
+    branches = [step.branch for step in steps if step.branch]
 
     def rows() -> Iterator[Row]:
-        return beside_turns(chain.rows(first), best_proposals(chain.rows(CHECK)))
+        return beside_turns(chain.rows(first), best_proposals(chain.rows(CHECK), branches))
 
     sheet, answers = run.path / SHEET, {}
     if sheet.exists():
         answers = _answers(sheet, rows())
         accepted = accepted_texts(answers.values())
         counts = write_faithdial(run.path / OUTPUT, turns.turns.split, without_holes(chain.rows(first)), accepted)
-        log.info("%s: %s", run.path / OUTPUT, ", ".join(f"{number:,} {name}" for name, number in counts.items()))
+        if counts:
+            log.info("%s: %s", run.path / OUTPUT, ", ".join(f"{number:,} {name}" for name, number in counts.items()))
     listed = write_proposals(sheet, rows(), answers)
     # Proposals as predictions: the annotation pipeline shows their texts as edits to begin with.
     write_jsonl(
@@ -219,7 +221,7 @@ def _answers(sheet: Any, rows: Iterator[Row]) -> dict[str, Answer]:
 def _told(rows: Iterator[Row], answers: Mapping[str, Answer], chain: Chain, first: str) -> dict[str, Any]:
     kinds: Counter[str] = Counter()
     for row in chain.rows(first):
-        kinds[f"replies left out: {row[HOLE]['why']}"] += is_hole(row)
+        kinds.update([f"replies left out: {row[HOLE]['why']}"] if is_hole(row) else [])
     for row in chain.rows(CHECK):
         if is_hole(row):
             kinds[f"candidates that failed: {row[HOLE]['why']}"] += row[HOLE]["step"] != FIND

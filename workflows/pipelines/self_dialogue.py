@@ -112,7 +112,11 @@ class Plan:
         options = self.a if side == "A" else self.writers[name]
         rules = TalkRules(
             by_domain={
-                domain: ReplyRules(max_words=block["max_words"], language=block["language"], instruction=prompt.text)
+                domain: ReplyRules(
+                    max_words=block["max_words"],
+                    language=block["language"],
+                    instruction=f"{prompt.text}\n{self.next_turn.text}",
+                )
                 for domain, prompt in prompts.items()
             },
             min_rounds=block["min_rounds"],

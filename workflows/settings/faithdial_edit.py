@@ -8,7 +8,7 @@ from pydantic import Field
 from faithkit.errors import UserError
 from faithkit.settings.types import Count, Hint, NonNegativeInt, OneOf, PathText, Positive, PositiveShare, Text
 from workflows.settings import surroundings as around
-from workflows.settings.data import OnBadRow, Split
+from workflows.settings.data import EmbeddedRows, OnBadRow, Split
 from workflows.settings.pipeline import Pipeline
 
 
@@ -19,6 +19,7 @@ class FaithdialEdit(Pipeline):
     path: PathText
     split: Split
     options: dict[str, Any]
+    embedded_rows: EmbeddedRows
     on_bad_row: OnBadRow
     which: Annotated[str, OneOf(("tags", "detector", "all"))]
     detector: PathText | None
