@@ -4,15 +4,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from construction.chain import PORTION
 from construction.rows import HOLE, KEY, TRIES, Row, hole, is_hole
 from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.request_cache import CachedEngine
 from faithkit.inference.text import Message, Reply, Request, TextEngine
-from faithkit.inference.text_engines import OPENAI, EngineOptions, build_text_engine
+from faithkit.inference.text_engines import AUTO, TRANSFORMERS, EngineOptions, build_text_engine
 
 NO_REPLY = "no reply"
 MODEL_KEYS = ("name", "model", "precision", "max_length", "base_url")  # of the block `engine`: what replies depend on
+LOCAL_PORTION = 256  # it is batched by length, so its rows may come from the last to the first
 LEAST_ROUNDS = 16  # of requests in a portion: its end, where places stay empty, is a small part of it
 
 
@@ -75,8 +77,9 @@ class Ask:
     @property
     def portion(self) -> int:
         """Rows at a time."""
-        wanted = LEAST_ROUNDS * self.options.concurrency if self.options.name == OPENAI else 0
-        return max(1024, wanted)
+        if self.options.name in (AUTO, TRANSFORMERS):
+            return LOCAL_PORTION
+        return max(PORTION, LEAST_ROUNDS * self.options.concurrency)
 
     def open(self) -> str:
         """Loads the model."""

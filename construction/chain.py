@@ -156,7 +156,8 @@ class Chain:
         """
         if self.manifest.is_older:
             log.warning("the manifest is of an older version: all steps are made again; replies come from the cache")
-        self.manifest.steps = {n: record for n, record in self.manifest.steps.items() if n in self.steps}
+        for name in self.manifest.steps.keys() - self.steps.keys():  # a model that is no longer asked
+            self._forget(self.manifest.steps.pop(name).file)
         for step in self.steps.values():
             record = self._settled(step)
             if record.state == RUNNING:
@@ -180,8 +181,10 @@ class Chain:
         return self.signatures[step.name], made_of, str(self.path(step.name).relative_to(self.folder))
 
     def _begin(self, step: AnyStep) -> StepRecord:
-        self.path(step.name).unlink(missing_ok=True)  # before the manifest speaks of new rows
         signature, made_of, file = self._identity(step)
+        known = self.manifest.steps.get(step.name)
+        for old in {file, known.file if known else file}:  # before the manifest speaks of new rows
+            self._forget(old)
         record = StepRecord(
             name=step.name,
             file=file,
@@ -196,6 +199,9 @@ class Chain:
         self.manifest.steps[step.name] = record
         self.manifest.write()
         return record
+
+    def _forget(self, file: str) -> None:
+        (self.folder / FOLDER / Path(file).name).unlink(missing_ok=True)  # whatever folder a manifest names
 
     def _revisions(self, step: AnyStep) -> dict[str, int]:
         return {name: self.manifest.steps[name].revision for name in step.after}
@@ -230,12 +236,11 @@ class Chain:
                 have, holes = self._have(step, path)
                 bar = tqdm(total=self._expected(step), initial=have, desc=step.name, unit="row", disable=not progress)
                 with bar:
-                    for portion in self._portions(step, have):
+                    for portion in self._portions(step, have, bar.update):
                         for row in portion:
                             file.append(row)
                             holes.update([hole_name(row)] if is_hole(row) else [])
                             have += 1
-                            bar.update()
                         file.sync()
             record.rows, record.holes, record.size = have, dict(sorted(holes.items())), path.stat().st_size
             record.state = DONE
@@ -253,16 +258,21 @@ class Chain:
                 holes[hole_name(row)] += 1
         return number, holes
 
-    def _portions(self, step: AnyStep, have: int) -> Iterator[Iterable[Row]]:
-        """Gives the missing rows of a step by portions, each row as soon as it and those before it are there."""
+    def _portions(self, step: AnyStep, have: int, advance: Callable[[int], object]) -> Iterator[Iterable[Row]]:
+        """Gives the missing rows of a step by portions, each row as soon as it and those before it are there.
+
+        Args:
+            advance: Is told of rows that were made, before their turn to be written has come.
+        """
         if isinstance(step, Source):
             for rows in _batched(islice(iter(step.read()), have, None), PORTION):
                 signals.check()
                 yield rows
+                advance(len(rows))
             return
         for rows in _batched(islice(self._inputs(step), have, None), step.portion):
             signals.check()
-            yield in_order(step.name, step.work, rows)
+            yield in_order(step.name, step.work, rows, advance)
 
     def _repair(self, step: Step, record: StepRecord, retry: bool, progress: bool) -> None:
         """Makes holes again: those that are filled before this step, and its own where `retry` says so.
@@ -312,7 +322,9 @@ def _batched(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
         yield portion
 
 
-def in_order(name: str, work: Work, portion: Sequence[Row]) -> Iterator[Row]:
+def in_order(
+    name: str, work: Work, portion: Sequence[Row], advance: Callable[[int], object] = lambda number: None
+) -> Iterator[Row]:
     """Yields the rows of a portion in its order, each as soon as it and those before it are there; holes pass through.
 
     Raises:
@@ -324,9 +336,11 @@ def in_order(name: str, work: Work, portion: Sequence[Row]) -> Iterator[Row]:
         raise UserError(f"two rows have the key {shorten(twice)}", place=name, hint="make the ids of the data unique")
     made: dict[str, Row] = {}
     place = 0
+    advance(len(portion) - len(asked))
     for row in work.run(list(asked.values())) if asked else ():
         assert row[KEY] in asked and row[KEY] not in made, f"{name} made a row of its own: {row[KEY]}"
         made[row[KEY]] = row
+        advance(1)
         while place < len(portion) and (is_hole(portion[place]) or portion[place][KEY] in made):
             yield made.pop(portion[place][KEY], portion[place])
             place += 1

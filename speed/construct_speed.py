@@ -73,7 +73,7 @@ def report_requests(number: int, concurrencies: Sequence[int], rounds: int) -> N
     body = (
         f"{number:,} requests of one step (`Ask`, the cache of replies, the step's file with its fsyncs, the manifest) "
         f"to a server in a process of its own that answers each {SECONDS * 1000:.0f} ms after it came. From the step's "
-        "beginning to its end, the client's start included. Bare sockets send the same number and read no reply: what "
+        "beginning to its end, the client's start included. Bare sockets send the same number and parse no reply: what "
         f"this machine takes beside what else it does.\n\n{table(header, rows)}"
     )
     report(f"Constructing: {number:,} requests", body)
@@ -95,7 +95,7 @@ def ask_all(url: str, number: int, concurrency: int) -> tuple[float, float]:
 
 
 def ask_bare(url: str, number: int, concurrency: int) -> float:
-    """Sends as many requests by bare sockets, whose replies nobody reads: what this machine takes at least."""
+    """Sends as many requests by bare sockets, whose replies nobody parses: what this machine takes at least."""
     host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
     body = json.dumps({"model": "m", "messages": [{"role": "user", "content": KNOWLEDGE}]}).encode()
     sent = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body

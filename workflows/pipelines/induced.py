@@ -23,7 +23,7 @@ from faithkit.inference.text_engines import EngineOptions
 from faithkit.records import FAITHFUL, HALLUCINATED
 from judge.locate import locate_all
 from judge.reply import quoted_parts
-from workflows.pipelines.models import writers_of
+from workflows.pipelines.models import build_model, writers_of
 from workflows.pipelines.run_chain import ask_step, run_chain
 from workflows.pipelines.written import OUTPUT, division_of, tell_written
 
@@ -94,6 +94,7 @@ def induce(
         read=read,
         pretend=lambda row: {**row, "response": f"(what {model} makes up)"},
         decoding=sampling(block["temperature"], block["max_new_tokens"], seed),
+        build=build_model,
     )
 
 

@@ -11,6 +11,7 @@ from faithkit.inference.text_engines import EngineOptions
 from faithkit.records import FAITHFUL, UNPARSED
 from judge.asking import read_judgement
 from judge.reply import CHOICES
+from workflows.pipelines.models import build_model
 
 ANNOTATE = "annotate"
 FIELDS = ("knowledge", "history", "reference", "response")
@@ -52,5 +53,6 @@ def annotation(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, A
         read=read,
         pretend=lambda row: {**row, "target": "No.", "label": FAITHFUL, "spans": [], "rationale": ""},
         decoding=sampling(0, block["max_judgement_tokens"], 0),
+        build=build_model,
         choices=CHOICES if block["weigh_verdicts"] else (),
     )

@@ -6,7 +6,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from faithkit.errors import UserError
-from faithkit.inference.text_engines import EngineOptions
+from faithkit.inference.text import TextEngine
+from faithkit.inference.text_engines import OPENAI, EngineOptions, build_text_engine
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")  # what a file's name does without
 
@@ -14,6 +15,15 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")  # what a file's name does without
 def annotator_of(config: Mapping[str, Any]) -> EngineOptions:
     """The model of the block `engine`: it annotates, and it writes where no others are named."""
     return EngineOptions(**config["engine"])
+
+
+def build_model(options: EngineOptions) -> TextEngine:
+    """Loads a model, which may be that of a judge of ours, by its run."""
+    if options.name != OPENAI and options.model:
+        from judge.weights import stored_judge
+
+        options = replace(options, model=stored_judge(options.model).source)
+    return build_text_engine(options)
 
 
 def writers_of(config: Mapping[str, Any]) -> dict[str, EngineOptions]:

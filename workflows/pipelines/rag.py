@@ -19,7 +19,7 @@ from faithkit.files.atomic import atomic_folder
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import TextPrompt, read_text_prompt
 from faithkit.inference.text_engines import EngineOptions
-from workflows.pipelines.models import writers_of
+from workflows.pipelines.models import build_model, writers_of
 from workflows.pipelines.run_chain import ask_step, run_chain
 from workflows.pipelines.written import OUTPUT, division_of, tell_written
 
@@ -95,6 +95,7 @@ def respond(
         read=read,
         pretend=lambda row: {**row, "response": f"(what {model} replies)"},
         decoding=sampling(block["temperature"], block["max_new_tokens"], seed),
+        build=build_model,
     )
 
 

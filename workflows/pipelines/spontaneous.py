@@ -18,7 +18,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import TextPrompt, read_text_prompt
 from faithkit.inference.text_engines import EngineOptions
 from workflows.pipelines.judgements import ANNOTATE, FIELDS, annotation
-from workflows.pipelines.models import annotator_of, writers_of
+from workflows.pipelines.models import annotator_of, build_model, writers_of
 from workflows.pipelines.run_chain import ask_step, run_chain
 from workflows.pipelines.written import OUTPUT, division_of, tell_written
 
@@ -74,4 +74,5 @@ def sample_reply(
         read=read,
         pretend=lambda row: {**row, "model": model, "response": f"(what {model} replies)"},
         decoding=sampling(block["temperature"], block["max_new_tokens"], seed),
+        build=build_model,
     )

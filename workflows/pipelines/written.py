@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from construction.chain import Chain
+from construction.chain import FOLDER, Chain
 from construction.divide import Division
 from construction.leaks import TextInSplit, find_shared_texts
 from construction.rows import Row
@@ -72,6 +72,10 @@ def tell_written(
         "shared": {field: found.to_dict() for field, found in shared.items()},
     }
     chain.manifest.write()
+    if not sum(counts.values()):
+        most = max(holes, key=lambda why: holes[why], default="no input")
+        log.warning("nothing was written: no row could be used (most failed by %s); see %s", most, run.path / FOLDER)
+        return
     log.info("written: %s", run.path / OUTPUT)
 
 

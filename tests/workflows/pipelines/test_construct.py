@@ -158,7 +158,9 @@ def test_unusable_replies_are_counted_by_kind_and_shift_no_row(tmp_path: Path) -
     assert len(halludial(tmp_path / "run")) == 24 - 5
 
 
-def test_a_judge_that_keeps_to_no_form_leaves_holes_or_is_weighed(tmp_path: Path) -> None:
+def test_a_judge_that_keeps_to_no_form_leaves_holes_or_is_weighed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     chatter = answering(message={"role": "assistant", "content": "The reply is about sailors."})
 
     def misbehave(body: dict[str, Any]) -> Fault | None:
@@ -168,6 +170,7 @@ def test_a_judge_that_keeps_to_no_form_leaves_holes_or_is_weighed(tmp_path: Path
         construct_here(*overrides(served, tmp_path / "strict", "limit=4"))
         construct_here(*overrides(served, tmp_path / "weighed", "limit=4", "pipeline.weigh_verdicts=true"))
     assert steps(tmp_path / "strict")["annotate"]["holes"] == {"annotate: no verdict": 8}
+    assert "nothing was written" in capsys.readouterr().err and not list((tmp_path / "strict" / "benchmark").iterdir())
     rows = step_rows(tmp_path / "weighed", "annotate")
     assert {row["target"] for row in rows} == {"Yes. The reply is about sailors."}
     assert manifest(tmp_path / "weighed")["result"]["kinds"]["verdict weighed, not written"] == 8
