@@ -4,7 +4,7 @@ A candidate has a fault where
 
 - it is `unchanged`: it has the words of the original reply;
 - it `copies`: more than `max_copied_words` words in a row stand in the knowledge too;
-- the critic calls it `hallucinated`, or cannot tell (`unparsed`).
+- the critic calls it `hallucinated`, or cannot tell (`unparsed`, `no verdict`).
 
 The best one has the fewest faults, then the lowest score of the critic (P(hallucinated)), then the shortest copied run,
 then the lowest number. One with faults is proposed too where there is none without: the table names them, and a person
@@ -25,6 +25,7 @@ from faithkit.token_overlap import longest_run
 from faithkit.words import apostrophe_words, unicode_words
 
 UNCHANGED, COPIES, HALLUCINATED = "unchanged", "copies", "hallucinated"
+NO_VERDICT = "no verdict"
 FAILED = "failed"  # what became of candidates that are holes
 COLUMNS = (
     *("turn", "knowledge", "history", "original", "proposal", "candidate"),
@@ -49,7 +50,7 @@ def checked(row: Row, max_copied_words: int, said: Prediction | None) -> Row:
     faults += [COPIES] if copied > max_copied_words else []
     added: dict[str, Any] = {"copied_words": copied}
     if said is not None:
-        faults += [str(said.label)] if said.label != FAITHFUL else []
+        faults += [said.label or NO_VERDICT] if said.label != FAITHFUL else []
         added |= {"score": said.score, "verdict": said.label}
     return {**row, **added, "faults": faults}
 

@@ -17,6 +17,7 @@ from construction.turns import turn_name
 from faithkit.errors import UserError, shorten
 
 COLUMNS = ("dialogue", "round", "domain", "before", "text", "signs", "edit")
+FAILED = "the dialogue failed behind it"
 LONG = 40  # words that people rarely type at once
 # What is said of an edit that is not taken.
 NO_DIALOGUE, NO_TURN, OTHER_TEXT, BEHIND = (
@@ -65,14 +66,16 @@ def write_turns(path: Path, rows: Iterable[Row], domains: Sequence[str]) -> int:
 
 def _lines(row: Row) -> Iterator[dict[str, object]]:
     turns: list[str] = row["turns"]
+    failed = [f"{FAILED}: {row['failed']}"] if "failed" in row else []
     for place in range(0, len(turns), 2):
+        own = signs(turns[place], cut=turn_name(place) in row.get("cut", ()))
         yield {
             "dialogue": row[KEY],
             "round": place // 2 + 1,
             "domain": row["domain"],
             "before": turns[place - 1] if place else row["for_a"],
             "text": turns[place],
-            "signs": ", ".join(signs(turns[place], cut=turn_name(place) in row.get("cut", ()))),
+            "signs": ", ".join([*own, *failed] if place == len(turns) - 1 else own),
         }
 
 
@@ -145,5 +148,5 @@ def _cut(row: Row, edit: Edit) -> Row:
         name: [turn for turn in row[name] if turn in names] for name in ("cut", "refused", "edited") if name in row
     }
     edited = [*marks.get("edited", []), turn_name(edit.place)]
-    rest = {name: value for name, value in row.items() if name not in ("ended", *marks)}
+    rest = {name: value for name, value in row.items() if name not in ("ended", "failed", *marks)}
     return {**rest, **{name: value for name, value in marks.items() if value}, "edited": edited, "turns": turns}

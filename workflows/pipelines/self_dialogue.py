@@ -15,7 +15,7 @@ from construction.chain import AnyStep, Chain, Source
 from construction.diahalu import NAME, write_diahalu
 from construction.kept_engines import Build, KeptEngines
 from construction.replies import ReplyRules
-from construction.rows import AT, KEY, Row
+from construction.rows import AT, HOLE, KEY, Row, is_hole
 from construction.topics import Topics
 from construction.turn_edits import Edit, apply_edits, read_edits, write_turns
 from construction.turns import AskTurn, TalkRules, side_of, turn_name
@@ -50,7 +50,7 @@ def run_self_dialogue(run: RunFolder, config: Mapping[str, Any], build: Build = 
         edited.make(edited.keep(edits))
     block = config["pipeline"]
     written = write_diahalu(run.path / OUTPUT / NAME, edited.rows())
-    listed = write_turns(sheet, edited.rows(), block["edit_domains"])
+    listed = write_turns(sheet, edited.editable(), block["edit_domains"])
     chain.manifest.result = tell_talks(edited.rows(), written, block["rounds"])
     chain.manifest.write()
     log.info("written: %s; %s turns of A to look at: %s", run.path / OUTPUT / NAME, f"{listed:,}", sheet)
@@ -156,6 +156,7 @@ class EditedTalks:
     def __init__(self, run: RunFolder, config: Mapping[str, Any], plan: Plan, chain: Chain):
         self.run, self.config, self.plan, self.chain = run.stage(EDITS), config, plan, chain
         self.anew: dict[str, Row] = {}
+        self.cut: dict[str, Row] = {}  # as far as the edited turn
 
     def rows(self) -> Iterator[Row]:
         """Reads the dialogues as they are now, holes among them: the branches of a topic side by side."""
@@ -167,6 +168,14 @@ class EditedTalks:
 
     def _named(self, row: Row, name: str) -> Row:
         return {**row, "branch": name, "model": self.plan.writers[name].model}
+
+    def editable(self) -> Iterator[Row]:
+        """Reads the dialogues as people edit them: of one that failed behind an edit the turns as far as the edit."""
+        for row in self.rows():
+            if is_hole(row) and row[KEY] in self.cut:
+                yield {**self.cut[row[KEY]], "failed": row[HOLE]["why"]}
+            else:
+                yield row
 
     def numbers(self) -> list[str]:
         """The rounds of edits that are kept, the oldest first."""
@@ -182,11 +191,10 @@ class EditedTalks:
         """Makes the dialogues anew that a round of edits is about."""
         stage = self.run.stage(number)
         edits = [Edit(**row) for row in read_jsonl(stage.path / LEDGER)]
-        cut, left = apply_edits(edits, self.rows())
+        cut, left = apply_edits(edits, self.editable())
         for why, others in left.items():
             turns = ", ".join(f"{edit.dialogue} A{edit.round}" for edit in others[:3])
             log.warning("edits/%s: %d not taken, %s: %s", number, len(others), why, turns)
-        log.info("edits/%s: %d dialogues made anew", number, len(cut))
         steps: list[AnyStep] = []
         for name in (writers := dict.fromkeys(row["branch"] for row in cut)):
             own = [row for row in cut if row["branch"] == name]
@@ -196,6 +204,11 @@ class EditedTalks:
             return
         chain = run_chain(stage, self.config, steps)
         assert chain is not None, "a dry run makes no dialogues to edit"
+        self.cut |= {row[KEY]: row for row in cut}
+        failed = 0
         for name in writers:
             for row in chain.rows(self.plan.last(name)):
                 self.anew[row[KEY]] = self._named(row, name)
+                failed += is_hole(row)
+        again = f"; {failed} failed: edit them once more, or retry_holes=true" if failed else ""
+        log.info("edits/%s: %d dialogues made anew%s", number, len(cut), again)

@@ -140,6 +140,24 @@ def test_what_was_edited_can_be_edited_again(tmp_path: Path) -> None:
     assert not set(first[1:]) & set(second[1:]) and len(second) == 6
 
 
+def test_a_dialogue_that_fails_behind_an_edit_can_be_edited_once_more(tmp_path: Path) -> None:
+    folder, key = tmp_path / "run", f"task:0@{FIRST}"
+
+    def answer(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:
+        return "..." if messages[-1]["content"] == "Say nothing." else say(messages, seed, sample)
+
+    with server(answer=answer) as served:
+        construct_here(*given(served, folder))
+        edit(folder, (key, 2, "Say nothing."))
+        resume(folder)
+        assert key not in dialogues(folder) and manifest(folder)["result"]["left out: empty"] == 1
+        listed = [row for row in sheet(folder) if row["dialogue"] == key]
+        assert [row["signs"] for row in listed] == ["", "the dialogue failed behind it: empty"]
+        edit(folder, (key, 2, "Say something."))
+        resume(folder)
+    assert turns(dialogues(folder)[key])[2] == "Say something." and len(turns(dialogues(folder)[key])) == 6
+
+
 @pytest.mark.slow  # two commands of their own
 def test_a_killed_run_asks_only_again_what_was_in_flight(tmp_path: Path) -> None:
     with server(seconds=0.02) as served:
