@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.evaluation.published.judges import ALL, published_counts
-from faithkit.evaluation.tables import harmless, new_table
+from faithkit.evaluation.tables import figures_table, harmless
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 # The fields of `meta` that part a dataset's examples, the paper's first; and those that only hallucinated ones have.
@@ -82,6 +82,23 @@ def label_stats(examples: Iterable[Example]) -> LabelStats:
     )
 
 
+def divide(examples: Sequence[Example], fields: Mapping[str, Sequence[str]]) -> list[tuple[str, str, list[Example]]]:
+    """Divides examples by each field of `meta`: field, value, examples; a second field of one value divides nothing.
+
+    Args:
+        fields: By dataset, as in `PARTS`.
+    """
+    found = []
+    for field in dict.fromkeys(name for example in examples for name in fields.get(example.source, ())):
+        by_value: dict[str, list[Example]] = {}
+        for example in examples:
+            if example.meta.get(field) is not None:
+                by_value.setdefault(str(example.meta[field]), []).append(example)
+        if len(by_value) > 1 or any(names[0] == field for names in fields.values()):
+            found += [(field, value, rows) for value, rows in sorted(by_value.items())]
+    return found
+
+
 def _count(rows: Sequence[Example]) -> LabelCounts:
     return LabelCounts(
         examples=len(rows),
@@ -92,15 +109,13 @@ def _count(rows: Sequence[Example]) -> LabelCounts:
 
 
 def label_stats_tables(stats: LabelStats, *, title: str = "", dataset: str = "") -> list[Table]:
-    """The parts with the paper's figures under ours, and the types.
+    """Shows the parts with the paper's figures under ours, and the types.
 
     Args:
         dataset: Whose published counts stand beside; empty for none.
     """
-    table = new_table(f"{title} labels".strip())
-    table.add_column("part", overflow="fold")
-    for name in ("examples", "hallucinated", "groups", "words"):
-        table.add_column(name, justify="right", no_wrap=True)
+    heads = ("examples", "hallucinated", "groups", "words")
+    table = figures_table(f"{title} labels".strip(), "part", heads, no_wrap=heads, show_edge=True)
     paper, citation = published_counts(dataset)
     for part, counts in stats.parts.items():
         share = f"{counts.hallucinated:,} ({counts.rate:.1%})"
@@ -116,11 +131,8 @@ def label_stats_tables(stats: LabelStats, *, title: str = "", dataset: str = "")
 
 
 def _types(types: Mapping[str, Mapping[str, int]], title: str) -> Table:
-    table = new_table(f"{title} types".strip())
-    table.add_column("part", overflow="fold")
     names = sorted({name for counts in types.values() for name in counts})
-    for name in names:
-        table.add_column(Text(harmless(name)), justify="right", overflow="fold")
+    table = figures_table(f"{title} types".strip(), "part", names, show_edge=True)
     for part, counts in types.items():
         total = sum(counts.values())
         cells = [f"{counts.get(name, 0):,} ({counts.get(name, 0) / total:.0%})" for name in names]

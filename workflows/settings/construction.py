@@ -45,7 +45,12 @@ class Spontaneous(Dialogues):
     max_new_tokens: Count
     max_judgement_tokens: Count
     weigh_verdicts: Switch
+    detector: PathText | None
     language: Language
+
+    def problems(self, settings: Any) -> Iterator[UserError]:
+        yield from super().problems(settings)
+        yield from around.checkpoint_problems("pipeline.detector", self.detector, "critic", "tagger", "judge")
 
 
 class Induced(Dialogues):

@@ -13,7 +13,7 @@ from faithkit.evaluation.corpus_plots import write_plots
 from faithkit.evaluation.corpus_stats import ALL, Bucket, CorpusStats, corpus_stats, in_order
 from faithkit.evaluation.plotting import require_plots
 from faithkit.evaluation.published.corpus import Row, basic_rows, bucket_rows, citation, model_rows, part_note
-from faithkit.evaluation.tables import harmless, new_table, show
+from faithkit.evaluation.tables import figures_table, harmless, show
 from faithkit.files.atomic import write_json
 from faithkit.records import Example
 
@@ -45,7 +45,7 @@ def report_corpus(
 
 
 def corpus_tables(stats: CorpusStats, *, title: str = "", published: bool = False) -> list[Table]:
-    """The tables that the corpus gives rise to: one of generators only where they are told."""
+    """Makes the tables of a corpus: one of generators only where they are told."""
     prefix = f"{title}: " if title else ""
     tables = [_basic(stats, f"{prefix}responses and hallucination", published)]
     if stats.models:
@@ -59,7 +59,7 @@ def corpus_tables(stats: CorpusStats, *, title: str = "", published: bool = Fals
 
 def _basic(stats: CorpusStats, title: str, published: bool) -> Table:
     names = ("sources", "responses", "context", "response", "hallucinated", "spans")
-    table = _table(title, ("task",), names)
+    table = figures_table(title, "task", names, show_edge=True)
     for name, line in stats.basic.items():
         cells = (
             f"{line.num_sources:,}",
@@ -89,7 +89,8 @@ def _basic(stats: CorpusStats, title: str, published: bool) -> Table:
 
 
 def _models(stats: CorpusStats, title: str, published: bool) -> Table:
-    table = _table(title, ("generator", "task"), ("responses", "hallucinated", "spans", "density"))
+    heads = ("responses", "hallucinated", "spans", "density")
+    table = figures_table(title, ["generator", "task"], heads, show_edge=True)
     for model, tasks in stats.models.items():
         for place, (task, counts) in enumerate(tasks.items()):
             _add(
@@ -111,7 +112,7 @@ def _models(stats: CorpusStats, title: str, published: bool) -> Table:
 
 def _types(stats: CorpusStats, title: str) -> Table:
     labels = in_order(label for counts in stats.types.values() for label in counts)
-    table = _table(title, ("task",), tuple(label.replace("_", " ") for label in labels))
+    table = figures_table(title, "task", [label.replace("_", " ") for label in labels], show_edge=True)
     for name, counts in stats.types.items():
         total = max(1, sum(counts.values()))
         shares = (f"{counts.get(label, 0):,} ({counts.get(label, 0) / total:.0%})" for label in labels)
@@ -120,7 +121,7 @@ def _types(stats: CorpusStats, title: str) -> Table:
 
 
 def _buckets(by_task: Mapping[str, list[Bucket]], paper: Mapping[str, Sequence[Row]], title: str) -> Table:
-    table = _table(title, ("task",), ("words", "responses", "hallucinated", "spans each"))
+    table = figures_table(title, "task", ("words", "responses", "hallucinated", "spans each"), show_edge=True)
     for task, found in by_task.items():
         for place, bucket in enumerate(found):
             _add(
@@ -134,15 +135,6 @@ def _buckets(by_task: Mapping[str, list[Bucket]], paper: Mapping[str, Sequence[R
         for row in paper.get(task, ()):
             table.add_row(PAPER, f"({row['low']:,}, {row['high']:,}]", "-", "-", f"{row['spans_each']:.2f}")
         table.add_section()
-    return table
-
-
-def _table(title: str, names: tuple[str, ...], numbers: tuple[str, ...]) -> Table:
-    table = new_table(title)
-    for name in names:
-        table.add_column(Text(name), overflow="fold")
-    for name in numbers:
-        table.add_column(Text(harmless(name)), justify="right", overflow="fold")
     return table
 
 

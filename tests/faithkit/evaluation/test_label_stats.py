@@ -3,11 +3,12 @@
 from pathlib import Path
 
 from data_modules.embedded.layouts import WRITERS
-from faithkit.evaluation.label_stats import label_stats, label_stats_tables
+from faithkit.evaluation.label_stats import divide, label_stats, label_stats_tables
 from faithkit.evaluation.published.judges import published_counts
 from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.tables import as_text
 from faithkit.records import Example
+from tests.data_modules.examples import example
 from tests.data_modules.official_rows import make, read
 
 
@@ -53,6 +54,15 @@ def test_halueval_counts_by_task_without_a_paper(tmp_path: Path) -> None:
     stats = label_stats(embedded("halueval", tmp_path))
     assert stats.parts["qa"].rate == stats.parts["summarization"].rate == 0.5 and not stats.types
     assert published_counts("halueval") == ({}, "")
+
+
+def test_a_second_field_of_one_value_divides_nothing() -> None:
+    def parts(*kinds: str) -> list[tuple[str, str, int]]:
+        rows = [example(source="s", meta={"task": "qa", "kind": kind}) for kind in kinds]
+        return [(field, value, len(found)) for field, value, found in divide(rows, {"s": ("task", "kind")})]
+
+    assert parts("x", "x") == [("task", "qa", 2)]
+    assert parts("x", "y", "y") == [("task", "qa", 3), ("kind", "x", 1), ("kind", "y", 2)]
 
 
 def test_the_papers_counts_add_up() -> None:

@@ -87,6 +87,8 @@ def test_the_papers_systems_stand_under_ours_where_the_files_are_the_papers() ->
         "HaluEval's questions: GPT-3.5-turbo's mean precision"
     )
     assert "unparsed" not in shown
+    parts = shown.partition("by task")[2].splitlines()
+    assert next(line for line in parts if "model" in line).count("[") == 1, "the headline alone has its interval"
     assert "GPT-3.5-turbo" not in as_text(*label_report(examples, said(examples), **options).tables)
 
 

@@ -6,6 +6,7 @@ from itertools import groupby, pairwise
 import pytest
 
 from faithkit.errors import UserError
+from faithkit.evaluation.published.corpus import part_note
 from faithkit.evaluation.published.detection import (
     LEVELS,
     OVERALL,
@@ -21,7 +22,12 @@ from faithkit.evaluation.published.tables import CHECKSUMS, FOLDER, published_ta
 from faithkit.records import Example
 
 # All files, each digit compared with the paper or, as `read_in` says, with who copies it. Only a correction changes it.
-PINNED = "7f60d12991cee16cb3375f09270c9fb81a018eb3a910b1feea5b003a820b574c"
+PINNED = "146c6638a3dca0511cc82be13655aad27a8a331b9beb970cec9b6900ce9c4fb0"
+
+
+def test_a_part_of_the_papers_responses_is_said_to_be_one():
+    assert part_note(17_838) == ""
+    assert "these are 10 responses, the paper's 17,838" in part_note(10)
 
 
 def test_the_figures_are_those_that_were_compared_with_the_papers():
