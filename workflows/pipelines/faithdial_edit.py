@@ -31,7 +31,7 @@ from construction.replies import ReplyRules, cut_turns, is_refusal
 from construction.rows import HOLE, KEY, Row, hole, is_hole, without_holes
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
-from faithkit.evaluation.tables import harmless, new_table, show
+from faithkit.evaluation.tables import figures_table, harmless, show
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import NUCLEUS, Decoding
@@ -236,9 +236,7 @@ def _told(rows: Iterator[Row], answers: Mapping[str, Answer], chain: Chain, firs
     kinds["accepted"] = len(accepted_texts(answers.values()))
     kinds["turned down"] = len(answers) - kinds["accepted"]
     result = {name: number for name, number in sorted(kinds.items()) if number}
-    table = new_table("proposals of edits")
-    table.add_column("")
-    table.add_column("number", justify="right")
+    table = figures_table("proposals of edits", "", ["number"], show_edge=True)
     for name, number in result.items():
         table.add_row(Text(harmless(name)), f"{number:,}")
     show(table)

@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from construction.rows import HOLE, Row, is_hole
-from faithkit.evaluation.tables import harmless, new_table, show
+from faithkit.evaluation.tables import figures_table, harmless, show
 
 
 def tell_talks(rows: Iterable[Row], written: int, rounds: int) -> dict[str, Any]:
@@ -38,9 +38,7 @@ def tell_talks(rows: Iterable[Row], written: int, rounds: int) -> dict[str, Any]
         "words of a turn of B, mean": round(words["B"] / turns, 1),
         **{name: number for name, number in sorted(kinds.items()) if number},
     }
-    table = new_table("self-dialogues")
-    table.add_column("")
-    table.add_column("number", justify="right")
+    table = figures_table("self-dialogues", "", ["number"], show_edge=True)
     for name, value in result.items():
         table.add_row(Text(harmless(name)), f"{value:,}")
     show(table)
