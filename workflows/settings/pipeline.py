@@ -7,7 +7,7 @@ from pydantic import Field
 
 from faithkit.errors import UserError
 from faithkit.settings.types import Block, Hint, PartialShare, PathText, Text
-from workflows.settings import surroundings as around
+from workflows.settings import datasets
 from workflows.settings.data import EmbeddedRows, OnBadRow, Split
 
 NearDuplicates = Annotated[
@@ -44,4 +44,4 @@ class Dialogues(Pipeline):
 
     def problems(self, settings: Any) -> Iterator[UserError]:
         one = {"dataset": self.dataset, "path": self.path, "split": self.split, **self.options}
-        yield from around.dataset_problems("pipeline", one)
+        yield from datasets.dataset_problems("pipeline", one)
