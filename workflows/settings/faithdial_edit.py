@@ -7,6 +7,7 @@ from pydantic import Field
 
 from faithkit.errors import UserError
 from faithkit.settings.types import Count, Hint, NonNegativeInt, OneOf, PathText, Positive, PositiveShare, Text
+from workflows.settings import datasets
 from workflows.settings import surroundings as around
 from workflows.settings.data import EmbeddedRows, OnBadRow, Split
 from workflows.settings.pipeline import Pipeline
@@ -33,7 +34,7 @@ class FaithdialEdit(Pipeline):
 
     def problems(self, settings: Any) -> Iterator[UserError]:
         one = {"dataset": self.dataset, "path": self.path, "split": self.split, **self.options}
-        yield from around.dataset_problems("pipeline", one)
+        yield from datasets.dataset_problems("pipeline", one)
         if self.which == "detector" and self.detector is None:
             yield UserError("pipeline.which=detector names no detector", hint="pipeline.detector=runs/...")
         yield from around.checkpoint_problems("pipeline.detector", self.detector, "critic", "tagger", "judge")
