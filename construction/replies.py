@@ -96,12 +96,12 @@ class ReplyRules:
         runs = {run for part in FIELD.split(self.instruction)[::2] for run in _runs_of(unicode_words(part))}
         object.__setattr__(self, "_runs", frozenset(runs))
 
-    def fault(self, text: str, *, finished: bool = True, last_turn: str = "") -> str | None:
+    def fault(self, text: str, *, finished: bool = True, last_turn: str = "", may_decline: bool = False) -> str | None:
         """Names what is wrong with a reply; None where nothing is."""
         words = unicode_words(text)
         if not any(character.isalnum() for character in text):
             return EMPTY
-        if is_refusal(text):
+        if is_refusal(text) and not may_decline:
             return REFUSAL
         if not self._runs.isdisjoint(_runs_of(words)) or (len(words) >= 4 and words == unicode_words(last_turn)):
             return ECHO

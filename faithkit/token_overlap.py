@@ -43,3 +43,18 @@ def greedy_runs(response: Sequence[str], knowledge: Sequence[str]) -> list[int]:
     if length:
         runs.append(length)
     return runs
+
+
+def longest_run(response: Sequence[str], knowledge: Sequence[str]) -> int:
+    """Computes the length of the longest run of tokens that both have: the longest common substring.
+
+    >>> longest_run("a b c d".split(), "a b x b c d".split())
+    3
+    """
+    places = positions(knowledge)
+    single = [places.get(token, 0) for token in response]
+    ends, length = single, 0  # by the place in the response: where in the knowledge a run of `length + 1` ends
+    while any(ends):
+        length += 1
+        ends = [before << 1 & here for before, here in zip([0, *ends], single, strict=False)]
+    return length

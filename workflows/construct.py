@@ -31,6 +31,8 @@ PIPELINES = {
     "estimate": "workflows.pipelines.estimate:run_estimate",
     "annotate": "workflows.pipelines.annotate:run_annotate",
     "agreement": "workflows.pipelines.agreement:run_agreement",
+    "self_dialogue": "workflows.pipelines.self_dialogue:run_self_dialogue",
+    "faithdial_edit": "workflows.pipelines.faithdial_edit:run_faithdial_edit",
 }
 # A resumed run may change all that its steps depend on: what they made with other settings is made again.
 MAY_CHANGE = ("pipeline.*", "engine.*", "models", "models.*", "prompts", "limit", "seed", "retry_holes", "dry_run")

@@ -26,7 +26,9 @@ ADDRESS = "https://github.com/ECNU-ICALK/DiaHalu"
 ALL = "all"  # the one split
 FILES = [f"{name}*{suffix}" for name in ("DiaHalu", "diahalu", "Diahalu") for suffix in (".jsonl", ".csv")]
 LAYOUT = {"diahalu": ("ID", "text", "label", "index", "domain")}
-LABELS = {"1": HALLUCINATED, "0": FAITHFUL}
+UNLABELLED = "unlabelled"
+# The official files label every dialogue; those that were just built have an empty label until somebody judged them.
+LABELS = {"1": HALLUCINATED, "0": FAITHFUL, "": UNLABELLED, "none": UNLABELLED}
 KNOWLEDGE, TASK, CHAT, REASONING = DOMAINS = ("knowledge", "task", "chit-chat", "reasoning")
 DOMAIN_WORDS = {"knowledge": KNOWLEDGE, "task": TASK, "chit": CHAT, "reason": REASONING}  # as a domain's name has them
 # In these A stands for a person: its turns were corrected, and only B's judged. In the others both are models.
@@ -78,7 +80,10 @@ class DiaHalu(Source):
             return
         turns = read_turns(row, report)
         places = read_places(row, turns, report)
-        if bool(places) != (label == HALLUCINATED):
+        if label == UNLABELLED:
+            report.count("dialogues without a label")
+            label, places = None, []
+        elif bool(places) != (label == HALLUCINATED):
             report.count(f"index and label disagree, the label counts: {label}")
             places = places if label == HALLUCINATED else []
         meta: dict[str, Any] = {"domain": domain, "rounds": len({turn.round for turn in turns})}
@@ -99,7 +104,7 @@ class _Builder:
     source: str
     split: str
     id: str
-    label: str
+    label: str | None
     meta: Mapping[str, Any]
     turns: Sequence[Said]
     places: Sequence[Place]
@@ -129,7 +134,8 @@ class _Builder:
                 continue
             here = [place for place in self.places if place.round == number]
             label: str | None = HALLUCINATED if here else FAITHFUL
-            if not here and (found or (self.label == HALLUCINATED and not self.places)):
+            nobody_looked = self.label is None or (self.label == HALLUCINATED and not self.places)
+            if not here and (found or nobody_looked):
                 report.count("rounds without a label")
                 label = None
             found = found or bool(here)

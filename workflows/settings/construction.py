@@ -29,8 +29,10 @@ from workflows.settings.common import Extensible
 from workflows.settings.data import EmbeddedRows, OnBadRow
 from workflows.settings.engines import OF_A_LOCAL_MODEL, OF_A_SERVER, Engine, engine_problems
 from workflows.settings.measuring import Describe, Estimate
+from workflows.settings.faithdial_edit import FaithdialEdit
 from workflows.settings.no_effect import without_effect
 from workflows.settings.pipeline import Dialogues, NearDuplicates, Pipeline
+from workflows.settings.self_dialogue import SelfDialogue
 
 Language = Annotated[Any, OneOf((ENGLISH, None))]
 MODELS = Hint("use [NAME,NAME], or blocks by name: 'models={small: {name: transformers, model: smollm2-135m}}'")
@@ -90,7 +92,9 @@ AnyPipeline = Annotated[
     | Annotated[Describe, Tag("<describe>")]
     | Annotated[Estimate, Tag("<estimate>")]
     | Annotated[Annotate, Tag("<annotate>")]
-    | Annotated[Agreement, Tag("<agreement>")],
+    | Annotated[Agreement, Tag("<agreement>")]
+    | Annotated[SelfDialogue, Tag("<self_dialogue>")]
+    | Annotated[FaithdialEdit, Tag("<faithdial_edit>")],
     Discriminator(lambda block: f"<{block['name']}>" if isinstance(block, dict) else None),
 ]
 

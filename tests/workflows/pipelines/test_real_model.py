@@ -43,3 +43,23 @@ def test_a_pipeline_runs_with_smollm2(pipeline: str, more: tuple[str, ...], tmp_
         path = str(tmp_path / "run" / "benchmark")
         dataset = RagTruth(path=path, quality="all", official_split=False)
         assert len(list(read_examples(dataset, None, ReadReport()))) == kept
+
+
+@pytest.mark.slow
+def test_self_dialogues_run_with_smollm2(tmp_path: Path) -> None:
+    talk = ("pipeline.rounds=1", "pipeline.min_rounds=1", "pipeline.temperature=0.7", "pipeline.max_new_tokens=40")
+    cache = f"engine.cache={tmp_path / 'replies.sqlite'}"
+    given = ["pipeline=self_dialogue", *SMALL[:2], "limit=4", "pipeline.opening=topic", *talk, cache]
+    construct_here(*given, f"run_dir={tmp_path / 'run'}")
+    result = manifest(tmp_path / "run")["result"]
+    assert result["dialogues"] + sum(number for why, number in result.items() if why.startswith("left out")) == 4
+    assert {step["state"] for step in steps(tmp_path / "run").values()} == {"done"}
+
+
+@pytest.mark.slow
+def test_edits_are_proposed_with_smollm2(tmp_path: Path) -> None:
+    more = ("pipeline.path=embedded", "pipeline.candidates=2", f"engine.cache={tmp_path / 'replies.sqlite'}")
+    construct_here("pipeline=faithdial_edit", *SMALL, *more, f"run_dir={tmp_path / 'run'}")
+    result = manifest(tmp_path / "run")["result"]
+    failed = sum(number for why, number in result.items() if why.startswith("candidates that failed"))
+    assert result["replies to edit"] == 3 and result.get("candidates", 0) + failed == 6
