@@ -4,12 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from rich.text import Text
-
 from construction.ask import Ask
-from construction.chain import AnyStep, Source, Step
+from construction.chain import AnyStep, Each, Source, Step
 from construction.rows import AT, KEY, Row, is_hole
-from faithkit.evaluation.tables import new_table, show
+from faithkit.evaluation.tables import figures_table, show
 from faithkit.inference.text import Message
 from faithkit.inference.text_engines import EngineOptions
 
@@ -41,7 +39,7 @@ def show_dry_run(steps: Sequence[AnyStep]) -> list[Estimate]:
         before = _joined(step, steps, rows)
         counts[step.name] = sum(counts[name] for name in step.after)
         if not isinstance(step.work, Ask):
-            rows[step.name] = list(step.work.run(before))
+            rows[step.name] = list(step.work.run(before)) if isinstance(step.work, Each) else before
             continue
         usable = [row for row in before if not is_hole(row)]
         for number, row in enumerate(usable[:SHOWN], start=1):
@@ -89,9 +87,8 @@ def _cost(options: EngineOptions, read: int, written: int) -> float | None:
 
 
 def _show(estimates: Sequence[Estimate]) -> None:
-    table = new_table("what it would ask")
-    for column in ("step", "requests", "tokens read, about", "written, at most", "dollars, at most"):
-        table.add_column(Text(column), justify="left" if column == "step" else "right", overflow="fold")
+    figures = ("requests", "tokens read, about", "written, at most", "dollars, at most")
+    table = figures_table("what it would ask", "step", figures, show_edge=True)
     if any(one.cost is None for one in estimates):
         table.caption = "engine.price=[READ,WRITTEN], for a million tokens each, gives the dollars"
     for one in estimates:

@@ -12,7 +12,7 @@ from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means
 from faithkit.evaluation.label_sampling import Wave, draw, probabilities, write_waves
 from faithkit.evaluation.prediction_powered import MIN_GROUPS, MIN_OF_EACH, Estimate, Plan, Verdicts, estimate_rate
 from faithkit.evaluation.responses.judge_error import JudgeError, corrected_rate
-from faithkit.evaluation.tables import format_metric, harmless, new_table
+from faithkit.evaluation.tables import figures_table, format_metric, harmless
 from faithkit.records import FAITHFUL, HALLUCINATED
 
 ALL = "all"
@@ -64,11 +64,8 @@ def _part(name: str, table: Table, rows: Verdicts, here: np.ndarray, power: floa
 
 def estimate_table(parts: Sequence[Part], *, title: str, by: str | None) -> RichTable:
     """Shows the rates in percent."""
-    table = new_table(f"{title}: hallucinated, percent")
-    table.show_edge = False
-    table.add_column(Text(harmless(by or "")), overflow="fold", min_width=8)
-    for head in ("responses", "labels", "detector", "labels alone", "estimate"):
-        table.add_column(head, justify="right")
+    heads = ("responses", "labels", "detector", "labels alone", "estimate")
+    table = figures_table(f"{title}: hallucinated, percent", by or "", heads, min_width=8)
     any_exact = False
     for part in parts:
         one = part.estimate

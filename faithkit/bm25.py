@@ -49,7 +49,7 @@ class Bm25:
             self._weights[word] = (rows, rarity * often * (k1 + 1) / slowed)
 
     def scores(self, query: str) -> NDArray[np.float64]:
-        """The score of each passage."""
+        """Scores each passage."""
         found = np.zeros(len(self.passages))
         for word in dict.fromkeys(unicode_words(query)):
             if word in self._weights:
@@ -58,7 +58,7 @@ class Bm25:
         return found
 
     def best(self, query: str, count: int) -> list[str]:
-        """The passages with the highest scores, the best first, of equals the first; those that share no word never."""
+        """Finds the passages with the highest scores, best first, of equals the first; never without a shared word."""
         scores = self.scores(query)
         order = np.argsort(-scores, kind="stable")[:count]
         return [self.passages[place] for place in order if scores[place] > 0]

@@ -1,4 +1,4 @@
-"""What a result depends on beside its configuration: versions, code, hardware."""
+"""Records what a result depends on beside its configuration: versions, code, hardware."""
 
 import os
 import platform

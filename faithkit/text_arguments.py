@@ -14,13 +14,8 @@ from faithkit.records import Example, Turn
 ASSISTANTS = ("assistant", "bot", "model", "system response", "wizard")  # names of the speaker who answers
 TEXT_HINT = 'give a text, such as "The Danube is long."'
 PASSAGES_HINT = 'give a text or a list of passages, such as ["The Danube is long.", "It ends in the Black Sea."]'
-MISSING = (
-    "None",
-    "nan",
-    "np.float64(nan)",
-    "<NA>",
-    "NaT",
-)  # as Python, numpy and pandas write a value that is not there
+# As Python, numpy and pandas write a value that is not there.
+MISSING = ("None", "nan", "np.float64(nan)", "<NA>", "NaT")
 TURNS_HINT = 'give texts, or turns such as ("user", "Is it long?") or {"role": "user", "content": "Is it long?"}'
 
 

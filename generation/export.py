@@ -13,34 +13,20 @@ from data_modules.encoding.turns import TurnEncoder
 from faithkit.evaluation.results import read_metrics
 from faithkit.files.model_folder import Sidecar
 from faithkit.files.run_folder import RunFolder
-from faithkit.records import Example, Turn
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
 from faithkit.training.language_model import run_model
-from faithkit.weights.export import Report, export_folder, model_card
+from faithkit.weights.export import Report, compared_examples, export_folder, model_card
 from faithkit.weights.load import load_model
 from faithkit.weights.resolve import loading
 from generation.control_names import control_tokens
 from generation.settings import Settings
 from generation.weights import ARCHITECTURES
 
-EXAMPLES = [  # turns whose logits are compared
-    Example(
-        id=str(place),
-        source="export",
-        split="test",
-        group=str(place),
-        knowledge=knowledge,
-        history=tuple(Turn(speaker=("seeker", "wizard")[i % 2], text=text) for i, text in enumerate(history)),
-        response=response,
-    )
-    for place, (knowledge, history, response) in enumerate(
-        [
-            ("Ten countries lie along the Danube.", ("Where does it flow?",), "Through ten countries."),
-            ("Bread is baked from flour.", ("I bake.", "So do I!", "What do you take?"), "Flour, and some water."),
-            ("Clocks were once driven by weights.", (), "Clocks had weights."),
-        ]
-    )
-]
+EXAMPLES = compared_examples(
+    ("Ten countries lie along the Danube.", ("Where does it flow?",), "Through ten countries."),
+    ("Bread is baked from flour.", ("I bake.", "So do I!", "What do you take?"), "Flour, and some water."),
+    ("Clocks were once driven by weights.", (), "Clocks had weights."),
+)
 LIMITS = (
     "It was trained to answer from the given knowledge alone; what it adds of its own may be false.",
     "Trained on English dialogues of a few turns.",

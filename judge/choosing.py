@@ -8,14 +8,16 @@ than the two is none.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tqdm.auto import tqdm
 
 from faithkit.inference.decoding import Decoding
-from faithkit.inference.text import Form, Reply, Request, TextEngine
+from faithkit.inference.text import Form, TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 from judge.judge import AT_A_TIME
-from judge.prompt import as_messages, check_fields, fill_fields, read_text, write_history
+from judge.prompt import write_history
+from judge.questions import Answered, read_text_prompt, weigh_or_write
 from judge.reply import CHOICES, MARKS, NO, YES, read_verdict, without_thoughts
 
 OF_EXAMPLE = ("knowledge", "history")
@@ -34,7 +36,7 @@ class Question:
 
     Args:
         prompt: The name of its prompt, whose fields are those of an example and `fields`.
-        read: Which of the choices a reply gives; None where it gives neither.
+        read: Gives the choice that a reply makes; None where it makes neither.
     """
 
     prompt: str
@@ -45,7 +47,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a model answered.
+    """The answer of a model.
 
     Args:
         choice: None where its reply gives neither.
@@ -97,37 +99,32 @@ class Asker:
     ):
         self.engine, self.question, self.written = engine, question, written
         self.max_new_tokens = max_new_tokens or NEW_TOKENS
-
-        def build(text: str, system: str) -> tuple[str, str]:
-            check_fields(text, (*OF_EXAMPLE, *question.fields))
-            return text, system
-
-        self.text, self.system = read_text(question.prompt, prompts, build)
+        fields = (*OF_EXAMPLE, *question.fields)
+        self.prompt = read_text_prompt(question.prompt, *fields, folder=prompts, kept=question.fields)
 
     def answers(self, rows: Sequence[tuple[Example, Mapping[str, str]]], *, progress: bool = False) -> Iterator[Answer]:
         """Answers in the rows' order, each an example with what its other fields hold."""
         with tqdm(total=len(rows), desc=self.question.prompt, disable=not progress, unit="row") as bar:
             for begin in range(0, len(rows), AT_A_TIME):
-                portion = self._portion(rows[begin : begin + AT_A_TIME])
-                bar.update(len(portion))
-                yield from portion
+                yield from self._portion(rows[begin : begin + AT_A_TIME], bar)
 
-    def _portion(self, rows: Sequence[tuple[Example, Mapping[str, str]]]) -> list[Answer]:
-        requests = [Request(str(number), as_messages(self._fill(*row), self.system)) for number, row in enumerate(rows)]
-        weighed = {reply.id: reply for reply in self.engine.weigh(requests, self.question.choices)}
-        settled = {} if self.written else {id_: r for id_, r in weighed.items() if r.probabilities or r.problem}
-        open_requests = [request for request in requests if request.id not in settled]
-        form = None if self.written else Form(choices=self.question.choices)
-        decoding = Decoding(max_new_tokens=self.max_new_tokens)
-        written = {reply.id: reply for reply in self.engine.generate(open_requests, decoding, form)}
-        return [self._answer(weighed.get(request.id), written.get(request.id)) for request in requests]
+    def _portion(self, rows: Sequence[tuple[Example, Mapping[str, str]]], bar: Any) -> list[Answer]:
+        found = weigh_or_write(
+            self.engine,
+            [
+                self.prompt.messages(knowledge=example.knowledge, history=write_history(example.history), **others)
+                for example, others in rows
+            ],
+            self.question.choices,
+            Decoding(max_new_tokens=self.max_new_tokens),
+            None if self.written else Form(choices=self.question.choices),
+            always_write=self.written,
+            advance=bar.update,
+        )
+        return [self._answer(one) for one in found]
 
-    def _fill(self, example: Example, others: Mapping[str, str]) -> str:
-        own = {"knowledge": example.knowledge.strip(), "history": write_history(example.history)}
-        values = own | {name: text.strip() for name, text in others.items()}
-        return fill_fields(self.text, values, *self.question.fields)
-
-    def _answer(self, weighed: Reply | None, written: Reply | None) -> Answer:
+    def _answer(self, answered: Answered) -> Answer:
+        weighed, written = answered
         first, second = self.question.choices
         probability = weighed.probabilities.get(first) if weighed else None
         if written is not None:

@@ -14,11 +14,10 @@ from faithkit.records import Example, Prediction
 from faithkit.text_arguments import read_examples
 from judge.asking import AskOptions
 from judge.examiner_options import ExaminerOptions
-from judge.judge import Judge
+from judge.judge import AT_A_TIME, Judge
 from judge.prompt import read_prompt, write_history
 from judge.questions import ask, read_text_prompt
 
-AT_A_TIME = 256  # examples that are examined side by side
 QUESTIONS, ANSWERS, DECISION = "examiner_questions", "examiner_answers", "examiner_decision"
 NUMBERING = "0123456789.-*) \t"  # what may stand before a question in a list
 

@@ -11,32 +11,18 @@ from faithkit.files.model_folder import Sidecar, is_adapter, read_stored, seal
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.seen_rows import FILE as SEEN_ROWS
 from faithkit.inference.messages import MessageTokens
-from faithkit.records import Example, Turn
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
 from faithkit.weights.adapter_folder import AdapterFolder
 from faithkit.weights.adapters import check_base, load_adapters, stored_adapters
-from faithkit.weights.export import Report, export_folder, model_card
+from faithkit.weights.export import Report, compared_examples, export_folder, model_card
 from faithkit.weights.load import load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 from judge.settings import Settings
 
-EXAMPLES = [  # prompts whose logits are compared
-    Example(
-        id=str(place),
-        source="export",
-        split="test",
-        group=str(place),
-        knowledge=knowledge,
-        history=tuple(Turn(speaker="seeker", text=text) for text in history),
-        response=response,
-    )
-    for place, (knowledge, history, response) in enumerate(
-        [
-            ("Ten countries lie along the Danube.", ("Where does it flow?",), "Through twelve countries."),
-            ("Bread is baked from flour.", (), "Bread is baked from flour and water."),
-        ]
-    )
-]
+EXAMPLES = compared_examples(
+    ("Ten countries lie along the Danube.", ("Where does it flow?",), "Through twelve countries."),
+    ("Bread is baked from flour.", (), "Bread is baked from flour and water."),
+)
 LIMITS = (
     "It compares a response with the given knowledge and conversation alone; a true statement that these lack counts "
     "as hallucinated.",

@@ -14,13 +14,14 @@ from faithkit.arguments import wrong
 from faithkit.evaluation.calibration import logit
 from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.inference.decoding import NUCLEUS, Decoding
-from faithkit.inference.text import Reply, Request, TextEngine
+from faithkit.inference.text import TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.text_arguments import TEXT_HINT, is_list, read_columns, read_examples, read_passages, read_text
 from judge.asking import ASKINGS, AskOptions, Judgement
-from judge.few_shot import prompt_of
+from judge.few_shot import Shot, prompt_of
 from judge.prompt import PromptTemplate
-from judge.questions import name_requests
+from judge.questions import Answered, weigh_or_write
+from judge.settings import Settings
 
 OURS, UNCALIBRATED = AskOptions(), ScoreCalibration()
 AT_A_TIME = 256  # examples whose predictions are given out together
@@ -100,18 +101,30 @@ class Judge:
         own = LocalOptions(
             engine=engine, precision=precision, device=device, batch_size=batch_size, max_length=max_length
         )
-        loaded = load_local(source, own)
-        if settings is None:
-            return cls(loaded, replace(options, ask=ask or OURS.ask), name=path)
-        # What it learnt to reply to another prompt says nothing of this one.
-        is_own = ask in (None, settings.ask) and prompts is None and examples is None
-        return cls(
-            loaded,
-            replace(options, ask=ask or settings.ask),
-            template=settings.template if is_own else None,
-            calibration=settings.calibration if is_own else UNCALIBRATED,
-            name=path,
-        )
+        learnt = settings.ask if settings else OURS.ask
+        return cls.trained(load_local(source, own), settings, replace(options, ask=ask or learnt), name=path)
+
+    @classmethod
+    def trained(
+        cls,
+        engine: TextEngine,
+        settings: Settings | None,
+        options: AskOptions,
+        *,
+        shots: Sequence[Shot] = (),
+        name: str = "",
+    ) -> "Judge":
+        """Makes a judge of a model that may have been trained as one.
+
+        Where it is asked as it has learnt to reply, its own prompt and calibration count; otherwise they say nothing.
+
+        Args:
+            settings: Those it was trained with; None for a model of someone else's.
+            shots: Examples that stand in the prompt, where the options name no file of them.
+        """
+        if settings and settings.ask == options.ask and options.prompts is None and options.examples is None:
+            return cls(engine, options, template=settings.template, calibration=settings.calibration, name=name)
+        return cls(engine, options, template=prompt_of(options, shots), name=name)
 
     def __repr__(self) -> str:
         return f"Judge({self.name!r}, ask={self.options.ask!r}, threshold={self.calibration.threshold:.4g})"
@@ -162,27 +175,18 @@ class Judge:
 
     def _portion(self, examples: Sequence[Example], bar: Any) -> list[Judgement]:
         asking = ASKINGS[self.options.ask]
-        requests = self._requests(examples)
-        weighed: dict[str, Reply] = {}
-        if asking.choices and self.options.num_samples == 1:
-            for reply in self.engine.weigh(requests, asking.choices):
-                weighed[reply.id] = reply
-                bar.update(not self._writes and _is_settled(reply))
-        written: dict[str, Reply] = {}
-        open_requests = [r for r in requests if self._writes or not _is_settled(weighed.get(r.id))]
-        form = None if self.options.written else asking.form
-        for reply in self.engine.generate(open_requests, self._decoding, form):
-            written[reply.id] = reply
-            bar.update()
-        found = [
-            self._judgement(example.response, weighed.get(request.id), written.get(request.id))
-            for example, request in zip(examples, requests, strict=True)
-        ]
+        answered = weigh_or_write(
+            self.engine,
+            [self.template.messages(example) for example in examples],
+            asking.choices if self.options.num_samples == 1 else None,
+            self._decoding,
+            None if self.options.written else asking.form,
+            always_write=self._writes,
+            advance=bar.update,
+        )
+        found = [self._judgement(example.response, one) for example, one in zip(examples, answered, strict=True)]
         self.num_unlocated += sum(one.num_unlocated for one in found)
         return found
-
-    def _requests(self, examples: Sequence[Example]) -> list[Request]:
-        return name_requests([self.template.messages(example) for example in examples])
 
     @property
     def _writes(self) -> bool:
@@ -203,8 +207,9 @@ class Judge:
             max_new_tokens=new_tokens,
         )
 
-    def _judgement(self, response: str, weighed: Reply | None, written: Reply | None) -> Judgement:
+    def _judgement(self, response: str, answered: Answered) -> Judgement:
         """Reads the replies to one question."""
+        weighed, written = answered
         probability = None
         if weighed and weighed.probabilities:
             choices = ASKINGS[self.options.ask].choices
@@ -229,11 +234,6 @@ class Judge:
         label = HALLUCINATED if 2 * votes[HALLUCINATED] >= parsed else FAITHFUL
         chosen = next(one for one in found if one.label == label)
         return replace(chosen, probability=votes[HALLUCINATED] / parsed)
-
-
-def _is_settled(reply: Reply | None) -> bool:
-    """Tells whether a question needs no written reply: its probabilities are known, or the model has no room for it."""
-    return reply is not None and bool(reply.probabilities or reply.problem)
 
 
 def _example(knowledge: Any, response: Any, history: Any, number: int) -> Example:

@@ -1,10 +1,10 @@
 """Prompts as text files: what stands in them, and how an example fills them.
 
-A prompt holds the fields `{knowledge}`, `{history}` and `{response}`, and may say by `{examples}` where examples are to
-stand (judge/few_shot.py). A paragraph whose only fields are empty for an
-example (a dialogue without knowledge, a first turn without history) is left out. What stands before the first field is
-the same for all examples, and what is judged comes last, so that engines that keep the beginnings of prompts read an
-instruction, a knowledge and a conversation once for all replies to it.
+A prompt holds the fields `{knowledge}`, `{history}` and `{response}`, and may say by `{examples}` where examples are
+to stand (judge/few_shot.py). A paragraph whose only fields are empty for an example (a dialogue without knowledge, a
+first turn without history) is left out. What stands before the first field is the same for all examples, and what is
+judged comes last, so that engines that keep the beginnings of prompts read an instruction, a knowledge and a
+conversation once for all replies to it.
 
 >>> from faithkit.records import Example
 >>> example = Example(id="1", source="a", split="b", group="c", knowledge="It is red.", response="It is blue.")

@@ -12,7 +12,7 @@ from pathlib import Path
 from faithkit.files.jsonl import read_predictions
 from speed.cv_folds import Fold, Predictions
 from speed.cv_recipes import Part
-from speed.peer import SCRIPTS, environment, peer_python, write_rows
+from speed.peer import LETTUCE, SCRIPTS, environment, write_rows
 
 
 def prompts_of(data: str) -> dict[str, str]:
@@ -61,7 +61,7 @@ def train_peer(folder: Path, lr: float, weights: str, options: argparse.Namespac
     settings |= {"lr": lr, "epochs": options.epochs, "max-length": options.max_length}
     words = [str(word) for name, value in settings.items() for word in (f"--{name}", value)]
     with (folder / "log").open("w") as log:
-        command = [peer_python(), str(SCRIPTS / "lettuce_quality.py"), *words]
+        command = [LETTUCE.python(), str(SCRIPTS / "lettuce_quality.py"), *words]
         done = subprocess.run(command, stdout=log, stderr=log, env=environment())
     if done.returncode:
         sys.exit(f"LettuceDetect's training ended with {done.returncode}: see {folder / 'log'}")

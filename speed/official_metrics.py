@@ -27,10 +27,10 @@ import numpy as np
 from data_modules.datasets.audit import Audit
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
-from faithkit.evaluation.responses.bert_score import BertScore
+from faithkit.evaluation.responses.bert_score import BertScore, RescaledBertScore
 from faithkit.evaluation.responses.bleu import bleu, bleu_counts
 from faithkit.evaluation.responses.knowledge_f1 import knowledge_f1
-from faithkit.evaluation.responses.official import Official, RescaledBertScore
+from faithkit.evaluation.responses.official import Official
 from faithkit.evaluation.responses.q2.answers import ExtractiveAnswers
 from faithkit.evaluation.responses.q2.candidates import SpacyCandidates
 from faithkit.evaluation.responses.q2.official import PERSONAL, OfficialCandidates, official_q2, official_rules

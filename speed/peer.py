@@ -1,4 +1,4 @@
-"""Runs LettuceDetect in an environment of its own, as a worker process: one line asks for work, one line answers."""
+"""Runs other projects in environments of their own, as worker processes: one line asks for work, one line answers."""
 
 import json
 import os
@@ -8,32 +8,58 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from faithkit.records import Example
 
-VARIABLE = "FAITHKIT_LETTUCE_PYTHON"
 SCRIPTS = Path(__file__).parent / "peers"
-MISSING = f"""{VARIABLE} is not set: this figure compares with LettuceDetect, which runs in an environment of its own.
-{SCRIPTS.name}/README.md says how to make one in three commands; then: export {VARIABLE}=~/lettuce/bin/python"""
-VERSIONS = "import importlib.metadata as m, platform as p; print(', '.join([f'Python {p.python_version()}'] + [\
-f'{n} {m.version(n)}' for n in ('lettucedetect', 'torch', 'transformers')]))"
 
 
-def peer_python() -> str:
-    """Finds the Python that has LettuceDetect; without one the program ends and says how to make it."""
-    found = os.environ.get(VARIABLE, "")
-    if not found:
-        sys.exit(MISSING)
-    if not Path(found).expanduser().exists():
-        sys.exit(f"{VARIABLE} names {found}, which is not there\n{MISSING.partition(': ')[2]}")
-    return str(Path(found).expanduser())
+@dataclass(frozen=True)
+class Other:
+    """Another project, with a Python of its own.
+
+    Args:
+        variable: The environment variable that names it.
+        folder: Where README.md of peers/ puts it.
+        packages: Whose versions a figure depends on.
+    """
+
+    name: str
+    variable: str
+    folder: str
+    packages: tuple[str, ...]
+
+    @property
+    def missing(self) -> str:
+        """Says how to make it."""
+        return (
+            f"{self.variable} is not set: this figure compares with {self.name}, which runs in an environment of its "
+            f"own.\n{SCRIPTS.name}/README.md says how to make one in three commands; then: "
+            f"export {self.variable}={self.folder}/bin/python"
+        )
+
+    def python(self) -> str:
+        """Finds the Python; without one the program ends and says how to make it."""
+        found = os.environ.get(self.variable, "")
+        if not found:
+            sys.exit(self.missing)
+        if not Path(found).expanduser().exists():
+            sys.exit(f"{self.variable} names {found}, which is not there\n{self.missing.partition(': ')[2]}")
+        return str(Path(found).expanduser())
+
+    def versions(self) -> str:
+        """Names the versions of its Python and of the packages that a figure depends on."""
+        told = "import importlib.metadata as m, platform as p, sys; print(', '.join(\
+            [f'Python {p.python_version()}'] + [f'{n} {m.version(n)}' for n in sys.argv[1:]]))"
+        command = [self.python(), "-c", told, *self.packages]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def peer_versions() -> str:
-    """Names the versions of its Python and of the packages that a figure depends on."""
-    return subprocess.run([peer_python(), "-c", VERSIONS], capture_output=True, text=True, check=True).stdout.strip()
+LETTUCE = Other("LettuceDetect", "FAITHKIT_LETTUCE_PYTHON", "~/lettuce", ("lettucedetect", "torch", "transformers"))
+TRL = Other("TRL", "FAITHKIT_TRL_PYTHON", "~/trl", ("trl", "torch", "transformers"))
 
 
 def environment() -> dict[str, str]:
@@ -43,11 +69,11 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def peer(script: str, *arguments: str) -> Iterator["Peer"]:
+def peer(other: Other, script: str, *arguments: str) -> Iterator["Peer"]:
     """Starts a worker and waits until it is ready; it ends with the block."""
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(
-            [peer_python(), str(SCRIPTS / script), *arguments],
+            [other.python(), str(SCRIPTS / script), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -29,7 +29,7 @@ from speed.cv_folds import Predictions, make_folds, overlap_baseline, pool_predi
 from speed.cv_recipes import OWN_PART, READINGS, choose_inside, read_all
 from speed.cv_sides import peer_grid, prompts_of, read_parts, train_ours
 from speed.measure import report, table
-from speed.peer import peer_python, peer_versions
+from speed.peer import LETTUCE
 
 SHOWN = ("response_f1", "response_precision", "response_recall", "char_f1", "char_precision", "char_recall")
 EVERYTHING, OVERLAP, MISMATCH, OURS = "everything", "sentences of unknown words", "unknown words", "ours"
@@ -59,7 +59,7 @@ def main() -> None:
     options = parser.parse_args()
 
     if "peer" in options.sides:
-        peer_python()  # before any work
+        LETTUCE.python()  # before any work
     examples = read_answers(options.data)
     every = make_folds(examples, options.folds)
     folds = [every[i] for i in options.folds_only or range(options.folds)]
@@ -73,7 +73,7 @@ def main() -> None:
         grid, chosen = peer_grid(folds, prompts_of(options.data), options)
         best = max(grid, key=lambda name: span_metrics(tested, grid[name]).metrics["char_f1"].value)
         found |= chosen | {f"{best}: best of its grid": grid[best]}
-        notes.append(f"LettuceDetect ran in {peer_versions()}.")
+        notes.append(f"LettuceDetect ran in {LETTUCE.versions()}.")
         notes.append("Its whole grid, response F1 and character F1: " + "; ".join(grid_lines(tested, grid)) + ".")
     if "ours" in options.sides:
         for recipe in options.ours or ["default:"]:

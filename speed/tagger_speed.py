@@ -25,7 +25,7 @@ from faithkit.records import Example
 from speed.measure import Ratio, alternate, cpu_seconds, report, table
 from speed.mixed import InMemory
 from speed.own_training import train_one_epoch
-from speed.peer import MISSING, SCRIPTS, VARIABLE, Peer, once, peer, peer_python, peer_versions, write_rows
+from speed.peer import LETTUCE, SCRIPTS, Peer, once, peer, write_rows
 from speed.tagged import DESCRIPTION, mixed_tagged, write_modernbert, write_peer_tagger
 
 BATCH_SIZE, LR, LONGEST = 8, 1e-5, 4096
@@ -49,10 +49,10 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=6)
     options = parser.parse_args()
 
-    if VARIABLE not in os.environ:
-        print(f"skipped: {MISSING}", file=sys.stderr)
+    if LETTUCE.variable not in os.environ:
+        print(f"skipped: {LETTUCE.missing}", file=sys.stderr)
         return
-    peer_python()  # before anything is computed
+    LETTUCE.python()  # before anything is computed
     import torch
 
     from data_modules.encoding.tokens import load_tokenizer
@@ -102,7 +102,7 @@ def training(weights: str, examples: list[Example], rows: Path, options: argpars
         return work
 
     arguments = ["--weights", weights, "--rows", str(rows), "--batch-size", str(BATCH_SIZE), "--lr", str(LR)]
-    with peer("lettuce_train.py", *arguments) as worker:
+    with peer(LETTUCE, "lettuce_train.py", *arguments) as worker:
         sides: dict[str, Callable[[int, int], float]] = {"LettuceDetect": worker.ask, "ours, fp32": own("32-true")}
         if automatic != "32-true":
             sides[f"ours, {automatic}"] = own(automatic)
@@ -114,7 +114,7 @@ def training(weights: str, examples: list[Example], rows: Path, options: argpars
         f"{options.hidden_size}; batches of "
         f"{BATCH_SIZE}, AdamW. LettuceDetect tokenises in every epoch, we once before the first.",
         figures(taken, options.examples),
-        f"LettuceDetect in {peer_versions()}.",
+        f"LettuceDetect in {LETTUCE.versions()}.",
     ]
     report("Tagger: training", "\n\n".join(lines))
 
@@ -192,7 +192,9 @@ def prediction(own: str, theirs: str, examples: list[Example], rows: Path, optio
 
         return work
 
-    with peer("lettuce_predict.py", "--model", theirs, "--rows", str(rows), "--max-length", str(LONGEST)) as worker:
+    with peer(
+        LETTUCE, "lettuce_predict.py", "--model", theirs, "--rows", str(rows), "--max-length", str(LONGEST)
+    ) as worker:
         bulk_sides = {"LettuceDetect, predict_prompt_batch": peer_side(worker, "batch")}
         bulk_sides |= {f"ours, {name}, lists": bulk(tagger) for name, tagger in taggers.items()}
         single_sides = {"LettuceDetect, predict": peer_side(worker, "single")}
@@ -208,7 +210,7 @@ def prediction(own: str, theirs: str, examples: list[Example], rows: Path, optio
         figures(in_bulk, options.examples),
         figures(by_one, options.examples),
         f"Characters of {options.examples} answers that both mark, of those that either side marks: {agreement}.",
-        f"LettuceDetect in {peer_versions()}.",
+        f"LettuceDetect in {LETTUCE.versions()}.",
     ]
     shape = (
         ""
@@ -240,7 +242,7 @@ def cold_start(own: str, theirs: str, rows: Path, options: argparse.Namespace) -
     """Times processes from their start to the end of their first prediction."""
     commands = {
         "LettuceDetect": [
-            peer_python(), str(SCRIPTS / "lettuce_predict.py"), "--model", theirs, "--rows", str(rows), "--once",
+            LETTUCE.python(), str(SCRIPTS / "lettuce_predict.py"), "--model", theirs, "--rows", str(rows), "--once",
         ],
         "ours": [sys.executable, "-c", FIRST_PREDICTION, own, str(rows)],
     }  # fmt: skip
@@ -260,7 +262,7 @@ def cold_start(own: str, theirs: str, rows: Path, options: argparse.Namespace) -
     lines = [
         "From the start of a process to the end of its first prediction, with the model in a local folder; in turns.",
         table(["side", "seconds", "LettuceDetect / side", "CPU-seconds", "LettuceDetect / side"], cells),
-        f"LettuceDetect in {peer_versions()}.",
+        f"LettuceDetect in {LETTUCE.versions()}.",
     ]
     report("Tagger: cold start", "\n\n".join(lines))
 

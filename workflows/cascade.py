@@ -123,7 +123,7 @@ class Cascade:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a detector has said before, as a detector."""
+    """Says again what a detector has said before."""
 
     said: Mapping[str, Prediction]
 

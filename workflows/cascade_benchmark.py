@@ -15,7 +15,7 @@ from faithkit.errors import UserError
 from faithkit.evaluation.classification import classification_metrics, compare
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.tables import format_metric, harmless, new_table
+from faithkit.evaluation.tables import figures_table, format_p, harmless, percent
 from faithkit.files.model_folder import JUDGE
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
@@ -27,7 +27,8 @@ from workflows.write_answers import DetectorAnswerer, write_answers
 
 BUDGETS = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the table, as far as so many rows are asked
 HEADLINE = "macro_f1"
-ALONE, CASCADE = "checkpoint alone", "the cascade"
+ALONE, CHOSEN = "0", "chosen"  # keys of bands, beside those of budgets, in percent: 5, 10, ...
+NAMES = {ALONE: "checkpoint alone", CHOSEN: "the cascade"}
 DETECTOR_FILE = "detector.yaml"
 log = logging.getLogger("faithkit")
 
@@ -41,15 +42,19 @@ class Compared:
     """
 
     key: str
-    name: str
     band: Band
     said: Mapping[str, Prediction]
     num_asked: int
 
+    @property
+    def name(self) -> str:
+        """Names the row of the table."""
+        return NAMES.get(self.key, f"{self.key}%")
+
 
 @dataclass(frozen=True, slots=True)
 class CascadeRun:
-    """What a cascade says of a benchmark's examples, and the same by other budgets.
+    """A cascade's predictions for a benchmark's examples, and those by other budgets.
 
     Args:
         loaded: The cascade itself, by what it has said.
@@ -64,7 +69,7 @@ def run_cascade(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark)
     """Asks both detectors, the dear one no more than the widest band needs; resumed, it asks what is missing."""
     cheap, dear = load_checkpoint(config), load_engine(config, JUDGE, benchmark)
 
-    def judge(name: str, examples: Sequence[Example], loaded: Any) -> list[Prediction]:
+    def judge(name: str, examples: Sequence[Example], loaded: Loaded) -> list[Prediction]:
         path = run.predictions / f"{benchmark.name}-{name}.jsonl"
         return write_answers(path, examples, DetectorAnswerer(loaded.detector), at_a_time=config["save_every_num_rows"])
 
@@ -79,7 +84,7 @@ def run_cascade(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark)
     ]
     log.info("the judge is asked about %s of %s rows", f"{len(widest):,}", f"{len(benchmark.examples):,}")
     asked = judge("judge", widest, dear)
-    rows = [_compared(name, band, benchmark.examples, first, asked) for name, band in bands.items()]
+    rows = [_compared(key, band, benchmark.examples, first, asked) for key, band in bands.items()]
     own = rows[-1].band
     _write_detector(run, config, own)
     log.info("the band is %.4g to %.4g, %s%s", own.low, own.high, own.chosen, f": {where}" if where else "")
@@ -87,7 +92,7 @@ def run_cascade(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark)
 
 
 def choose_bands(config: Mapping[str, Any], fitting: Sequence[Example], said: Sequence[Prediction]) -> dict[str, Band]:
-    """Chooses the bands of the table on the fitting rows: none, those of other budgets, and the cascade's own."""
+    """Chooses the bands of the table, by key, on the fitting rows: none, those of other budgets, the cascade's own."""
     options = cascade_of(config)
     if options.band is not None:
         own = Band(low=options.band[0], high=options.band[1])
@@ -101,18 +106,17 @@ def choose_bands(config: Mapping[str, Any], fitting: Sequence[Example], said: Se
     bands = {ALONE: NOTHING}
     if fitting:
         budgets = [budget for budget in BUDGETS if budget <= largest and budget != options.budget]
-        bands |= {f"{budget:.0%}": band_of_budget(said, budget) for budget in budgets}
-    return bands | {CASCADE: own}
+        bands |= {f"{100 * budget:.0f}": band_of_budget(said, budget) for budget in budgets}
+    return bands | {CHOSEN: own}
 
 
 def _compared(
-    name: str, band: Band, examples: Sequence[Example], cheap: Sequence[Prediction], dear: Sequence[Prediction]
+    key: str, band: Band, examples: Sequence[Example], cheap: Sequence[Prediction], dear: Sequence[Prediction]
 ) -> Compared:
     first, second = (Recorded({one.id: one for one in said}) for said in (cheap, dear))
     cascade = Cascade(first, second, band)
     found = {one.id: one for one in cascade.predict_examples(examples)}
-    key = {ALONE: "0", CASCADE: "chosen"}.get(name, name.removesuffix("%"))
-    return Compared(key, name, band, found, cascade.num_asked)
+    return Compared(key, band, found, cascade.num_asked)
 
 
 def _write_detector(run: RunFolder, config: Mapping[str, Any], band: Band) -> None:
@@ -129,10 +133,9 @@ def with_costs(
     """Adds to a report what each budget costs and buys: rows asked, macro-F1, and the difference to asking nothing."""
     metrics: dict[str, Metric] = {}
     alone = found.rows[0].said
-    table = new_table(f"{title}: rows that the judge is asked, and what that buys, percent")
-    table.show_edge = False
-    for column in ("budget", "asked", "macro-F1", "less the checkpoint alone", "p"):
-        table.add_column(column, justify="left" if column == "budget" else "right", no_wrap=column == "p")
+    heads = ("asked", "macro-F1", "less the checkpoint alone", "p")
+    title = f"{title}: rows that the judge is asked, and what that buys, percent"
+    table = figures_table(title, "budget", heads, no_wrap=["p"])
     for row in found.rows:
         prefix = f"cascade/{row.key}/"
         share = row.num_asked / len(examples)
@@ -142,12 +145,11 @@ def with_costs(
         cells = ["-", "-"]
         if row is not found.rows[0]:
             one = compare(examples, row.said, alone, num_resamples=num_resamples)[HEADLINE]
-            difference = Metric(value=one.value, low=one.low, high=one.high, n=one.n)
-            metrics[f"{prefix}difference/checkpoint_{HEADLINE}"] = difference
-            metrics[f"{prefix}p_value/checkpoint_{HEADLINE}"] = Metric(value=one.p_value, n=one.n)
-            cells = [_percent(difference), f"{one.p_value:.3f}"]
+            named = one.named(f"checkpoint_{HEADLINE}")
+            metrics |= {f"{prefix}{name}": metric for name, metric in named.items()}
+            cells = [percent(one.metric), format_p(one.p_value)]
         asked = f"{row.num_asked:,} ({share:.1%})"
-        table.add_row(Text(harmless(row.name)), asked, _percent(value), *cells)
+        table.add_row(Text(harmless(row.name)), asked, percent(value), *cells)
     own = found.rows[-1].band
     where = "nowhere" if own.is_empty else f"at scores from {own.low:.4g} to {own.high:.4g}"
     lines = [f"the cascade: the judge decides {where}, {own.chosen}"]
@@ -156,7 +158,3 @@ def with_costs(
     table.caption = Text("\n".join(lines))
     first, *others = report.tables
     return replace(report, tables=(first, table, *others), metrics=report.metrics | metrics)
-
-
-def _percent(metric: Metric) -> str:
-    return format_metric(metric, digits=1, scale=100)

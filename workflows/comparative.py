@@ -10,15 +10,14 @@ from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.evaluation.comparing import OTHER, PAIR, order_pair
 from faithkit.evaluation.reports.comparing import comparison_report
-from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.reports.run import Scored, write_reports
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from judge.choosing import COMPARATIVE, FIRST, Asker
+from workflows.detectors import Loaded
 from workflows.judging import describe_judge, load_asker
-from workflows.origins import origin_of_file, write_origin
-from workflows.write_answers import DetectorAnswerer, write_answers
+from workflows.origins import judge_examples, origin_of_file
 
 log = logging.getLogger("faithkit")
 
@@ -54,13 +53,9 @@ def run_comparative(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         origin = origin_of_file(config["predictions"], benchmark.name, rows, checkpoint=None)
     else:
         asker, tell = load_asker(config, COMPARATIVE)
-        path, models = run.predictions / f"{benchmark.name}.jsonl", [describe_judge(config)]
-        answerer = DetectorAnswerer(ComparingJudge(asker))
-        written = write_answers(path, rows, answerer, at_a_time=config["save_every_num_rows"])
-        tell()
-        given = {prediction.id: prediction for prediction in written}
-        write_origin(path, benchmark.name, rows, models)
-        origin = Provenance.of(benchmark.name, rows, models)
+        loaded = Loaded(ComparingJudge(asker), [describe_judge(config)], tell)
+        path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
+        given, origin = judge_examples(path, benchmark.name, rows, loaded, at_a_time=portion)
     report = comparison_report(
         rows,
         given,
@@ -105,5 +100,5 @@ def pair_up(examples: Sequence[Example], num_pairs: int | None = None) -> tuple[
 
 
 def _turn(example: Example) -> tuple[Any, ...]:
-    """What two responses to the same turn have in common."""
+    """Gives what two responses to the same turn have in common."""
     return example.group, example.meta.get(PAIR), example.knowledge, example.history

@@ -2,93 +2,129 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from data_modules.build import read_benchmark
+from data_modules.build import Benchmark, read_benchmark
 from data_modules.reading.files import EMBEDDED
+from faithkit.detector import Detector
 from faithkit.environment import environment
 from faithkit.evaluation.corpus.report import report_corpus
 from faithkit.evaluation.page import write_page
 from faithkit.evaluation.published.detection import comparable
 from faithkit.evaluation.reports.official_halueval import official_report
 from faithkit.evaluation.reports.provenance import Provenance
-from faithkit.evaluation.reports.report import joined
+from faithkit.evaluation.reports.report import Report, joined
 from faithkit.evaluation.reports.run import Scored, detection_reports, samples_of, write_reports
 from faithkit.evaluation.reports.suppression import report_suppression
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
-from workflows.cascade_benchmark import run_cascade, with_costs
+from faithkit.records import Prediction
+from workflows.cascade_benchmark import CascadeRun, run_cascade, with_costs
 from workflows.detectors import cascade_of, load_configured
 from workflows.fitted_baselines import read_fitting
 from workflows.official_halueval import as_official, is_official
-from workflows.origins import origin_of_file, write_origin
+from workflows.origins import judge_examples, origin_of_file
 from workflows.rationales import score_rationales
 from workflows.retrieving import with_knowledge
-from workflows.write_answers import DetectorAnswerer, write_answers
 
 log = logging.getLogger("faithkit")
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """Predictions for a benchmark's examples, and where they are from.
+
+    Args:
+        detector: Made them; None where they are given, or a cascade's.
+        cascade: Made them, if it did.
+    """
+
+    predictions: Mapping[str, Prediction]
+    origin: Provenance
+    detector: Detector | None = None
+    cascade: CascadeRun | None = None
 
 
 def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     """Examples, predictions, metrics; the run's path comes last."""
     config = as_official(config)
-    block, num_resamples = config["benchmark"], config["num_resamples"]
+    block = config["benchmark"]
     given = read_predictions(config["predictions"]) if config["predictions"] else None
     benchmark = with_knowledge(config, read_benchmark(block))
-    meta = {"config": config, "data": benchmark.summary, "environment": environment()}
     if block["name"] == "analysis":
-        # The paper's figures are about its own models' answers: neither the embedded corpus's nor one's own.
-        own = block["path"] == EMBEDDED or not comparable(benchmark.examples)
-        dataset = "" if own else block["dataset"] or ""
-        report_corpus(benchmark.examples, run.path, title=block["dataset"], plots=block["plots"], dataset=dataset)
-        print(run.path)
+        _analyse(run, block, benchmark)
         return Scored({})
-    detector, cascade = None, None
-    if given is not None:
-        origin = origin_of_file(
-            config["predictions"], benchmark.name, benchmark.examples, checkpoint=config["checkpoint"]
-        )
-    else:
-        path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
-        cascade = run_cascade(run, config, benchmark) if cascade_of(config).is_on else None
-        loaded = cascade.loaded if cascade else load_configured(config, benchmark)
-        # A cascade would ask the judge about the rows of fit_on too, for the sake of a second threshold.
-        detector = None if cascade else loaded.detector
-        written = write_answers(path, benchmark.examples, DetectorAnswerer(loaded.detector), at_a_time=portion)
-        loaded.tell()
-        if missed := getattr(loaded.detector, "num_unlocated", 0):
-            log.info("quoted parts that do not stand in their responses, and so mark nothing: %s", f"{missed:,}")
-        given = {prediction.id: prediction for prediction in written}
-        write_origin(path, benchmark.name, benchmark.examples, loaded.models)
-        origin = Provenance.of(benchmark.name, benchmark.examples, loaded.models)
+    judged = _judge(run, config, benchmark) if given is None else _judged_before(given, config, benchmark)
     if config["html"]:
-        write_page(config["html"], benchmark.examples, given, title=f"{benchmark.name}: answers and their marks")
-    predictions = list(given.values())
+        title = f"{benchmark.name}: answers and their marks"
+        write_page(config["html"], benchmark.examples, judged.predictions, title=title)
+    meta = {"config": config, "data": benchmark.summary, "environment": environment()}
     if block["name"] == "suppression":
         metrics = report_suppression(
             run,
             benchmark.examples,
-            predictions,
+            list(judged.predictions.values()),
             groups=block["groups"],
             strategies=block["strategies"],
             meta=meta,
-            num_resamples=num_resamples,
-            origin=origin,
+            num_resamples=config["num_resamples"],
+            origin=judged.origin,
         )
         return Scored(metrics)
-    sets, origins = {benchmark.name: (benchmark.examples, predictions)}, {benchmark.name: origin}
-    fitting = read_fitting(run, config, benchmark, detector, origin.models)
-    options = {"num_resamples": num_resamples, "num_examples": config["num_examples"]}
-    reports = detection_reports(sets, meta=meta, fitting=fitting, origins=origins, **options)
-    own, title = reports[benchmark.name], f"test/{benchmark.name}"
-    shown = -1 if own[-1].tables else 0  # spans are reported behind labels, and shown in their place
-    if cascade is not None:
-        own[shown] = with_costs(own[shown], benchmark.examples, cascade, title=title, num_resamples=num_resamples)
+    fitting = read_fitting(run, config, benchmark, judged.detector, judged.origin.models)
+    reports = detection_reports(
+        {benchmark.name: (benchmark.examples, list(judged.predictions.values()))},
+        meta=meta,
+        fitting=fitting,
+        num_resamples=config["num_resamples"],
+        num_examples=config["num_examples"],
+        origins={benchmark.name: judged.origin},
+    )
+    _add_reports(reports[benchmark.name], config, benchmark, judged)
+    return Scored(write_reports(run, reports, meta=meta), samples_of(reports))
+
+
+def _analyse(run: RunFolder, block: Mapping[str, Any], benchmark: Benchmark) -> None:
+    """Shows a corpus itself; nothing is judged."""
+    # The paper's figures are about its own models' answers: neither the embedded corpus's nor one's own.
+    own = block["path"] == EMBEDDED or not comparable(benchmark.examples)
+    dataset = "" if own else block["dataset"] or ""
+    report_corpus(benchmark.examples, run.path, title=block["dataset"], plots=block["plots"], dataset=dataset)
+    print(run.path)
+
+
+def _judged_before(given: Mapping[str, Prediction], config: Mapping[str, Any], benchmark: Benchmark) -> _Judged:
+    path, checkpoint = config["predictions"], config["checkpoint"]
+    return _Judged(given, origin_of_file(path, benchmark.name, benchmark.examples, checkpoint=checkpoint))
+
+
+def _judge(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> _Judged:
+    """Has the examples judged by the detector, or the cascade, that the configuration describes."""
+    cascade = run_cascade(run, config, benchmark) if cascade_of(config).is_on else None
+    loaded = cascade.loaded if cascade else load_configured(config, benchmark)
+    path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
+    predictions, origin = judge_examples(path, benchmark.name, benchmark.examples, loaded, at_a_time=portion)
+    if missed := getattr(loaded.detector, "num_unlocated", 0):
+        log.info("quoted parts that do not stand in their responses, and so mark nothing: %s", f"{missed:,}")
+    # A cascade would ask the judge about the rows of fit_on too, for the sake of a second threshold.
+    return _Judged(predictions, origin, None if cascade else loaded.detector, cascade)
+
+
+def _add_reports(reports: list[Report], config: Mapping[str, Any], benchmark: Benchmark, judged: _Judged) -> None:
+    """Adds to the report that is shown a cascade's costs, a judge's reasons, and HaluEval's own accuracy."""
+    block, num_resamples = config["benchmark"], config["num_resamples"]
+    shown = -1 if reports[-1].tables else 0  # spans are reported behind labels, and shown in their place
+    if judged.cascade is not None:
+        title = f"test/{benchmark.name}"
+        reports[shown] = with_costs(
+            reports[shown], benchmark.examples, judged.cascade, title=title, num_resamples=num_resamples
+        )
+    rows = benchmark.examples, judged.predictions
     dataset = "" if block["path"] == EMBEDDED else benchmark.name
     others = [
-        score_rationales(benchmark.examples, given, block, dataset=dataset, num_resamples=num_resamples),
-        official_report(benchmark.examples, given, num_resamples=num_resamples) if is_official(block) else None,
+        score_rationales(*rows, block, dataset=dataset, num_resamples=num_resamples),
+        official_report(*rows, num_resamples=num_resamples) if is_official(block) else None,
     ]
     for other in others:
-        own[shown] = joined(own[shown], other) if other else own[shown]
-    return Scored(write_reports(run, reports, meta=meta), samples_of(reports))
+        reports[shown] = joined(reports[shown], other) if other else reports[shown]

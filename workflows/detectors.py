@@ -42,7 +42,7 @@ def load_detector(
     batch_tokens: int | None,
     labels: Mapping[int | str, str] | None = None,
 ) -> Detector:
-    """The detector that a configuration names: a folder or a model, or a file that describes it.
+    """Loads the detector that a configuration names: a folder or a model, or a file that describes it.
 
     Args:
         labels: Of a critic from elsewhere, what its classes mean.
@@ -71,7 +71,7 @@ def load_detector(
 
 
 def load_configured(config: Mapping[str, Any], benchmark: "Benchmark | None" = None) -> Loaded:
-    """The detector of a configuration's keys: `checkpoint`, `engine` with `judge`, a cascade of both, or a baseline.
+    """Loads the detector of a configuration: `checkpoint`, `engine` with `judge`, a cascade of both, or a baseline.
 
     A cascade has its band in the configuration: one that is yet to be chosen is `workflows.cascade_benchmark`'s.
 
@@ -102,19 +102,19 @@ def load_configured(config: Mapping[str, Any], benchmark: "Benchmark | None" = N
 
 
 def cascade_of(config: Mapping[str, Any]) -> CascadeOptions:
-    """The block `cascade`, which runs of older versions do not have."""
+    """Reads the block `cascade`, which runs of older versions do not have."""
     return CascadeOptions(**(config.get("cascade") or {}))
 
 
 def load_checkpoint(config: Mapping[str, Any]) -> Loaded:
-    """The detector that `checkpoint` names."""
+    """Loads the detector that `checkpoint` names."""
     options = {name: config.get(name) for name in ("precision", "batch_tokens", "labels")}
     detector = load_detector(config["checkpoint"], **options)  # type: ignore[arg-type]
     return Loaded(detector, describe_detector(config["checkpoint"]))
 
 
 def load_engine(config: Mapping[str, Any], role: str = CHECKPOINT, benchmark: "Benchmark | None" = None) -> Loaded:
-    """The judge that `engine` and `judge` name; the examples of its prompt may come from the benchmark's dataset."""
+    """Loads the judge that `engine` and `judge` name; its prompt's examples may come from the benchmark's dataset."""
     from workflows.judging import describe_judge, load_judge, tell_usage
 
     judge = load_judge(config, shots_of(config, benchmark))
@@ -145,7 +145,7 @@ def describe_detector(path: str, role: str = CHECKPOINT) -> list[UsedModel]:
 
 
 def kind_of(checkpoint: str) -> str:
-    """A key of DETECTORS: by the sidecar, else by the architecture that the weights were saved from."""
+    """Finds a key of DETECTORS: by the sidecar, else by the architecture that the weights were saved from."""
     from transformers import AutoConfig
 
     if is_detector_file(checkpoint):

@@ -16,7 +16,8 @@ from faithkit import signals
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.text import Message, Request, TextEngine
 from faithkit.records import Example, Turn
-from judge.prompt import as_messages, check_fields, fill_fields, read_text, write_history
+from judge.prompt import write_history
+from judge.questions import read_text_prompt
 
 PROMPT, FIELDS = "reply", ("knowledge", "history")
 _MARKS = re.compile("|".join(re.escape(f"{SPEAKER_MARKS[who]}:") for who in (SEEKER, WIZARD)))
@@ -95,12 +96,7 @@ class DialogueWriter:
 
     def __init__(self, engine: TextEngine, *, prompts: str | None = None):
         self.engine = engine
-
-        def build(text: str, system: str) -> tuple[str, str]:
-            check_fields(text, FIELDS)
-            return text, system
-
-        self.text, self.system = read_text(PROMPT, prompts, build)
+        self.prompt = read_text_prompt(PROMPT, *FIELDS, folder=prompts)
 
     def write(self, dialogues: Dialogues, decoding: Decoding, *, own_history: bool, title: str = "") -> Replies:
         """Writes a reply to every turn; the same ones whatever else is written beside them."""
@@ -121,8 +117,7 @@ class DialogueWriter:
         return {turn.id: replies[turn.id] for turn in dialogues.turns}
 
     def _messages(self, example: Example) -> tuple[Message, ...]:
-        values = {"knowledge": example.knowledge.strip(), "history": write_history(example.history)}
-        return as_messages(fill_fields(self.text, values), self.system)
+        return self.prompt.messages(knowledge=example.knowledge, history=write_history(example.history))
 
 
 def own_turn(text: str) -> str:

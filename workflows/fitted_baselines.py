@@ -60,7 +60,7 @@ def read_fitting_rows(config: Mapping[str, Any], benchmark: Benchmark) -> tuple[
 
 
 def _labelled_rows(block: Mapping[str, Any], benchmark: Benchmark, *, prefix: str) -> list[Example]:
-    """The labelled rows of one set, less those of a tested knowledge or dialogue."""
+    """Reads the labelled rows of one set, less those of a tested knowledge or dialogue."""
     found, tested = read_block(block), Excluded.of(benchmark.examples)
     labelled = [example for example in found if example.label is not None]
     kept = [example for example in labelled if not tested.covers(example)]
@@ -76,7 +76,7 @@ def _labelled_rows(block: Mapping[str, Any], benchmark: Benchmark, *, prefix: st
 
 
 def _stored(checkpoint: str | None) -> Fitting:
-    """The thresholds that a model's folder keeps: of the rows that chose the model's own."""
+    """Reads the thresholds that a model's folder keeps: of the rows that chose the model's own."""
     sidecar = sidecar_of(checkpoint)
     fitting = stored_fitting(sidecar.origin if sidecar else {})
     if not fitting.thresholds:

@@ -40,14 +40,15 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     from faithkit.evaluation.reports.provenance import Provenance, leaks_table
     from faithkit.evaluation.tables import show
     from faithkit.inference.decoding import Decoding
+    from faithkit.weights.used_model import describe_model
     from generation.control.reader import FeatureReader
     from generation.generator import Generator
     from workflows.answer_strategy import build_answerer
     from workflows.detectors import load_detector
     from workflows.engine_choice import settle_engine
     from workflows.entailment import load_entailment
-    from workflows.origins import describe_model, helpers_of, write_origin
-    from workflows.write_answers import answers_table, write_answers
+    from workflows.origins import helpers_of, write_with_origin
+    from workflows.write_answers import answers_table
 
     log.info(settle_engine(run, config))
     decoding, resample, detector, features = Decoding(**config["decoding"]), config["resample"], None, None
@@ -71,8 +72,8 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     models = [describe_model(config["checkpoint"]), *helpers_of(helpers)]
     for name, examples in sets.items():
         path = run.predictions / f"{name}.jsonl"
-        answers = write_answers(path, examples, answerer, at_a_time=config["save_every_num_rows"])
-        write_origin(path, name, examples, models)
+        portion = config["save_every_num_rows"]
+        answers = write_with_origin(path, name, examples, answerer, models, at_a_time=portion)
         show(answers_table(examples, answers, limit=config["num_examples"], title=name))
         origin = Provenance.of(name, examples, models)
         print(*origin.lines, sep="\n")

@@ -1,4 +1,4 @@
-"""How often language models hallucinate in dialogues, as a detector calls their replies (HalluDial, section 4).
+"""Rates of hallucination: how often a detector calls language models' replies in dialogues so (HalluDial, section 4).
 
 Each system's replies come from files, or are written here by an engine: with the data's own histories, with the
 system's own, or with both, and at several temperatures.
@@ -30,8 +30,8 @@ from workflows.dialogue_writing import Dialogues, DialogueWriter, Replies
 from workflows.judges import error_of
 from workflows.judging import tell_engine
 from workflows.labelled_rows import read_labelled
-from workflows.origins import write_origin
-from workflows.write_answers import DetectorAnswerer, write_answers
+from workflows.origins import write_with_origin
+from workflows.write_answers import DetectorAnswerer
 
 FILES = {GOLD: "gold_predictions", SELF: "self_predictions"}
 PLOT = "temperature.png"
@@ -76,7 +76,7 @@ def run_rates(run: RunFolder, config: Mapping[str, Any]) -> Scored:
 
 
 def _given(system: Mapping[str, Any], dialogues: Dialogues) -> dict[str, Replies]:
-    """The replies that the files of a system hold, by kind of history.
+    """Reads the replies that the files of a system hold, by kind of history.
 
     Raises:
         UserError: A turn without a reply.
@@ -113,7 +113,7 @@ def _replies(
     given: Mapping[str, Replies],
     dialogues: Dialogues,
 ) -> Iterator[tuple[Case, Replies]]:
-    """The replies of one system by case; what is written here is kept in the run's `responses/`."""
+    """Gives the replies of one system by case; what is written here is kept in the run's `responses/`."""
     block = config["benchmark"]
     yield from ((Case(system=name, history=h), given[h]) for h in block["histories"] if h in given)
     wanted = [history for history in block["histories"] if history not in given]
@@ -135,7 +135,7 @@ def _replies(
 
 
 def _at(decoding: Decoding, temperature: float | None) -> Decoding:
-    """The settings at a temperature, of which 0 is the likeliest token at every step."""
+    """Gives the settings at a temperature, of which 0 is the likeliest token at every step."""
     if temperature is None:
         return decoding
     if temperature == 0:
@@ -155,8 +155,8 @@ def _judge(
     ]
     path = run.predictions / f"{case.file}.jsonl"
     answerer = DetectorAnswerer(loaded.detector)
-    said = write_answers(path, asked, answerer, at_a_time=config["save_every_num_rows"])
-    write_origin(path, case.file, asked, loaded.models)
+    portion = config["save_every_num_rows"]
+    said = write_with_origin(path, case.file, asked, answerer, loaded.models, at_a_time=portion)
     by_id = {one.id: one for one in said}
     return Turns(
         called=np.array([_called(by_id.get(turn.id)) for turn in turns]),

@@ -53,7 +53,7 @@ def load_judges(block: Mapping[str, Any], labelled: LabelledRows | None, **optio
 
 
 def _load(name: str, **options: Any) -> tuple[str, Detector]:
-    """A model that judges, with its name in a table."""
+    """Loads a model that judges; gives also its name in a table."""
     path = name.removeprefix(NLI)
     if path == name:
         return _shown(path), load_detector(path, **options)
@@ -61,7 +61,7 @@ def _load(name: str, **options: Any) -> tuple[str, Detector]:
 
 
 def judge_models(block: Mapping[str, Any]) -> dict[str, str]:
-    """The models among the critic and the judges by role, as a report names them: `judge`, `judge 2`, ..."""
+    """Names the models among the critic and the judges by role, as a report names them: `judge`, `judge 2`, ..."""
     models = {"judge": block["critic"]} if block["critic"] else {}
     for number, name in enumerate(block.get("judges") or [], start=2):
         if name not in (OVERLAP, COUNTED):
@@ -70,13 +70,13 @@ def judge_models(block: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _shown(path: str) -> str:
-    """The last part of a path or hub name; of a run's hf/ folder the run's, which tells one from another."""
+    """Shortens a path or hub name to its last part, a run's hf/ folder to the run's, which tells one from another."""
     folder = Path(path)
     return (folder.parent if folder.name == "hf" else folder).name
 
 
 def _fitted(name: str, fit: Fit, labelled: LabelledRows | None) -> Judge:
-    """A judge that learns from the labelled rows; its error is that on rows that it has not seen: folds by group."""
+    """Fits a judge to the labelled rows; its error is that on rows that it has not seen: folds by group."""
     if labelled is None:
         hint = "benchmark.judge_labels=[{dataset: audit, path: DIR}]"
         raise UserError(f"the judge {name} learns from labelled rows, and none are named", hint=hint)
@@ -100,7 +100,7 @@ class WordOverlap:
 
 
 def fit_word_overlap(rows: Sequence[Example]) -> WordOverlap:
-    """Word overlap with the threshold that is best on the rows."""
+    """Fits the threshold of word overlap that is best on the rows."""
     return WordOverlap(fit_overlap(rows))
 
 
@@ -116,7 +116,7 @@ class FittedFeatures:
 
 
 def fit_features(rows: Sequence[Example]) -> FittedFeatures:
-    """Boosted trees with the threshold that is best on the rows, by folds."""
+    """Fits boosted trees, with the threshold that is best on the rows, by folds."""
     trees = fit_counted_by_folds(rows)
     if trees is None:
         hint = f"name more labelled rows, or leave out the judge {COUNTED}"

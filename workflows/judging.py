@@ -10,7 +10,7 @@ from faithkit.inference.text_engines import OPENAI, EngineOptions, build_text_en
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
 from judge.asking import AskOptions
 from judge.choosing import Asker, Question
-from judge.few_shot import Shot, prompt_of
+from judge.few_shot import Shot
 from judge.judge import Judge
 from judge.weights import stored_judge
 
@@ -26,15 +26,14 @@ def load_judge(config: Mapping[str, Any], shots: Sequence[Shot] = ()) -> Judge:
     """
     options, asked = EngineOptions(**config["engine"]), AskOptions(**config["judge"])
     if options.name == OPENAI or not options.model:
-        engine = build_text_engine(options)
-        return Judge(engine, asked, template=prompt_of(asked, shots), name=str(options.model))
+        return Judge.trained(build_text_engine(options), None, asked, shots=shots, name=str(options.model))
     source, settings = stored_judge(options.model)
-    engine = build_text_engine(replace(options, model=source))
-    if settings is None or settings.ask != asked.ask or asked.prompts is not None or asked.examples is not None:
-        if settings is not None:
-            log.warning("%s learnt to be asked by judge.ask=%s and our prompt", options.model, settings.ask)
-        return Judge(engine, asked, template=prompt_of(asked, shots), name=options.model)
-    return Judge(engine, asked, template=settings.template, calibration=settings.calibration, name=options.model)
+    judge = Judge.trained(
+        build_text_engine(replace(options, model=source)), settings, asked, shots=shots, name=options.model
+    )
+    if settings and judge.template != settings.template:
+        log.warning("%s learnt to be asked by judge.ask=%s and our prompt", options.model, settings.ask)
+    return judge
 
 
 def load_asker(config: Mapping[str, Any], question: Question) -> tuple[Asker, Callable[[], None]]:

@@ -64,12 +64,12 @@ class LabelledRows:
 
     @property
     def rows(self) -> list[Example]:
-        """The rows of all sets."""
+        """Joins the rows of all sets."""
         return list(chain.from_iterable(one.rows for one in self.sets))
 
     @property
     def name(self) -> str:
-        """The rows, as a table names them."""
+        """Names the rows for a table."""
         return "; ".join(f"{len(one.rows):,} rows of {one.dataset}{one.note}" for one in self.sets)
 
     def new_to(self, checkpoint: str, who: str) -> "LabelledRows":
@@ -94,14 +94,14 @@ def read_labelled(block: Mapping[str, Any]) -> LabelledRows | None:
 
 
 def _training(checkpoint: str) -> Mapping[str, Any] | None:
-    """The `data` block that a detector was trained with, where its folder tells."""
+    """Finds the `data` block that a detector was trained with, where its folder tells."""
     sidecar = sidecar_of(checkpoint)
     data = (sidecar.origin.get("config") or {}).get("data") if sidecar else None
     return data if isinstance(data, Mapping) and "exclude" in data else None
 
 
 def _datasets(data: Mapping[str, Any]) -> set[str]:
-    """The datasets that a training read: its parts, and the audit where weak labels are made of it."""
+    """Names the datasets that a training read: its parts, and the audit where weak labels are made of it."""
     parts = data["parts"]
     blocks = parts.values() if isinstance(parts, Mapping) else parts
     read = [part for part in blocks if part.get("only") != "test"]

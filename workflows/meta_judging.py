@@ -67,7 +67,7 @@ def run_meta_judging(run: RunFolder, config: Mapping[str, Any]) -> Scored:
 def choose_judged(
     examples: Sequence[Example], given: Mapping[str, Prediction], *, only_hallucinated: bool
 ) -> tuple[list[Example], list[str]]:
-    """The examples that have a judgement in words, and notes on the others.
+    """Chooses the examples that have a judgement in words; gives notes on the others.
 
     Args:
         only_hallucinated: Leaves out judgements that call a response faithful, as the paper does.
@@ -87,7 +87,7 @@ def choose_judged(
 
 
 def _named(paths: Sequence[str]) -> dict[str, str]:
-    """The files of people by name: a file's own, with its folder's where two have the same."""
+    """Names the files of people: a file's own, with its folder's where two have the same."""
     stems = [Path(path).stem for path in paths]
     names = [
         stem if stems.count(stem) == 1 else f"{Path(path).parent.name}/{stem}"
@@ -99,7 +99,7 @@ def _named(paths: Sequence[str]) -> dict[str, str]:
 
 
 def _read_people(path: str, known: set[str], judged: Mapping[str, str]) -> dict[str, str]:
-    """The labels of one annotator for the rows that are judged.
+    """Reads the labels of one annotator for the rows that are judged.
 
     Raises:
         UserError: An id that the data do not have, or none that is judged.

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from critic.precision import check_precision
 from faithkit.entailment import Entailment
 from faithkit.errors import UserError
-from faithkit.evaluation.responses.bert_score import BertScore
+from faithkit.evaluation.responses.bert_score import BertScore, RescaledBertScore, load_with_baseline
 from faithkit.evaluation.responses.measure import Models
-from faithkit.evaluation.responses.official import Official, RescaledBertScore, published_baseline
+from faithkit.evaluation.responses.official import Official
 from faithkit.evaluation.responses.q2.answers import ExtractiveAnswers
 from faithkit.evaluation.responses.q2.candidates import SpacyCandidates
 from faithkit.evaluation.responses.q2.official import official_q2
@@ -40,19 +40,19 @@ def load_metric_models(config: Mapping[str, Any]) -> Models:
         UserError: Q2 has some of its models, but not all; or one cannot be loaded.
     """
     block, batch_tokens = config["benchmark"], config["batch_tokens"]
-    names, detector, bert_score, q2, official = block["bert_score"], None, None, None, None
+    names, detector, bert_score, baseline, q2, official = block["bert_score"], None, None, None, None, None
     check_precision(config["precision"])
     options = {"precision": config["precision"], "batch_tokens": batch_tokens}
     if block["critic"]:
         detector = load_detector(block["critic"], labels=config.get("labels"), **options)
     labelled = read_labelled(block)
     if names and names["encoder"]:
-        bert_score = BertScore.load(names["encoder"], num_layers=names["num_layers"])
+        bert_score, baseline = load_with_baseline(**names)
     parts = load_q2_models(block["q2"], block["nli"], precision=config["precision"]) if block["q2"] else None
     if parts is not None:
         q2 = Q2(*parts)
     if block.get("official"):
-        official = load_official(names, bert_score, official_q2(*parts) if parts is not None else None)
+        official = load_official(names, bert_score, baseline, official_q2(*parts) if parts is not None else None)
     return Models(
         detector=detector,
         error=error_of(detector, labelled) if detector is not None else None,
@@ -63,18 +63,18 @@ def load_metric_models(config: Mapping[str, Any]) -> Models:
     )
 
 
-def load_official(names: Mapping[str, Any] | None, scorer: BertScore | None, q2: Q2 | None) -> Official:
-    """The q-squared scripts' metrics by the models of ours.
+def load_official(
+    names: Mapping[str, Any] | None, scorer: BertScore | None, baseline: float | None, q2: Q2 | None
+) -> Official:
+    """Makes the q-squared scripts' metrics by the models of ours.
 
     Args:
-        names: The block `bert_score`; without its baseline the published one of its encoder is taken.
+        names: The block `bert_score`, of which the scorer and its baseline are.
     """
     if names is None or scorer is None:
         return Official(q2=q2)
-    encoder, num_layers, baseline = names["encoder"], names["num_layers"], names.get("baseline")
     if baseline is None:
-        baseline = published_baseline(encoder, num_layers)
-    if baseline is None:
+        encoder, num_layers = names["encoder"], names["num_layers"]
         problem = (
             f"official_bertscore is left out: {encoder} has no published baseline for {num_layers or 'all'} layers"
         )
@@ -83,7 +83,7 @@ def load_official(names: Mapping[str, Any] | None, scorer: BertScore | None, q2:
 
 
 def load_q2_models(names: Mapping[str, Any], nli: str | None, *, precision: str) -> Q2Models | None:
-    """The four models of Q2; None where neither its questions nor its answers have one.
+    """Loads the four models of Q2; None where neither its questions nor its answers have one.
 
     Args:
         names: candidates (a spaCy pipeline), questions and answers (models), question_template.

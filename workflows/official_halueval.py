@@ -18,7 +18,7 @@ def is_official(block: Mapping[str, Any]) -> bool:
 
 
 def as_official(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A configuration in which a language model's verdict is written, where it would be weighed."""
+    """Gives a configuration in which a language model's verdict is written, where it would be weighed."""
     judge = config.get("judge") or {}
     if not is_official(config["benchmark"]) or judge.get("ask") != VERDICT:
         return config

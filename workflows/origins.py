@@ -1,4 +1,4 @@
-"""Finds where a benchmark's predictions are from: the models that made them now, or what a predictions file tells."""
+"""Keeps where predictions are from: the models that make them now, or what the file beside given ones tells."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,11 +7,41 @@ from faithkit.evaluation.fingerprints import TestRows
 from faithkit.evaluation.predictions_origin import read_origin, write_origin
 from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.tables import harmless
-from faithkit.records import Example
+from faithkit.records import Example, Prediction
 from faithkit.weights.used_model import UsedModel, describe_model
-from workflows.detectors import describe_detector
+from workflows.answer_strategy import Answerer
+from workflows.detectors import Loaded, describe_detector
+from workflows.write_answers import DetectorAnswerer, write_answers
 
-__all__ = ["describe_model", "helpers_of", "origin_of_file", "write_origin"]
+
+def write_with_origin(
+    path: Path,
+    name: str,
+    examples: Sequence[Example],
+    answerer: Answerer,
+    models: Sequence[UsedModel],
+    *,
+    at_a_time: int,
+) -> list[Prediction]:
+    """Writes answers as `write_answers` does, and beside them that these models answered these rows.
+
+    Args:
+        name: The dataset of the rows.
+        models: Those that have a part in the answers.
+    """
+    answers = write_answers(path, examples, answerer, at_a_time=at_a_time)
+    write_origin(path, name, examples, models)
+    return answers
+
+
+def judge_examples(
+    path: Path, name: str, examples: Sequence[Example], loaded: Loaded, *, at_a_time: int
+) -> tuple[dict[str, Prediction], Provenance]:
+    """Has a detector judge examples and tell what there is to tell; gives predictions by id, and their origin."""
+    answerer = DetectorAnswerer(loaded.detector)
+    written = write_with_origin(path, name, examples, answerer, loaded.models, at_a_time=at_a_time)
+    loaded.tell()
+    return {prediction.id: prediction for prediction in written}, Provenance.of(name, examples, loaded.models)
 
 
 def origin_of_file(

@@ -18,7 +18,7 @@ from data_modules.reading.fields import alternate
 from data_modules.reading.rows import BadRow, ReadReport, Row, check_text, read_rows
 from faithkit.errors import UserError, shorten
 from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means
-from faithkit.evaluation.tables import format_metric, harmless, new_table
+from faithkit.evaluation.tables import figures_table, harmless, percent
 from faithkit.files.atomic import dumps, write_text
 from faithkit.files.jsonl import write_json, write_jsonl
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Turn
@@ -109,7 +109,7 @@ def _example(
 
 
 def _named(row: Row, column: str | None) -> str:
-    """The id or group that a row names; empty where no column is given."""
+    """Reads the id or group that a row names; empty where no column is given."""
     if column is None:
         return ""
     if row.values.get(column) in (None, ""):
@@ -120,7 +120,7 @@ def _named(row: Row, column: str | None) -> str:
 
 
 def _history(row: Row, column: str | None) -> tuple[Turn, ...]:
-    """A list of texts, a list of {speaker, text}, or one text: the last turn."""
+    """Reads a list of texts, a list of {speaker, text}, or one text: the last turn."""
     turns = row.values.get(column) if column else None
     if not turns:
         return ()
@@ -184,17 +184,15 @@ def _cell(value: Any) -> str:
 
 
 def share_table(rows: OwnRows, predictions: Sequence[Prediction], *, by: str | None, num_resamples: int) -> Table:
-    """The share of hallucinated responses with its interval: of all rows, and of each value of the column `by`."""
+    """Shows the share of hallucinated responses with its interval, of all rows and of each value of the column `by`."""
     pairs = [(row, example) for row, example in zip(rows.values, rows.by_row, strict=True) if example is not None]
     verdicts = {prediction.id: prediction.label for prediction in predictions}
     judged = [(row, example) for row, example in pairs if verdicts[example.id] not in (None, UNPARSED)]
-    table = new_table("Hallucinated responses, percent")
-    table.add_column(Text(harmless(by)) if by else Text(""), overflow="fold")
-    table.add_column("rows", justify="right", no_wrap=True)
-    table.add_column("hallucinated", justify="right", no_wrap=True)
+    heads = ("rows", "hallucinated")
+    table = figures_table("Hallucinated responses, percent", by or "", heads, no_wrap=heads, show_edge=True)
     for name, part in _parts(judged, by):
         share = _share([example for _, example in part], verdicts, num_resamples)
-        table.add_row(Text(harmless(name, 60)), f"{len(part):,}", format_metric(share, digits=1, scale=100))
+        table.add_row(Text(harmless(name, 60)), f"{len(part):,}", percent(share))
     captions = ["95% intervals over groups of rows, as the detector calls them: its own errors are not in them"]
     if len(judged) < len(rows.values):
         captions.append(f"{len(rows.values) - len(judged):,} rows have no verdict and do not count")
@@ -203,7 +201,7 @@ def share_table(rows: OwnRows, predictions: Sequence[Prediction], *, by: str | N
 
 
 def _parts(judged: Sequence[tuple[Mapping[str, Any], Example]], by: str | None) -> Iterator[tuple[str, list[Any]]]:
-    """All rows, then those of each value of `by`, the most frequent first."""
+    """Gives all rows, then those of each value of `by`, the most frequent first."""
     yield "all", list(judged)
     if by is None:
         return

@@ -29,7 +29,7 @@ log = logging.getLogger("faithkit")
 
 
 def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> Loaded:
-    """SelfCheckGPT by the block `selfcheck`.
+    """Loads SelfCheckGPT by the block `selfcheck`.
 
     Args:
         benchmark: Where the samples are the other models' responses, they are among its rows and those of `fit_on`.
@@ -68,20 +68,16 @@ def _measure(options: SelfCheckOptions, engine: TextEngine | None, prompts: str 
             hint = "selfcheck.nli=RUN of python train.py model=critic data=snli, or an NLI model's name"
             raise UserError("selfcheck.measure=nli needs an NLI model", hint=hint)
         return Nli(load_entailment(options.nli))
-    from faithkit.evaluation.responses.bert_score import BertScore
-    from faithkit.evaluation.responses.official import RescaledBertScore, published_baseline
+    from faithkit.evaluation.responses.bert_score import RescaledBertScore, load_with_baseline
 
     if options.encoder is None:
         raise UserError("selfcheck.measure=bert_score needs an encoder", hint="selfcheck.encoder=minilm")
-    baseline = options.baseline
-    if baseline is None:
-        baseline = published_baseline(options.encoder, options.num_layers) or 0.0
-    scorer = BertScore.load(options.encoder, num_layers=options.num_layers)
-    return BertScores(RescaledBertScore(scorer, baseline))
+    scorer, baseline = load_with_baseline(options.encoder, options.num_layers, options.baseline)
+    return BertScores(RescaledBertScore(scorer, baseline or 0.0))
 
 
 def load_examiner(config: Mapping[str, Any]) -> Loaded:
-    """LMvLM by the block `examiner`: engine.model examines."""
+    """Loads LMvLM by the block `examiner`: engine.model examines."""
     options, engine_options = ExaminerOptions(**config["examiner"]), EngineOptions(**config["engine"])
     engine, models = build_text_engine(engine_options), [describe_judge(config)]
     examinee = engine

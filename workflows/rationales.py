@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from faithkit.evaluation.rationales import Rationale
-from faithkit.evaluation.reports.rationales import Left, rationale_report
+from faithkit.evaluation.reports.rationales import LeftOut, rationale_report
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.responses.official import published_baseline
+from faithkit.evaluation.responses.bert_score import load_with_baseline
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span
 from judge.locate import locate_all
 from judge.reply import quoted_parts, read_list
@@ -27,7 +27,7 @@ def score_rationales(
     dataset: str,
     num_resamples: int,
 ) -> Report | None:
-    """The report of a judge's replies beside the dataset's judgements; None where either gives no reasons.
+    """Reports a judge's replies beside the dataset's judgements; None where either gives no reasons.
 
     Args:
         block: The configuration's `benchmark`, whose `bert_score` names an encoder, or none.
@@ -35,26 +35,25 @@ def score_rationales(
     """
     if not any(example.target for example in examples) or not gives_reasons(predictions):
         return None
-    rows, left = read_rationales(examples, predictions)
+    rows, left_out = read_rationales(examples, predictions)
     if not rows:
         return None
     names, scorer, baseline, notes = block.get("bert_score") or {}, None, None, []
     if encoder := names.get("encoder"):
-        from faithkit.evaluation.responses.bert_score import BertScore
-
-        scorer = BertScore.load(encoder, num_layers=names["num_layers"])
-        baseline = names.get("baseline")
-        if baseline is None and (baseline := published_baseline(encoder, names["num_layers"])) is None:
+        scorer, baseline = load_with_baseline(**names)
+        if baseline is None:
             why = f"{encoder} has no published baseline (benchmark.bert_score.baseline=NUMBER)"
             notes.append(f"rescaled BERTScore is left out: {why}")
     else:
         notes.append("BERTScore is left out: no encoder is given (benchmark.bert_score.encoder=minilm)")
     return rationale_report(
-        rows, left, scorer=scorer, baseline=baseline, notes=notes, dataset=dataset, num_resamples=num_resamples
+        rows, left_out, scorer=scorer, baseline=baseline, notes=notes, dataset=dataset, num_resamples=num_resamples
     )
 
 
-def read_rationales(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> tuple[list[Rationale], Left]:
+def read_rationales(
+    examples: Sequence[Example], predictions: Mapping[str, Prediction]
+) -> tuple[list[Rationale], LeftOut]:
     """Pairs each reply with the target of its example; counts the rows that lack either."""
     rows = []
     without_target = without_reply = unparsed = 0
@@ -81,17 +80,19 @@ def read_rationales(examples: Sequence[Example], predictions: Mapping[str, Predi
                 gold=gold_spans(example),
             )
         )
-    return rows, Left(rows=len(examples), without_target=without_target, without_reply=without_reply, unparsed=unparsed)
+    return rows, LeftOut(
+        rows=len(examples), without_target=without_target, without_reply=without_reply, unparsed=unparsed
+    )
 
 
 def parts_of(text: str) -> list[str]:
-    """The parts that a reply names: those of a list, else what it quotes."""
+    """Finds the parts that a reply names: those of a list, else what it quotes."""
     listed = read_list(text)
     return quoted_parts(text) if listed is None else listed
 
 
 def gold_spans(example: Example) -> tuple[Span, ...] | None:
-    """The dataset's spans, else those that its judgement quotes; None where it quotes none, or one is not found."""
+    """Gives the dataset's spans, else those that its judgement quotes; None where it quotes none, or one is missing."""
     if example.spans is not None:
         return example.spans
     if example.label != HALLUCINATED:

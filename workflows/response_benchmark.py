@@ -15,12 +15,12 @@ from faithkit.files.model_folder import GENERATOR, sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import Decoding
 from faithkit.records import Prediction
+from faithkit.weights.used_model import describe_model
 from generation.generator import Generator
 from workflows.answer_strategy import OwnAnswer
 from workflows.judges import judge_models
 from workflows.metric_models import load_metric_models
-from workflows.origins import describe_model, helpers_of, origin_of_file, write_origin
-from workflows.write_answers import write_answers
+from workflows.origins import helpers_of, origin_of_file, write_with_origin
 
 
 def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
@@ -67,9 +67,8 @@ def benchmark_answerer(run: RunFolder, config: Mapping[str, Any]) -> Callable[[B
 
     def answer(benchmark: Benchmark) -> dict[str, Prediction]:
         path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
-        answerer = OwnAnswer(load(), Decoding(**config["decoding"]))
-        answers = write_answers(path, benchmark.examples, answerer, at_a_time=portion)
-        write_origin(path, benchmark.name, benchmark.examples, [describe_model(config["checkpoint"])])
+        answerer, models = OwnAnswer(load(), Decoding(**config["decoding"])), [describe_model(config["checkpoint"])]
+        answers = write_with_origin(path, benchmark.name, benchmark.examples, answerer, models, at_a_time=portion)
         return {prediction.id: prediction for prediction in answers}
 
     return answer

@@ -27,7 +27,7 @@ def retrieve(config: Mapping[str, Any], examples: Sequence[Example]) -> Retrieve
 
 
 def with_knowledge(config: Mapping[str, Any], benchmark: Benchmark) -> Benchmark:
-    """The benchmark with what is found for its examples; its summary says so."""
+    """Adds to a benchmark what is found for its examples; its summary says so."""
     found = retrieve(config, benchmark.examples)
     if found is None:
         return benchmark

@@ -38,29 +38,22 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
     from faithkit.evaluation.tables import show
     from faithkit.files.jsonl import write_jsonl
     from faithkit.files.model_folder import TAGGER
-    from workflows.detectors import describe_detector, kind_of, load_detector
-    from workflows.origins import write_origin
+    from workflows.detectors import kind_of, load_checkpoint
+    from workflows.origins import write_with_origin
     from workflows.own_rows import read_own_rows, share_table, write_scored
-    from workflows.write_answers import DetectorAnswerer, write_answers
+    from workflows.write_answers import DetectorAnswerer
 
     join = number_passages if kind_of(config["checkpoint"]) == TAGGER else join_passages
     options = {name: config[name] for name in ("by", "on_bad_row", "num_rows")}
     rows = read_own_rows(config["path"], config["columns"], join=join, **options)
-    detector = load_detector(
-        config["checkpoint"],
-        precision=config["precision"],
-        batch_tokens=config["batch_tokens"],
-        labels=config.get("labels"),  # runs of older versions have no such key
-    )
+    loaded = load_checkpoint(config)
     if rows.rejects:
         write_jsonl(run.path / "rejects.jsonl", rows.rejects)
         print(f"note: {len(rows.rejects):,} rows cannot be scored; {run.path / 'rejects.jsonl'} says why")
     name = Path(config["path"]).stem
-    path = run.predictions / f"{name}.jsonl"
-    predictions = write_answers(
-        path, rows.examples, DetectorAnswerer(detector), at_a_time=config["save_every_num_rows"]
-    )
-    write_origin(path, name, rows.examples, describe_detector(config["checkpoint"]))
+    path, portion = run.predictions / f"{name}.jsonl", config["save_every_num_rows"]
+    answerer = DetectorAnswerer(loaded.detector)
+    predictions = write_with_origin(path, name, rows.examples, answerer, loaded.models, at_a_time=portion)
     output = Path(config["output"] or run.path / f"{name}.scored{Path(config['path']).suffix}")
     write_scored(output, rows, predictions)
     show(share_table(rows, predictions, by=config["by"], num_resamples=config["num_resamples"]))
@@ -69,7 +62,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
 
 
 def as_override(arguments: Sequence[str]) -> list[str]:
-    """A first argument that is no `key=value` is the file: Hydra takes it as path=FILE."""
+    """Takes a first argument that is no `key=value` for the file, which Hydra knows as path=FILE."""
     if arguments and "=" not in arguments[0] and not arguments[0].startswith("-"):
         quoted = arguments[0].replace("\\", "\\\\").replace("'", "\\'")
         return [f"path='{quoted}'", *arguments[1:]]

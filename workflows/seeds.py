@@ -24,7 +24,7 @@ SHOWN = (
 
 
 def folder_of(run: RunFolder, seed: int) -> RunFolder:
-    """The folder of one seed's training."""
+    """Names the folder of one seed's training."""
     return run.stage(f"seed{seed}")
 
 
@@ -64,7 +64,7 @@ def report_mean(run: RunFolder, config: Mapping[str, Any]) -> None:
 
 
 def mean_of(values: Sequence[float], n: int | None = None) -> Metric:
-    """The mean with its interval; that of shares stays within 0 and 1."""
+    """Computes the mean with its interval; that of shares stays within 0 and 1."""
     middle, reach = mean(values), float(stdtrit(len(values) - 1, BOTH_SIDES)) * stdev(values) / len(values) ** 0.5
     low, high = middle - reach, middle + reach
     if all(0 <= value <= 1 for value in values):

@@ -29,8 +29,9 @@ from faithkit.evaluation.tables import show
 from faithkit.evaluation.transfer import Transfer, transfer_table, transfers_of
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder
-from workflows.origins import describe_model, write_origin
-from workflows.write_answers import DetectorAnswerer, write_answers
+from faithkit.weights.used_model import describe_model
+from workflows.origins import write_with_origin
+from workflows.write_answers import DetectorAnswerer
 
 # A setting of a training: a choice of a group by its name, or a value of a block.
 _SETTING = re.compile(r"[a-z_]\w*=[\w,\[\]-]*|[a-z_]\w*(\.\w+)+=[^\n]*")
@@ -94,8 +95,8 @@ def _score(
     """The metrics of one cell; where rows leaked, also those of the others, as `without_leaked/...`."""
     log.info("critic trained on %s, tested on %s", trained_on, benchmark.name)
     path = run.predictions / f"{benchmark.name}-by-{trained_on}.jsonl"
-    written = write_answers(path, benchmark.examples, DetectorAnswerer(critic), at_a_time=config["save_every_num_rows"])
-    write_origin(path, benchmark.name, benchmark.examples, origin.models)
+    answerer, portion = DetectorAnswerer(critic), config["save_every_num_rows"]
+    written = write_with_origin(path, benchmark.name, benchmark.examples, answerer, origin.models, at_a_time=portion)
     predictions, options = {p.id: p for p in written}, {"num_resamples": config["num_resamples"]}
     metrics = classification_metrics(benchmark.examples, predictions, **options).metrics
     if not origin.leaked.any() or origin.leaked.all():

@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 from faithkit import signals
 from faithkit.detector import Detector
 from faithkit.errors import UserError, shorten
-from faithkit.evaluation.tables import fields_table, harmless
+from faithkit.evaluation.tables import add_context, fields_table, harmless
 from faithkit.files.jsonl import JsonlAppender, parse_prediction, read_numbered_jsonl, write_jsonl
 from faithkit.records import Example, Prediction
 from workflows.answer_strategy import Answerer
@@ -108,10 +108,7 @@ def answers_table(examples: Sequence[Example], answers: Sequence[Prediction], *,
     step = max(1, len(examples) // limit) if limit else 1
     for place in list(range(0, len(examples), step))[:limit]:
         example, answer = examples[place], answers[place]
-        table.add_row("knowledge", Text(harmless(example.knowledge, 400)))
-        if example.history:
-            last = example.history[-1]
-            table.add_row("last turn", Text(harmless(f"{last.speaker}: {last.text}", 400)))
+        add_context(table, example)
         judged = "" if answer.score is None else f"  ({answer.label}, P(hallucinated) {answer.score:.2f})"
         table.add_row("answer", Text(f"{harmless(answer.text, 400)}{judged}"), end_section=True)
     return table

@@ -153,8 +153,8 @@ class TurnEncoder(Encoder):
         return join_rows([constant_rows(before, count), knowledge, history, constant_rows(behind, count)])
 
     def _check(self, examples: Sequence[Example], needed: Ints) -> None:
-        worst = int(needed.argmax()) if len(needed) else 0
-        if len(needed) and needed[worst] > self.layout.max_length:
+        if needed.max(initial=0) > self.layout.max_length:
+            worst = int(needed.argmax())
             what = "knowledge" if self.layout.kind == SEQ2SEQ else "knowledge and response"
             problem = f"example {examples[worst].id}: {what} alone take {needed[worst]} tokens"
             hint = f"set {self.limit}={needed[worst]} or more (it is {self.layout.max_length})"

@@ -10,7 +10,6 @@ could not be read is a label of its own: it agrees with nobody's accurate or ina
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -38,6 +37,6 @@ def agreement(
         return {"agreement": observed, "kappa": kappa}
 
     scored = bootstrap(of, statistic, shares=("agreement",), num_resamples=num_resamples)
-    if (kappa := scored.metrics.get("kappa")) is not None and kappa.low is not None and kappa.high is not None:
-        scored.metrics["kappa"] = replace(kappa, low=max(kappa.low, -1.0), high=min(kappa.high, 1.0))
+    if "kappa" in scored.metrics:
+        scored.metrics["kappa"] = scored.metrics["kappa"].within(-1.0, 1.0)
     return scored

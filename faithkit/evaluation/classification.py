@@ -127,15 +127,19 @@ def _count_metrics(counts: Values, majority: int, whole: Values) -> dict[str, Va
     }
 
 
-def share(part: Values, of: Values, of_all: ArrayLike) -> Values:
-    """Divides; 0/0 is 0 where the whole data has nothing to divide by, and undefined (NaN) in a resample of others."""
+def share(part: Values, of: Values, of_all: ArrayLike = 1) -> Values:
+    """Divides; where there is nothing to divide by, the share is undefined (NaN).
+
+    Args:
+        of_all: The divisor of the whole data: where that is 0 too, so is the share.
+    """
     nothing = np.where(np.asarray(of_all) > 0, np.nan, 0.0)
     return np.where(of > 0, part / np.where(of > 0, of, 1.0), nothing)
 
 
 def _errors(rows: Values, squares: Values, gaps: Values) -> dict[str, Values]:
-    total = np.where(rows > 0, rows, np.nan)  # a resample whose groups have no scores is left out of the interval
-    return {"ece": np.abs(gaps).sum(axis=1) / total, "brier": squares / total}
+    # A resample whose groups have no scores is left out of the interval.
+    return {"ece": share(np.abs(gaps).sum(axis=1), rows), "brier": share(squares, rows)}
 
 
 def _notes(outcomes: Outcomes) -> list[str]:

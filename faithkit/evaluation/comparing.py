@@ -14,6 +14,7 @@ import numpy as np
 
 from faithkit.evaluation.baselines import length_score, unsupported_share
 from faithkit.evaluation.calibration import logit
+from faithkit.evaluation.classification import share
 from faithkit.evaluation.intervals import Groups, Scored, Values, bootstrap
 from faithkit.evaluation.outcomes import align
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
@@ -66,36 +67,34 @@ def comparison_metrics(
         right[firsts] * right[lasts],
         *(named[firsts] + named[lasts]).T,
         known,
-        np.where(known, combined > 0, 0) + 0.5 * np.where(known, combined == 0, 0),
+        np.where(known, combined > 0, 0) + 0.5 * np.where(known, combined == 0, 0),  # of equal odds, a half
     ]
     groups = Groups.of(examples[i].group for i in firsts)
     sums = groups.sums(np.stack(columns, axis=1))
 
     def statistic(weights: Values) -> dict[str, Values]:
-        pairs, first, last, both, one, two, neither, scored, sided = (weights @ sums).T
+        pairs, first, last, both, named_1, named_2, named_none, with_odds, right_by_odds = (weights @ sums).T
         found = {
             "accuracy": (first + last) / (2 * pairs),
             "accuracy_first": first / pairs,
             "accuracy_last": last / pairs,
             "both_orders": both / pairs,
-            BIAS: (one - two) / (2 * pairs),
-            "invalid_rate": neither / (2 * pairs),
+            BIAS: (named_1 - named_2) / (2 * pairs),
+            "invalid_rate": named_none / (2 * pairs),
         }
         if known.any():
-            found["combined_accuracy"] = sided / np.where(scored > 0, scored, np.nan)
+            found["combined_accuracy"] = share(right_by_odds, with_odds)
         return found
 
     shares = ("accuracy", "accuracy_first", "accuracy_last", "both_orders", "invalid_rate", "combined_accuracy")
     n = {"combined_accuracy": int(known.sum())}
     scored = bootstrap(groups, statistic, n=n, shares=shares, num_resamples=num_resamples)
-    bias = scored.metrics[BIAS]
-    assert bias.low is not None and bias.high is not None
-    within = replace(bias, low=max(bias.low, -1.0), high=min(bias.high, 1.0))
-    return Scored(metrics={**scored.metrics, BIAS: within}, notes=scored.notes)
+    scored.metrics[BIAS] = scored.metrics[BIAS].within(-1.0, 1.0)
+    return scored
 
 
 def baseline_predictions(examples: Sequence[Example]) -> dict[str, dict[str, Prediction]]:
-    """The judges that read nothing: by name, the longer reply, and the one with more words that the knowledge lacks.
+    """Judges without reading, by name: the longer reply, and the one with more words that the knowledge lacks.
 
     Of equals they name the first, in both orders.
     """

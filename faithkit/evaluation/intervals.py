@@ -5,7 +5,7 @@ computed for hundreds of resamples in one matrix product, so thousands of resamp
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 import numpy as np
@@ -50,6 +50,12 @@ class Metric:
         items = {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
         return {name: number for name, number in items.items() if number is not None}
 
+    def within(self, lowest: float, highest: float) -> "Metric":
+        """Cuts the interval to the values that the metric can have."""
+        if self.low is None or self.high is None:
+            return self
+        return replace(self, low=max(self.low, lowest), high=min(self.high, highest))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
@@ -60,6 +66,15 @@ class Difference:
     high: float
     p_value: float
     n: int
+
+    @property
+    def metric(self) -> Metric:
+        """The difference with its interval."""
+        return Metric(value=self.value, low=self.low, high=self.high, n=self.n)
+
+    def named(self, name: str) -> dict[str, Metric]:
+        """Names the difference and its p-value as metrics.json has them."""
+        return {f"difference/{name}": self.metric, f"p_value/{name}": Metric(value=self.p_value, n=self.n)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

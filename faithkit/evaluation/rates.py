@@ -1,4 +1,4 @@
-"""How often a language model hallucinates: by turn, and by dialogue, where any turn counts (HalluDial, section 4).
+"""Rates of a language model's hallucinations: by turn, and by dialogue, where any turn counts (HalluDial, section 4).
 
 A turn whose verdict cannot be read, or to which the model wrote nothing, is left out and counted as `unparsed_rate` or
 `no_reply_rate`; a dialogue counts where any of its judged turns is hallucinated, and is left out where none is judged.
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from faithkit.evaluation.classification import share
 from faithkit.evaluation.intervals import Groups, Scored, Statistic, Values, bootstrap
 
 RATES = TURN_RATE, DIALOGUE_RATE = ("turn_rate", "dialogue_rate")
@@ -24,7 +25,7 @@ RATES = TURN_RATE, DIALOGUE_RATE = ("turn_rate", "dialogue_rate")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turns:
-    """What a judge called one model's replies.
+    """The verdicts of a judge on one model's replies.
 
     Args:
         called: 1 where the judge calls the reply hallucinated [N], NaN where there is no verdict.
@@ -50,11 +51,10 @@ def rates(turns: Turns) -> Statistic:
 
     def statistic(weights: Values) -> dict[str, Values]:
         hallucinated, with_verdict, replied, total = (weights @ sums).T
-        dialogues = weights @ any_judged
         return {
-            TURN_RATE: _divide(hallucinated, with_verdict),
-            DIALOGUE_RATE: _divide(weights @ any_called, dialogues),
-            "unparsed_rate": _divide(replied - with_verdict, replied),
+            TURN_RATE: share(hallucinated, with_verdict),
+            DIALOGUE_RATE: share(weights @ any_called, weights @ any_judged),
+            "unparsed_rate": share(replied - with_verdict, replied),
             "no_reply_rate": 1 - replied / total,
         }
 
@@ -70,7 +70,3 @@ def rate_metrics(turns: Turns, *, num_resamples: int = 1000) -> Scored:
         "unparsed_rate": int(turns.replied.sum()),
     }
     return bootstrap(turns.groups, rates(turns), n=n, shares=True, num_resamples=num_resamples)
-
-
-def _divide(part: Values, of: Values) -> Values:
-    return np.where(of > 0, part / np.where(of > 0, of, 1), np.nan)

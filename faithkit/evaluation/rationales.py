@@ -82,7 +82,7 @@ def measure_rationales(
 
 
 def part_of(measured: MetricColumns, rows: Sequence[Rationale]) -> tuple[MetricColumns, int]:
-    """The measures of hallucinated responses alone, by what was measured of all; gives also how many there are."""
+    """Selects the measures of hallucinated responses from those of all; gives also how many there are."""
     marked = np.array([row.hallucinated for row in rows], bool)
     kept = [row for row in rows if row.hallucinated]
     return _with_corpus(kept, {name: column[marked] for name, column in measured.columns.items()}), len(kept)
@@ -100,18 +100,18 @@ def _bleu(groups: Groups, rows: Sequence[Rationale]) -> Statistic:
 
 
 def _located(groups: Groups, rows: Sequence[Rationale]) -> Statistic:
-    """The share of quoted parts that stand in the response; undefined where nothing is quoted."""
+    """Computes the share of quoted parts that stand in the response; undefined where nothing is quoted."""
     sums = groups.sums([[row.num_located, row.num_quoted] for row in rows])
 
     def statistic(weights: Values) -> dict[str, Values]:
         located, quoted = (weights @ sums).T
-        return {"located_rate": np.where(quoted > 0, located / np.where(quoted > 0, quoted, 1), np.nan)}
+        return {"located_rate": share(located, quoted)}
 
     return statistic
 
 
 def _overlap(groups: Groups, rows: Sequence[Rationale]) -> Statistic:
-    """Precision, recall and F1 of characters, over the rows whose gold spans are known."""
+    """Computes precision, recall and F1 of characters, over the rows whose gold spans are known."""
     counts = np.zeros((len(rows), 3))  # marked, found, both
     for place, row in enumerate(rows):
         if row.gold is not None:

@@ -105,13 +105,13 @@ def check_spans(prediction: Prediction, length: int) -> tuple[Span, ...]:
     """Checks the spans of a prediction on a response of so many characters, and gives them as runs.
 
     Raises:
-        UserError: A bound that is no whole number, a start after its end, a span that reaches beyond the response.
+        UserError: A bound that is no whole number, or a span that reaches beyond the response.
     """
     for span in prediction.spans:
         whole = isinstance(span.start, Integral) and isinstance(span.end, Integral)
-        if whole and 0 <= span.start <= span.end <= length:
+        if whole and span.end <= length:  # a Span itself refuses a start below 0 or after its end
             continue
-        wrong = "beyond the response's" if whole and span.end > length else "which is no stretch of the response's"
+        wrong = "beyond the response's" if whole else "which is no stretch of the response's"
         raise UserError(
             f"prediction {shorten(prediction.id)} marks [{span.start!r}, {span.end!r}), {wrong} {length:,} characters",
             hint="count in characters of the response as the data has it, not in bytes or tokens; end is exclusive",

@@ -9,7 +9,7 @@ from rich.text import Text
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published.detection import TEST_RESPONSES, Published
 from faithkit.evaluation.span_outcomes import SpanOutcomes, merge
-from faithkit.evaluation.tables import fields_table, format_metric, harmless, new_table, outcome_of
+from faithkit.evaluation.tables import fields_table, figure, figures_table, harmless, outcome_of, percent
 from faithkit.records import Example, Prediction, Span
 from faithkit.span_types import UNTYPED
 
@@ -20,19 +20,17 @@ OPEN, CLOSE = "[[", "]]"
 
 def level_table(level: str, systems: Systems, published: Sequence[Published] = (), *, title: str = "") -> Table:
     """Shows precision, recall and F1 at one level: our systems with intervals of F1, published ones under them."""
-    table = new_table(f"{title} {LEVELS[level]}, percent".strip())
-    table.add_column("system", overflow="fold")
     names = [f"{level}_precision", f"{level}_recall", f"{level}_f1"]
     names += ["response_auroc"] if level == "response" else []
-    for name in names:
-        table.add_column(_heading(name), justify="right", overflow="fold")
+    title = f"{title} {LEVELS[level]}, percent".strip()
+    table = figures_table(title, "system", map(_heading, names), show_edge=True)
     for system, metrics in systems.items():
-        cells = [_percent(metrics.get(name), bounds=name.endswith("f1")) for name in names]
+        cells = [percent(metrics.get(name), bounds=name.endswith("f1")) for name in names]
         table.add_row(Text(harmless(system)), *cells)
     if published:
         table.add_section()
     for row in published:
-        figures = ["-" if number is None else f"{number:.1f}" for number in (row.precision, row.recall, row.f1)]
+        figures = [figure(number) for number in (row.precision, row.recall, row.f1)]
         table.add_row(Text(row.name), *figures, *["-"] * (len(names) - 3))
     table.caption = Text(_caption(systems, [f"{level}_f1"], published))
     return table
@@ -46,37 +44,31 @@ def parts_table(
     Args:
         published: Rows to stand under ours, by part.
     """
-    table = new_table(title)
-    table.add_column(prefix.strip("/"), overflow="fold")
-    for level in LEVELS:
-        table.add_column(f"{level} F1", justify="right", no_wrap=True)
+    heads = [f"{level} F1" for level in LEVELS]
+    table = figures_table(title, prefix.strip("/"), heads, no_wrap=heads, show_edge=True)
     ours = next(iter(systems.values()))
     for part in parts_of(prefix, ours):
         size = ours[f"{prefix}{part}/char_f1"].n
         count = "" if size is None else f", n = {size:,}"
         table.add_row(Text.assemble((harmless(part), "bold"), count))
         for system, metrics in systems.items():
-            cells = [_percent(metrics.get(f"{prefix}{part}/{level}_f1")) for level in LEVELS]
+            cells = [percent(metrics.get(f"{prefix}{part}/{level}_f1")) for level in LEVELS]
             table.add_row(Text(f"  {harmless(system)}"), *cells)
         rows = (published or {}).get(part, ())
         for name in dict.fromkeys(row.name for row in rows):
-            f1 = {row.level: f"{row.f1:.1f}" for row in rows if row.name == name}
-            table.add_row(Text(f"  {name}"), *(f1.get(level, "-") for level in LEVELS))
+            f1 = {row.level: row.f1 for row in rows if row.name == name}
+            table.add_row(Text(f"  {name}"), *(figure(f1.get(level)) for level in LEVELS))
         table.add_section()
     return table
 
 
 def types_table(systems: Systems, *, title: str = "") -> Table:
     """Shows character recall for each type of gold span."""
-    table = new_table(title)
-    table.add_column("type", overflow="fold")
-    table.add_column("n", justify="right", no_wrap=True)
-    for system in systems:
-        table.add_column(Text(harmless(system)), justify="right", overflow="fold")
+    table = figures_table(title, "type", ["n", *systems], no_wrap=["n"], show_edge=True)
     ours = next(iter(systems.values()))
     for part in parts_of("type/", ours):
         name = f"type/{part}/char_recall"
-        cells = [_percent(metrics.get(name)) for metrics in systems.values()]
+        cells = [percent(metrics.get(name)) for metrics in systems.values()]
         table.add_row(Text(harmless(part)), f"{ours[name].n:,}", *cells)
     return table
 
@@ -154,12 +146,6 @@ def _label_note(spans: Sequence[Span]) -> str:
 
 def _heading(name: str) -> str:
     return {"f1": "F1", "auroc": "AUROC"}.get(name.rpartition("_")[2], name.rpartition("_")[2])
-
-
-def _percent(metric: Metric | None, *, bounds: bool = True) -> Text:
-    if metric is not None and not bounds:
-        metric = Metric(value=metric.value)
-    return Text(format_metric(metric, digits=1, scale=100))
 
 
 def _caption(systems: Systems, names: Sequence[str], published: Sequence[Published]) -> str:

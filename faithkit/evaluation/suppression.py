@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError
+from faithkit.evaluation.classification import share
 from faithkit.evaluation.intervals import FEW_GROUPS, Groups, Metric, Scored, Statistic, Values, bootstrap
 from faithkit.evaluation.outcomes import align
 from faithkit.evaluation.span_outcomes import merge
@@ -128,14 +129,11 @@ def suppression_metrics(
 
 
 def _with_width(name: str, metric: Metric, metrics: Mapping[str, Metric]) -> Metric:
-    """Gives a reduction of all of it the width of its rate, which is 0 on few sources: there no resample moves it."""
+    """Widens a complete reduction by the interval of its rate, which is 0: on few sources no resample moves it."""
     strategy, _, kind = name.rpartition("/")
     rate, before = metrics.get(f"{strategy}/{RATE}"), metrics.get(f"{RANDOM}/{RATE}")
-    if (
-        kind not in (REDUCTION, SAME_SOURCES)
-        or metric.value < 1
-        or not (rate and rate.high and before and before.value)
-    ):
+    is_complete = kind in (REDUCTION, SAME_SOURCES) and metric.value >= 1
+    if not is_complete or not (rate and rate.high and before and before.value):
         return metric
     return replace(metric, low=1 - rate.high / before.value)
 
@@ -186,18 +184,14 @@ def _statistic(
         total = weights.sum(axis=1)
         random = weights @ expected / total
         found = {f"{RANDOM}/{RATE}": random, f"{PERFECT}/{RATE}": weights @ floor / total}
-        found |= {f"from/{model}/{RATE}": _ratio(weights @ bad, weights @ n) for model, (n, bad) in models.items()}
+        found |= {f"from/{model}/{RATE}": share(weights @ bad, weights @ n) for model, (n, bad) in models.items()}
         for strategy, (valid, bad) in strategies.items():
-            rate = _ratio(weights @ bad, weights @ valid)
+            rate = share(weights @ bad, weights @ valid)
             found[f"{strategy}/{RATE}"] = rate
-            found[f"{strategy}/{REDUCTION}"] = 1 - _ratio(rate, random)
+            found[f"{strategy}/{REDUCTION}"] = 1 - share(rate, random)
             if strategy in (NONE, NONE_BY_SCORE):
-                there = _ratio(weights @ (valid * expected), weights @ valid)
-                found[f"{strategy}/{SAME_SOURCES}"] = 1 - _ratio(rate, there)
+                there = share(weights @ (valid * expected), weights @ valid)
+                found[f"{strategy}/{SAME_SOURCES}"] = 1 - share(rate, there)
         return found
 
     return values
-
-
-def _ratio(part: Values, whole: Values) -> Values:
-    return part / np.where(whole > 0, whole, np.nan)

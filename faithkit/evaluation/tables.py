@@ -8,11 +8,11 @@ import io
 import re
 import sys
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TextIO
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, OverflowMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -52,13 +52,30 @@ def format_metric(metric: Metric | None, *, digits: int = 2, scale: float = 1.0)
     return f"{value} [{', '.join(bounds)}]" if bounds else value
 
 
+def percent(metric: Metric | None, *, bounds: bool = True) -> str:
+    """Formats a share as `71.2 [69.0, 73.1]`, in percent.
+
+    Args:
+        bounds: With the interval, where there is one.
+    """
+    if metric is not None and not bounds:
+        metric = Metric(value=metric.value)
+    return format_metric(metric, digits=1, scale=100)
+
+
+def figure(value: float | None) -> str:
+    """Formats a published figure, which is in percent already, to a tenth."""
+    return "-" if value is None else f"{value:.1f}"
+
+
+def format_p(value: float) -> str:
+    """Formats a p-value to three digits; no test shows that it is 0."""
+    return f"{value:.3f}" if value >= 0.0005 else "<0.001"
+
+
 def metrics_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str = "", digits: int = 2) -> Table:
     """Shows one column a system (`{"critic": metrics, "majority": metrics}`), one row a metric."""
-    table = new_table(title)
-    table.show_edge = False  # three systems fit 80 columns so
-    table.add_column(Text("metric"), overflow="fold")
-    for system in systems:
-        table.add_column(Text(harmless(system)), justify="right", overflow="fold")
+    table = figures_table(title, "metric", systems)
     names = dict.fromkeys(name for metrics in systems.values() for name in metrics)
     for name in names:
         cells = [format_metric(metrics.get(name), digits=digits) for metrics in systems.values()]
@@ -93,11 +110,19 @@ def outcome_of(example: Example, prediction: Prediction) -> str:
 
 def fields_table(title: str) -> Table:
     """Makes an empty table of names and their texts, without a head."""
-    table = new_table(title)
+    table = _new_table(title)
     table.show_header, table.show_lines = False, False
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold", ratio=1)
     return table
+
+
+def add_context(table: Table, example: Example, max_characters: int = 400) -> None:
+    """Adds an example's knowledge and last turn to a table of fields."""
+    table.add_row("knowledge", Text(harmless(example.knowledge, max_characters)))
+    if example.history:
+        last = example.history[-1]
+        table.add_row("last turn", Text(harmless(f"{last.speaker}: {last.text}", max_characters)))
 
 
 def predictions_table(
@@ -114,10 +139,7 @@ def predictions_table(
             (outcome, _STYLES.get(outcome, "")),
         )
         table.add_row("id", Text(harmless(example.id, max_characters)))
-        table.add_row("knowledge", Text(harmless(example.knowledge, max_characters)))
-        if example.history:
-            last = example.history[-1]
-            table.add_row("last turn", Text(harmless(f"{last.speaker}: {last.text}", max_characters)))
+        add_context(table, example, max_characters)
         table.add_row("response", Text(harmless(example.response, max_characters)))
         if prediction.text and prediction.text != example.response:
             table.add_row("said", Text(harmless(prediction.text, max_characters)))
@@ -148,7 +170,36 @@ def show(*tables: Table, file: TextIO | None = None, width: int | None = None) -
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
-def new_table(title: str) -> Table:
+def figures_table(
+    title: str,
+    names: str | Sequence[str],
+    figures: Iterable[str],
+    *,
+    min_width: int | None = None,
+    no_wrap: Collection[str] = (),
+    show_edge: bool = False,
+) -> Table:
+    """Makes an empty table of names at the left and figures at the right.
+
+    Args:
+        names: The heads of the columns at the left.
+        figures: Those of the columns at the right.
+        min_width: Of the first column, so that wide figures go on in another line rather than the names.
+        no_wrap: Those of them whose cells stay in one line.
+        show_edge: Draws the frame; without it three systems fit 80 columns.
+    """
+    table = _new_table(title)
+    table.show_edge = show_edge
+    for head in [names] if isinstance(names, str) else names:
+        table.add_column(Text(harmless(head)), overflow="fold", min_width=None if table.columns else min_width)
+    for head in figures:
+        is_whole = head in no_wrap
+        overflow: OverflowMethod = "ellipsis" if is_whole else "fold"
+        table.add_column(Text(harmless(head)), justify="right", no_wrap=is_whole, overflow=overflow)
+    return table
+
+
+def _new_table(title: str) -> Table:
     """Makes an empty table in this project's look."""
     table = Table(box=box.ROUNDED, title_justify="left", caption_justify="left")
     if title:

@@ -13,7 +13,7 @@ from faithkit.evaluation.aims import ARGMAX
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.results import Results
-from faithkit.evaluation.tables import format_metric, harmless, new_table
+from faithkit.evaluation.tables import figure, figures_table, harmless, percent
 
 TRAINED_ON = ("decode", "dnli", "mnli", "faithcritic")
 TESTED_ON = ("mnli", "begin", "faithcritic")
@@ -65,13 +65,11 @@ def transfer_table(
     place = {(cell.trained_on, cell.tested_on): cell for cell in cells}
     assert len(place) == len(cells), "two cells for one place of the table"
     accuracies = paper_accuracies()
-    table = new_table("Critics across datasets, accuracy in percent (FaithDial, Table 4)")
-    table.add_column("trained on", no_wrap=True)
-    for tested_on in TESTED_ON:
-        table.add_column(TITLES[tested_on], justify="right", overflow="fold")
+    title, heads = "Critics across datasets, accuracy in percent (FaithDial, Table 4)", [TITLES[t] for t in TESTED_ON]
+    table = figures_table(title, "trained on", heads, show_edge=True)
     for trained_on in TRAINED_ON:
         ours = [place.get((trained_on, tested_on)) for tested_on in TESTED_ON]
-        paper = [f"{accuracies[trained_on, t]:.1f}{_mark(trained_on, t)}" for t in TESTED_ON]
+        paper = [figure(accuracies[trained_on, t]) + _mark(trained_on, t) for t in TESTED_ON]
         table.add_row(Text(TITLES[trained_on], style="bold"))
         table.add_row("  paper", *paper)
         table.add_row("  ours", *(_percent(cell.accuracy, cell) if cell else "-" for cell in ours))
@@ -109,7 +107,7 @@ def _mark(trained_on: str, tested_on: str) -> str:
 
 
 def _percent(metric: Metric, cell: Transfer | None = None) -> Text:
-    text = format_metric(metric, digits=1, scale=100)
+    text = percent(metric)
     if cell is not None:
         value, *bounds = text.split(" ", 1)
         text = " ".join([value + _mark(cell.trained_on, cell.tested_on), *bounds])

@@ -91,8 +91,11 @@ def _is_sealed(folder: Path, stored: Mapping[str, Any], hint: str) -> bool:
     """Tells whether a sidecar has hashes; those of models that were written without them have an unmarked config."""
     if "hashes" in stored:
         return True
-    config = {} if is_adapter(folder) else read_strict_json(folder / CONFIG, hint=hint)
-    if is_adapter(folder) or (isinstance(config, dict) and MARK in config):  # adapters always had hashes
+    had_hashes = is_adapter(folder)  # always
+    if not had_hashes:
+        config = read_strict_json(folder / CONFIG, hint=hint)
+        had_hashes = isinstance(config, dict) and MARK in config
+    if had_hashes:
         raise UserError("broken sidecar: it lacks 'hashes'", place=str(folder / SIDECAR), hint=hint)
     return False
 

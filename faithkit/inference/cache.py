@@ -74,6 +74,11 @@ class GrowingLayer(DynamicLayer):
         for mine in (self.keys, self.values):
             mine[target] = mine[source]
 
+    def move_right(self, row: int, width: int, by: int) -> None:
+        """Moves the first columns of a row over those behind them."""
+        for mine in (self.keys, self.values):
+            mine[row, :, by : by + width] = mine[row, :, :width].clone()
+
     def put(self, rows: Tensor, keys: Tensor, values: Tensor, *, align_right: bool) -> None:
         """Overwrites rows; columns beyond the new ones keep their old values, which the mask hides."""
         width = keys.shape[-2]
@@ -109,6 +114,20 @@ class GrowingCache(Cache):
     def select(self, rows: Tensor) -> None:
         """Keeps these rows, in this order; a row may come several times."""
         self._hold([(layer.keys[rows], layer.values[rows]) for layer in self.layers])
+
+    def repeated(self, count: int, *, spare: int) -> "GrowingCache":
+        """Copies a single row to `count` rows of another cache, with room for `spare` columns more."""
+        other = GrowingCache(spare)
+        other._hold(
+            [(layer.keys.expand(count, -1, -1, -1), layer.values.expand(count, -1, -1, -1)) for layer in self.layers]
+        )
+        return other
+
+    def close_gaps(self, width: int, gaps: Tensor) -> None:
+        """Moves the first `width` columns of each row to the right, by its gap: over columns that hold nothing."""
+        for row, gap in enumerate(gaps.tolist()):
+            for layer in self.layers if gap else ():
+                layer.move_right(row, width, gap)
 
     def reorder(self, rows: Tensor) -> None:
         """Does as `select` for as many rows, in place: only rows that move are copied."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from faithkit.inference.cache import GrowingCache
+from faithkit.inference.cache import SPARE, GrowingCache
 
 
 class CausalState:
@@ -43,6 +43,26 @@ class CausalState:
             logits_to_keep=1,
         )
         return cls(cache, lengths), output.logits[:, -1]
+
+    def read_behind(self, model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int) -> tuple["CausalState", Tensor]:
+        """Reads texts of similar lengths, each behind this single row, in one pass; leaves this state as it is.
+
+        Gives their state, the row and a text in each, and the next tokens' logits [texts, V].
+        """
+        tokens, done = _padded(ids, pad_id, model.device, align_right=True), self.cache.width
+        lengths = torch.tensor([len(row) for row in ids], device=model.device)
+        new = _visible(lengths, tokens.shape[1])
+        cache = self.cache.repeated(len(ids), spare=tokens.shape[1] + SPARE)
+        output = model(
+            input_ids=tokens,
+            attention_mask=_unless_all(torch.cat([new.new_ones(len(ids), done), new], dim=1)),
+            position_ids=done + (new.long().cumsum(1) - 1).clamp_min(0),
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        cache.close_gaps(done, tokens.shape[1] - lengths)
+        return CausalState(cache, done + lengths), output.logits[:, -1]
 
     def step(self, model: Any, tokens: Tensor) -> Tensor:
         """Adds a token to each row [B]; gives the next tokens' logits [B, V]."""

@@ -31,12 +31,14 @@ class TextPrompt:
     Args:
         system: Said first, in the system's role; empty for none.
         name: As its file is named.
+        kept: Fields whose paragraph stays, though they are empty.
     """
 
     text: str
     fields: tuple[str, ...]
     system: str = ""
     name: str = ""
+    kept: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self.text, self.fields)
@@ -48,7 +50,7 @@ class TextPrompt:
 
     def fill(self, **values: str) -> str:
         """Puts values in place of the fields; what is not given is empty."""
-        return fill_fields(self.text, {name: values.get(name, "").strip() for name in self.fields})
+        return fill_fields(self.text, {name: values.get(name, "").strip() for name in self.fields}, *self.kept)
 
     def messages(self, **values: str) -> tuple[Message, ...]:
         """Makes the messages of a request."""
@@ -83,9 +85,15 @@ def as_messages(said: str, system: str) -> tuple[Message, ...]:
     return (Message(SYSTEM, system), Message(USER, said)) if system else (Message(USER, said),)
 
 
-def read_text_prompt(package: str, name: str, *fields: str, folder: str | None = None) -> TextPrompt:
+def read_text_prompt(
+    package: str, name: str, *fields: str, folder: str | None = None, kept: Sequence[str] = ()
+) -> TextPrompt:
     """Reads a prompt of a package, or one of a folder of the user's."""
-    return read_text(package, name, folder, lambda text, system: TextPrompt(text, fields, system=system, name=name))
+
+    def build(text: str, system: str) -> TextPrompt:
+        return TextPrompt(text, fields, system=system, name=name, kept=tuple(kept))
+
+    return read_text(package, name, folder, build)
 
 
 def read_text(package: str, name: str, folder: str | None, build: Callable[[str, str], Built]) -> Built:

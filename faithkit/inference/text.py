@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from faithkit.errors import UserError, shorten
 from faithkit.inference.decoding import Decoding
 
-SYSTEM, USER, ASSISTANT = ROLES = ("system", "user", "assistant")
+SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,15 @@ from faithkit.inference.cache import shares_keys, use_grouped_attention
 from faithkit.inference.decoder_state import CausalState, Seq2SeqState, State
 from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts
 from faithkit.inference.sampling import choose_tokens, uniforms
+from faithkit.inference.shared_beginnings import Shared, find_shared
 
 CPU_BATCH_SIZE, GPU_BATCH_SIZE = 64, 256
 # Prompt tokens of one prefill, padding counted. A CPU is fastest while a layer's activations stay in its cache.
 CPU_READ_TOKENS, GPU_READ_TOKENS = 1024, 16_384
+# Tokens, of prompts and of beginnings that they share, whose keys and values are kept at a time.
+CPU_KEPT_TOKENS, GPU_KEPT_TOKENS = 16_384, 65_536
+# Tokens that a shared beginning must save: on a GPU a pass for itself costs as much as thousands of tokens.
+CPU_WORTH, GPU_WORTH = 64, 8192
 REFILL = 8  # new prompts are read once an eighth of the batch has ended: each read interrupts the rows that go on
 
 
@@ -52,6 +57,10 @@ class TransformersEngine:
         on_cpu = model.device.type == "cpu"
         self.batch_size = batch_size or (CPU_BATCH_SIZE if on_cpu else GPU_BATCH_SIZE)
         self.read_tokens = CPU_READ_TOKENS if on_cpu else GPU_READ_TOKENS
+        self.kept_tokens = CPU_KEPT_TOKENS if on_cpu else GPU_KEPT_TOKENS
+        # A window counts columns, and behind a shared beginning a row may have columns that are none of its own.
+        slides = getattr(model.config, "sliding_window", None) is not None
+        self.worth = None if self.is_seq2seq or slides else CPU_WORTH if on_cpu else GPU_WORTH
         # A decoder that counts its positions by the columns of the cache cannot begin rows one by one.
         self.refills = not self.is_seq2seq or hasattr(model.config, "relative_attention_num_buckets")
         use_grouped_attention(model)
@@ -85,13 +94,36 @@ class TransformersEngine:
     def next_probabilities(
         self, prompts: Sequence[Prompt], tokens: Sequence[int]
     ) -> Iterator[tuple[str, NDArray[np.float64]]]:
-        """Yields for each prompt how probable each of some tokens is as the next one, relative to the others."""
+        """Yields for each prompt how probable each of some tokens is as the next one, relative to the others.
+
+        What prompts begin with alike is read once.
+        """
         check_prompts(prompts)
-        waiting = sorted(prompts, key=lambda prompt: -len(prompt.ids))
-        for part in _by_tokens(waiting, self.read_tokens):
-            _, logits = self._read_part([prompt.ids for prompt in part])
+        for part, _, logits in self._read_shared(self._share(prompts), None):
             shares = torch.softmax(logits[:, list(tokens)].double(), dim=-1).cpu().numpy()
             yield from zip((prompt.id for prompt in part), shares, strict=True)
+
+    def _share(self, prompts: Sequence[Prompt]) -> Shared:
+        return Shared(alone=list(prompts)) if self.worth is None else find_shared(prompts, self.worth)
+
+    def _read_shared(
+        self, shared: Shared, begun: CausalState | None
+    ) -> Iterator[tuple[Sequence[Prompt], State, Tensor]]:
+        """Yields prompts of similar lengths with their state and the logits of their next tokens.
+
+        Args:
+            begun: The state of what all of them begin with; None for nothing.
+        """
+        done = shared.length
+        waiting = sorted(shared.alone, key=lambda prompt: -len(prompt.ids))
+        for part in _by_tokens(waiting, self.read_tokens, done, self.kept_tokens):
+            ids = [prompt.ids[done:] for prompt in part]
+            yield part, *(self._read_part(ids) if begun is None else begun.read_behind(self.model, ids, self.pad_id))
+        for group in shared.groups:
+            ids = [group.prompts()[0].ids[done : group.length]]
+            state, _ = self._read_part(ids) if begun is None else begun.read_behind(self.model, ids, self.pad_id)
+            assert isinstance(state, CausalState)
+            yield from self._read_shared(group, state)
 
     def _fill(self, batch: "_Batch | None", texts: list["_Text"], decoding: Decoding) -> "_Batch":
         """Reads the prompts of new texts and gives them the rows of ended ones, or begins a batch."""
@@ -109,25 +141,27 @@ class TransformersEngine:
         """Reads prompts: gives their state, a row each, the logits of the next token [B, V], and for the repetition
         penalty which tokens stand before it [B, V].
 
-        A prompt that comes several times is read once and its row copied.
+        A prompt that comes several times is read once and its row copied; so is what prompts begin with alike.
         """
         state, logits = self._read(prompts)
         return state, logits, self._seen(prompts, logits.shape[-1]) if decoding.repetition_penalty != 1 else None
 
     def _read(self, prompts: Sequence[Prompt]) -> tuple[State, Tensor]:
         unique = {prompt.id: prompt for prompt in prompts}
-        place = {id_: number for number, id_ in enumerate(unique)}
-        states, logits = [], []
-        for part in _by_tokens(list(unique.values()), self.read_tokens):
-            state, following = self._read_part([prompt.ids for prompt in part])
+        states: list[State] = []
+        logits: list[Tensor] = []
+        place: dict[str, int] = {}
+        for part, state, following in self._read_shared(self._share(list(unique.values())), None):
             states.append(state)
             logits.append(following)
+            place |= {prompt.id: len(place) + number for number, prompt in enumerate(part)}
         state = states[0] if len(states) == 1 else type(states[0]).join(states)  # type: ignore[arg-type]
         following = torch.cat(logits)
-        if len(unique) < len(prompts):
-            rows = torch.tensor([place[prompt.id] for prompt in prompts], device=self.model.device)
-            state.select(rows)
-            following = following[rows]
+        rows = [place[prompt.id] for prompt in prompts]
+        if rows != list(range(len(unique))):
+            order = torch.tensor(rows, device=self.model.device)
+            state.select(order)
+            following = following[order]
         return state, following
 
     def _read_part(self, ids: Sequence[NDArray[np.int32]]) -> tuple[State, Tensor]:
@@ -142,11 +176,20 @@ class TransformersEngine:
         return seen.to(self.model.device)
 
 
-def _by_tokens(prompts: Sequence[Prompt], most: int) -> Iterator[Sequence[Prompt]]:
-    """Cuts prompts, longest first, into parts of at most `most` tokens, padding counted."""
+def _by_tokens(
+    prompts: Sequence[Prompt], most: int, done: int = 0, kept: int | None = None
+) -> Iterator[Sequence[Prompt]]:
+    """Cuts prompts, longest first, into parts of at most `most` tokens, padding counted.
+
+    Args:
+        done: Tokens at the beginning of each that are read already.
+        kept: Tokens of a part, with those that are read already; None sets no bound.
+    """
     begin = 0
     while begin < len(prompts):
-        count = max(1, most // len(prompts[begin].ids))
+        length = len(prompts[begin].ids)
+        count = most // (length - done) if kept is None else min(most // (length - done), kept // length)
+        count = max(1, count)
         yield prompts[begin : begin + count]
         begin += count
 

@@ -27,6 +27,7 @@ class VllmEngine:
         memory_fraction: Share of the device's memory, for weights, keys and values; None leaves it to vLLM.
         relative: Log-probabilities are those among the allowed tokens, as `next_probabilities` needs them.
         adapters: LoRA adapters that are put on the model, unmerged.
+        prefix_cache: What prompts begin with alike is read once.
     """
 
     name = "vllm"
@@ -42,6 +43,7 @@ class VllmEngine:
         memory_fraction: float | None = None,
         relative: bool = False,
         adapters: AdapterFolder | None = None,
+        prefix_cache: bool = True,
     ):
         on_cpu = check_platform()
         check_causal(folder)
@@ -63,6 +65,7 @@ class VllmEngine:
             dtype="float32" if precision == "32-true" else "bfloat16",
             max_model_len=max_length,
             skip_tokenizer_init=True,
+            enable_prefix_caching=prefix_cache,
             **options,
         )
         self.request: dict[str, Any] = {}  # what vLLM is told with every call

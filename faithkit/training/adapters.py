@@ -18,7 +18,7 @@ TRAINED = ".lora_"  # stands in the names of the tensors that are trained, and i
 
 @dataclass(frozen=True, slots=True)
 class Adapters:
-    """What a training knows of the adapters that it alone trains.
+    """The adapters of a training that trains nothing else.
 
     Args:
         base: The hash of the weights that they stand on, on which a resumed training insists; None where it cannot be
@@ -41,7 +41,7 @@ class Adapters:
         return cls(describe_model(resolve(weights)).weights, model.peft_config[NAME], build)
 
     @staticmethod
-    def of(state: Mapping[str, Any]) -> dict[str, Any]:
+    def select(state: Mapping[str, Any]) -> dict[str, Any]:
         """Selects the tensors of adapters."""
         return {name: value for name, value in state.items() if TRAINED in name}
 

@@ -90,7 +90,7 @@ def check_fits(path: Path, module: Any) -> None:
 def _kept(module: Any) -> Mapping[str, Any]:
     """Selects the weights that checkpoints of a module hold: of one that trains adapters these alone."""
     adapters = getattr(module, "adapters", None)
-    return module.state_dict() if adapters is None else adapters.of(module.state_dict())
+    return module.state_dict() if adapters is None else adapters.select(module.state_dict())
 
 
 def load_weights(model: Any, state: Mapping[str, Any], path: Path) -> None:

@@ -37,7 +37,7 @@ class TrainingModule(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         if self.adapters is not None:
-            checkpoint["state_dict"] = self.adapters.of(checkpoint["state_dict"])
+            checkpoint["state_dict"] = self.adapters.select(checkpoint["state_dict"])
             checkpoint["base"] = self.adapters.base
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ IDLE = ("peft_version", "megatron_core", "qalora_group_size", "runtime_config")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterFolder:
-    """What a folder of adapters says of them.
+    """The description of adapters that their folder holds.
 
     Args:
         base: The model that they were trained on: a folder, a local name or a hub name.

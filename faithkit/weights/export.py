@@ -11,6 +11,7 @@ from faithkit.files.atomic import atomic_folder
 from faithkit.files.folder_check import check_folder
 from faithkit.files.model_folder import SIDECAR, Sidecar, find_folder, read_sidecar, read_stored, seal
 from faithkit.files.run_folder import RunFolder
+from faithkit.records import Example, Turn
 
 TOLERANCE = 1e-5
 SHOWN_METRICS = {
@@ -32,6 +33,22 @@ class Report:
     num_logits: int
     difference: float
     reloaded_in: str
+
+
+def compared_examples(*rows: tuple[str, Sequence[str], str]) -> list[Example]:
+    """Makes the examples on which logits are compared: knowledge, history that a seeker begins, response."""
+    return [
+        Example(
+            id=str(place),
+            source="export",
+            split="test",
+            group=str(place),
+            knowledge=knowledge,
+            history=tuple(Turn(speaker=("seeker", "wizard")[i % 2], text=text) for i, text in enumerate(history)),
+            response=response,
+        )
+        for place, (knowledge, history, response) in enumerate(rows)
+    ]
 
 
 def export_folder(

@@ -42,6 +42,22 @@ def test_a_bar_is_shown_where_it_is_asked_for(critic: Critic, progress: bool, ca
     assert ("scoring" in capsys.readouterr().err) == progress
 
 
+def test_predictions_of_many_examples_are_one_for_each_in_their_order(
+    critic: Critic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("critic.scorer.CHUNK", 2)
+    examples = [example(knowledge=k, response=r) for k, r in zip(KNOWLEDGE[:3], RESPONSE[:3], strict=True)]
+    predictions = list(critic.predict_examples(examples))
+    assert [found.id for found in predictions] == [one.id for one in examples]
+    expected = critic.probabilities(KNOWLEDGE[:3], RESPONSE[:3])
+    assert [found.score for found in predictions] == pytest.approx(expected.tolist(), abs=1e-6)
+
+
+def test_a_critic_of_ours_is_not_told_what_its_classes_mean(trained: Path) -> None:
+    with pytest.raises(UserError, match="says itself what its classes mean"):
+        Critic.load(str(trained), labels={0: "faithful", 1: "hallucinated"})
+
+
 def test_scores_are_the_same_in_any_batch_and_order(critic: Critic) -> None:
     knowledge, response = KNOWLEDGE * 5, RESPONSE * 4 + RESPONSE[::-1]
     together = critic.probabilities(knowledge, response)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from critic.tagger.forward import run_model
-from faithkit.packing import Packing, _on_gpu, packed_attention, use_packed_attention
+from faithkit.packing import Packing, _on_gpu, attend, branch_bias, packed_attention, use_packed_attention
 
 LENGTHS = (3, 300, 17, 129, 64, 500)
 FAMILIES = ("bert", "roberta", "modernbert")
@@ -134,6 +134,27 @@ def test_a_band_sees_its_own_sequence_and_no_further_than_it_reaches() -> None:
     assert packing.longest == 4 and packing.boundaries.tolist() == [0, 3, 7]
 
 
+@pytest.mark.parametrize("scaling", [None, 0.25, 1, 2])
+def test_both_ways_to_attend_agree(scaling: float | None) -> None:
+    draw = torch.Generator().manual_seed(0)
+    sides = [torch.randn(2, 5, 16, generator=draw).bfloat16() for _ in range(3)]
+    bias = torch.zeros(5, 5).masked_fill_(torch.ones(5, 5).triu(1).bool(), -torch.inf)
+    wanted = attend(*(side.float() for side in sides), bias, 0.0, scaling)
+    found = attend(*sides, bias.bfloat16(), 0.0, scaling)
+    torch.testing.assert_close(found.float(), wanted, rtol=0, atol=0.03)
+
+
+@pytest.mark.parametrize("reach", [None, 1, 2])
+def test_a_branch_sees_itself_and_the_trunk_and_no_other_branch(reach: int | None) -> None:
+    """A trunk of three tokens, and branches of two and one that go on from it: each place by hand."""
+    part, place = [0, 0, 0, 1, 1, 2], [0, 1, 2, 3, 4, 3]
+    seen = [
+        [part[other] in (0, part[one]) and 0 <= place[one] - place[other] <= (reach or 9) for other in range(6)]
+        for one in range(6)
+    ]
+    assert (branch_bias([3, 2, 1], reach, torch.float32) == 0).tolist() == seen
+
+
 def test_an_attention_of_its_own_cannot_be_packed() -> None:
     assert not use_packed_attention(torch.nn.Linear(2, 2))
 
@@ -165,6 +186,9 @@ def test_the_gpus_kernel_is_asked_for_the_same(sliding_window: int | None, monke
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", dense)
     reach = None if sliding_window in (None, 600) else sliding_window - 1
     torch.testing.assert_close(_on_gpu(query, key, value, packing, 0.3, reach), wanted, rtol=0, atol=1e-5)
+    one, alike = ([side[:, :1].expand(1, heads, -1, -1) for side in (key, value)] for heads in (1, 2))
+    shared, each = (_on_gpu(query, *sides, packing, 0.3, reach) for sides in (one, alike))
+    torch.testing.assert_close(shared, each, rtol=0, atol=1e-5, msg="heads that share their keys")
 
 
 @pytest.mark.gpu

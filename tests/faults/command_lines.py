@@ -237,6 +237,7 @@ LINES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("construct", ("engine.price=[1]",), ("engine.price is [1]", "[READ,WRITTEN]")),
     ("construct", ("limit=0",), ("limit is 0",)),
     ("construct", ("pipeline.max_words=0",), ("pipeline.max_words is 0",)),
+    ("construct", ("pipeline.detector={generator}",), ("pipeline.detector is a generator",)),
     ("construct", ("pipeline.language=de",), ("pipeline.language is 'de'",)),
     ("construct", ("pipeline.near_duplicates=2",), ("near_duplicates is 2", "share from 0.1 to 1")),
     ("construct", ("pipeline.dataset=faithdail",), ("did you mean faithdial",)),

@@ -18,14 +18,15 @@ def test_negatives_are_counted_cut_and_capped(family: str, language_models: dict
     _, _, encoder = prepared(language_models[family], family, num_negatives=2)
     long = replace(ROWS[0], negatives=("it is long " * 40, "no", "yes"))
     counts: Counter[str] = Counter()
-    columns: dict[str, Any] = encoder.encode([long, *ROWS[1:]], counts)
-    plain: dict[str, Any] = encoder.turns.encode([long, *ROWS[1:]], Counter())
-    lengths = [columns["negative_length"].row(place).tolist() for place in range(4)]
-    assert [len(row) for row in lengths] == [2, 1, 0, 2] and lengths[0][0] == 40
+    rows = [long, *ROWS[1:], ROWS[2]]
+    columns: dict[str, Any] = encoder.encode(rows, counts)
+    plain: dict[str, Any] = encoder.turns.encode(rows, Counter())
+    lengths = [columns["negative_length"].row(place).tolist() for place in range(5)]
+    assert [len(row) for row in lengths] == [2, 1, 0, 2, 0] and lengths[0][0] == 40
     assert (columns["length"] - plain["length"]).tolist() == [sum(row) for row in lengths]
     ends = columns["negative"].values[np.cumsum([n for row in lengths for n in row]) - 1]
     assert set(ends.tolist()) == {encoder.turns.tokenizer.eos_token_id}
-    assert counts[CUT] == 1 and counts[NONE] == 1
+    assert counts[CUT] == 1 and counts[NONE] == 2
     assert encoder.fingerprint() != prepared(language_models[family], family)[2].fingerprint()
 
 

@@ -1,4 +1,4 @@
-"""What a judge's commands say to bad input: an error that names the place, or a run that counts what it lost."""
+"""A judge's commands answer bad input by an error that names the place, or by a run that counts what it lost."""
 
 import json
 import shutil
@@ -67,7 +67,7 @@ def test_a_server_that_writes_nothing_gives_an_unparsed_rate_and_no_label(
 
 
 def refused(command: Any, *given: str) -> str:
-    """What a user reads: at most five lines."""
+    """Runs a command that is refused; gives what a user reads, at most five lines."""
     with pytest.raises(Exception) as caught:
         command(*given)
     told = explain(caught.value)

@@ -21,6 +21,11 @@ def test_the_rule_by_hand() -> None:
     assert found("TWELVE  countries.") == "twelve countries"
     assert found("Danube, flows through twelve") == "Danube flows through twelve"
     assert found("Ada Lovelace was born near it in 1815") == "Ada Lovelace was born beside it in 1815"
+    assert found("river city king music food", "a river city stone music food") == "river city stone music food", (
+        "4 of 5"
+    )
+    assert found("river city king music", "a river city stone food") is None
+    assert found("(a) first", "(a) first, (b) second") == "(a) first", "with its marks, where it stands so"
     assert found("Grace Hopper wrote a compiler") is None
     assert found("") is None and found("...") is None and found("twelve", "") is None
 

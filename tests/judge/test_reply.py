@@ -16,6 +16,7 @@ from judge.reply import quoted_parts, read_last_line, read_list, read_verdict
         *("Yes", "yes.", "YES!", "  Yes, it does.", "**Yes**", "\"Yes\"", "“Yes”: twelve is wrong", "Yes\nIt says 12."),
         *("Yes - the year is wrong", "Yes: wrong", "*Yes*, because", "- yes"[2:], '{"hallucinated": true}'),
         *('```json\n{"verdict": "Yes"}\n```', "<think>No, wait. No.</think>\nYes.", "Yes the reply adds a name."),
+        "<Think>\nNo.\nNo, wait.\n</Think>\nYes.",
     ],
 )  # fmt: skip
 def test_a_reply_that_says_yes_is_hallucinated(text: str) -> None:

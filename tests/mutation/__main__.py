@@ -3,18 +3,19 @@
 python -m tests.mutation --only faithkit/packing.py     the mutants of one file or folder
 
 What is noticed is kept in build/mutation/noticed.txt and not tried again while its file stays as it is: an interrupted
-run goes on, and after new tests only what was not noticed costs time.
+run goes on, and after new tests only what was not noticed costs time. What each test runs is kept beside it. Changes
+that no test should notice stand in tests/mutation/harmless.toml with the reason; they are counted apart.
 """
 
 import argparse
 import compileall
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,15 +28,17 @@ from threading import Lock
 from typing import Any, TextIO
 
 from faithkit import signals
-from tests.mutation.mutants import Mutant, mutants_of
-from tests.mutation.reach import Reach
+from tests.mutation.mutants import Mutant, mutants_of, sample
+from tests.mutation.reach import KeptReach, Reach, quickest
 from tests.mutation.selection import ROOT, central_files, choose_tests
 from tests.mutation.worker import FAILED, PASSED
 
 NOTICED = ROOT / "build" / "mutation" / "noticed.txt"
-# CPU-seconds that the tests of one file may take in all, and for one mutant: the others notice what these do.
-LONGEST, LONGEST_OF_MUTANT = 90.0, 20.0
+HARMLESS = ROOT / "tests" / "mutation" / "harmless.toml"
+# CPU-seconds that the tests of one file may take in all, and those of one mutant: the others notice what these do.
+LONGEST, LONGEST_OF_MUTANT = 20.0, 20.0
 MOST_TEST_FILES = 6  # for one mutant, of those that run its line
+MOST_WATCHED = 12  # test files in which those are looked for, the closest first
 
 
 def main() -> int:
@@ -48,24 +51,30 @@ def main() -> int:
     parser.add_argument(
         "--noticed", type=Path, default=NOTICED, help="the file of what is noticed; delete it to begin anew"
     )
+    parser.add_argument(
+        "--test-files", type=int, default=MOST_TEST_FILES, help="most test files that a change is given"
+    )
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--aim", type=float, default=0.95, help="share that must be noticed")
     options = parser.parse_args()
     files = [path for path in central_files() if path.startswith(options.only)]
     every = [mutant for path in files for mutant in mutants_of(ROOT, path)]
-    chosen = random.Random(options.seed).sample(every, min(options.mutants, len(every)))
-    chosen.sort(key=lambda mutant: (mutant.path, mutant.line))
+    chosen = sample(every, options.mutants, options.seed)
+    reasons = harmless()
     options.noticed.parent.mkdir(parents=True, exist_ok=True)
     known = set(options.noticed.read_text(encoding="utf-8").splitlines()) if options.noticed.exists() else set()
     results = [(mutant, FAILED) for mutant in chosen if mutant.key in known]
+    results += [(mutant, HARMLESS_END) for mutant in chosen if mutant.key not in known and mutant.name in reasons]
+    tried = {mutant.key for mutant, _ in results}
     print(
-        f"{len(chosen)} of {len(every):,} mutants of {len(files)} files, {len(results)} noticed before", file=sys.stderr
+        f"{len(chosen)} of {len(every):,} mutants of {len(files)} files, {len(results)} known before", file=sys.stderr
     )
     try:
         with ExitStack() as stack:
             noticed = stack.enter_context(options.noticed.open("a", encoding="utf-8", buffering=1))
-            crew = Crew([stack.enter_context(started()) for _ in range(options.workers)], noticed)
-            results += crew.run([mutant for mutant in chosen if mutant.key not in known])
+            workers = [stack.enter_context(started()) for _ in range(options.workers)]
+            crew = Crew(workers, noticed, KeptReach(options.noticed.parent / "reach", ROOT), options.test_files)
+            results += crew.run([mutant for mutant in chosen if mutant.key not in tried])
     except signals.Interrupted:
         print(f"interrupted: what was noticed is kept in {options.noticed}", file=sys.stderr)
         return signals.EXIT_CODE
@@ -73,16 +82,26 @@ def main() -> int:
     missed = [(mutant, end) for mutant, end in results if end in (PASSED, UNREACHED)]
     untested = sorted({mutant.path for mutant, end in results if end == NOT_RUN})
     for mutant, end in missed:
-        print(f"not noticed{' (no test runs it)' if end == UNREACHED else ''}: {mutant}")
+        print(f"not noticed{' (no test runs it)' if end == UNREACHED else ''}: {mutant.line}  {mutant.name}")
     for path in untested:
         print(f"no tests that pass unchanged: {path}")
-    counted = len(results) - sum(end == NOT_RUN for _, end in results)
+    num_harmless = sum(end == HARMLESS_END for _, end in results)
+    counted = len(results) - num_harmless - sum(end == NOT_RUN for _, end in results)
     share = 1 - len(missed) / max(counted, 1)
-    print(f"{counted} mutants, {counted - len(missed)} noticed: {share:.1%} (seed {options.seed})")
+    print(
+        f"{len(results)} mutants, {num_harmless} harmless, {counted - len(missed)} noticed, {len(missed)} not noticed"
+    )
+    print(f"noticed of those that are not harmless: {share:.1%} (seed {options.seed})")
     return int(share < options.aim or bool(untested))
 
 
-NOT_RUN, UNREACHED = "not run", "unreached"
+def harmless() -> dict[str, str]:
+    """The names of the changes that no test should notice, with the reason of each."""
+    groups = tomllib.loads(HARMLESS.read_text(encoding="utf-8"))["group"]
+    return {name: group["reason"] for group in groups for name in group["changes"]}
+
+
+NOT_RUN, UNREACHED, HARMLESS_END = "not run", "unreached", "harmless"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +114,14 @@ class Worker:
         """Runs tests with one file changed; tells how they ended."""
         return str(self._ask(path=mutant.path, source=mutant.source, tests=tests, seconds=seconds))
 
-    def watch(self, test_file: str) -> list[Reach]:
-        """Runs a test file unchanged; gives the tests that pass, with the lines of the central files that they run."""
-        return [Reach(**test) for test in self._ask(watch=central_files(), test_file=test_file, seconds=LONGEST)]
+    def watch(self, test_file: str) -> tuple[list[Reach], list[str]]:
+        """Runs a test file unchanged.
+
+        Returns:
+            The tests that pass, with the lines of the central files that they run, and the code that was imported.
+        """
+        found = self._ask(watch=central_files(), test_file=test_file, seconds=LONGEST)
+        return [Reach(**test) for test in found["tests"]], found["code"]
 
     def _ask(self, **job: Any) -> Any:
         assert self.process.stdin and self.process.stdout
@@ -108,8 +132,8 @@ class Worker:
 class Crew:
     """Workers that share the mutants, and what is known of the unchanged tests."""
 
-    def __init__(self, workers: Sequence[Worker], noticed: TextIO):
-        self._noticed = noticed
+    def __init__(self, workers: Sequence[Worker], noticed: TextIO, kept: KeptReach, most_test_files: int):
+        self._noticed, self._kept, self._most_test_files = noticed, kept, most_test_files
         self._reached: dict[str, list[Reach]] = {}
         self._watching: dict[str, Lock] = defaultdict(Lock)
         self._free: SimpleQueue[Worker] = SimpleQueue()
@@ -146,24 +170,29 @@ class Crew:
 
     def _end(self, worker: Worker, mutant: Mutant, test_files: Sequence[str]) -> str:
         """Runs the tests that reach a mutant, those of the closest file first, the quickest of each file first."""
-        num_reaching, watched = 0, False
-        for test_file in test_files:
-            with self._watching[test_file]:  # once, whoever comes first
-                if test_file not in self._reached:
-                    self._reached[test_file] = worker.watch(test_file)
-            watched |= bool(self._reached[test_file])
-            seconds, tests = 0.0, []
-            for test in sorted(self._reached[test_file], key=lambda test: test.seconds):
-                if test.runs(mutant.path, mutant.lines) and seconds + test.seconds < LONGEST_OF_MUTANT:
-                    tests.append(test.test)
-                    seconds += test.seconds
+        num_reaching, has_run, watched, seconds = 0, False, False, 0.0
+        for test_file in test_files[:MOST_WATCHED]:
+            reached = self._reach(worker, test_file)
+            watched |= bool(reached)
+            reaching = [test for test in reached if test.runs(mutant.path, mutant.lines)]
+            tests, more = quickest(reaching, LONGEST_OF_MUTANT - seconds)
             if tests:
-                num_reaching += 1
-                if (end := worker.run(mutant, tests, 20 + 4 * seconds)) != PASSED:
+                num_reaching += any(test.is_known(mutant.path) for test in reaching)
+                has_run, seconds = True, seconds + more
+                if (end := worker.run(mutant, tests, 10 + 4 * more)) != PASSED:
                     return end
-            if num_reaching == MOST_TEST_FILES:
+            if num_reaching == self._most_test_files:
                 break
-        return PASSED if num_reaching else UNREACHED if watched else NOT_RUN
+        return PASSED if has_run else UNREACHED if watched else NOT_RUN
+
+    def _reach(self, worker: Worker, test_file: str) -> Sequence[Reach]:
+        with self._watching[test_file]:  # once, whoever comes first
+            if test_file not in self._reached:
+                if (kept := self._kept.read(test_file)) is None:
+                    kept, code = worker.watch(test_file)
+                    self._kept.write(test_file, kept, code)
+                self._reached[test_file] = kept
+        return self._reached[test_file]
 
 
 @contextmanager

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation.mutants import mutants_of
+from tests.mutation.__main__ import harmless
+from tests.mutation.mutants import mutants_of, sample
 from tests.mutation.selection import ROOT, central_files, choose_tests
 
 CODE = '''"""A file."""
@@ -60,6 +61,24 @@ def test_a_change_keeps_what_stands_around_it(line: str, tmp_path: Path) -> None
     assert found
     for mutant in found:
         assert mutant.source.startswith("x = None\n") and mutant.source.endswith("y = 'é'\n")
+
+
+def test_an_edit_elsewhere_leaves_the_sample_and_the_names_as_they_are(tmp_path: Path) -> None:
+    def drawn(code: str, seed: int) -> list[str]:
+        (tmp_path / "code.py").write_text(code)
+        return [mutant.name for mutant in sample(mutants_of(tmp_path, "code.py"), 4, seed)]
+
+    assert drawn(CODE, 0) == drawn(f"x = []\n{CODE}y = [*x]\n", 0) != drawn(CODE, 1)
+    (tmp_path / "twice.py").write_text("a = f(3)\nb = 1\na = f(3)\n")
+    names = [mutant.name for mutant in mutants_of(tmp_path, "twice.py")]
+    assert names[0] == "twice.py:  a = f(3)  :  3  ->  (4)" and names[2] == f"{names[0]}  #2"
+
+
+def test_changes_that_are_called_harmless_are_changes_of_the_code_of_today() -> None:
+    listed = harmless()
+    paths = {name.partition(":")[0] for name in listed}
+    assert listed.keys() <= {mutant.name for path in paths for mutant in mutants_of(ROOT, path)}
+    assert all(len(reason) > 20 for reason in listed.values())
 
 
 def test_every_central_file_has_tests_that_reach_it() -> None:

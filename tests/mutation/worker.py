@@ -52,13 +52,16 @@ def run_changed(path: str, source: str, tests: Sequence[str], seconds: float) ->
         file.write_bytes(original)
 
 
-def watch(watch: Sequence[str], test_file: str, seconds: float) -> list[dict[str, Any]]:
-    """Runs unchanged tests and tells what each that passes takes and runs; nothing where they take too long."""
+def watch(watch: Sequence[str], test_file: str, seconds: float) -> dict[str, Any]:
+    """Runs unchanged tests and tells what each that passes takes and runs, and what code was imported.
+
+    After some seconds no further test is begun. A single test that takes twice as long leaves nothing known.
+    """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "reached.json")
-        in_child(lambda: run_watched(test_file, watch, report), seconds)
-        found: list[dict[str, Any]] = json.loads(report.read_text()) if report.is_file() else []
-    return found
+        in_child(lambda: run_watched(test_file, watch, report, seconds), 2 * seconds)
+        found: dict[str, Any] = {"tests": [], "code": []}
+        return json.loads(report.read_text()) if report.is_file() else found
 
 
 def in_child(run: Callable[[], int], seconds: float) -> str:
@@ -101,14 +104,16 @@ def run_chosen(tests: Sequence[str]) -> int:
     return _pytest(["-x", *sorted({test.partition("::")[0] for test in tests})], Chosen(tests))
 
 
-def run_watched(test_file: str, watch: Sequence[str], report: Path) -> int:
+def run_watched(test_file: str, watch: Sequence[str], report: Path, seconds: float) -> int:
     """Runs a test file and writes which lines of the watched files each of its tests runs."""
     from tests.mutation.reach import Recorder
 
-    recorder = Recorder(watch)
+    recorder = Recorder(watch, seconds)
     recorder.start()
     code = _pytest([test_file], recorder)
-    report.write_text(json.dumps([asdict(test) for test in recorder.reached]))
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    own = [str(Path(file).relative_to(Path.cwd())) for file in files if file and Path(file).is_relative_to(Path.cwd())]
+    report.write_text(json.dumps({"tests": [asdict(test) for test in recorder.reached], "code": sorted(own)}))
     return code
 
 

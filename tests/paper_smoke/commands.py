@@ -87,7 +87,7 @@ def evaluation(recipe: Recipe, name: str, shop: Workshop, run: Path) -> list[str
 
 
 def protocol(name: str, export: Path, rows: Path) -> list[str]:
-    """What a judging protocol needs; judge and judged model are the one at hand, judged judgements the rows' own."""
+    """Completes a judging protocol's command: the model at hand judges and is judged, as are the rows' judgements."""
     command = ["engine=transformers", f"engine.model={export}", "engine.cache=null"]
     if name == "meta_judging":
         judgements = [f"benchmark.path={rows}", f"benchmark.judgements={judgements_of(rows)}"]

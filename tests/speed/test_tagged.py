@@ -9,7 +9,7 @@ import pytest
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.records import Example, Span
 from speed.cv_folds import make_folds, overlap_baseline, sentence_shares
-from speed.peer import VARIABLE, peer_python, write_rows
+from speed.peer import LETTUCE, write_rows
 from speed.tagged import ANSWER, mixed_tagged
 from speed.tagger_cv import without_folders
 from tests.tiny import write_tokenizer
@@ -62,14 +62,14 @@ def test_rows_for_the_peer_keep_characters(tmp_path: Path) -> None:
 
 
 def test_without_the_peer_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
-    with pytest.raises(SystemExit, match=rf"{VARIABLE} is not set(.|\n)*README"):
-        peer_python()
-    monkeypatch.setenv(VARIABLE, "/nowhere/python")
+    monkeypatch.delenv(LETTUCE.variable, raising=False)
+    with pytest.raises(SystemExit, match=rf"{LETTUCE.variable} is not set(.|\n)*README"):
+        LETTUCE.python()
+    monkeypatch.setenv(LETTUCE.variable, "/nowhere/python")
     with pytest.raises(SystemExit, match="not there"):
-        peer_python()
-    monkeypatch.setenv(VARIABLE, sys.executable)
-    assert peer_python() == sys.executable
+        LETTUCE.python()
+    monkeypatch.setenv(LETTUCE.variable, sys.executable)
+    assert LETTUCE.python() == sys.executable
 
 
 def test_the_command_below_the_figures_names_no_folder_of_a_machine() -> None:

@@ -107,7 +107,7 @@ def answer_some(messages: Messages, seed: int | None, sample: int) -> str:
 
 
 def written(server: ChatServer) -> int:
-    """How often it was asked to write; this server tells no probabilities, so these are asked for each time."""
+    """Counts the requests to write: those to judge ask for probabilities, though this server tells none."""
     return sum(not body.get("logprobs") for body in server.asked)
 
 

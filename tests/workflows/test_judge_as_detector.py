@@ -28,7 +28,7 @@ def detector(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[str]:
-    """What a user writes behind `detector=`."""
+    """A judge as a user writes it behind `detector=`."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
     if request.param == "folder":

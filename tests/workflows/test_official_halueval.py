@@ -8,6 +8,7 @@ import pytest
 
 from data_modules.embedded.layouts import written_layout
 from faithkit.evaluation.reports.official_halueval import official_report
+from faithkit.evaluation.tables import as_text
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.running import evaluate_here
@@ -28,6 +29,9 @@ def test_letters_anywhere_count_and_failures_are_wrong() -> None:
     values = {name: metric.value for name, metric in report.metrics.items()}
     assert values["official/accuracy"] == 0.5 and values["official/failed_rate"] == 0.5
     assert values["official/strict_accuracy"] == 0.25 and values["official/unparsed_rate"] == 0.75
+    assert not any("task" in name for name in values), "there is but one"
+    shown = as_text(*report.tables)
+    assert "qa" in shown and "50.0 [" in shown
     assert official_report(examples, {id_: Prediction(id=id_, label=FAITHFUL) for id_ in replies}) is None
 
 

@@ -1,4 +1,4 @@
-"""What a protocol's command line lacks, or has for nothing, is said before anything is read."""
+"""A protocol's command line is checked before anything is read: what it lacks, and what it has for nothing."""
 
 import pytest
 

@@ -5,13 +5,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.text import Text
-
 from construction.chain import FOLDER, Chain
 from construction.divide import Division
 from construction.leaks import TextInSplit, find_shared_texts
 from construction.rows import Row
-from faithkit.evaluation.tables import new_table, show
+from faithkit.evaluation.tables import figures_table, show
 from faithkit.files.run_folder import RunFolder
 
 OUTPUT = "benchmark"  # in the run's folder: the official layout
@@ -82,9 +80,7 @@ def tell_written(
 def _show(
     counts: Mapping[str, int], kinds: Mapping[str, int], holes: Mapping[str, int], shared: Mapping[str, dict[str, int]]
 ) -> None:
-    table = new_table("what was built")
-    table.add_column(Text("rows"), overflow="fold")
-    table.add_column(Text("number"), justify="right")
+    table = figures_table("what was built", "rows", ["number"], show_edge=True)
     for split, number in counts.items():
         table.add_row(f"split {split}", f"{number:,}")
     for name, number in sorted(kinds.items()):

@@ -1,8 +1,10 @@
 """The blocks that training and prediction share: hardware, callbacks, loggers, decoding, and options as blocks."""
 
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, GetCoreSchemaHandler, create_model, model_validator
+from pydantic_core import CoreSchema, core_schema
 
 from faithkit.inference.decoding import Decoding
 from faithkit.records import LABELS
@@ -56,6 +58,19 @@ def with_options(base: type[Model], options: type, name: str) -> type[Model]:
     return create_model(name, __base__=base, __validators__=validators, **own)
 
 
+@dataclass(frozen=True, slots=True)
+class AsBlock:
+    """Reads a block of the configuration as a dataclass of options: `Annotated[Decoding, AsBlock()]`."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def build(block: Block) -> Any:
+            return source(**{name: getattr(block, name) for name in type(block).model_fields})
+
+        written = core_schema.plain_serializer_function_ser_schema(asdict)
+        block = handler.generate_schema(options_model(source))
+        return core_schema.no_info_after_validator_function(build, block, serialization=written)
+
+
 class Trainer(Block):
     """`trainer`: the hardware."""
 
@@ -95,5 +110,5 @@ class Loggers(Block):
     wandb: Wandb | None = None
 
 
-Optimizer = with_options(Block, OptimizerOptions, "Optimizer")
-DecodingBlock = with_options(Block, Decoding, "Decoding")
+Optimizer = Annotated[OptimizerOptions, AsBlock()]
+DecodingBlock = Annotated[Decoding, AsBlock()]

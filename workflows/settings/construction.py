@@ -44,7 +44,12 @@ class Spontaneous(Dialogues):
     max_new_tokens: Count
     max_judgement_tokens: Count
     weigh_verdicts: Switch
+    detector: PathText | None
     language: Language
+
+    def problems(self, settings: Any) -> Iterator[UserError]:
+        yield from super().problems(settings)
+        yield from around.checkpoint_problems("pipeline.detector", self.detector, "critic", "tagger", "judge")
 
 
 class Induced(Dialogues):
@@ -93,7 +98,7 @@ class ConstructSettings(Extensible):
 
     scale: dict[str, Any]
     pipeline: AnyPipeline
-    engine: Engine = Field(default_factory=Engine)  # type: ignore[valid-type]
+    engine: Engine = Field(default_factory=Engine)
     models: Annotated[
         Annotated[list[Text], Field(min_length=1)] | Annotated[dict[Text, OwnEngine], Field(min_length=1)] | None,  # type: ignore[valid-type]
         MODELS,

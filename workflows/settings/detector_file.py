@@ -10,8 +10,6 @@ takes it: `generate.py detector=FILE.yaml`, `faithkit chat`, `faithkit score`, `
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
 from faithkit.errors import UserError
 from faithkit.files.saved_config import read_config
 from faithkit.settings.check import check_settings
@@ -26,9 +24,9 @@ class DetectorFile(Block):
     """The keys of the file."""
 
     checkpoint: PathText | None = None
-    engine: Engine = Field(default_factory=Engine)  # type: ignore[valid-type]
-    judge: Ask = Field(default_factory=Ask)  # type: ignore[valid-type]
-    cascade: Cascade = Field(default_factory=Cascade)  # type: ignore[valid-type]
+    engine: Engine
+    judge: Ask
+    cascade: Cascade
 
 
 def is_detector_file(path: str) -> bool:

@@ -1,9 +1,9 @@
 """The blocks `engine` and `judge`, and what is wrong or without effect in them."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import Annotated, Any
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from faithkit.errors import UserError
 from faithkit.inference.text_engines import AUTO, OPENAI, TRANSFORMERS, VLLM, EngineOptions
@@ -12,17 +12,19 @@ from judge.asking import AskOptions
 from judge.examiner_options import ExaminerOptions
 from judge.selfcheck_options import DRAWN, NLI, PROMPT, SelfCheckOptions
 from workflows.settings import surroundings as around
-from workflows.settings.blocks import with_options
+from workflows.settings.blocks import AsBlock
 from workflows.settings.cascade import CascadeOptions
+from workflows.settings.data import FittingSet
 from workflows.settings.no_effect import without_effect
 from workflows.settings.retrieval import RetrievalOptions
 
-Engine = with_options(Block, EngineOptions, "Engine")
-Ask = with_options(Block, AskOptions, "Ask")
-Cascade = with_options(Block, CascadeOptions, "Cascade")
-SelfCheck = with_options(Block, SelfCheckOptions, "SelfCheck")
-Retrieval = with_options(Block, RetrievalOptions, "Retrieval")
-Examiner = with_options(Block, ExaminerOptions, "Examiner")
+# Configurations of older runs lack some of these blocks: each has its defaults.
+Engine = Annotated[EngineOptions, AsBlock(), Field(default_factory=EngineOptions)]
+Ask = Annotated[AskOptions, AsBlock(), Field(default_factory=AskOptions)]
+Cascade = Annotated[CascadeOptions, AsBlock(), Field(default_factory=CascadeOptions)]
+SelfCheck = Annotated[SelfCheckOptions, AsBlock(), Field(default_factory=SelfCheckOptions)]
+Retrieval = Annotated[RetrievalOptions, AsBlock(), Field(default_factory=RetrievalOptions)]
+Examiner = Annotated[ExaminerOptions, AsBlock(), Field(default_factory=ExaminerOptions)]
 GENERATOR_ENGINES = (AUTO, TRANSFORMERS, VLLM)
 
 OF_A_LOCAL_MODEL = tuple(f"engine.{key}" for key in ("precision", "batch_size", "max_length", "memory_fraction"))
@@ -44,15 +46,15 @@ class GeneratorEngine(Block):
 
 
 def engine_problems(name: str | None) -> Iterator[UserError]:
-    """An engine whose package is not installed."""
+    """Finds an engine whose package is not installed."""
     if name in ("vllm", OPENAI):
         yield from around.package_problems(f"engine={name}", name, name)
 
 
 def judge_problems(
-    engine: Any, *, checkpoint: str | None, predictions: str | None, cascade: bool = False
+    engine: EngineOptions, *, checkpoint: str | None, predictions: str | None, cascade: bool = False
 ) -> Iterator[UserError]:
-    """A language model that is not named, or named beside another detector with which it is no cascade."""
+    """Finds a language model that is not named, or stands beside another detector with which it is no cascade."""
     yield from engine_problems(engine.name)
     hints = {"checkpoint": "leave one out, or make them a cascade: cascade.budget=0.2", "predictions": "leave one out"}
     given = {"checkpoint": checkpoint if not cascade else None, "predictions": predictions}
@@ -66,8 +68,10 @@ def judge_problems(
         yield from around.weights_problems("engine.model", engine.model)
 
 
-def cascade_problems(cascade: Any, engine: Any, checkpoint: str | None, fit_on: Any) -> Iterator[UserError]:
-    """A cascade that lacks one of its detectors, or the rows to choose its band on."""
+def cascade_problems(
+    cascade: CascadeOptions, engine: EngineOptions, checkpoint: str | None, fit_on: Sequence[FittingSet]
+) -> Iterator[UserError]:
+    """Finds a cascade that lacks one of its detectors, or the rows to choose its band on."""
     if not cascade.band and not fit_on:
         problem = "a cascade's band is chosen on rows that are not tested, and none are named"
         yield UserError(problem, hint="benchmark.fit_on=[{dataset: NAME, path: PATH, split: validation}]")
@@ -78,8 +82,10 @@ def cascade_problems(cascade: Any, engine: Any, checkpoint: str | None, fit_on: 
         yield UserError("a cascade is of a checkpoint and a language model", hint=hint)
 
 
-def baseline_problems(selfcheck: Any, examiner: Any, engine: Any, checkpoint: str | None) -> Iterator[UserError]:
-    """A prompted baseline without what it needs, or beside another detector."""
+def baseline_problems(
+    selfcheck: SelfCheckOptions, examiner: ExaminerOptions, engine: EngineOptions, checkpoint: str | None
+) -> Iterator[UserError]:
+    """Finds a prompted baseline without what it needs, or beside another detector."""
     on = [
         key
         for key, value in {"selfcheck.measure": selfcheck.measure, "examiner.turns": examiner.turns}.items()
@@ -102,8 +108,8 @@ def baseline_problems(selfcheck: Any, examiner: Any, engine: Any, checkpoint: st
         yield from around.weights_problems("examiner.examinee", examiner.examinee)
 
 
-def engine_notes(given: Set[str], engine: Any, *, judges: bool) -> Iterator[str]:
-    """Keys of the two blocks that are given and do nothing.
+def engine_notes(given: Set[str], engine: EngineOptions, *, judges: bool) -> Iterator[str]:
+    """Finds keys of the two blocks that are given and do nothing.
 
     Args:
         judges: A language model judges.

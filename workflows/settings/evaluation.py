@@ -13,7 +13,7 @@ from faithkit.settings.types import (
     OneOf,
     PathText,
 )
-from workflows.settings import no_effect
+from workflows.settings import datasets, no_effect
 from workflows.settings import surroundings as around
 from workflows.settings.benchmarks import AnyBenchmark, Detection, Responses, Transfer
 from workflows.settings.blocks import (
@@ -22,7 +22,6 @@ from workflows.settings.blocks import (
     Loggers,
     Resamples,
 )
-from workflows.settings.cascade import WAYS as CASCADE_WAYS
 from workflows.settings.common import BatchTokens, Extensible, Length
 from workflows.settings.engines import (
     Ask,
@@ -38,13 +37,15 @@ from workflows.settings.engines import (
 )
 from workflows.settings.protocols import Protocol, protocol_notes, protocol_problems
 
+DETECTORS = ("critic", "tagger", "judge")
+
 
 class EvaluateSettings(Extensible):
     """evaluate.py."""
 
     scale: dict[str, Any]
     benchmark: AnyBenchmark
-    decoding: DecodingBlock  # type: ignore[valid-type]
+    decoding: DecodingBlock
     logger: Loggers = Field(default_factory=Loggers)
     checkpoint: PathText | None
     predictions: PathText | None
@@ -52,101 +53,76 @@ class EvaluateSettings(Extensible):
     html: PathText | None
     batch_tokens: BatchTokens
     labels: ClassLabels = None
-    engine: Engine = Field(default_factory=Engine)  # type: ignore[valid-type]
-    judge: Ask = Field(default_factory=Ask)  # type: ignore[valid-type]
-    cascade: Cascade = Field(default_factory=Cascade)  # type: ignore[valid-type]
-    selfcheck: SelfCheck = Field(default_factory=SelfCheck)  # type: ignore[valid-type]
-    examiner: Examiner = Field(default_factory=Examiner)  # type: ignore[valid-type]
-    retrieval: Retrieval = Field(default_factory=Retrieval)  # type: ignore[valid-type]
+    engine: Engine
+    judge: Ask
+    cascade: Cascade
+    selfcheck: SelfCheck
+    examiner: Examiner
+    retrieval: Retrieval
     precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
     max_length: Length
     save_every_num_rows: Count = 2048
     num_resamples: Resamples
     num_examples: NonNegativeInt
 
-    @property
-    def _model(self) -> Any:
-        """The block `engine`."""
-        return self.engine
-
-    @property
-    def _cascade(self) -> Any:
-        """The block `cascade`."""
-        return self.cascade
-
-    @property
-    def _is_baseline(self) -> bool:
-        """Tells whether SelfCheckGPT or an examiner judges."""
-        selfcheck: Any = self.selfcheck
-        examiner: Any = self.examiner
-        return bool(selfcheck.measure or examiner.turns)
-
-    @property
-    def _is_cascade(self) -> bool:
-        return any(getattr(self._cascade, way) is not None for way in CASCADE_WAYS)
-
     def surroundings(self) -> Iterator[UserError]:
         yield from around.run_dir_problems(self.run_dir)
         yield from around.logger_problems(self.logger)
         block = self.benchmark
         if isinstance(block, Transfer):
-            for name, training in block.train.items():
-                yield from around.checkpoint_problems(
-                    f"benchmark.train.{name}.checkpoint", training.checkpoint, "critic"
-                )
-                if not training.checkpoint:
-                    one = {"dataset": name, "path": training.path, "split": None}
-                    yield from around.dataset_problems(f"benchmark.train.{name}", one)
-            for name, test in block.test.items():
-                one = {**test.options, "dataset": name, "path": test.path, "split": test.split}
-                yield from around.dataset_problems(f"benchmark.test.{name}", one)
+            yield from _transfer_problems(block)
             return
         yield from around.file_problems("predictions", self.predictions)
         yield from around.file_problems("against", self.against)
         yield from around.output_problems("html", self.html)
         if isinstance(block, Protocol):
             yield from protocol_problems(self)
-            for key, one in around.benchmark_sets(block):
-                yield from around.dataset_problems(key, one)
-            return
-        kinds = ("generator",) if isinstance(block, Responses) else ("critic", "tagger", "judge")
-        if isinstance(block, Responses):
-            yield from around.checkpoint_problems("benchmark.critic", block.critic, "critic", "tagger", "judge")
-            if self.html:
-                hint = "leave html out; a response stands beside its values in the run's scores/"
-                yield UserError("the page is for answers with marked spans, as of benchmark=ragtruth", hint=hint)
-        given = self.predictions or (isinstance(block, Responses) and block.datasets)
-        if isinstance(block, Detection) and block.name == "analysis":
+        elif isinstance(block, Responses):
+            yield from self._response_problems(block)
+        else:
+            yield from self._detection_problems(block)
+        for key, one in datasets.benchmark_sets(block):
+            yield from datasets.dataset_problems(key, one)
+
+    def _response_problems(self, block: Responses) -> Iterator[UserError]:
+        yield from around.checkpoint_problems("benchmark.critic", block.critic, *DETECTORS)
+        if self.html:
+            hint = "leave html out; a response stands beside its values in the run's scores/"
+            yield UserError("the page is for answers with marked spans, as of benchmark=ragtruth", hint=hint)
+        yield from self._checkpoint_problems("generator", has_predictions=bool(self.predictions or block.datasets))
+
+    def _detection_problems(self, block: Detection) -> Iterator[UserError]:
+        if block.name == "analysis":
             if block.plots:
                 yield from around.package_problems("benchmark.plots=true", "matplotlib", "plots")
-        elif (self._model.name or self._is_cascade or self._is_baseline) and isinstance(block, Detection):
-            if self._is_baseline:
-                yield from baseline_problems(self.selfcheck, self.examiner, self._model, self.checkpoint)
-            if self._is_cascade:
-                yield from cascade_problems(self._cascade, self._model, self.checkpoint, block.fit_on)
-                yield from around.checkpoint_problems("checkpoint", self.checkpoint, *kinds)
-            if self._model.name:
-                yield from judge_problems(
-                    self._model,
-                    checkpoint=self.checkpoint,
-                    predictions=self.predictions,
-                    cascade=self._is_cascade,
-                )
-                yield from around.prompt_problems("judge", self.judge.ask, self.judge.prompts)  # type: ignore[attr-defined]
-                examples = self.judge.examples  # type: ignore[attr-defined]
-                yield from around.file_problems("judge.examples", examples if isinstance(examples, str) else None)
-        elif not given and not self.checkpoint:
-            hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; predictions=FILE; or engine.model=NAME"
-            yield UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
-        else:
+            return
+        is_baseline = bool(self.selfcheck.measure or self.examiner.turns)
+        if not (self.engine.name or self.cascade.is_on or is_baseline):
+            yield from self._checkpoint_problems(*DETECTORS, has_predictions=bool(self.predictions))
+            return
+        if is_baseline:
+            yield from baseline_problems(self.selfcheck, self.examiner, self.engine, self.checkpoint)
+        if self.cascade.is_on:
+            yield from cascade_problems(self.cascade, self.engine, self.checkpoint, block.fit_on)
+            yield from around.checkpoint_problems("checkpoint", self.checkpoint, *DETECTORS)
+        if self.engine.name:
+            given = {"checkpoint": self.checkpoint, "predictions": self.predictions}
+            yield from judge_problems(self.engine, **given, cascade=self.cascade.is_on)
+            yield from around.prompt_problems("judge", self.judge.ask, self.judge.prompts)
+            examples = self.judge.examples
+            yield from around.file_problems("judge.examples", examples if isinstance(examples, str) else None)
+
+    def _checkpoint_problems(self, *kinds: str, has_predictions: bool) -> Iterator[UserError]:
+        if has_predictions or self.checkpoint:
             yield from around.checkpoint_problems("checkpoint", self.checkpoint, *kinds)
-        for key, one in around.benchmark_sets(block):
-            yield from around.dataset_problems(key, one)
+            return
+        hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; predictions=FILE; or engine.model=NAME"
+        yield UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
 
     def notes(self, given: Set[str]) -> Iterator[str]:
         named = f"with benchmark={self.benchmark.name}"
-        judges = bool(self._model.name) and isinstance(self.benchmark, Detection | Protocol)
-        yield from engine_notes(given, self._model, judges=judges)
+        judges = bool(self.engine.name) and isinstance(self.benchmark, Detection | Protocol)
+        yield from engine_notes(given, self.engine, judges=judges)
         if isinstance(self.benchmark, Protocol):
             yield from protocol_notes(given, self)
             return
@@ -162,3 +138,14 @@ class EvaluateSettings(Extensible):
         elif self.predictions is not None:  # of responses, `labels` are those of benchmark.critic
             keys = [*no_effect.GENERATORS_ALONE] if isinstance(self.benchmark, Responses) else ["labels"]
             yield from no_effect.without_effect(given, keys, "beside predictions")
+
+
+def _transfer_problems(block: Transfer) -> Iterator[UserError]:
+    for name, training in block.train.items():
+        yield from around.checkpoint_problems(f"benchmark.train.{name}.checkpoint", training.checkpoint, "critic")
+        if not training.checkpoint:
+            one = {"dataset": name, "path": training.path, "split": None}
+            yield from datasets.dataset_problems(f"benchmark.train.{name}", one)
+    for name, test in block.test.items():
+        one = {**test.options, "dataset": name, "path": test.path, "split": test.split}
+        yield from datasets.dataset_problems(f"benchmark.test.{name}", one)

@@ -15,14 +15,14 @@ from workflows.settings.engines import engine_problems, judge_problems
 from workflows.settings.no_effect import without_effect
 
 Options = dict[str, Any]  # a dataset's own, which the dataset checks
-GOLD, SELF = HISTORIES = ("gold", "self")
+HISTORIES = ("gold", "self")  # as in faithkit.evaluation.reports.rates, without numpy
 SYSTEMS = "'benchmark.systems={small: {name: transformers, model: smollm2-135m}, other: {gold_predictions: FILE}}'"
 PROTOCOLS = ("comparative", "meta_judging", "rates")
 OF_JUDGEMENTS = tuple(f"judge.{key}" for key in ("ask", "num_samples", "temperature"))
 
 
 class Protocol(Block):
-    """What every protocol reads: examples of a dataset."""
+    """The keys of every protocol: which examples of a dataset it reads."""
 
     name: Text
     task: Annotated[str, OneOf(PROTOCOLS)]
@@ -36,11 +36,11 @@ class Protocol(Block):
 
 
 class Comparative(Protocol):
-    """Which of two replies to the same turn is hallucinated, asked in both orders."""
+    """`task: comparative` asks which of two replies to the same turn is hallucinated, in both orders."""
 
 
 class MetaJudging(Protocol):
-    """Whether a judge's judgements are right: by a second judge, and by people."""
+    """`task: meta_judging` asks whether a judge's judgements are right: a second judge, or people."""
 
     judgements: PathText | None
     labels: list[PathText]
@@ -61,7 +61,7 @@ class System(with_options(Block, EngineOptions, "SystemEngine")):  # type: ignor
 
 
 class Rates(Protocol):
-    """How often language models hallucinate."""
+    """`task: rates` measures how often language models hallucinate."""
 
     systems: Annotated[dict[Text, System] | None, Hint(SYSTEMS)]
     histories: Annotated[list[Annotated[str, OneOf(HISTORIES)]], Field(min_length=1)]
@@ -74,7 +74,7 @@ class Rates(Protocol):
 
 
 def protocol_problems(settings: Any) -> Iterator[UserError]:
-    """What a protocol needs beside its block: a model that judges, files, packages."""
+    """Finds what a protocol lacks beside its block: a model that judges, files, packages."""
     block, engine = settings.benchmark, settings.engine
     if settings.html:
         yield UserError("the page is for answers with marked spans, as of benchmark=ragtruth", hint="leave html out")
@@ -125,7 +125,7 @@ def _rates_problems(block: Rates) -> Iterator[UserError]:
 
 
 def protocol_notes(given: Set[str], settings: Any) -> Iterator[str]:
-    """Keys that are given and do nothing beside a protocol."""
+    """Finds keys that are given and do nothing beside a protocol."""
     named = f"with benchmark={settings.benchmark.name}"
     if isinstance(settings.benchmark, Rates):
         yield from without_effect(given, ["against", "predictions", "max_length"], named)

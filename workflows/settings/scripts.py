@@ -18,7 +18,7 @@ from faithkit.settings.types import (
     Seed,
     Text,
 )
-from workflows.settings import no_effect
+from workflows.settings import datasets, no_effect
 from workflows.settings import surroundings as around
 from workflows.settings.blocks import (
     Callbacks,
@@ -52,7 +52,7 @@ class TrainSettings(Extensible):
     control: ControlBlock | None = None
     scale: dict[str, Any]
     seeds: Seeds = None
-    optimizer: Optimizer  # type: ignore[valid-type]
+    optimizer: Optimizer
 
     @model_validator(mode="after")
     def _chooses_by_what_is_logged(self) -> Self:
@@ -90,11 +90,11 @@ class TrainSettings(Extensible):
             yield from around.package_problems("model.lora_rank", "peft", "lora")
         if self.control is not None:
             yield from around.weights_problems("control.entailment", self.control.entailment)
-        yield from around.part_problems(blocks_of(self.data), self.data.split)
+        yield from datasets.part_problems(blocks_of(self.data), self.data.split)
 
     def notes(self, given: Set[str]) -> Iterator[str]:
         yield from no_effect.of_data(given, self.data)
-        if self.optimizer.schedule == "constant":  # type: ignore[attr-defined]
+        if self.optimizer.schedule == "constant":
             yield from no_effect.without_effect(given, ["optimizer.floor"], "with optimizer.schedule=constant")
 
 
@@ -104,7 +104,7 @@ class GenerateSettings(Extensible):
     scale: dict[str, Any]
     best_of: BestOf
     data: Data
-    decoding: DecodingBlock  # type: ignore[valid-type]
+    decoding: DecodingBlock
     checkpoint: PathText
     engine: GeneratorEngine
     precision: Annotated[str, OneOf(PRECISIONS)]
@@ -129,7 +129,7 @@ class GenerateSettings(Extensible):
         yield from around.checkpoint_problems("detector", self.detector, "critic", "tagger", "judge")
         yield from around.weights_problems("entailment", self.entailment)
         yield from engine_problems(self.engine.name)
-        yield from around.part_problems(blocks_of(self.data), self.data.split)
+        yield from datasets.part_problems(blocks_of(self.data), self.data.split)
 
     def notes(self, given: Set[str]) -> Iterator[str]:
         trains = [f"data.{key}" for key in no_effect.TRAINING_ALONE]
@@ -142,7 +142,7 @@ class ChatSettings(Common):
     """faithkit chat."""
 
     seed: Seed
-    decoding: DecodingBlock  # type: ignore[valid-type]
+    decoding: DecodingBlock
     checkpoint: PathText
     detector: PathText | None
     precision: Annotated[str, OneOf(PRECISIONS)]

@@ -7,7 +7,7 @@ import json
 import netrc
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,6 @@ from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.model_folder import SIDECAR, find_folder
 from faithkit.weights.resolve import CONFIGS, HUB_NAME, LOCAL, PATH_STARTS, resolve
 
-TARGET = "_target_"
 DEVICE_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # of CUDA, of Windows' subsystem, of ROCm
 WANDB_HOST = "api.wandb.ai"
 LONGEST_NAME = 255  # bytes, on every usual file system
@@ -31,7 +30,7 @@ def file_problems(key: str, path: str | None) -> Iterator[UserError]:
     if place.is_dir():
         yield UserError(f"{key} is a folder, and a file is wanted", place=path, hint=f"set {key} to a file in it")
     elif not place.exists():
-        yield UserError(f"{key}: no such file", place=path, hint=_near(key, place))
+        yield UserError(f"{key}: no such file", place=path, hint=near_hint(key, place))
     elif not os.access(place, os.R_OK):
         yield UserError(f"{key}: this file cannot be read", place=path, hint=f"chmod u+r {path}")
 
@@ -89,7 +88,9 @@ def checkpoint_problems(key: str, path: str | None, *kinds: str) -> Iterator[Use
     if not place.exists():
         beside = place.parent != Path() and place.parent.is_dir()  # runs/typo is no hub's name where runs/ is
         if path.startswith(PATH_STARTS) or not HUB_NAME.fullmatch(path) or beside:
-            yield UserError("no such run or folder", place=path, hint=_near(key, place, "a run's folder or a hub name"))
+            yield UserError(
+                "no such run or folder", place=path, hint=near_hint(key, place, "a run's folder or a hub name")
+            )
         return
     try:
         if "judge" in kinds and place.is_file() and place.suffix in (".yaml", ".yml"):
@@ -134,7 +135,7 @@ def weights_problems(key: str, name: str | None) -> Iterator[UserError]:
             yield UserError(f"{key}: this folder holds no model", place=name, hint="name one with config.json: RUN/hf")
         return
     if not place.exists() and place.parent != Path() and place.parent.is_dir():
-        yield UserError(f"{key}: no such folder", place=name, hint=_near(key, place, "a folder"))
+        yield UserError(f"{key}: no such folder", place=name, hint=near_hint(key, place, "a folder"))
         return
     try:
         resolve(name)
@@ -210,100 +211,7 @@ def _has_wandb_account() -> bool:
     return False
 
 
-def part_problems(blocks: Sequence[tuple[str, Any]], split: str | None) -> Iterator[UserError]:
-    """Parts of `data.parts` that cannot be read."""
-    for key, part in blocks:
-        named = {"dataset": part.dataset, "path": part.path, "split": split}
-        yield from dataset_problems(key, {**(part.model_extra or {}), **named})
-
-
-def benchmark_sets(block: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The datasets that a benchmark reads, as `dataset_problems` takes them."""
-    if getattr(block, "target", None):
-        return
-    if getattr(block, "datasets", None):
-        for name, one in block.datasets.items():
-            dataset = (one.model_extra or {}).get(
-                "dataset", name
-            )  # several systems on one dataset have names of their own
-            split = one.split or block.split
-            yield f"benchmark.datasets.{name}", {"dataset": dataset, "path": one.path, "split": split}
-    elif block.path is not None:
-        name = block.dataset or block.name
-        yield "benchmark", {**block.options, "dataset": name, "path": block.path, "split": block.split}
-
-
-def dataset_problems(key: str, block: dict[str, Any]) -> Iterator[UserError]:
-    """A dataset that there is not, an option that it refuses, or files that are not there.
-
-    Args:
-        block: `dataset`, `path`, `split`, and the dataset's own options.
-    """
-    from data_modules.reading.dataset import resolve_split
-    from data_modules.reading.files import EMBEDDED, HUB
-    from data_modules.registry import SOURCES, find_dataset
-
-    options = {name: value for name, value in block.items() if name not in ("dataset", "path", "split")}
-    name, path, split = block["dataset"], block["path"], block["split"]
-    if name is not None and name not in SOURCES and (guess := nearest(name, SOURCES, 1)):
-        try:
-            find_dataset(name)  # an installed package's
-        except UserError:
-            yield UserError(f"unknown dataset {name!r}", place=key, hint=f"did you mean {guess[0]}?")
-            return
-    if isinstance(options.get("teacher"), str):
-        yield from weights_problems(f"{key}.teacher", options["teacher"])
-    if name is None:
-        return  # a class of another package: found, and checked, when the data are built
-    try:
-        kind = find_dataset(name)
-        if name not in SOURCES:
-            return  # another package's: it checks its options when it is built
-        if kind.derived_from is not None:
-            yield from _derived_problems(key, kind, path, options)
-            return
-        if kind.generated:
-            kind(**options)
-            return
-        if path is None:
-            yield UserError(f"{key}.path is not set", hint="name a folder or file, hub, or embedded")
-            return
-        source = kind(path=path, **options)
-        if path in (EMBEDDED, HUB):
-            return
-        place = Path(path).expanduser()
-        if not place.exists():
-            field = "benchmark.path" if key.startswith("benchmark") else "data.path"
-            field = f"{key}.path" if key.startswith("data.first") else field
-            yield UserError("no such file or folder", place=path, hint=_near(field, place, "a folder or file"))
-        elif not kind.train_only:
-            resolve_split(source, split) if split is not None else source.files()
-    except UserError as error:
-        yield error
-    except (TypeError, ValueError) as error:
-        problem = f"{key}: dataset {name} does not take {shorten(options, 120)}: {shorten(str(error), 120)[1:-1]}"
-        yield UserError(problem, hint=f"see its options with --cfg job data={name}")
-
-
-def _derived_problems(key: str, kind: Any, path: str | None, options: dict[str, Any]) -> Iterator[UserError]:
-    """What is wrong with a dataset that is made of another one, or with that one."""
-    from data_modules.registry import SOURCES
-
-    of = options.pop("of", {})
-    if not isinstance(of, Mapping):
-        yield UserError(f"{key}.of is {shorten(of)}", hint="use a block: {dataset: NAME, path: PATH}")
-        return
-    kind(of=SOURCES[kind.derived_from](path=""), **options)
-    original = {"dataset": None if TARGET in of else kind.derived_from, "path": path, "split": None}
-    given = {name: value for name, value in of.items() if name not in ("embedded_rows", TARGET)}
-    for name in ("dataset", "path"):
-        if not isinstance(given.get(name, ""), str):
-            yield UserError(f"{key}.of.{name} is {shorten(given[name])}", hint=f"use the {name} of a corpus, as a text")
-            return
-    yield from dataset_problems(f"{key}.of", {**original, **given})
-
-
-def _near(key: str, place: Path, wanted: str = "a file") -> str:
+def near_hint(key: str, place: Path, wanted: str = "a file") -> str:
     """The hint for a path that is not there: its likely neighbour, or what is wanted."""
     try:
         names = [neighbour.name for neighbour in islice(place.parent.iterdir(), 2000)]

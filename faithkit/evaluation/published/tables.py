@@ -24,6 +24,7 @@ CHECKSUMS = {  # SHA-256
     "faithdial_begin": "3b632b548a56c3b3408c194bed3c6ac4cbf8b31aa81fd10e785c9ad19bedaee2",
     "faithdial_sizes": "ec2919c30bb40be51ace12107444d061efdcc758025110aba91bb0f3e397364d",
     "faithdial_transfer": "426a075fe2dc6e3d25561be7ccba02b261def91e468a091a320b9f8cc8da5f0f",
+    "halludial_agreement": "beccba2bce1ff66c823cd026fd6078a4b48245794515926a11b581cb8c40752e",
     "halludial_comparative": "ad48218cf6244219b5fbd551f2ea4bd10727fb894c539cfc4cd1b820b68530dc",
     "halludial_counts": "cd0f388c1a098f72298383528b32da5423e746db62632b2f111801a0e3322a64",
     "halludial_detection": "a4e1fe0b25ecb808c02e5f20d16aa8cc23aa61d452e283e78b2b143a32b9a6f3",

@@ -9,10 +9,19 @@ from rich.text import Text
 from faithkit.evaluation.comparing import BIAS, ORDER, OTHER, baseline_predictions, comparison_metrics
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published.tables import published_table
-from faithkit.evaluation.reports.parts import PARTS
+from faithkit.evaluation.reports.parts import PARTS, divide
 from faithkit.evaluation.reports.provenance import Provenance, Rows, select, with_provenance
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.tables import choose_examples, fields_table, format_metric, harmless, new_table, outcome_of
+from faithkit.evaluation.tables import (
+    add_context,
+    choose_examples,
+    fields_table,
+    figure,
+    figures_table,
+    harmless,
+    outcome_of,
+    percent,
+)
 from faithkit.records import Example, Prediction
 
 # By metric: the head of its column, and the column of the paper's table.
@@ -44,7 +53,7 @@ def comparison_report(
     num_examples: int = 5,
     origin: Provenance | None = None,
 ) -> Report:
-    """Metrics of the judge, of its parts (`task/qa/accuracy`) and of baselines (`length_accuracy`).
+    """Computes metrics of the judge, of its parts (`task/qa/accuracy`) and of baselines (`length_accuracy`).
 
     Args:
         examples: Both rows of each pair, as `order_pair` makes them.
@@ -80,42 +89,30 @@ def comparison_report(
 
 
 def _parts(examples: Sequence[Example]) -> dict[str, list[Example]]:
-    """The rows of each part of a dataset that has several."""
-    found: dict[str, list[Example]] = {}
-    for example in examples:
-        for field in PARTS.get(example.source, ())[:1]:
-            if example.meta.get(field) is not None:
-                found.setdefault(f"{field}/{example.meta[field]}", []).append(example)
-    return dict(sorted(found.items())) if len(found) > 1 else {}
+    """Divides the rows of a dataset that has several parts."""
+    first_fields = {source: fields[:1] for source, fields in PARTS.items()}
+    found = {f"{field}/{value}": rows for field, value, rows in divide(examples, first_fields)}
+    return found if len(found) > 1 else {}
 
 
 def _table(rows: Mapping[str, Mapping[str, Metric]], *, title: str, dataset: str, num_pairs: int) -> Table:
-    table = new_table(f"{title}: which of two replies is hallucinated, percent")
-    table.show_edge = False
-    table.add_column("judge", overflow="fold", min_width=20)
-    for head, _ in SHOWN.values():
-        table.add_column(head, justify="right")
+    heads = [head for head, _ in SHOWN.values()]
+    table = figures_table(f"{title}: which of two replies is hallucinated, percent", "judge", heads, min_width=20)
     for name, metrics in rows.items():
-        cells = [_cell(metrics[metric], bounds=metric == "accuracy") for metric in SHOWN]
+        cells = [percent(metrics[metric], bounds=metric == "accuracy") for metric in SHOWN]
         table.add_row(Text(harmless(name), style="bold" if name.endswith(MODEL) else ""), *cells)
     lines = [f"{num_pairs:,} pairs, each in both orders; 95% intervals over groups", CAPTION]
     if dataset == "halludial":
         published = published_table("halludial_comparative")
         table.add_section()
         for row in sorted(published.rows, key=lambda row: -row["mean"])[:NUM_PUBLISHED]:
-            figures = [row.get(column) for _, column in SHOWN.values()]
-            table.add_row(f"{row['system']} *", *("-" if one is None else f"{one:.1f}" for one in figures))
+            table.add_row(f"{row['system']} *", *(figure(row.get(column)) for _, column in SHOWN.values()))
         lines.append(f"* the best of {published.citation}: {published.protocol}")
     combined = rows[MODEL].get("combined_accuracy")
     if combined is not None:
-        said = format_metric(combined, digits=1, scale=100)
-        lines.append(f"by the probabilities of both orders together, whatever the bias: {said}")
+        lines.append(f"by the probabilities of both orders together, whatever the bias: {percent(combined)}")
     table.caption = Text("\n".join(lines))
     return table
-
-
-def _cell(metric: Metric, *, bounds: bool) -> str:
-    return format_metric(metric if bounds else Metric(value=metric.value), digits=1, scale=100)
 
 
 def _examples_table(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> Table:
@@ -123,10 +120,7 @@ def _examples_table(examples: Sequence[Example], predictions: Mapping[str, Predi
     for example in examples:
         said = predictions[example.id]
         table.add_row("id", Text(harmless(example.id, 400)))
-        table.add_row("knowledge", Text(harmless(example.knowledge, 400)))
-        if example.history:
-            last = example.history[-1]
-            table.add_row("last turn", Text(harmless(f"{last.speaker}: {last.text}", 400)))
+        add_context(table, example)
         table.add_row("reply 1", Text(harmless(example.response, 400)))
         table.add_row("reply 2", Text(harmless(str(example.meta[OTHER]), 400)))
         if said.text:

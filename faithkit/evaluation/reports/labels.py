@@ -13,10 +13,11 @@ from faithkit.evaluation.reports.provenance import Provenance, Rows, select, wit
 from faithkit.evaluation.reports.report import Report, sample_row
 from faithkit.evaluation.tables import (
     choose_examples,
-    format_metric,
+    figures_table,
+    format_p,
     harmless,
     metrics_table,
-    new_table,
+    percent,
     predictions_table,
 )
 from faithkit.records import Example, Prediction
@@ -37,7 +38,7 @@ def label_report(
     num_examples: int = 5,
     origin: Provenance | None = None,
 ) -> Report:
-    """Classification metrics, with those of each baseline (`overlap_macro_f1`) and what the model has over it.
+    """Computes classification metrics, with those of each baseline (`overlap_macro_f1`) and what the model has over it.
 
     Some datasets are also scored by part (`domain/task/macro_f1`).
 
@@ -80,29 +81,20 @@ def label_report(
 
 
 def _named(key: str, differences: Mapping[str, Difference]) -> dict[str, Metric]:
-    found = {}
+    found: dict[str, Metric] = {}
     for name, one in differences.items():
         if name in SHOWN_OF_BASELINE:
-            found[f"difference/{key}_{name}"] = Metric(value=one.value, low=one.low, high=one.high, n=one.n)
-            found[f"p_value/{key}_{name}"] = Metric(value=one.p_value, n=one.n)
+            found |= one.named(f"{key}_{name}")
     return found
-
-
-def _p(value: float) -> str:
-    return f"{value:.3f}" if value >= 0.0005 else "<0.001"
 
 
 def _baselines_table(rows: Sequence[tuple[Baseline, Metric, Difference]], *, title: str) -> Table:
     """Shows each baseline's macro-F1, and the model's less it."""
-    table = new_table(f"{title}: the model less each baseline, macro-F1 in percent")
-    table.show_edge = False
-    table.add_column("baseline")
-    for name in ("its own", "model less it", "p"):
-        table.add_column(name, justify="right", no_wrap=name == "p")
+    heads = ("its own", "model less it", "p")
+    title = f"{title}: the model less each baseline, macro-F1 in percent"
+    table = figures_table(title, "baseline", heads, no_wrap=["p"])
     for baseline, value, difference in rows:
-        interval = Metric(value=difference.value, low=difference.low, high=difference.high)
-        cells = [format_metric(metric, digits=1, scale=100) for metric in (value, interval)]
-        table.add_row(baseline.name, *cells, _p(difference.p_value))
+        table.add_row(baseline.name, percent(value), percent(difference.metric), format_p(difference.p_value))
     lines = [f"{one.name}: fitted on {harmless(one.fitted_on)}" for one, _, _ in rows]
     table.caption = Text("\n".join([*lines, "paired, on the same resamples of groups; p two-sided, each by itself"]))
     return table

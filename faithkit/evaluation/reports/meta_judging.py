@@ -11,11 +11,9 @@ from faithkit.evaluation.agreement import agreement
 from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means
 from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.tables import fields_table, format_metric, harmless, new_table
+from faithkit.evaluation.tables import fields_table, figure, figures_table, format_metric, harmless, percent
 from faithkit.files.annotations import ACCURATE, INACCURATE
 from faithkit.records import UNPARSED, Example
-
-KAPPA_NOTE = "the paper's three annotators: kappa 0.902 in the mean (0.80 to 1.00)"
 
 
 def meta_report(
@@ -30,7 +28,7 @@ def meta_report(
     num_resamples: int = 1000,
     num_examples: int = 5,
 ) -> Report:
-    """Metrics of each annotator (`accurate_rate/people`) and of each pair of them (`kappa/people/judge`).
+    """Computes metrics of each annotator (`accurate_rate/people`) and of each pair of them (`kappa/people/judge`).
 
     Args:
         examples: Those whose judgements were judged.
@@ -61,7 +59,7 @@ def meta_report(
         metrics["mean_kappa"] = Metric(value=float(np.mean(kappas)))
     tables = [_rates_table(annotators, metrics, title=title, dataset=dataset)]
     if pairs:
-        tables.append(_pairs_table(pairs, kappas, title=title))
+        tables.append(_pairs_table(pairs, kappas, title=title, dataset=dataset))
     if num_examples:
         tables.append(_examples_table(examples, judgements, annotators, num_examples))
     return Report(metrics=metrics, tables=tuple(tables), notes=tuple(said))
@@ -79,42 +77,38 @@ def _rates(name: str, labels: Mapping[str, str], group_of: Mapping[str, str], nu
 def _rates_table(
     annotators: Mapping[str, Mapping[str, str]], metrics: Mapping[str, Metric], *, title: str, dataset: str
 ) -> Table:
-    table = new_table(f"{title}: judgements found right, percent")
-    table.show_edge = False
-    table.add_column("by", overflow="fold", min_width=20)
-    for head in ("judgements", "right", "unparsed"):
-        table.add_column(head, justify="right")
+    heads = ("judgements", "right", "unparsed")
+    table = figures_table(f"{title}: judgements found right, percent", "by", heads, min_width=20)
     for name, labels in annotators.items():
-        cells = [metrics[f"{kind}/{name}"] for kind in ("accurate_rate", "unparsed_rate")]
-        shown = [format_metric(cells[0], digits=1, scale=100), f"{100 * cells[1].value:.1f}"]
-        table.add_row(Text(_shown(name)), f"{len(labels):,}", *shown)
+        right, unparsed = (metrics[f"{kind}/{name}"] for kind in ("accurate_rate", "unparsed_rate"))
+        table.add_row(Text(_shown(name)), f"{len(labels):,}", percent(right), percent(unparsed, bounds=False))
     lines = ["95% intervals over groups"]
     if dataset == "halludial":
-        published = published_table("halludial_rationales")
+        published, agreed = published_table("halludial_rationales"), published_table("halludial_agreement").rows[0]
         table.add_section()
         for row in published.rows:
             if row["human"] is not None:
-                table.add_row(f"of {row['system']} *", "-", f"{row['human']:.1f}", "-")
-        lines.append(f"* {published.citation}: annotators on 850 judgements that say hallucinated")
+                table.add_row(f"of {row['system']} *", "-", figure(row["human"]), "-")
+        lines.append(f"* {published.citation}: annotators on {agreed['judgements']} judgements that say hallucinated")
     table.caption = Text("\n".join(lines))
     return table
 
 
 def _pairs_table(
-    pairs: Mapping[tuple[str, str], Mapping[str, Metric]], kappas: Sequence[float], *, title: str
+    pairs: Mapping[tuple[str, str], Mapping[str, Metric]], kappas: Sequence[float], *, title: str, dataset: str
 ) -> Table:
-    table = new_table(f"{title}: agreement on whether a judgement is right")
-    table.show_edge = False
-    table.add_column("pair", overflow="fold", min_width=20)
-    for head in ("rows", "agreement, percent", "Cohen's kappa"):
-        table.add_column(head, justify="right")
+    heads = ("rows", "agreement, percent", "Cohen's kappa")
+    table = figures_table(f"{title}: agreement on whether a judgement is right", "pair", heads, min_width=20)
     for names, found in pairs.items():
-        share = format_metric(found["agreement"], digits=1, scale=100)
-        kappa = format_metric(found.get("kappa"), digits=2)
-        table.add_row(Text(_shown(" and ".join(names))), f"{found['agreement'].n:,}", share, kappa)
-    lines = ["95% intervals over groups", KAPPA_NOTE]
-    if len(kappas) > 1:
-        lines.insert(0, f"mean kappa {np.mean(kappas):.2f}")
+        share, kappa = found["agreement"], format_metric(found.get("kappa"))
+        table.add_row(Text(_shown(" and ".join(names))), f"{share.n:,}", percent(share), kappa)
+    lines = [f"mean kappa {np.mean(kappas):.2f}"] if len(kappas) > 1 else []
+    lines.append("95% intervals over groups")
+    if dataset == "halludial":
+        published = published_table("halludial_agreement")
+        row = published.rows[0]
+        kappa = f"kappa {row['mean']} in the mean ({row['low']:.2f} to {row['high']:.2f})"
+        lines.append(f"{published.citation}: {row['annotators']} annotators, {kappa}")
     table.caption = Text("\n".join(lines))
     return table
 

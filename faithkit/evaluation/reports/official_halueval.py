@@ -15,7 +15,7 @@ from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means
 from faithkit.evaluation.outcomes import align
 from faithkit.evaluation.published.judges import ALL
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.tables import format_metric, harmless, new_table
+from faithkit.evaluation.tables import figures_table, harmless, percent
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 
 COLUMNS = {
@@ -42,7 +42,7 @@ def read_officially(text: str) -> str:
 def official_report(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, num_resamples: int = 1000
 ) -> Report | None:
-    """Metrics `official/accuracy`, `official/failed_rate` and, by task, `official/task/qa/accuracy`.
+    """Computes `official/accuracy`, `official/failed_rate` and, by task, `official/task/qa/accuracy`.
 
     None where nothing was written that could be read so.
     """
@@ -84,15 +84,11 @@ def _score(rows: Sequence[Example], predictions: Mapping[str, Prediction], num_r
 
 
 def _table(found: Mapping[str, Mapping[str, Metric]]) -> Table:
-    table = new_table("accuracy as HaluEval's script reads replies, percent")
-    table.show_edge = False
-    table.add_column("task", overflow="fold", min_width=14)
-    for head in COLUMNS.values():
-        table.add_column(head, justify="right")
+    title = "accuracy as HaluEval's script reads replies, percent"
+    table = figures_table(title, "task", COLUMNS.values(), min_width=14)
     for part, metrics in found.items():
-        official, *others = (metrics[name] for name in COLUMNS)
-        plain = [Metric(value=one.value) for one in others]
-        table.add_row(Text(harmless(part) or ALL), *(format_metric(m, digits=1, scale=100) for m in (official, *plain)))
+        cells = [percent(metrics[name], bounds=name == "accuracy") for name in COLUMNS]
+        table.add_row(Text(harmless(part) or ALL), *cells)
     table.caption = Text(
         "official: Yes or No anywhere in the reply, both or neither failed and wrong; ours: the same replies read "
         "strictly; length: longer than the median is hallucinated"

@@ -12,8 +12,8 @@ from rich.text import Text
 from faithkit.evaluation.classification import classification_metrics
 from faithkit.evaluation.fitted_baselines import Fitting, beside
 from faithkit.evaluation.intervals import Metric
-from faithkit.evaluation.published.judges import ALL, MEAN_OF_CLASSES, JudgeFigures, judge_figures
-from faithkit.evaluation.tables import format_metric, harmless, new_table
+from faithkit.evaluation.published.judges import ALL, MEAN_OF_CLASSES, judge_figures
+from faithkit.evaluation.tables import figure, figures_table, harmless, percent
 from faithkit.records import Example, Prediction
 
 # The fields of `meta` that part a dataset's examples, the paper's first; and those that only hallucinated ones have.
@@ -38,6 +38,23 @@ MODEL = "model"
 Systems = dict[str, dict[str, Metric]]  # metrics by system, the model first
 
 
+def divide(examples: Sequence[Example], fields: Mapping[str, Sequence[str]]) -> list[tuple[str, str, list[Example]]]:
+    """Divides examples by each field of `meta`: field, value, examples; a second field of one value divides nothing.
+
+    Args:
+        fields: By dataset, as in `PARTS`.
+    """
+    found = []
+    for field in dict.fromkeys(name for example in examples for name in fields.get(example.source, ())):
+        by_value: dict[str, list[Example]] = {}
+        for example in examples:
+            if example.meta.get(field) is not None:
+                by_value.setdefault(str(example.meta[field]), []).append(example)
+        if len(by_value) > 1 or any(names[0] == field for names in fields.values()):
+            found += [(field, value, rows) for value, rows in sorted(by_value.items())]
+    return found
+
+
 def part_metrics(
     examples: Sequence[Example],
     predictions: Mapping[str, Prediction],
@@ -45,14 +62,14 @@ def part_metrics(
     fitting: Fitting | None = None,
     num_resamples: int = 1000,
 ) -> dict[str, Systems]:
-    """The systems' metrics in each part, by `domain/task` and the like; none where the dataset has no parts.
+    """Computes the systems' metrics in each part, by `domain/task` and the like; none where the dataset has no parts.
 
     A type has recall alone: only hallucinated examples are of one.
     """
     # Trees and a second threshold would be fitted anew for each part.
     plain = replace(fitting or Fitting(), learn=False, counted=None, own={})
     found: dict[str, Systems] = {}
-    for field, value, rows in _parts(examples, PARTS):
+    for field, value, rows in divide(examples, PARTS):
         said = {example.id: predictions[example.id] for example in rows}
         systems = {MODEL: said} | {one.name: one.predictions for one in beside(rows, said, plain)}
         found[f"{field}/{value}"] = {
@@ -65,7 +82,7 @@ def part_metrics(
 def _by_type(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], fitting: Fitting, num_resamples: int
 ) -> dict[str, Systems]:
-    parts = [part for part in _parts(examples, {k: (v,) for k, v in TYPES.items()}) if part[2]]
+    parts = [part for part in divide(examples, {k: (v,) for k, v in TYPES.items()}) if part[2]]
     if not parts:
         return {}
     systems = {MODEL: predictions} | {one.name: one.predictions for one in beside(examples, predictions, fitting)}
@@ -79,21 +96,8 @@ def _by_type(
     return found
 
 
-def _parts(examples: Sequence[Example], fields: Mapping[str, Sequence[str]]) -> list[tuple[str, str, list[Example]]]:
-    """The parts of each field; a second field parts nothing where it has one value."""
-    found = []
-    for field in dict.fromkeys(name for example in examples for name in fields.get(example.source, ())):
-        by_value: dict[str, list[Example]] = {}
-        for example in examples:
-            if example.meta.get(field) is not None:
-                by_value.setdefault(str(example.meta[field]), []).append(example)
-        if len(by_value) > 1 or any(names[0] == field for names in fields.values()):
-            found += [(field, value, rows) for value, rows in sorted(by_value.items())]
-    return found
-
-
 def flat(parts: Mapping[str, Systems], keys: Mapping[str, str]) -> dict[str, Metric]:
-    """All metrics by name: `task/qa/macro_f1`, and `task/qa/length_macro_f1` of a baseline.
+    """Names all metrics: `task/qa/macro_f1`, and `task/qa/length_macro_f1` of a baseline.
 
     Args:
         keys: How a baseline's metrics begin, by its name.
@@ -112,7 +116,7 @@ def flat(parts: Mapping[str, Systems], keys: Mapping[str, str]) -> dict[str, Met
 def part_tables(
     parts: Mapping[str, Systems], *, whole: Mapping[str, Metric], title: str, dataset: str, source: str = ""
 ) -> list[Table]:
-    """A table for each field, with the whole before its parts and published figures under ours.
+    """Makes a table for each field, with the whole before its parts and published figures under ours.
 
     Args:
         whole: The model's metrics on all rows.
@@ -134,19 +138,15 @@ def part_tables(
 
 
 def _table(field: str, parts: Mapping[str, Systems], columns: Mapping[str, str], *, title: str, dataset: str) -> Table:
-    table = new_table(f"{title} by {field}, percent")
-    table.show_edge = False
-    table.add_column(field, overflow="fold", min_width=NAMES)
-    for head in columns.values():
-        table.add_column(head, justify="right")
+    table = figures_table(f"{title} by {field}, percent", field, columns.values(), min_width=NAMES)
     cited: dict[str, None] = {}
     for part, systems in parts.items():
         table.add_row(Text.assemble((harmless(part), "bold"), f", n = {systems[MODEL]['macro_f1'].n:,}"))
         for system, metrics in systems.items():
-            cells = [_percent(metrics.get(name), bounds=name == HEADLINE) for name in columns]
+            cells = [percent(metrics.get(name), bounds=name == HEADLINE) for name in columns]
             table.add_row(Text(f"  {harmless(system)}"), *cells)
         for row in judge_figures(dataset, part)[:MAX_PUBLISHED]:
-            table.add_row(Text(f"  {row.system} *"), *(_figure(row, name) for name in columns))
+            table.add_row(Text(f"  {row.system} *"), *(figure(getattr(row, name, None)) for name in columns))
             cited[row.note] = None
         table.add_section()
     unparsed = {part: systems[MODEL]["unparsed_rate"].value for part, systems in parts.items()}
@@ -159,24 +159,8 @@ def _table(field: str, parts: Mapping[str, Systems], columns: Mapping[str, str],
 
 
 def _types_table(parts: Mapping[str, Systems], *, title: str) -> Table:
-    table = new_table(title)
-    table.add_column("type", overflow="fold")
-    table.add_column("n", justify="right", no_wrap=True)
-    systems = next(iter(parts.values()))
-    for system in systems:
-        table.add_column(Text(harmless(system)), justify="right", overflow="fold")
+    table = figures_table(title, "type", ["n", *next(iter(parts.values()))], no_wrap=["n"], show_edge=True)
     for value, scored in parts.items():
-        cells = [_percent(metrics["recall"], bounds=name == MODEL) for name, metrics in scored.items()]
+        cells = [percent(metrics["recall"], bounds=name == MODEL) for name, metrics in scored.items()]
         table.add_row(Text(harmless(value)), f"{scored[MODEL]['recall'].n:,}", *cells)
     return table
-
-
-def _percent(metric: Metric | None, *, bounds: bool) -> str:
-    if metric is not None and not bounds:
-        metric = Metric(value=metric.value, n=metric.n)
-    return format_metric(metric, digits=1, scale=100)
-
-
-def _figure(row: JudgeFigures, name: str) -> str:
-    value = getattr(row, name, None)
-    return "-" if value is None else f"{value:.1f}"

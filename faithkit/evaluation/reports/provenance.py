@@ -13,7 +13,7 @@ from faithkit.evaluation.fingerprints import SHOWN, TestRows
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.leaks import WITHOUT, Leaks, find_leaks
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.tables import harmless, metrics_table, new_table
+from faithkit.evaluation.tables import figures_table, harmless, metrics_table
 from faithkit.records import Example, Prediction
 from faithkit.weights.used_model import CHECKPOINT, UsedModel
 
@@ -56,7 +56,7 @@ class Provenance:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Says it in a line for the rows, and one for each model."""
+        """Tells the rows and models in one line, then what each model has seen."""
         of = [f"from: {self.rows}", *(_signature(model) for model in self.models)]
         pairs = zip(self.models, self.leaks, strict=True)
         return ("; ".join(of), *self.notes, *(line for model, leaks in pairs for line in _leak_lines(model, leaks)))
@@ -80,7 +80,7 @@ def select(
 
 
 def _signature(model: UsedModel) -> str:
-    """A model in a few words: by which weights, with which threshold."""
+    """Names a model in a few words: by which weights, with which threshold."""
     known = f"{model.kind or 'not ours'} {(model.weights or '')[:SHOWN]}"
     said = f"{_name(model)} ({harmless(known)})"
     return f"{said}, threshold {harmless(model.threshold)}" if model.threshold else said
@@ -106,10 +106,8 @@ def _leak_lines(model: UsedModel, leaks: Leaks | None) -> list[str]:
 
 def leaks_table(provenance: Provenance, title: str) -> Table:
     """Shows for each model that has seen anything how much, in which use."""
-    table = new_table(title)
-    table.add_column(Text("seen by"), overflow="fold")
-    for name in ("rows", "knowledge", "groups"):
-        table.add_column(name, justify="right", no_wrap=True)
+    units = ("rows", "knowledge", "groups")
+    table = figures_table(title, "seen by", units, no_wrap=units, show_edge=True)
     for model, leaks in zip(provenance.models, provenance.leaks, strict=True):
         if leaks is None or not leaks.rows.any():
             continue

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.evaluation.intervals import Difference, Metric, paired_difference
+from faithkit.evaluation.intervals import Difference, Metric, Scored, paired_difference
 from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.rates import RATES, TURN_RATE, Turns, rate_metrics, rates
 from faithkit.evaluation.reports.report import Report
 from faithkit.evaluation.responses.judge_error import JudgeError, corrected_rate
-from faithkit.evaluation.tables import format_metric, harmless, new_table
+from faithkit.evaluation.tables import figure, figures_table, format_p, harmless, percent
 
 GOLD, SELF = "gold", "self"
 CORRECTED = f"{TURN_RATE}_corrected"
@@ -70,7 +70,7 @@ def rates_report(
     notes: Sequence[str] = (),
     num_resamples: int = 1000,
 ) -> Rated:
-    """Metrics of each case, `small/gold/turn_rate`, and of self histories less gold ones, `difference/small/turn_rate`.
+    """Computes `small/gold/turn_rate` of each case, and `difference/small/turn_rate`, self histories less gold ones.
 
     Args:
         cases: The turns of each, the same ones in the same order.
@@ -79,44 +79,49 @@ def rates_report(
         error: How it errs on labelled rows: turn rates are corrected by it.
         dataset: Whose published figures stand beside; empty for none.
     """
-    found: dict[Case, dict[str, Metric]] = {}
+    found: dict[Case, Mapping[str, Metric]] = {}
     said = list(notes)
     for case, turns in cases.items():
-        scored = rate_metrics(turns, num_resamples=num_resamples)
-        found[case] = dict(scored.metrics)
+        scored = _score(case, turns, groups, error, num_resamples)
+        found[case] = scored.metrics
         said += [note for note in scored.notes if note not in said]
-        if silent := int((~turns.replied).sum()):
-            said.append(f"{case.name}: {silent:,} of {len(turns.replied):,} turns got no reply: left out")
-        if unparsed := int((turns.replied & ~turns.judged).sum()):
-            said.append(f"{case.name}: {unparsed:,} of {int(turns.replied.sum()):,} replies got no readable verdict")
-        if error is not None and turns.judged.any():
-            corrected = corrected_rate(turns.called, list(groups), error, num_resamples=num_resamples)
-            found[case] |= {CORRECTED: corrected.metric} if corrected.metric else {}
-            said += [f"{case.name}: {corrected.note}"] if corrected.note else []
     metrics = {f"{case.name}/{name}": metric for case, own in found.items() for name, metric in own.items()}
     differences = _differences(cases, num_resamples)
     for name, each in differences.items():
         for rate, one in each.items():
-            metrics[f"difference/{name}/{rate}"] = Metric(value=one.value, low=one.low, high=one.high, n=one.n)
-            metrics[f"p_value/{name}/{rate}"] = Metric(value=one.p_value, n=one.n)
+            metrics |= one.named(f"{name}/{rate}")
     if error is None:
         said.append("no rate is corrected: name rows that people labelled, benchmark.judge_labels=[{dataset, path}]")
     else:
-        errs = error.metrics(num_resamples=num_resamples)
-        metrics |= {f"judge/{name}": metric for name, metric in errs.items()}
-        shown = {name: format_metric(metric, digits=1, scale=100) for name, metric in errs.items()}
-        said.append(
-            f"the judge finds {shown['recall']}% of what is hallucinated and calls {shown['false_alarms']}% of the "
-            f"rest so, on {error.name}"
-        )
+        errors = error.metrics(num_resamples=num_resamples)
+        metrics |= {f"judge/{name}": metric for name, metric in errors.items()}
+        recall, false_alarms = (percent(errors[name]) for name in ("recall", "false_alarms"))
+        calls = f"finds {recall}% of what is hallucinated and calls {false_alarms}% of the rest so"
+        said.append(f"the judge {calls}, on {error.name}")
     tables = [_table(found, title=title, judged_by=judged_by, dataset=dataset)]
     if differences:
         tables.append(_differences_table(differences, title=title))
     return Rated(metrics=found, report=Report(metrics=metrics, tables=tuple(tables), notes=tuple(said)))
 
 
+def _score(case: Case, turns: Turns, groups: Sequence[str], error: JudgeError | None, num_resamples: int) -> Scored:
+    """Computes the rates of a case, the corrected one too where the judge's error is known."""
+    scored = rate_metrics(turns, num_resamples=num_resamples)
+    metrics, notes = dict(scored.metrics), list(scored.notes)
+    num_replied = int(turns.replied.sum())
+    if silent := len(turns.replied) - num_replied:
+        notes.append(f"{case.name}: {silent:,} of {len(turns.replied):,} turns got no reply: left out")
+    if unparsed := int((turns.replied & ~turns.judged).sum()):
+        notes.append(f"{case.name}: {unparsed:,} of {num_replied:,} replies got no readable verdict")
+    if error is not None and turns.judged.any():
+        corrected = corrected_rate(turns.called, list(groups), error, num_resamples=num_resamples)
+        metrics |= {CORRECTED: corrected.metric} if corrected.metric else {}
+        notes += [f"{case.name}: {corrected.note}"] if corrected.note else []
+    return Scored(metrics=metrics, notes=tuple(notes))
+
+
 def _differences(cases: Mapping[Case, Turns], num_resamples: int) -> dict[str, dict[str, Difference]]:
-    """Self histories less gold ones, of each system that has both; on the same resamples of dialogues."""
+    """Subtracts rates with gold histories from those with self ones, where a system has both, on the same resamples."""
     found: dict[str, dict[str, Difference]] = {}
     for case, turns in cases.items():
         other = cases.get(Case(system=case.system, history=GOLD, temperature=case.temperature))
@@ -130,46 +135,37 @@ def _differences(cases: Mapping[Case, Turns], num_resamples: int) -> dict[str, d
 
 def _table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judged_by: str, dataset: str) -> Table:
     at = any(case.temperature is not None for case in cases)
-    table = new_table(f"{title}: hallucinated, percent")
-    table.show_edge = False
-    table.add_column("system", overflow="fold", min_width=14)
-    for head in ("history", *(["at"] if at else [])):
-        table.add_column(head, no_wrap=True)
-    for head in ("turns", "dialogues"):
-        table.add_column(head, justify="right", no_wrap=True)
+    names, figures = ["system", "history", *(["at"] if at else [])], ["turns", "dialogues"]
+    table = figures_table(f"{title}: hallucinated, percent", names, figures, min_width=14, no_wrap=figures)
     for case, metrics in cases.items():
         cells = [harmless(case.system), case.history]
         cells += ["-" if case.temperature is None else f"{case.temperature:g}"] if at else []
-        cells += [format_metric(metrics.get(name), digits=1, scale=100) for name in RATES]
+        cells += [percent(metrics.get(name)) for name in RATES]
         table.add_row(*map(Text, cells))
         if (corrected := metrics.get(CORRECTED)) is not None:
             blank = [""] * (1 + at)
-            table.add_row("  corrected", *blank, format_metric(corrected, digits=1, scale=100), "-")
+            table.add_row("  corrected", *blank, percent(corrected), "-")
     lines = [f"judged by {harmless(judged_by, 200)}", CAPTION + ("; at: temperature" if at else "")]
     if dataset == "halludial":
         published = published_table("halludial_rates")
         table.add_section()
         for row in sorted(published.rows, key=lambda row: row["gold_turn"])[:NUM_PUBLISHED]:
             for history in (GOLD, SELF):
-                figures = [f"{row[f'{history}_{kind}']:.1f}" for kind in ("turn", "dialogue")]
-                table.add_row(f"{row['system']} *", history, *(["1"] if at else []), *figures)
+                cells = [figure(row[f"{history}_{kind}"]) for kind in ("turn", "dialogue")]
+                table.add_row(f"{row['system']} *", history, *(["1"] if at else []), *cells)
         lines.append(f"* the lowest of {published.citation}: {published.protocol}")
     table.caption = Text("\n".join(lines))
     return table
 
 
 def _differences_table(differences: Mapping[str, Mapping[str, Difference]], *, title: str) -> Table:
-    table = new_table(f"{title}: self histories less gold ones, percent")
-    table.show_edge = False
-    table.add_column("system", overflow="fold", min_width=14)
-    for head in ("turns", "p", "dialogues", "p"):
-        table.add_column(head, justify="right")
+    heads = ("turns", "p", "dialogues", "p")
+    table = figures_table(f"{title}: self histories less gold ones, percent", "system", heads, min_width=14)
     for name, found in differences.items():
         cells = []
         for rate in RATES:
             one = found.get(rate)
-            metric = Metric(value=one.value, low=one.low, high=one.high) if one else None
-            cells += [format_metric(metric, digits=1, scale=100), f"{one.p_value:.3f}" if one else "-"]
+            cells += [percent(one.metric), format_p(one.p_value)] if one else ["-", "-"]
         table.add_row(Text(harmless(name.replace("/temperature_", " at "))), *cells)
     table.caption = Text("paired, on the same resamples of dialogues; p two-sided, each by itself")
     return table

@@ -10,7 +10,7 @@ from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.rationales import SHARES, Rationale, Scorer, measure_rationales, part_of
 from faithkit.evaluation.reports.report import Report
-from faithkit.evaluation.tables import format_metric, new_table
+from faithkit.evaluation.tables import figure, figures_table, percent
 
 # By metric: what a reader sees, and the column of the paper's table.
 SHOWN: Mapping[str, tuple[str, str]] = {
@@ -28,8 +28,8 @@ NUM_PUBLISHED = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
-    """How many rows there are, and how many lack a target, a reply or a readable verdict."""
+class LeftOut:
+    """Counts the rows, and those that lack a target, a reply or a readable verdict."""
 
     rows: int
     without_target: int
@@ -38,7 +38,7 @@ class Left:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Says it, where any does."""
+        """Writes a line for each count that is not 0."""
         said = {
             "have no target: rationales leave them out": self.without_target,
             "got no reply in words: rationales leave them out": self.without_reply,
@@ -49,7 +49,7 @@ class Left:
 
 def rationale_report(
     rows: Sequence[Rationale],
-    left: Left,
+    left_out: LeftOut,
     *,
     scorer: Scorer | None = None,
     baseline: float | None = None,
@@ -57,7 +57,7 @@ def rationale_report(
     dataset: str = "",
     num_resamples: int = 1000,
 ) -> Report:
-    """Metrics `rationale/rouge_l` and so on, those of hallucinated responses as `rationale/hallucinated_rouge_l`.
+    """Computes `rationale/rouge_l` and so on, of hallucinated responses `rationale/hallucinated_rouge_l`.
 
     Args:
         dataset: Whose published figures stand beside; empty for none.
@@ -74,23 +74,18 @@ def rationale_report(
     # That there are few groups is said of the labels already.
     own = [note for note in scored.notes if "groups" not in note]
     table = _table(columns, dataset)
-    return Report(metrics=metrics, tables=(table,), notes=(*left.notes, *notes, *own))
+    return Report(metrics=metrics, tables=(table,), notes=(*left_out.notes, *notes, *own))
 
 
 def _table(columns: Mapping[str, Mapping[str, Metric]], dataset: str) -> Table:
-    table = new_table("what the judge says, against the dataset's judgements")
-    table.show_edge = False
-    table.add_column("metric", overflow="fold")
-    for name in columns:
-        table.add_column(name, justify="right", overflow="fold")
     published = published_table("halludial_rationales") if dataset == "halludial" else None
     best = sorted(published.rows, key=lambda row: -row["rouge_l"])[:NUM_PUBLISHED] if published else []
-    for row in best:
-        table.add_column(Text(f"{row['system']} *"), justify="right", overflow="fold")
+    heads = [*columns, *(f"{row['system']} *" for row in best)]
+    table = figures_table("what the judge says, against the dataset's judgements", "metric", heads)
     for name, (shown, column) in SHOWN.items():
         if any(name in found for found in columns.values()):
-            ours = [format_metric(found.get(name), digits=1, scale=100) for found in columns.values()]
-            theirs = [f"{row[column]:.1f}" if column else "-" for row in best]
+            ours = [percent(found.get(name)) for found in columns.values()]
+            theirs = [figure(row.get(column)) for row in best]
             table.add_row(shown, *ours, *theirs)
     lines = ["percent; whole replies against whole targets; 95% intervals over groups"]
     if published:

@@ -27,7 +27,7 @@ from faithkit.evaluation.suppression import (
     STRATEGIES,
     suppression_metrics,
 )
-from faithkit.evaluation.tables import format_metric, harmless, new_table
+from faithkit.evaluation.tables import figure, figures_table, harmless, percent
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example, Prediction
 
@@ -123,12 +123,9 @@ def _without_leaked(
 
 
 def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str = TITLE) -> Table:
-    """For each group the models' own rates, random choice, each strategy, and the paper's figures under ours."""
-    table = new_table(f"{title}, percent")
-    table.add_column("treatment", overflow="fold")
-    table.add_column("valid", justify="right", no_wrap=True)
-    table.add_column("hallucinated", justify="right", no_wrap=True)
-    table.add_column("reduction", justify="right", no_wrap=True)
+    """Shows by group the models' own rates, random choice, each strategy, and the paper's figures under ours."""
+    heads = ("valid", "hallucinated", "reduction")
+    table = figures_table(f"{title}, percent", "treatment", heads, no_wrap=heads, show_edge=True)
     captions = [
         "95% intervals over sources; reduction: of random choice's rate at all sources",
         "ties: the expectation of drawing one at random",
@@ -142,16 +139,15 @@ def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str 
         for prefix, (title, key) in treatments.items():
             if (rate := metrics.get(f"{prefix}/{RATE}")) is None:
                 continue
-            cells = [_percent(rate), _percent(metrics.get(f"{prefix}/{REDUCTION}"))]
+            cells = [percent(rate), percent(metrics.get(f"{prefix}/{REDUCTION}"))]
             table.add_row(Text(f"  {harmless(title)}"), f"{rate.n:,}", *cells)
             if row := paper.get(key):
-                reduction = "-" if row["reduction"] is None else f"{row['reduction']:.1f}"
-                table.add_row("    paper", f"{row['num_valid']:,}", f"{row['rate']:.1f}", reduction)
+                table.add_row("    paper", f"{row['num_valid']:,}", figure(row["rate"]), figure(row["reduction"]))
         table.add_section()
         captions += [f"{harmless(name)}: {misprint}" for misprint in _misprints(paper)]
         if same := metrics.get(f"{NONE}/{SAME_SOURCES}"):
-            said = format_metric(same, digits=1, scale=100)
-            captions.append(f"{harmless(name)}: {TITLES[NONE]}, against random choice at the same sources: {said}")
+            against = f"{TITLES[NONE]}, against random choice at the same sources"
+            captions.append(f"{harmless(name)}: {against}: {percent(same)}")
     table.caption = Text("\n".join(captions))
     return table
 
@@ -176,7 +172,3 @@ def _misprints(paper: Mapping[str, Row]) -> list[str]:
         if printed is not None and abs(found - printed) > 0.5:
             notes.append(f"the paper prints a reduction of {printed:.1f} where its rates give {found:.1f}")
     return notes
-
-
-def _percent(metric: Metric | None) -> str:
-    return format_metric(metric, digits=1, scale=100)

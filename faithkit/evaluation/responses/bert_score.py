@@ -4,12 +4,14 @@ precision = mean over response tokens of max over knowledge tokens of the cosine
 round; F1 of both. Use it where paraphrases should count as support. It hardly sees a swapped number or a negation, and
 its values compare only under one encoder and layer.
 
-Values equal the package bert-score's, without idf weights and rescaling. Distinct texts are encoded once, in batches of
-like lengths. Where the package differs with the batch (padding counts there as a similarity of 0) or fails (an empty
-text), ours does neither: a text without tokens has 0 of everything.
+Values equal the package bert-score's, without idf weights; `RescaledBertScore` rescales them. Distinct texts are
+encoded once, in batches of like lengths. Where the package differs with the batch (padding counts there as a similarity
+of 0) or fails (an empty text), ours does neither: a text without tokens has 0 of everything.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +28,8 @@ from faithkit.training.batching import plan_batches
 CHUNK = 2048  # pairs whose texts' hidden states are held at once
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 2048, 32_768
 PAIRS = 64  # matched at once
+# bert-score's F1 of unrelated English sentences, by encoder and layer (a test compares it with that package's file).
+BASELINES = {("roberta-large", 17): 0.83122575}
 
 
 class BertScore:
@@ -103,6 +107,39 @@ class BertScore:
                 counts = ~torch.isin(ids[place], special) & bool(stripped[i])
                 encoded[texts[i]] = Encoded(units[place, : lengths[i]], counts.to(self.device))
         return encoded
+
+
+@dataclass(frozen=True, slots=True)
+class RescaledBertScore:
+    """BERTScore and the F1 of unrelated sentences, which becomes 0."""
+
+    scorer: BertScore
+    baseline: float
+
+    @classmethod
+    def of(cls, scorer: BertScore, baseline: float) -> "RescaledBertScore":
+        """Takes the model of another scorer, and puts a space before RoBERTa's texts, as older bert-scores did."""
+        options: dict[str, Any] = {"max_length": scorer.max_length, "batch_tokens": scorer.batch_tokens}
+        return cls(BertScore(scorer.model, scorer.tokenizer, prefix=" ", **options), baseline)
+
+    def score(self, responses: Sequence[str], knowledge: Sequence[str]) -> Values:
+        """Rescaled F1 of each pair [N]; below 0 where they are less alike than unrelated sentences."""
+        found = self.scorer.score(responses, knowledge)
+        return (found["bertscore_f1"] - self.baseline) / (1 - self.baseline)
+
+
+def published_baseline(encoder: str, num_layers: int | None) -> float | None:
+    """Finds the baseline of an encoder, a folder or hub name, by the last part of its name."""
+    return BASELINES.get((PurePath(encoder).name, num_layers or 0))
+
+
+def load_with_baseline(
+    encoder: str, num_layers: int | None, baseline: float | None = None
+) -> tuple[BertScore, float | None]:
+    """Loads an encoder, and finds its baseline: the given one, else the published one, if there is one."""
+    if baseline is None:
+        baseline = published_baseline(encoder, num_layers)
+    return BertScore.load(encoder, num_layers=num_layers), baseline
 
 
 class Encoded(NamedTuple):

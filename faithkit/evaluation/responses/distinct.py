@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from faithkit.evaluation.classification import share
 from faithkit.evaluation.intervals import Groups, Statistic, Values
 from faithkit.evaluation.responses.ngrams import Grams, grams
 from faithkit.words import apostrophe_words
@@ -25,9 +26,8 @@ def distinct(groups: Groups, responses: Sequence[str], max_order: int = 2) -> St
     def statistic(weights: Values) -> dict[str, Values]:
         values = {}
         for order, (kinds, own, totals) in enumerate(orders, start=1):
-            total = weights @ totals
             different = kinds + (weights - 1) @ own
-            values[f"distinct_{order}"] = different / np.where(total > 0, total, np.nan)
+            values[f"distinct_{order}"] = share(different, weights @ totals)
         return values
 
     return statistic

@@ -14,7 +14,7 @@ from faithkit.detector import Detector
 from faithkit.evaluation.intervals import Metric, Values
 from faithkit.evaluation.responses.critic_rate import critic_rate
 from faithkit.evaluation.responses.judge_error import JudgeError, corrected_rate
-from faithkit.evaluation.tables import format_metric, harmless, new_table
+from faithkit.evaluation.tables import figures_table, harmless, percent
 from faithkit.records import Example
 
 CRITIC = "critic"  # the judge whose rate is the headline; its columns are those of `critic_rate`
@@ -39,7 +39,7 @@ class Judge:
 def judge_columns(
     judges: Sequence[Judge], examples: Sequence[Example], responses: Sequence[str], *, progress: bool = False
 ) -> dict[str, Values]:
-    """Each judge's verdicts and scores: `<key>_rate` and `<key>_score` [N]."""
+    """Gives each judge's verdicts and scores: `<key>_rate` and `<key>_score` [N]."""
     columns: dict[str, Values] = {}
     for judge in judges:
         found = critic_rate(judge.detector, examples, responses, progress=progress)
@@ -73,12 +73,8 @@ def judge_report(
         return JudgeReport(metrics={}, tables=(), notes=())
     metrics: dict[str, Metric] = {}
     notes: list[str] = []
-    rates = new_table(f"{title}: responses called hallucinated, percent")
-    rates.show_edge = False
-    for column in ("judge", "responses"):
-        rates.add_column(column, overflow="fold")
-    for column in ("as it calls them", "corrected by its error"):
-        rates.add_column(column, justify="right", overflow="fold")
+    heads = ("as it calls them", "corrected by its error")
+    rates = figures_table(f"{title}: responses called hallucinated, percent", ["judge", "responses"], heads)
     groups = [example.group for example in examples]
     for judge in judges:
         for number, (system, (columns, measured)) in enumerate(systems.items()):
@@ -91,7 +87,7 @@ def judge_report(
                 prefix = "" if number == 0 else f"{system}/"
                 metrics |= {f"{prefix}{rate}_corrected": metric} if metric else {}
                 notes += [f"{judge.name}, {system}: {corrected.note}"] if corrected.note else []
-            rates.add_row(Text(harmless(judge.name)), system, _percent(measured[rate]), _percent(metric))
+            rates.add_row(Text(harmless(judge.name)), system, percent(measured[rate]), percent(metric))
     rates.caption = Text("corrected: if the judge errs on these responses as on its labelled rows; 95% intervals")
     errors = list(_error_rows(judges, num_resamples))
     for judge, found in errors:
@@ -109,24 +105,17 @@ def _error_rows(judges: Sequence[Judge], num_resamples: int) -> Iterator[tuple[J
 
 
 def _error_table(errors: Sequence[tuple[Judge, Mapping[str, Metric]]], title: str) -> Table:
-    table = new_table(f"{title}: the judges against people's labels, percent")
-    table.show_edge = False
-    table.add_column("judge", overflow="fold")
-    for column in ("of hallucinated found", "of faithful called so", "people", "judge"):
-        table.add_column(column, justify="right", overflow="fold")
+    heads = ("of hallucinated found", "of faithful called so", "people", "judge")
+    table = figures_table(f"{title}: the judges against people's labels, percent", "judge", heads)
     lines = []
     for judge, found in errors:
         assert judge.error is not None
         hit, missed, alarms, passed = judge.error.table.sum(axis=0)
         size = hit + missed + alarms + passed
         shares = [f"{100 * part / size:.1f}" for part in (hit + missed, hit + alarms)]
-        table.add_row(Text(harmless(judge.name)), _percent(found["recall"]), _percent(found["false_alarms"]), *shares)
+        table.add_row(Text(harmless(judge.name)), percent(found["recall"]), percent(found["false_alarms"]), *shares)
         lines.append(f"{judge.name}: on {judge.error.name}")
     table.caption = Text(
         "\n".join(map(harmless, lines)) + "\npeople, judge: the share that each calls hallucinated there"
     )
     return table
-
-
-def _percent(metric: Metric | None) -> str:
-    return format_metric(metric, digits=1, scale=100)

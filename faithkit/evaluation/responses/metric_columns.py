@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from faithkit.evaluation.classification import share
 from faithkit.evaluation.intervals import Groups, Scored, Statistic, Values, bootstrap
 
 # How the names end or begin of metrics that count responses: intervals of a share never leave [0, 1].
@@ -69,10 +70,6 @@ def defined_means(groups: Groups, columns: Mapping[str, Values]) -> Statistic:
     sizes = {name: groups.sums(np.isfinite(column)) for name, column in columns.items()}
 
     def statistic(weights: Values) -> dict[str, Values]:
-        found = {}
-        for name in columns:
-            total = weights @ sizes[name]
-            found[name] = weights @ sums[name] / np.where(total > 0, total, np.nan)
-        return found
+        return {name: share(weights @ sums[name], weights @ sizes[name]) for name in columns}
 
     return statistic

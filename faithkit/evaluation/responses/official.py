@@ -13,36 +13,13 @@ Use them beside published figures; for anything else ours. `q2.official` has Q2.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import PurePath
 from typing import Any
 
 from faithkit.evaluation.intervals import Values
-from faithkit.evaluation.responses.bert_score import BertScore
+from faithkit.evaluation.responses.bert_score import RescaledBertScore
 from faithkit.evaluation.responses.bleu import bleu, bleu_counts
 from faithkit.evaluation.responses.ngrams import shared_grams
 from faithkit.evaluation.responses.q2.score import Q2, Q2Scores
-
-# bert-score's F1 of unrelated English sentences, by encoder and layer (a test compares it with that package's file).
-BASELINES = {("roberta-large", 17): 0.83122575}
-
-
-@dataclass(frozen=True, slots=True)
-class RescaledBertScore:
-    """BERTScore and the F1 of unrelated sentences, which becomes 0."""
-
-    scorer: BertScore
-    baseline: float
-
-    @classmethod
-    def of(cls, scorer: BertScore, baseline: float) -> "RescaledBertScore":
-        """Takes the model of another scorer. The scripts' version of bert-score puts a space before RoBERTa's texts."""
-        options: dict[str, Any] = {"max_length": scorer.max_length, "batch_tokens": scorer.batch_tokens}
-        return cls(BertScore(scorer.model, scorer.tokenizer, prefix=" ", **options), baseline)
-
-    def score(self, responses: Sequence[str], knowledge: Sequence[str]) -> Values:
-        """Rescaled F1 of each pair [N]; below 0 where they are less alike than unrelated sentences."""
-        found = self.scorer.score(responses, knowledge)
-        return (found["bertscore_f1"] - self.baseline) / (1 - self.baseline)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +40,6 @@ class Official:
             return columns, None
         found = self.q2.score(responses, knowledge)
         return columns | {"official_q2_f1": found.f1, "official_q2_nli": found.nli}, found
-
-
-def published_baseline(encoder: str, num_layers: int | None) -> float | None:
-    """Finds the baseline of an encoder, a folder or hub name, by the last part of its name."""
-    return BASELINES.get((PurePath(encoder).name, num_layers or 0))
 
 
 def token_f1(responses: Sequence[str], knowledge: Sequence[str]) -> Values:

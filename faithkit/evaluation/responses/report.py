@@ -116,8 +116,7 @@ def compare(first: MetricColumns, second: MetricColumns, *, num_resamples: int =
     found = {name: difference for name, difference in found.items() if name in theirs}
     metrics = {f"against/{name}": metric for name, metric in theirs.items()}
     for name, one in found.items():
-        metrics[f"difference/{name}"] = Metric(value=one.value, low=one.low, high=one.high, n=one.n)
-        metrics[f"p_value/{name}"] = Metric(value=one.p_value, n=one.n)
+        metrics |= one.named(name)
     return Compared(theirs=theirs, differences=found, metrics=metrics)
 
 

@@ -12,7 +12,7 @@ from faithkit.evaluation.reports.report import Row, sample_row
 from faithkit.evaluation.responses.judges import CRITIC, Judge
 from faithkit.evaluation.responses.measure import gold_response
 from faithkit.evaluation.responses.metric_columns import MetricColumns
-from faithkit.evaluation.tables import fields_table, format_metric, harmless, new_table
+from faithkit.evaluation.tables import add_context, fields_table, figures_table, format_metric, format_p, harmless
 from faithkit.records import Example
 
 # In the order of the tables: the name, what a reader sees, and what it is shown in.
@@ -51,7 +51,7 @@ CAPTION = "percent but for BLEU, density and words; 95% intervals over dialogues
 
 def systems_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str) -> Table:
     """Shows one column a system, one row a metric that any of them has."""
-    table = _metric_rows(title, systems)
+    table = figures_table(title, "metric", systems)
     for name, (shown, scale) in SHOWN.items():
         if any(name in metrics for metrics in systems.values()):
             table.add_row(shown, *(_cell(metrics.get(name), scale) for metrics in systems.values()))
@@ -73,21 +73,20 @@ def differences_table(
     Args:
         judges: Those beside the critic, whose rates are compared too.
     """
-    table = _metric_rows(title, ("predictions", "against", "difference", "p"))
+    table = figures_table(title, "metric", ("predictions", "against", "difference", "p"))
     rates = {f"{judge.key}_rate": (f"{judge.name}: hallucinated", PERCENT) for judge in judges}
     for name, (shown, scale) in {CRITIC_RATE: SHOWN[CRITIC_RATE], **rates, **SHOWN}.items():
         if (found := differences.get(name)) is None:
             continue
-        interval = Metric(value=found.value, low=found.low, high=found.high)
         plain = [_cell(Metric(value=side[name].value), scale) for side in (first, second)]
-        table.add_row(Text(harmless(shown)), *plain, _cell(interval, scale), f"{found.p_value:.3f}")
+        table.add_row(Text(harmless(shown)), *plain, _cell(found.metric, scale), format_p(found.p_value))
     table.caption = Text(f"{CAPTION}; both on the same resamples; p two-sided, each metric by itself")
     return table
 
 
 def transfer_table(datasets: Mapping[str, Mapping[str, Metric]]) -> Table:
     """Shows one column a dataset, with metrics that need no gold response (FaithDial, Table 8)."""
-    table = _metric_rows("responses across datasets", datasets)
+    table = figures_table("responses across datasets", "metric", datasets)
     for name in TRANSFER:
         if any(name in metrics for metrics in datasets.values()):
             shown, scale = SHOWN[name]
@@ -111,10 +110,7 @@ def examples_table(
     for place in choose(columns, limit):
         example, values = examples[place], rows[place]
         table.add_row("id", Text(harmless(example.id, max_characters)))
-        table.add_row("knowledge", Text(harmless(example.knowledge, max_characters)))
-        if example.history:
-            last = example.history[-1]
-            table.add_row("last turn", Text(harmless(f"{last.speaker}: {last.text}", max_characters)))
+        add_context(table, example, max_characters)
         table.add_row("gold", Text(harmless(gold_response(example), max_characters)))
         table.add_row("response", Text(harmless(responses[place], max_characters), style="bold"))
         table.add_row("values", Text(_values(values)), end_section=True)
@@ -144,15 +140,6 @@ def choose(columns: MetricColumns, limit: int) -> list[int]:
 
 def _values(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {values[name]:.2f}" for name in JUDGED if values.get(name) is not None)
-
-
-def _metric_rows(title: str, columns: Any) -> Table:
-    table = new_table(title)
-    table.show_edge = False
-    table.add_column("metric", overflow="fold")
-    for column in columns:
-        table.add_column(Text(harmless(column)), justify="right", overflow="fold")
-    return table
 
 
 def _cell(metric: Metric | None, scale: float) -> str:

@@ -111,17 +111,18 @@ def test_rows_that_reach_outside_the_file_are_refused(tmp_path: Path, right: lis
         read_rows(path)
 
 
-KEYS_OF_TWO = RowKeys(*np.arange(6, dtype=np.uint64).reshape(3, 2))
+KEYS_OF_THREE = RowKeys(*np.arange(9, dtype=np.uint64).reshape(3, 3))
 
 
 def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
-    columns = {"length": np.array([3, 4], np.int32), "ids": Ragged.from_lists([[5], [6, 7]])}
-    write_rows(tmp_path / "rows.arrow", [Chunk(columns, [8, 2**63], KEYS_OF_TWO, ["{}", '{"a": "é"}'])] * 2)
+    columns = {"length": np.array([3, 4, 0], np.int32), "ids": Ragged.from_lists([[5], [6, 7], []])}
+    records = ["{}", '{"a": "é"}', ""]
+    write_rows(tmp_path / "rows.arrow", [Chunk(columns, [8, 2**63, 0], KEYS_OF_THREE, records)] * 2)
     found = read_rows(tmp_path / "rows.arrow")
     ids = found.columns["ids"]
-    assert isinstance(ids, Ragged) and [ids.row(i).tolist() for i in range(4)] == [[5], [6, 7]] * 2
-    assert [keys.tolist() for keys in found.keys] == [keys.tolist() * 2 for keys in KEYS_OF_TWO]
-    assert found.groups.tolist() == [8, 2**63] * 2 and found.records.to_pylist() == ["{}", '{"a": "é"}'] * 2
+    assert isinstance(ids, Ragged) and [ids.row(i).tolist() for i in range(6)] == [[5], [6, 7], []] * 2
+    assert [keys.tolist() for keys in found.keys] == [keys.tolist() * 2 for keys in KEYS_OF_THREE]
+    assert found.groups.tolist() == [8, 2**63, 0] * 2 and found.records.to_pylist() == records * 2
 
 
 @pytest.mark.parametrize("round_number", range(4))

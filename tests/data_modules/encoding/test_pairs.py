@@ -37,6 +37,7 @@ def test_windows_read_all_of_the_knowledge_beside_the_response(
         starts, lengths = windows.start[own], windows.size[own]
         assert starts[0] == 0 and starts[-1] + lengths[-1] == len(knowledge), "from the beginning to the end"
         assert len(own) == 1 or (np.diff(starts) <= (lengths[:-1] + 1) // 2).all(), "neighbours overlap by half"
+        assert set(np.diff(starts)[:-1]) <= {lengths[0] // 2}, "and by no more, but for the last"
         assert len(own) == 1 or starts[-2] + lengths[-2] < len(knowledge), "and no window is in vain"
         for number in own:
             shown = knowledge[windows.start[number] :][: windows.size[number]].tolist()

@@ -109,6 +109,23 @@ def test_a_pair_without_a_question_is_the_tokenizers_own_pair() -> None:
             assert batch["token_type_ids"][0].tolist() == theirs["token_type_ids"]
 
 
+def test_what_just_fits_is_read_in_one_window() -> None:
+    made = encoder()
+    for question in ("", "river"):
+        asked = len(made.encode_texts([question], ["x"], ["x"])["question"].values)
+        room = 48 - made.template.num_special - (asked + len(made.template.middle) if asked else 0)
+        for size, num_windows in ((room - 5, 1), (room - 4, 2)):
+            columns = made.encode_texts([question], [words(size)], [words(5)])
+            assert columns["context"].lengths[0] == size and len(made.windows(columns).row) == num_windows
+
+
+def test_a_window_has_room_for_32_tokens_beside_its_special_ones() -> None:
+    special = encoder().template.num_special + len(encoder().template.middle)
+    encoder(max_length=special + 32)
+    with pytest.raises(UserError, match="max_length"):
+        encoder(max_length=special + 31)
+
+
 def marked(response: str, *spans: tuple[int, int, str], **values: Any) -> Example:
     made = tuple(Span(start=start, end=end, label=label) for start, end, label in spans)
     return example(response=response, spans=made, label="hallucinated" if made else "faithful", **values)

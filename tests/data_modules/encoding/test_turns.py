@@ -225,6 +225,7 @@ def test_knowledge_that_alone_does_not_fit_is_named(kind: str, folders: dict[str
         ({"max_length": 30, "kind": CAUSAL}, "at least 40"),
         ({"max_response_length": 1}, "max_response_length"),
         ({"max_history": -1}, "max_history"),
+        ({"max_history": 1.5}, "max_history"),
         ({"control": ("overlap", "voice")}, "in this order"),
         ({"control": ("loudness",)}, "loudness"),
     ],
@@ -241,6 +242,7 @@ def test_markers_are_added_once_and_saved_with_the_tokenizer(folders: dict[str, 
     size = len(tokenizer)
     new = add_markers(tokenizer, layout)
     assert sorted(new) == list(range(size, size + len(MARKERS) + 2)) and all(new.values())
+    assert not set(chain(*new.values())) & set(tokenizer.all_special_ids), "words alone describe a marker"
     tokenizer.save_pretrained(tmp_path)
     again = load_tokenizer(str(tmp_path))
     assert add_markers(again, layout) == {} and len(again) == len(tokenizer)

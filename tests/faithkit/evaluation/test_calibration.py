@@ -102,6 +102,7 @@ def test_a_threshold_stands_midway_and_near_the_middle():
     assert choose_threshold([0.1, 0.2, 0.8, 0.9], [0, 0, 1, 1], "f1").value == pytest.approx(0.5)
     # Calling none is best: midway between the highest score and 1. Calling all is best: half of the lowest score.
     assert choose_threshold([0.1, 0.6, 0.7, 0.8], [1, 0, 0, 0], "macro_f1").value == pytest.approx(0.9)
+    assert choose_threshold([0.1, 0.6, 0.7, 1.0], [1, 0, 0, 0], "macro_f1").value > 1
     assert choose_threshold([0.1, 0.2, 0.3, 0.9], [1, 1, 1, 0], "f1").value == pytest.approx(0.05)
     close = np.nextafter(0.3, 1)
     assert choose_threshold([0.3, close], [0, 1], "f1").value == close

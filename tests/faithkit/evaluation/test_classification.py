@@ -10,9 +10,10 @@ from sklearn import metrics as sk
 from torchmetrics.functional.classification import binary_calibration_error
 
 from faithkit.errors import UserError
-from faithkit.evaluation.classification import classification_metrics, compare, score, statistic
+from faithkit.evaluation.classification import classification_metrics, compare, score, share, statistic
 from faithkit.evaluation.intervals import Groups
 from faithkit.evaluation.outcomes import CLASSES, Outcomes
+from faithkit.evaluation.validation import metrics_of_scores
 from faithkit.records import LABELS, Example, Prediction
 
 # Few distinct values, so that ties are common; 1.0 apart, because torchmetrics gives it a bin of its own.
@@ -51,6 +52,19 @@ def expected(gold, called, scores):
             "predicted_rate": np.mean(called == 1),
             "gold_rate": gold.mean(),
         }
+
+
+def test_nothing_divided_by_nothing_is_0_only_where_all_the_data_has_nothing():
+    nothing = np.zeros(1)
+    assert share(nothing, nothing, 0).tolist() == [0.0]
+    assert np.isnan(share(nothing, nothing, 1)), "a resample without the only row of a class"
+
+
+def test_a_validation_has_the_cross_entropy_beside_its_metrics():
+    found = metrics_of_scores([0.9, 0.2, 0.5], [1, 0, 0])
+    assert found["loss"] == pytest.approx(-np.log([0.9, 0.8, 0.5]).mean())
+    assert found["recall"] == 1 and found["precision"] == 0.5
+    assert metrics_of_scores([0.0, 0.5], [1, 0])["loss"] < 100, "a certain mistake is bad, but no infinity"
 
 
 @settings(max_examples=50)

@@ -1,11 +1,17 @@
 """Comparative judging: what the figures of both orders are, by pairs worked out by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from faithkit.evaluation.comparing import baseline_predictions, comparison_metrics, order_pair
 from faithkit.evaluation.reports.comparing import comparison_report
+from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.tables import as_text
+from faithkit.files.seen_rows import TRAINED, SeenRows
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
+from faithkit.row_keys import row_keys
+from faithkit.weights.used_model import UsedModel
 
 
 def example(id_: str, response: str, label: str, **changes: object) -> Example:
@@ -59,6 +65,13 @@ def test_what_names_neither_is_wrong_and_counted() -> None:
     assert "combined_accuracy" not in found
 
 
+def test_a_bias_of_few_pairs_may_be_anything_from_minus_1_to_1() -> None:
+    rows = pairs(2)
+    labels = [HALLUCINATED, HALLUCINATED, FAITHFUL, FAITHFUL]  # once for the first reply, once for the last
+    bias = comparison_metrics(rows, said(rows, *labels), num_resamples=20).metrics["position_bias"]
+    assert (bias.low, bias.value, bias.high) == (-1, 0, 1)
+
+
 def test_baselines_read_nothing_and_have_no_bias_but_for_equals() -> None:
     rows = pairs(2)
     for baseline in baseline_predictions(rows).values():
@@ -79,3 +92,32 @@ def test_the_report_has_parts_baselines_and_the_papers_systems() -> None:
     assert "GPT-4-1106-preview *" in shown and "88.2" in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
     assert report.metrics["accuracy"].value == pytest.approx(0.75)
+    assert "75.0 [" in shown and "4 pairs, each in both orders" in shown
+
+
+def test_a_dataset_is_divided_by_its_first_field_alone() -> None:
+    rows = []
+    for i in range(4):
+        meta = {"meta": {"domain": ("task", "chit-chat")[i % 2], "model": ("a", "b")[i // 2]}}
+        right = example(f"{i}:right", "It has ten.", FAITHFUL, source="diahalu", **meta)
+        rows += order_pair(right, example(f"{i}:wrong", "It has twelve.", HALLUCINATED, source="diahalu", **meta))
+    labels = [HALLUCINATED, FAITHFUL] * 4
+    found = comparison_report(rows, said(rows, *labels), title="t", num_resamples=5).metrics
+    assert {name.partition("/")[0] for name in found if name.count("/") == 2} == {"domain"}
+
+
+def test_pairs_of_which_a_model_has_seen_a_row_are_left_out() -> None:
+    rows = pairs(3)
+    predictions = said(rows, *[FAITHFUL, HALLUCINATED], *[HALLUCINATED, FAITHFUL] * 2)
+
+    def report(seen: list[Example]) -> dict[str, float]:
+        model = UsedModel(role="judge", path="runs/x", seen=SeenRows.of({TRAINED: [row_keys(seen)]}))
+        origin = Provenance.of("halueval", rows, [model])
+        found = comparison_report(rows, predictions, title="t", origin=origin, num_resamples=20)
+        return {name: metric.value for name, metric in found.metrics.items()}
+
+    # The wrong one is seen; all rows have the same knowledge but for the first pair's.
+    rows[:2] = [replace(row, knowledge="It has many.") for row in rows[:2]]
+    found = report(rows[:1])
+    assert found["accuracy"] == pytest.approx(2 / 3) and found["without_leaked/accuracy"] == 1
+    assert not any(name.startswith("without_leaked") for name in report(rows))

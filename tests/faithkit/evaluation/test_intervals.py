@@ -123,6 +123,20 @@ def test_a_paired_test_is_level_where_nothing_differs_and_sees_what_does():
     assert 0.5 < found.low < found.value < found.high < 1.5
 
 
+def test_a_difference_over_many_groups_has_about_students_p_value():
+    rng = np.random.default_rng(0)
+    groups = Groups.of(map(str, range(600)))
+    for shift in (0.0, 0.08, -0.08):
+        values = rng.normal(size=600)
+        values += shift - values.mean()
+        both = [means(groups, {"mean": column}) for column in (values, np.zeros(600))]
+        found = paired_difference(groups, *both, num_resamples=2000)["mean"]
+        assert found.value == pytest.approx(shift) and found.low < found.value < found.high
+        assert found.p_value == pytest.approx(stats.ttest_1samp(values, 0).pvalue, abs=0.03)
+    never = paired_difference(groups, means(groups, {"mean": np.ones(600)}), both[1], num_resamples=99)["mean"]
+    assert never.p_value == pytest.approx(0.02), "twice 1 of 100: never 0"
+
+
 def test_mistakes_are_told():
     groups, statistic = mean_of([1.0], ["a"])
     with pytest.raises(UserError, match="num_resamples is 0"):

@@ -41,6 +41,11 @@ def test_nothing_leaks_from_other_rows() -> None:
     assert rows == []
 
 
+def test_one_group_is_counted_as_one() -> None:
+    leaks = find_leaks(TEST[:2], SeenRows.of({TRAINED: [row_keys(TEST[:1])]}))
+    assert leaks.to_dict()["of"] == {"rows": 2, "knowledge": 2, "groups": 1}
+
+
 def test_a_row_takes_its_group_along() -> None:
     counts, rows = found(trained=[row(0, "elsewhere", "STONE", split="train")])
     assert counts[TRAINED] == {"rows": 1, "knowledge": 1, "groups": 1} and rows == [0, 1]
@@ -60,6 +65,13 @@ def test_another_turn_of_the_same_dialogue_leaks_the_dialogue() -> None:
 def origin_of(name: str, examples: list[Example], trained_on: list[Example]) -> Provenance:
     model = UsedModel(role="checkpoint", path="runs/x", seen=SeenRows.of({TRAINED: [row_keys(trained_on)]}))
     return Provenance.of(name, examples, [model])
+
+
+def test_of_a_model_of_which_nothing_is_known_no_row_counts_as_seen() -> None:
+    unknown = UsedModel(role="judge", path="a server", reason="it is not ours")
+    origin = Provenance.of("wow", TEST, [unknown])
+    assert not origin.leaked.any()
+    assert origin.lines[1:] == ("leaks: what judge a server has seen cannot be told: it is not ours",)
 
 
 def test_suppression_chooses_among_the_rows_that_are_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,8 +9,10 @@ from faithkit.evaluation.fitted_baselines import Fitting
 from faithkit.evaluation.published.judges import judge_figures
 from faithkit.evaluation.published.tables import published_table
 from faithkit.evaluation.reports.labels import label_report
+from faithkit.evaluation.reports.parts import divide
 from faithkit.evaluation.tables import as_text
 from faithkit.records import Example, Prediction
+from tests.data_modules.examples import example
 
 
 def rows(source: str = "halueval") -> list[Example]:
@@ -87,6 +89,8 @@ def test_the_papers_systems_stand_under_ours_where_the_files_are_the_papers() ->
         "HaluEval's questions: GPT-3.5-turbo's mean precision"
     )
     assert "unparsed" not in shown
+    parts = shown.partition("by task")[2].splitlines()
+    assert next(line for line in parts if "model" in line).count("[") == 1, "the headline alone has its interval"
     assert "GPT-3.5-turbo" not in as_text(*label_report(examples, said(examples), **options).tables)
 
 
@@ -130,3 +134,12 @@ def test_halludials_macro_f1_is_the_mean_of_both_classes() -> None:
     for name in ("halludial_detection", "halludial_on_halueval_dialogue"):
         for row in published_table(name).rows:
             assert abs((row["f1"] + row["faithful_f1"]) / 2 - row["macro_f1"]) < 0.02, row
+
+
+def test_a_second_field_of_one_value_divides_nothing() -> None:
+    def parts(*kinds: str) -> list[tuple[str, str, int]]:
+        rows = [example(source="s", meta={"task": "qa", "kind": kind}) for kind in kinds]
+        return [(field, value, len(found)) for field, value, found in divide(rows, {"s": ("task", "kind")})]
+
+    assert parts("x", "x") == [("task", "qa", 2)]
+    assert parts("x", "y", "y") == [("task", "qa", 3), ("kind", "x", 1), ("kind", "y", 2)]

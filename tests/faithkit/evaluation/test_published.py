@@ -6,6 +6,7 @@ from itertools import groupby, pairwise
 import pytest
 
 from faithkit.errors import UserError
+from faithkit.evaluation.published.corpus import part_note
 from faithkit.evaluation.published.detection import (
     LEVELS,
     OVERALL,
@@ -17,11 +18,17 @@ from faithkit.evaluation.published.detection import (
     models,
     published,
 )
+from faithkit.evaluation.published.judges import published_counts
 from faithkit.evaluation.published.tables import CHECKSUMS, FOLDER, published_table, read_table
 from faithkit.records import Example
 
 # All files, each digit compared with the paper or, as `read_in` says, with who copies it. Only a correction changes it.
-PINNED = "6545f1a1a133356a9d778b40302765718b84375ab3a23fbbbe4070d7d3648768"
+PINNED = "981cbe19b158f111958b27f1388172cc40c3ad4c2923f005f9e5750c5a4aa7f6"
+
+
+def test_a_part_of_the_papers_responses_is_said_to_be_one():
+    assert part_note(17_838) == ""
+    assert "these are 10 responses, the paper's 17,838" in part_note(10)
 
 
 def test_the_figures_are_those_that_were_compared_with_the_papers():
@@ -130,3 +137,20 @@ def test_figures_stand_beside_the_papers_models_alone(names, are):
 def by_model(name):
     texts = {"knowledge": "k", "response": "r", "label": "faithful"}
     return Example(id=name, source="s", split="test", group="g", **texts, meta={"model": name})
+
+
+def test_the_papers_counts_add_up():
+    counts, _ = published_counts("diahalu")
+    parts = [counts[part] for part in ("knowledge", "task", "chit-chat", "reasoning")]
+    assert tuple(map(sum, zip(*parts, strict=True))) == counts["all"] == (748, 329)
+    for row in published_table("diahalu_counts").rows:
+        assert row["faithful"] + row["hallucinated"] == row["dialogues"]
+        assert abs(100 * row["hallucinated"] / row["dialogues"] - row["rate"]) < 0.01
+    for row in published_table("halludial_counts").rows:
+        assert row["train"] + row["test"] == row["hallucinated"] + row["faithful"]
+    assert published_counts("halludial")[0]["all"] == (146_856, 58_420)
+
+
+def test_every_class_of_faithdials_table_1_is_counted():
+    for row in published_table("faithdial_begin").rows:
+        assert sum(value for name, value in row.items() if name != "system") == pytest.approx(100, abs=0.15)

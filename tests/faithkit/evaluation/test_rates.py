@@ -48,9 +48,21 @@ def test_the_report_corrects_compares_histories_and_cites() -> None:
     assert found["small/gold/turn_rate_corrected"].value == pytest.approx((0.5 - alarms) / (recall - alarms))
     assert found["difference/small/turn_rate"].value == pytest.approx(-0.25)
     assert found["p_value/small/turn_rate"].value < 0.05
+    assert {name for name in found if name.startswith("difference")} == {
+        "difference/small/turn_rate",
+        "difference/small/dialogue_rate",
+    }
     shown = as_text(*rated.report.tables)
     assert "GPT-4o-2024-05-13 *" in shown and "2.8" in shown and "self histories less gold ones" in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+def test_the_report_says_what_has_no_reply_or_no_verdict() -> None:
+    nan = float("nan")
+    case = {Case(system="s", history="gold"): turns([1, nan, nan, 0, 0], [True, True, False, True, True])}
+    notes = rates_report(case, GROUPS[:5], title="t", judged_by="j", num_resamples=20).report.notes
+    assert "s/gold: 1 of 5 turns got no reply: left out" in notes
+    assert "s/gold: 1 of 4 replies got no readable verdict" in notes
 
 
 def test_temperatures_have_a_column_and_a_plot(tmp_path: Path) -> None:

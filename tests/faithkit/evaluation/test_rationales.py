@@ -1,4 +1,4 @@
-"""What a judge says, measured against the dataset's judgements by hand-made rows."""
+"""A judge's reasons, measured against the dataset's judgements by hand-made rows."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import pytest
 
 from faithkit.evaluation.intervals import Values
 from faithkit.evaluation.rationales import Rationale, measure_rationales
-from faithkit.evaluation.reports.rationales import Left, rationale_report
+from faithkit.evaluation.reports.rationales import LeftOut, rationale_report
 from faithkit.evaluation.tables import as_text
 from faithkit.records import Span
 
@@ -55,16 +55,20 @@ def test_quotes_count_by_the_part_and_spans_by_the_character() -> None:
     ]
     found = values(rows)
     assert found["located_rate"] == pytest.approx(2 / 4)
+    assert values(rows[1:])["located_rate"] == 1 and "located_rate" not in values([row(1, TARGET)])
     assert [found[f"char_{name}"] for name in ("precision", "recall", "f1")] == pytest.approx([0.5, 0.5, 0.5])
 
 
 def test_the_report_has_the_hallucinated_rows_by_themselves_and_the_papers_figures() -> None:
     rows = [row(number, TARGET) for number in range(3)] + [row(9, "Yes", target="No.", hallucinated=False)]
-    left = Left(rows=9, without_target=2, without_reply=3, unparsed=1)
+    left = LeftOut(rows=9, without_target=2, without_reply=3, unparsed=1)
     report = rationale_report(rows, left, dataset="halludial", num_resamples=10)
     assert report.metrics["rationale/rouge_l"].value == pytest.approx(0.75)
     assert report.metrics["rationale/hallucinated_rouge_l"].value == pytest.approx(1)
     assert report.metrics["rationale/rouge_l"].high <= 1  # type: ignore[operator]
     shown = as_text(*report.tables)
-    assert "77.4" in shown and "HalluJudge *" in shown
+    assert "77.4" in shown and "HalluJudge *" in shown and "75.0 [" in shown
+    assert "\n ROUGE-L" in shown and "\n BERTScore" not in shown, "nothing was compared so"
+    faithful = rationale_report(rows[3:], left, dataset="halludial", num_resamples=10)
+    assert not any("hallucinated" in name for name in faithful.metrics)
     assert [note.split(" ")[0] for note in report.notes[:3]] == ["2", "3", "1"]

@@ -1,13 +1,18 @@
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from faithkit.evaluation.baselines import empty_predictions, mismatch_predictions, unsupported_spans, whole_predictions
 from faithkit.evaluation.published.detection import models
+from faithkit.evaluation.reports.perplexity import perplexity_report
+from faithkit.evaluation.reports.report import sample_row
 from faithkit.evaluation.reports.run import report_detection
 from faithkit.evaluation.span_metrics import span_metrics
+from faithkit.evaluation.tables import as_text
 from faithkit.files.run_folder import RunFolder
-from faithkit.records import Example, Prediction, Span
+from faithkit.records import Example, Prediction, Span, Turn
 
 CONTEXT = "The kiwi is a small bird of New Zealand."
 
@@ -62,6 +67,7 @@ def test_a_tagger_is_shown_beside_baselines_and_published_figures(tmp_path, caps
     tables = ("by response", "by character", "by task", "by type", "by generator model")
     for part in (*tables, "LettuceDetect large", "model, any span"):
         assert part in shown, part
+    assert "model, any span" in shown.partition("by character")[0], "the rule that any span counts is of responses"
     assert "these responses are a part of the official ones" in shown
     assert "The kiwi [[can fly far|evident_baseless]]." in shown
     assert shown.splitlines()[-1] == str(tmp_path)
@@ -101,6 +107,20 @@ def test_data_without_spans_has_the_classification_report_alone(tmp_path, capsys
     report_detection(run_of(tmp_path), {"begin": (examples, FOUND[:3])}, meta={}, num_resamples=5)
     assert not any("char_" in name or "response_" in name for name in numbers(tmp_path))
     assert "macro_f1" in capsys.readouterr().out
+
+
+def test_answers_that_a_generator_wrote_are_shown_wherever_they_stand():
+    rows = np.ones((len(EXAMPLES), 3))
+    report = perplexity_report(EXAMPLES, rows, {"1": "It can not.", "3": "It is."}, title="t", num_resamples=5)
+    assert [row["id"] for row in report.samples] == ["1", "3"]
+    shown = as_text(*report.tables)
+    assert "It can not." in shown and "It is." in shown and "A small bird" not in shown
+
+
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_a_sample_has_the_last_turn(size):
+    history = tuple(Turn(speaker="seeker", text=f"turn {n}") for n in range(size))
+    assert sample_row(replace(EXAMPLES[0], history=history))["last_turn"] == (f"turn {size - 1}" if size else "")
 
 
 def test_trivial_taggers_mark_all_nothing_or_the_words_that_are_not_there():

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from faithkit.evaluation.classification import classification_metrics
-from faithkit.evaluation.span_metrics import compare_spans, span_metrics
+from faithkit.evaluation.span_metrics import LEVELS, compare_spans, span_metrics
 from faithkit.records import Example, Prediction, Span
 from faithkit.span_types import TYPES
 
@@ -145,6 +145,27 @@ def test_nothing_marked_and_nothing_found_is_zero_and_said():
     notes = " / ".join(scored.notes)
     assert "no character is marked in the data" in notes and "every response is faithful" in notes
     assert "no prediction has a score" in notes
+
+
+def test_what_is_found_where_nothing_is_marked_is_all_wrong():
+    found_all = span_metrics([marked("a", [])], {"a": found("a", [at(0, 4)])}, num_resamples=5).metrics
+    names = [f"{level}_{name}" for level in LEVELS for name in ("f1", "precision", "recall")]
+    assert {name: found_all[name].value for name in names} == dict.fromkeys(names, 0.0)
+
+
+def test_a_precision_that_one_source_alone_defines_may_be_anything():
+    examples = [marked(id_, [at(0, 4)]) for id_ in "abc"]
+    predictions = {"a": found("a", [at(8, 9)]), "b": found("b", []), "c": found("c", [])}
+    precision = span_metrics(examples, predictions, num_resamples=5).metrics["char_precision"]
+    assert (precision.low, precision.value, precision.high) == (0, 0, 1)
+
+
+def test_parts_that_some_resamples_lack_are_said_in_one_note():
+    examples = [marked(str(row), [at(0, 4)], meta={"task": "QA" if row else "Summary"}) for row in range(4)]
+    scored = span_metrics(examples, {e.id: found(e.id, e.spans) for e in examples}, num_resamples=50)
+    assert any("metrics of tasks, models or types stand on fewer resamples" in note for note in scored.notes)
+    assert any("only 4 groups" in note for note in scored.notes)
+    assert not any(note.startswith("task/") for note in scored.notes)
 
 
 def test_a_label_that_differs_from_its_spans_is_said_and_decides_the_response_level():

@@ -48,6 +48,13 @@ def test_overlapping_and_repeated_spans_count_once_and_empty_ones_not_at_all():
     assert found.flagged.tolist() == [1, 0]
 
 
+def test_an_empty_span_is_no_run_and_a_row_without_spans_ends_nothing():
+    assert merge([span(4, 4), span(6, 7)]) == [(6, 7)]
+    rows = [example("a", (), "faithful"), example("b", (span(0, 3),))]
+    said = {id_: Prediction(id=id_, label="faithful") for id_ in "ab"}
+    assert join_spans(rows, said).marked.tolist() == [0, 3]
+
+
 def test_each_type_has_its_own_characters_and_untyped_is_no_type():
     gold = (span(0, 4, "subtle_baseless"), span(2, 8, "evident_conflict"), span(10, 12, "hallucination"))
     found = join_spans([example(spans=gold)], {"a": Prediction(id="a", label="hallucinated", spans=(span(3, 11),))})
@@ -72,7 +79,7 @@ def test_task_and_model_come_from_meta_and_a_missing_label_from_the_spans():
 )
 def test_a_span_that_is_no_stretch_of_its_response_names_the_prediction(wrong, says):
     with pytest.raises(UserError, match=f"prediction 'a' marks .*{says}"):
-        join_spans([example()], {"a": Prediction(id="a", label="hallucinated", spans=(wrong,))})
+        join_spans([example()], {"a": Prediction(id="a", label="hallucinated", spans=(span(0, 3), wrong))})
 
 
 def test_examples_that_nobody_marked_cannot_be_scored():

@@ -1,5 +1,7 @@
 """Files and folders that are complete or absent, whatever happens to their writer."""
 
+import errno
+import json
 import signal
 import subprocess
 import sys
@@ -7,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from faithkit.files.atomic import atomic_file, atomic_folder, write_text
+from faithkit.errors import UserError
+from faithkit.files.atomic import atomic_file, atomic_folder, disk_errors, dumps, sync_entry, write_text
 
 WRITER = """
 import sys, time
@@ -105,3 +108,41 @@ def test_two_writers_in_one_process_do_not_meet(tmp_path: Path) -> None:
         first.write(b"first")
         second.write(b"second")
     assert (tmp_path / "file").read_bytes() == b"first"
+
+
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        (errno.ENOSPC, "no space left on the disk.*free some space"),
+        (errno.EROFS, "not allowed to write here.*to another place"),
+        (errno.EISDIR, "cannot be written.*choose another path"),
+        (errno.EIO, "cannot be written.*check the disk"),
+    ],
+)
+def test_what_the_system_refuses_is_told_with_what_helps(number: int, says: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"(?s){says}"), disk_errors(tmp_path):
+        raise OSError(number, "refused")
+    with pytest.raises(BrokenPipeError), disk_errors(tmp_path):
+        raise BrokenPipeError(errno.EPIPE, "no matter of the disk")
+
+
+def test_a_file_system_that_keeps_no_folders_back_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(number: int) -> None:
+        def fsync(handle: int) -> None:
+            raise OSError(number, "refused")
+
+        monkeypatch.setattr("os.fsync", fsync)
+
+    refuse(errno.EINVAL)
+    sync_entry(tmp_path / "file")
+    refuse(errno.EIO)
+    with pytest.raises(OSError, match="refused"):
+        sync_entry(tmp_path / "file")
+
+
+def test_json_is_readable_utf8_in_one_line_and_holds_no_nan() -> None:
+    assert dumps({"name": "Zo\u00eb"}) == '{"name": "Zo\u00eb"}'
+    for awkward in ("\u2028", "\x85", "\ud800"):
+        assert dumps(f"\u00e9{awkward}").isascii() and json.loads(dumps(awkward)) == awkward
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        dumps(float("nan"))

@@ -49,6 +49,12 @@ def folders(tmp_path: Path) -> None:
     (tmp_path / "entries").mkdir()
 
 
+def test_the_first_entry_of_all_makes_the_folders_above_it(tmp_path: Path) -> None:
+    entry = Entry(tmp_path / "not" / "yet" / "abc")
+    entry.builds = tmp_path / "builds.txt"
+    assert entry() == TEXT and entry.num_builds == 1
+
+
 def flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4

@@ -104,6 +104,23 @@ def test_a_file_that_is_only_half_a_line_starts_anew(tmp_path):
     assert list(read_jsonl(tmp_path / "rows")) == [{"row": 1}]
 
 
+@pytest.mark.parametrize("before", [b"", b'{"row": 0}\n'])
+def test_zero_bytes_that_a_power_cut_left_are_dropped(before, tmp_path):
+    (tmp_path / "rows").write_bytes(before + bytes(8) + b"\n")
+    with JsonlAppender(tmp_path / "rows") as appender:
+        assert appender.dropped_bytes == 9
+        appender.append({"row": 1})
+    assert [row["row"] for row in read_jsonl(tmp_path / "rows")] == ([0, 1] if before else [1])
+
+
+@pytest.mark.parametrize("size", [2**16 - 2, 2**16 - 1, 2**16])
+def test_half_a_line_as_long_as_a_block_of_the_search_is_dropped_alone(size, tmp_path):
+    (tmp_path / "rows").write_bytes(b'{"row": 0}\n' + b"x" * size)
+    with JsonlAppender(tmp_path / "rows") as appender:
+        assert appender.dropped_bytes == size
+    assert list(read_jsonl(tmp_path / "rows")) == [{"row": 0}]
+
+
 def test_rows_can_be_read_while_the_work_goes_on(tmp_path):
     with JsonlAppender(tmp_path / "rows") as appender:
         appender.append({"row": 1})
@@ -166,6 +183,8 @@ def test_predictions_come_by_id_and_other_tools_keys_are_passed_over(tmp_path):
     write_jsonl(tmp_path / "predictions", rows)
     found = read_predictions(tmp_path / "predictions")
     assert list(found) == ["a", "b", "\ud800"]
+    write_jsonl(tmp_path / "scored", [GOOD | {"spans": [GOOD["spans"][0] | {"score": score} for score in (0, 0.5, 1)]}])
+    assert [span.score for span in read_predictions(tmp_path / "scored")["a"].spans] == [0, 0.5, 1]
     assert found["a"].to_dict() == GOOD | {"spans": [{"start": 0, "end": 1, "label": "x", "score": None}]}
 
 

@@ -9,7 +9,7 @@ from hydra.utils import get_method
 
 from faithkit.errors import UserError
 from faithkit.files.resumed_config import MOVED
-from faithkit.files.run_folder import RunFolder, log_to, process_rank
+from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder, log_to, process_rank
 from faithkit.files.saved_config import read_config
 from tests.running import opened
 from workflows.train import MAY_CHANGE
@@ -41,10 +41,21 @@ def test_every_name_of_today_is_there(name: str) -> None:
 
 
 def test_a_resumed_run_keeps_its_configuration_but_for_what_may_change(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", "seed=7", "model.num_epochs=3")
+    folder = write_run(tmp_path / "run", "seed=7", "model.num_epochs=3", "callbacks.num_examples=4")
     config = resume(folder, "callbacks.num_examples=9", "model.num_epochs=3")
     assert config["seed"] == 7 and config["model"]["num_epochs"] == 3 and config["callbacks"]["num_examples"] == 9
-    with pytest.raises(UserError, match=r"data.name=begin \(it began with name=embedded\)"):
+    [change] = read_config(folder / "config.yaml")["resumed"]
+    assert {name: change[name] for name in ("key", "old", "new")} == {
+        "key": "callbacks.num_examples",
+        "old": 4,
+        "new": 9,
+    }
+    refused = r"(?s)data.name=begin \(it began with name=embedded\).*hint: "
+    with pytest.raises(UserError, match=f"{refused}nothing is written yet: give the whole command again"):
+        resume(folder, "data=begin")
+    (folder / "predictions").mkdir()
+    (folder / "predictions" / "begin.jsonl").write_text("{}\n")
+    with pytest.raises(UserError, match=f"{refused}begin again in another run_dir"):
         resume(folder, "data=begin")
 
 
@@ -97,6 +108,20 @@ def test_the_number_of_a_process_is_the_one_among_all(
     assert len(terminals) == (rank == 0), "one process alone writes to the terminal"
 
 
+def test_other_processes_take_the_folder_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.delenv(RUN_DIR_VARIABLE, raising=False)
+    with opened("train", f"run_dir={tmp_path / 'a'}") as (run, _):
+        assert run.path == tmp_path / "a"
+    monkeypatch.delenv(RUN_DIR_VARIABLE)
+    with pytest.raises(UserError, match="no common run folder"), opened("train"):
+        pass
+    monkeypatch.setenv(RUN_DIR_VARIABLE, str(tmp_path / "b"))
+    with opened("train") as (run, _):
+        assert run.path == tmp_path / "b"
+    assert not list(tmp_path.iterdir()), "the first alone writes"
+
+
 def test_a_log_goes_on_or_begins_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log, file = logging.getLogger("faithkit"), tmp_path / "a" / "train.log"
     for message, append in (("first", True), ("second", True), ("third", False)):
@@ -117,7 +142,7 @@ def test_a_message_of_ours_that_cannot_be_formatted_is_told(
     assert "Logging error" in capsys.readouterr().err
 
 
-def test_a_log_on_a_full_disk_ends_in_silence(tmp_path: Path) -> None:
+def test_a_log_on_a_full_disk_ends_in_silence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     full = tmp_path / "train.log"
     full.symlink_to("/dev/full")
     log_to(full)
@@ -125,3 +150,4 @@ def test_a_log_on_a_full_disk_ends_in_silence(tmp_path: Path) -> None:
     log_to(tmp_path / "other.log")
     logging.getLogger("faithkit").info("what this one takes")
     assert "what this one takes" in (tmp_path / "other.log").read_text()
+    assert "Logging error" not in capsys.readouterr().err

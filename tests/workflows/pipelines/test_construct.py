@@ -176,6 +176,17 @@ def test_a_judge_that_keeps_to_no_form_leaves_holes_or_is_weighed(
     assert manifest(tmp_path / "weighed")["result"]["kinds"]["verdict weighed, not written"] == 8
 
 
+def test_a_detector_of_ours_annotates_in_the_judges_place(trained_tagger: Path, tmp_path: Path) -> None:
+    with server() as served:
+        construct_here(*overrides(served, tmp_path / "run", "limit=9", f"pipeline.detector={trained_tagger}"))
+    assert {body["model"] for body in served.asked} == {WRITER, OTHER}
+    rows = step_rows(tmp_path / "run", "annotate")
+    assert len(rows) == 18 and steps(tmp_path / "run")["annotate"]["engine"].startswith("detector ")
+    for row, example in zip(rows, sorted(halludial(tmp_path / "run"), key=lambda e: e.id), strict=True):
+        assert row["target"].startswith("Yes." if row["label"] == HALLUCINATED else "No.") and example.target
+        assert all(row["response"][start:end].strip() in row["target"] for start, end in row["spans"])
+
+
 def test_a_resumed_run_with_other_settings_asks_only_what_they_change(tmp_path: Path) -> None:
     with server() as served:
         construct_here(*overrides(served, tmp_path / "run", "limit=6"))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from faithkit.errors import UserError
 from faithkit.evaluation.responses.judge_error import JudgeError, corrected_rate
@@ -60,6 +61,25 @@ def test_few_labelled_rows_make_the_interval_wider(seed):
     )
     assert few is not None and many is not None and few.value == pytest.approx(many.value)
     assert few.high - few.low > many.high - many.low > 0.1
+
+
+def test_a_judges_rates_count_the_rows_that_they_stand_on():
+    found = error_of(45, 5, 8, 32).metrics(num_resamples=20)
+    assert (found["recall"].value, found["recall"].n) == (0.9, 50)
+    assert (found["false_alarms"].value, found["false_alarms"].n) == (0.2, 40)
+
+
+def test_of_few_groups_the_interval_reaches_as_far_as_students():
+    """Hesterberg 2015: percentiles at the level of a normal that reaches sqrt(n / (n - 1)) t."""
+    shares = np.array([0.2, 0.3, 0.35, 0.5, 0.55, 0.7])
+    called = np.concatenate([column(round(100 * share), 100 - round(100 * share)) for share in shares])
+    groups = [str(row // 100) for row in range(600)]
+    got = corrected_rate(called, groups, error_of(100, 0, 0, 100), num_resamples=10_000).metric
+    assert got is not None
+    draws = np.random.default_rng(1).choice(shares, size=(10_000, 6)).mean(axis=1)
+    level = stats.norm.cdf(np.sqrt(6 / 5) * stats.t.ppf(0.025, 5))
+    error = shares.std() / np.sqrt(6)
+    assert (got.low, got.high) == pytest.approx(np.quantile(draws, (level, 1 - level)), abs=0.15 * error)
 
 
 def test_what_no_resample_shows_is_uncertain_all_the_same():

@@ -12,13 +12,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from faithkit.evaluation.responses.bert_score import BertScore
+from faithkit.evaluation.responses.bert_score import BASELINES, BertScore, RescaledBertScore, published_baseline
 from faithkit.evaluation.responses.official import (
-    BASELINES,
     Official,
-    RescaledBertScore,
     content_tokens,
-    published_baseline,
     sentence_bleu,
     token_f1,
 )
@@ -84,9 +81,11 @@ class Document(list):
 def test_q2_asks_answers_and_scores_as_the_scripts():
     models = Recorded()
     q2 = Q2(OfficialCandidates(models), models, models, models, official_rules(models, "[CLS]"))
-    found = q2.score(RESPONSES, KNOWLEDGE)
-    assert found.f1.tolist() == scripts("official_q2_f1")
-    assert found.nli.tolist() == scripts("official_q2_nli")
+    columns, found = Official(q2=q2).score(RESPONSES, KNOWLEDGE)
+    assert found is not None and len(found.asked) == 50
+    assert columns["official_q2_f1"].tolist() == scripts("official_q2_f1")
+    assert columns["official_q2_nli"].tolist() == scripts("official_q2_nli")
+    assert columns["official_f1"].tolist() == scripts("official_f1")
 
 
 @pytest.mark.parametrize(

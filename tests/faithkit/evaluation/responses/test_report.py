@@ -10,7 +10,8 @@ import pytest
 
 from faithkit.evaluation.intervals import Groups, Metric
 from faithkit.evaluation.responses.critic_rate import critic_rate
-from faithkit.evaluation.responses.judges import Judge
+from faithkit.evaluation.responses.judge_error import JudgeError
+from faithkit.evaluation.responses.judges import Judge, judge_report
 from faithkit.evaluation.responses.measure import Models, measure
 from faithkit.evaluation.responses.metric_columns import MetricColumns
 from faithkit.evaluation.responses.paired_responses import PairedResponses
@@ -75,25 +76,38 @@ def test_judges_stand_beside_the_critic_and_what_they_cannot_read_is_said() -> N
     assert columns.columns["num_words"].tolist() == [5, 3, 0, 5]
 
 
+def test_a_judges_own_error_stands_beside_the_rate_that_it_corrects() -> None:
+    labelled = [*([(1, 1)] * 45), *([(1, 0)] * 5), *([(0, 1)] * 8), *([(0, 0)] * 32)]
+    gold, called = zip(*labelled, strict=True)
+    error = JudgeError.of_rows(gold, called, [str(row) for row in range(90)], "90 rows")
+    judge = Judge(key="critic", name="a critic", detector=Copying(), error=error)
+    columns = measure(EXAMPLES[:2], ANSWERS[:2], Models(detector=Copying()))
+    systems = {"ours": (columns.columns, columns.scored(num_resamples=20).metrics)}
+    report = judge_report([judge], EXAMPLES[:2], systems, title="here", num_resamples=20)
+    assert report.metrics["critic_rate_corrected"].value == pytest.approx((0.5 - 0.2) / (0.9 - 0.2))
+    shown = as_text(*report.tables)
+    assert "55.6 |  58.9" in " ".join(shown.split("people |")[1].split(" ")), "people call 50 of 90 so, the judge 53"
+
+
 def test_baselines_and_another_system_stand_under_their_names(tmp_path: Path) -> None:
     predictions = {one.id: Prediction(id=one.id, text=text) for one, text in zip(EXAMPLES, ANSWERS, strict=True)}
     copies = {one.id: Prediction(id=one.id, text=one.knowledge) for one in EXAMPLES}
     paired = PairedResponses.of(EXAMPLES, predictions, copies)
     models = Models(detector=Copying())
-    report = response_report(
-        paired, models, title="here", scores_path=tmp_path / "a" / "scores.jsonl", num_resamples=20
-    )
+    scores_path = tmp_path / "run" / "scores" / "a.jsonl"
+    report = response_report(paired, models, title="here", scores_path=scores_path, num_resamples=20)
     value = {name: metric.value for name, metric in report.metrics.items()}
     assert value["critic_rate"] == pytest.approx(1 / 3) and value["copy/critic_rate"] == 0
     assert value["gold/critic_rate"] == 1, "'It is old.' stands in no knowledge as it is"
     assert value["against/knowledge_f1"] == value["copy/knowledge_f1"] == 1
     assert value["difference/knowledge_f1"] == pytest.approx(value["knowledge_f1"] - 1)
     assert 0 < value["p_value/knowledge_f1"] <= 1
-    rows = [json.loads(line) for line in (tmp_path / "a" / "scores.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in scores_path.read_text().splitlines()]
     assert [row["id"] for row in rows] == [one.id for one in EXAMPLES] and [row["response"] for row in rows] == ANSWERS
     shown = as_text(*report.tables)
     assert "responses to judge" in shown and "wizard: Of the blue one?" in shown and "seeker" not in shown
-    without = response_report(paired, models, title="here", num_examples=0, baselines=[], num_resamples=20)
+    beside = {"scores_path": scores_path.with_name("b.jsonl"), "num_resamples": 20}
+    without = response_report(paired, models, title="here", num_examples=0, baselines=[], **beside)
     assert "responses to judge" not in as_text(*without.tables)
     assert not any(name.startswith(("gold/", "copy/")) for name in without.metrics)
 

@@ -145,6 +145,27 @@ def test_official_answers_run_from_the_likeliest_start_to_the_likeliest_end(answ
     assert official.answers([], []) == []
 
 
+def test_an_official_answer_ends_with_its_likeliest_end(answerer, monkeypatch):
+    def logits(rows, batch):
+        sizes = [len(rows["input_ids"][i]) for i in batch]
+        return tuple([np.eye(size)[place] for size in sizes] for place in (4, 5))
+
+    monkeypatch.setattr(answerer, "logits", logits)  # [CLS] the river [SEP] the city is long [SEP]
+    assert OfficialAnswers(answerer).answers(["the river"], ["the city is long"]) == ["the city"]
+
+
+def test_official_questions_are_searched_as_the_scripts_do(asker, monkeypatch):
+    asked, generate = [], asker.generate
+
+    def recorded(rows, num_beams, **options):
+        asked.append((num_beams, options))
+        return generate(rows, num_beams, **options)
+
+    monkeypatch.setattr(asker, "generate", recorded)
+    OfficialQuestions(asker).questions(QUESTIONS[:1], CONTEXTS[:1])
+    assert asked == [(5, {"max_length": 128, "no_repeat_ngram_size": 3, "early_stopping": True})]
+
+
 def test_official_questions_never_say_three_tokens_twice(asker):
     official = OfficialQuestions(asker)
     together = official.questions(QUESTIONS, CONTEXTS)

@@ -1,0 +1,230 @@
+"""Compares fine-tuning a judge: ours packed, one padded row at a time as in HalluDial, and TRL's SFTTrainer.
+
+All train the same weights on the same token ids: prompts and judgements of the embedded corpus in HalluDial's layout,
+with a loss of the judgements' tokens alone, AdamW at a constant rate, batches of 8 (HalluDial: 1, padded to the
+length). Each round begins from the same weights with rows of its own; the loss of held-out rows is taken behind it.
+
+    FAITHKIT_TRL_PYTHON=~/trl/bin/python python -m speed.judge_train_speed [--rows 96] [--rounds 3] [--model ...]
+
+Needs: `smollm2-135m` (fetched once), and TRL in an environment of its own (peers/README.md); without it TRL is left out
+and the section says so.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from faithkit.records import Example
+from speed.measure import Ratio, alternate, cpu_seconds, report, table
+from speed.mixed import InMemory
+from speed.own_training import train_one_epoch
+from speed.peer import TRL, Peer, peer
+
+BATCH_SIZE, LR, LENGTH, HELD_OUT = 8, 3e-5, 1280, 32
+
+
+def main() -> None:
+    """Takes the figures."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--model", default="smollm2-135m")
+    parser.add_argument("--rows", type=int, default=96, help="of a round")
+    parser.add_argument("--padded", type=int, default=8, help="rows of a round that are padded one by one")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        compare(Judging(options, Path(folder)), options, stack)
+
+
+class Judging:
+    """The rows, the weights, and what each side found."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path):
+        from data_modules.embedded.corpus import Embedded
+        from data_modules.reading.dataset import read_examples
+        from data_modules.reading.rows import ReadReport
+        from faithkit.weights.resolve import resolve
+
+        self.weights, self.folder, self.size = str(resolve(options.model)), folder, options.rows
+        os.environ["FAITHKIT_HOME"] = str(folder / "home")  # nothing is encoded already
+        count = options.rows * options.rounds
+        source = Embedded(num_train=count, num_test=HELD_OUT)
+        self.train, self.held_out = (list(read_examples(source, split, ReadReport())) for split in ("train", "test"))
+        self.encoder = self.task().encoder
+        self.rows = [self._ids(self.train), self._ids(self.held_out)]
+        self.losses: dict[str, list[float]] = {}
+
+    def task(self, **options: Any) -> Any:
+        """Makes a judge's task, in training mode without dropout."""
+        from judge.task import JudgeTask
+
+        optimizer = {"lr": LR, "weight_decay": 0.0, "warmup": 0.0, "schedule": "constant"}
+        chosen = {"ask": "judgement", "max_length": LENGTH, "gradient_checkpointing": False, **options}
+        return JudgeTask(optimizer=optimizer, weights=self.weights, **chosen)
+
+    def _ids(self, examples: Sequence[Example]) -> list[dict[str, list[int]]]:
+        columns = self.encoder.encode(examples, Counter())
+        rows = []
+        for place in range(len(examples)):
+            context, reply = (columns[name].row(place).tolist() for name in ("context", "response"))
+            rows.append({"input_ids": context + reply, "completion_mask": [0] * len(context) + [1] * len(reply)})
+        return rows
+
+    def write(self) -> list[str]:
+        """Writes the rows for the other side; gives its arguments."""
+        for name, rows in zip(("rows", "held_out"), self.rows, strict=True):
+            text = "\n".join(map(json.dumps, rows))
+            (self.folder / f"{name}.jsonl").write_text(text + "\n", encoding="utf-8")
+        paths = ["--rows", str(self.folder / "rows.jsonl"), "--held-out", str(self.folder / "held_out.jsonl")]
+        limits = ["--lr", str(LR), "--batch-size", str(BATCH_SIZE), "--max-length", str(LENGTH)]
+        return ["--weights", self.weights, *paths, *limits]
+
+    def own(self, precision: str) -> Callable[[int, int], float]:
+        """Trains with our Trainer and its callbacks."""
+
+        def work(start: int, stop: int) -> float:
+            from data_modules.data_module import DataModule
+            from faithkit.training.trainer import seed_and_threads
+
+            seed_and_threads(seed=0, num_threads=1)
+            task = self.task()
+            data = DataModule([(InMemory(self.train[start:stop]), 1.0)], task.encoder, batch_size=BATCH_SIZE)
+            data.setup()
+            module = task.module(num_steps=data.num_batches, dataset="mixed", seed=0)
+            taken = train_one_epoch(data, module, precision=precision, monitor="validation/mixed/macro_f1")
+            self.losses.setdefault(f"ours, {precision}", []).append(self.held_out_loss(module.model))
+            return taken
+
+        return work
+
+    def held_out_loss(self, model: Any) -> float:
+        """Computes the mean loss of the held-out judgements' tokens, row by row."""
+        model.set_attn_implementation("sdpa")
+        total, count = 0.0, 0
+        with torch.inference_mode():
+            for row in self.rows[1]:
+                ids, wanted = torch.tensor([row["input_ids"]]), torch.tensor(row["completion_mask"][1:]).bool()
+                logits = model.eval()(input_ids=ids).logits[0, :-1].float()[wanted]
+                total += float(torch.nn.functional.cross_entropy(logits, ids[0, 1:][wanted], reduction="sum"))
+                count += int(wanted.sum())
+        return total / count
+
+    def padded(self, start: int, stop: int) -> float:
+        """Trains a row at a time, padded to the full length, with the logits of every place: as HalluDial does."""
+        from transformers import AutoModelForCausalLM
+
+        model = AutoModelForCausalLM.from_pretrained(self.weights, dtype=torch.float32).train()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.0)
+        begin = cpu_seconds()
+        for row in self.rows[0][start:stop]:
+            filling = LENGTH - len(row["input_ids"])
+            ids = torch.tensor([row["input_ids"] + [0] * filling])
+            labels = torch.where(torch.tensor([row["completion_mask"] + [0] * filling]).bool(), ids, -100)
+            mask = (torch.arange(LENGTH) < LENGTH - filling)[None].long()
+            model(input_ids=ids, attention_mask=mask, labels=labels).loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+        return cpu_seconds() - begin
+
+    def other(self, worker: Peer, kind: str) -> Callable[[int, int], float]:
+        """Trains with TRL."""
+
+        def work(start: int, stop: int) -> float:
+            found = worker.ask(kind, start, stop)
+            self.losses.setdefault(f"TRL, {kind}", []).append(found["held_out"])
+            return float(found["seconds"])
+
+        return work
+
+
+def compare(judging: Judging, options: argparse.Namespace, stack: ExitStack) -> None:
+    """Times the sides in turns and writes the section."""
+    from faithkit.hardware import best_precision
+
+    sizes = {"a padded row at a time, fp32": options.padded}
+    sides: dict[str, Callable[[int, int], float]] = {"a padded row at a time, fp32": judging.padded}
+    notes = []
+    if TRL.variable in os.environ:
+        worker = stack.enter_context(peer(TRL, "trl_train.py", *judging.write()))
+        sides["TRL, padded"] = judging.other(worker, "padded")
+        if best_precision("cpu") == "bf16-mixed":
+            sides["TRL, padded-bf16"] = judging.other(worker, "padded-bf16")
+        leak = worker.ask("leak", 0, 2)
+        notes.append(
+            f"TRL in {TRL.versions()}. Two rows packed by it have logits up to {leak['difference']:.1e} away from "
+            f"those of the rows alone (the largest logit is {leak['scale']:.0f}); ours "
+            f"{packed_difference(judging):.1e}."
+        )
+    else:
+        print(f"without TRL: {TRL.missing}", file=sys.stderr)
+        notes.append("TRL was not at hand.")
+    sides["ours, 32-true"] = judging.own("32-true")
+    if best_precision("cpu") == "bf16-mixed":
+        sides["ours, bf16-mixed"] = judging.own("bf16-mixed")
+    done: Counter[str] = Counter()
+    tokens: dict[str, list[int]] = {label: [] for label in sides}
+
+    def turn(label: str) -> Callable[[], float]:
+        def work() -> float:
+            start = done[label] * judging.size
+            done[label] += 1
+            stop = start + sizes.get(label, judging.size)
+            tokens[label].append(sum(len(row["input_ids"]) for row in judging.rows[0][start:stop]))
+            return sides[label](start, stop)
+
+        return work
+
+    taken = alternate({label: turn(label) for label in sides}, options.rounds)
+    by_token = {label: [s / n for s, n in zip(taken[label], tokens[label], strict=True)] for label in sides}
+    first = next(iter(sides))
+    rows = [
+        [
+            label,
+            f"{1 / np.median(seconds):,.0f}",
+            str(Ratio.of(by_token[first], seconds)),
+            ", ".join(f"{loss:.3f}" for loss in judging.losses.get(label, [])),
+        ]
+        for label, seconds in by_token.items()
+    ]
+    read = [len(row["input_ids"]) for row in judging.rows[0]]
+    body = (
+        f"`{options.model}`; {options.rows} rows a round ({options.padded} where they are padded one by one), of "
+        f"{min(read)} to {max(read)} tokens (median {np.median(read):.0f}), no dropout, no gradient checkpointing, "
+        f"rate {LR}. Padding is never counted. {' '.join(notes)}"
+    )
+    header = ["side", "tokens a CPU-second", "against a padded row", f"loss of {HELD_OUT} held-out rows, by round"]
+    report("Judge: fine-tuning", f"{body}\n\n{table(header, rows)}")
+
+
+def packed_difference(judging: Judging) -> float:
+    """Tells how far the logits of two packed rows are from those of the rows alone, in our model."""
+    from faithkit.packing import Packing
+
+    module = judging.task().module(num_steps=1, dataset="mixed", seed=0)
+    model = module.model.eval()
+    rows = [torch.tensor(row["input_ids"]) for row in judging.rows[0][:2]]
+    places = [torch.arange(len(row)) for row in rows]
+    with torch.inference_mode():
+        together = model(
+            input_ids=torch.cat(rows)[None],
+            position_ids=torch.cat(places)[None],
+            packing=Packing.of([len(row) for row in rows]),
+        ).logits[0]
+        model.set_attn_implementation("sdpa")
+        alone = torch.cat([model(input_ids=row[None]).logits[0] for row in rows])
+    return float((together - alone).abs().max())
+
+
+if __name__ == "__main__":
+    main()
