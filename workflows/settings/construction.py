@@ -13,7 +13,6 @@ from data_modules.reading.files import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.text_engines import OPENAI, EngineOptions
 from faithkit.settings.types import (
-    Block,
     Count,
     Hint,
     NonNegative,
@@ -24,7 +23,7 @@ from faithkit.settings.types import (
     Text,
 )
 from workflows.settings import surroundings as around
-from workflows.settings.blocks import with_options
+from workflows.settings.blocks import AsBlock
 from workflows.settings.common import Extensible
 from workflows.settings.data import EmbeddedRows, OnBadRow
 from workflows.settings.engines import OF_A_LOCAL_MODEL, OF_A_SERVER, Engine, engine_problems
@@ -80,7 +79,7 @@ class Rag(Pipeline):
             yield UserError("pipeline.path: no such file or folder", place=self.path, hint=hint)
 
 
-OwnEngine = with_options(Block, EngineOptions, "OwnEngine")
+OwnEngine = Annotated[EngineOptions, AsBlock()]
 
 # A line for each pipeline.
 AnyPipeline = Annotated[
@@ -98,9 +97,9 @@ class ConstructSettings(Extensible):
 
     scale: dict[str, Any]
     pipeline: AnyPipeline
-    engine: Engine = Field(default_factory=Engine)
+    engine: Engine
     models: Annotated[
-        Annotated[list[Text], Field(min_length=1)] | Annotated[dict[Text, OwnEngine], Field(min_length=1)] | None,  # type: ignore[valid-type]
+        Annotated[list[Text], Field(min_length=1)] | Annotated[dict[Text, OwnEngine], Field(min_length=1)] | None,
         MODELS,
     ]
     prompts: PathText | None

@@ -7,8 +7,8 @@ from pydantic import Field
 
 from faithkit.errors import UserError
 from faithkit.settings.types import Block, Hint, PartialShare, PathText, Text
+from workflows.settings import datasets
 from workflows.settings.data import EmbeddedRows, OnBadRow, Split
-from workflows.settings.datasets import dataset_problems
 
 NearDuplicates = Annotated[
     Annotated[float, Field(ge=0.1, le=1)] | None, Hint("use a share from 0.1 to 1, or null for equal texts alone")
@@ -44,4 +44,4 @@ class Dialogues(Pipeline):
 
     def problems(self, settings: Any) -> Iterator[UserError]:
         one = {"dataset": self.dataset, "path": self.path, "split": self.split, **self.options}
-        yield from dataset_problems("pipeline", one)
+        yield from datasets.dataset_problems("pipeline", one)
