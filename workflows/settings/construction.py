@@ -28,8 +28,8 @@ from workflows.settings.blocks import AsBlock
 from workflows.settings.common import Extensible
 from workflows.settings.data import EmbeddedRows, OnBadRow
 from workflows.settings.engines import OF_A_LOCAL_MODEL, OF_A_SERVER, Engine, engine_problems
-from workflows.settings.measuring import Describe, Estimate
 from workflows.settings.faithdial_edit import FaithdialEdit
+from workflows.settings.measuring import Describe, Estimate
 from workflows.settings.no_effect import without_effect
 from workflows.settings.pipeline import Dialogues, NearDuplicates, Pipeline
 from workflows.settings.self_dialogue import SelfDialogue

@@ -7,10 +7,10 @@ from pydantic import Field
 
 from faithkit.errors import UserError
 from faithkit.settings.types import Block, Count, Hint, OneOf, PathText, Switch, Text
-from workflows.settings import datasets
 from workflows.settings import surroundings as around
 from workflows.settings.blocks import Resamples
 from workflows.settings.data import OnBadRow, Split
+from workflows.settings.datasets import dataset_problems
 from workflows.settings.pipeline import Pipeline
 
 RULES = ("random", "uncertainty")  # as in faithkit.evaluation.label_sampling, without numpy
@@ -31,7 +31,7 @@ class Describe(Pipeline):
 
     def problems(self, settings: Any) -> Iterator[UserError]:
         one = {"dataset": self.dataset, "path": self.path, "split": self.split, **self.options}
-        yield from datasets.dataset_problems("pipeline", one)
+        yield from dataset_problems("pipeline", one)
         if self.plots:
             yield from around.package_problems("pipeline.plots=true", "matplotlib", "plots")
 
@@ -76,7 +76,7 @@ class Estimate(Pipeline):
         yield from around.file_problems("pipeline.labels", self.labels)
         if self.dataset is not None:
             one = {"dataset": self.dataset, "path": self.path, "split": self.split, **self.options}
-            yield from datasets.dataset_problems("pipeline", one)
+            yield from dataset_problems("pipeline", one)
         if self.labels is None and self.label_next is None:
             hint = "pipeline.labels=FILE, or pipeline.label_next=50 to choose what to label first"
             yield UserError("there is nothing to do: neither labels nor label_next is given", hint=hint)

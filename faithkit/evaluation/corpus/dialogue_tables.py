@@ -1,5 +1,7 @@
 """The tables of dialogues and texts: lengths, parts by facet, BEGIN's classes, speech acts, and what is copied."""
 
+from functools import partial
+
 from rich.table import Table
 from rich.text import Text
 
@@ -11,12 +13,13 @@ from faithkit.evaluation.tables import figures_table, format_metric, harmless
 
 PAPER = "  paper"
 NONE = "-"
+framed = partial(figures_table, show_edge=True)
 SHORT = dict(zip(CLASSES, ("entailed", "uncoop.", "generic", "partial", "full"), strict=True))
 
 
 def lengths(stats: CorpusStats, title: str) -> Table:
     """Lengths of responses, knowledge and the turns before."""
-    table = empty_table(title, ("text",), ("texts", "mean words", "median", "95%", "longest", "mean tokens"))
+    table = framed(title, "text", ("texts", "mean words", "median", "95%", "longest", "mean tokens"))
     for name, units in stats.lengths.items():
         words = units["words"]
         cells = (f"{words.mean:.1f}", f"{words.median:.0f}", f"{words.high:.0f}", f"{words.max:,}")
@@ -27,7 +30,7 @@ def lengths(stats: CorpusStats, title: str) -> Table:
 
 def dialogues(stats: CorpusStats, title: str, dataset: str) -> Table:
     """FaithDial's Table 2, by split."""
-    table = empty_table(title, ("split",), ("dialogues", "turns", "each", "response", "before", "knowledge", "edited"))
+    table = framed(title, "split", ("dialogues", "turns", "each", "response", "before", "knowledge", "edited"))
     paper = size_rows(dataset)
     for name, one in stats.dialogues.items():
         tokens = (f"{number:.2f}" if number else NONE for number in (one.response, one.before, one.knowledge))
@@ -64,7 +67,7 @@ def facet(stats: CorpusStats, name: str, title: str) -> Table:
     values, rates = stats.facets[name], stats.rates.get(name, {})
     has_spans = stats.has_spans
     more = (*(["hallucinated, %"] if rates else []), *(["density"] if has_spans else []))
-    table = empty_table(title, (name.replace("_", " "),), ("responses", "share", "words", *more))
+    table = framed(title, name.replace("_", " "), ("responses", "share", "words", *more))
     total = sum(counts.num_responses for counts in values.values())
     for value, counts in values.items():
         cells = [
@@ -83,7 +86,7 @@ def facet(stats: CorpusStats, name: str, title: str) -> Table:
 
 def classes(stats: CorpusStats, title: str, dataset: str) -> Table:
     """FaithDial's Table 1, by system."""
-    table = empty_table(title, ("system",), ("responses", *SHORT.values()))
+    table = framed(title, "system", ("responses", *SHORT.values()))
     paper = begin_rows(dataset)
     for system, counts in stats.classes.items():
         total = sum(counts.values())
@@ -105,7 +108,7 @@ def acts(stats: CorpusStats, title: str) -> Table:
     """The outer ring of FaithDial's Figure 2."""
     names = [act for act in ACTS if any(act in counts for counts in stats.acts.values())]
     sizes = {name: sum(counts[name] for counts in stats.classes.values()) for name in stats.acts}
-    table = empty_table(title, ("speech act",), tuple(SHORT[name] for name in stats.acts))
+    table = framed(title, "speech act", tuple(SHORT[name] for name in stats.acts))
     for act in names:
         shares = (counts.get(act, 0) / max(1, sizes[name]) for name, counts in stats.acts.items())
         add_row(table, act, *(f"{share:.0%}" for share in shares))
@@ -115,16 +118,11 @@ def acts(stats: CorpusStats, title: str) -> Table:
 
 def extraction(stats: CorpusStats, title: str) -> Table:
     """The means of FaithDial's Figure 3."""
-    table = empty_table(title, ("",), ("responses", "coverage", "density"))
+    table = framed(title, "", ("responses", "coverage", "density"))
     for name, one in stats.extraction.items():
         add_row(table, name, f"{one.num_responses:,}", f"{one.coverage:.2f}", f"{one.density:.2f}")
     table.caption = Text("coverage: share of the tokens that are copied; density: mean length of the copied pieces")
     return table
-
-
-def empty_table(title: str, names: tuple[str, ...], numbers: tuple[str, ...]) -> Table:
-    """Makes a table with columns of names and, right-aligned, of numbers."""
-    return figures_table(title, names, numbers, show_edge=True)
 
 
 def add_row(table: Table, *cells: str) -> None:

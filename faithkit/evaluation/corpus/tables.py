@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.evaluation.corpus import dialogue_tables
-from faithkit.evaluation.corpus.dialogue_tables import NONE, PAPER, add_row, empty_table
+from faithkit.evaluation.corpus.dialogue_tables import NONE, PAPER, add_row, framed
 from faithkit.evaluation.corpus.stats import Basic, Bucket, CorpusStats, Counts, in_order
 from faithkit.evaluation.published.corpus import (
     Row,
@@ -58,7 +58,7 @@ def corpus_tables(stats: CorpusStats, *, title: str = "", dataset: str = "", ful
 
 def _basic(stats: CorpusStats, title: str, dataset: str) -> Table:
     names = ("sources", "responses", "context", "response", "hallucinated", "spans")
-    table = empty_table(title, ("part",), names)
+    table = framed(title, "part", names)
     for name, line in stats.basic.items():
         add_row(table, name, *_basic_cells(line))
         if dataset == RAGTRUTH and (row := basic_rows().get(name)):
@@ -108,7 +108,7 @@ def _share(counts: Counts) -> str:
 
 
 def _models(stats: CorpusStats, title: str, published: bool) -> Table:
-    table = empty_table(title, ("generator", "task"), ("responses", "hallucinated", "spans", "density"))
+    table = framed(title, ("generator", "task"), ("responses", "hallucinated", "spans", "density"))
     for model, tasks in stats.models.items():
         for place, (task, counts) in enumerate(tasks.items()):
             add_row(
@@ -131,7 +131,7 @@ def _models(stats: CorpusStats, title: str, published: bool) -> Table:
 
 def _types(stats: CorpusStats, title: str) -> Table:
     labels = in_order(label for counts in stats.types.values() for label in counts)
-    table = empty_table(title, ("part",), tuple(label.replace("_", " ") for label in labels))
+    table = framed(title, "part", tuple(label.replace("_", " ") for label in labels))
     for name, counts in stats.types.items():
         total = max(1, sum(counts.values()))
         shares = (f"{counts.get(label, 0):,} ({counts.get(label, 0) / total:.0%})" for label in labels)
@@ -141,7 +141,7 @@ def _types(stats: CorpusStats, title: str) -> Table:
 
 def _buckets(by_task: Mapping[str, list[Bucket]], paper: Mapping[str, Sequence[Row]], title: str) -> Table:
     marked = any(bucket.counts.num_marked for found in by_task.values() for bucket in found)
-    table = empty_table(title, ("part",), ("words", "responses", "hallucinated", *(["spans each"] if marked else [])))
+    table = framed(title, "part", ("words", "responses", "hallucinated", *(["spans each"] if marked else [])))
     for task, found in by_task.items():
         for place, bucket in enumerate(found):
             add_row(

@@ -24,9 +24,11 @@ def test_tables_fit_eighty_columns_and_tell_the_numbers():
     assert "RAGTruth: responses and hallucination" in text
     assert "2 (66.7%)" in text
     assert "20.00" in text  # density of n in QA
-    beside = as_text(*corpus_tables(corpus_stats(CORPUS), published=True))
+    beside = as_text(*corpus_tables(corpus_stats(CORPUS), dataset="ragtruth"))
     assert "these are 5 responses" in beside and "these are" not in text
-    assert "these are 3 responses" in as_text(*corpus_tables(corpus_stats(CORPUS[:3]), published=True)), "of one task"
+    assert "these are 3 responses" in as_text(*corpus_tables(corpus_stats(CORPUS[:3]), dataset="ragtruth")), (
+        "of one task"
+    )
 
 
 def test_numbers_and_plots_are_written(tmp_path, capsys):

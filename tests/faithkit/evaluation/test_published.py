@@ -18,6 +18,7 @@ from faithkit.evaluation.published.detection import (
     models,
     published,
 )
+from faithkit.evaluation.published.judges import published_counts
 from faithkit.evaluation.published.tables import CHECKSUMS, FOLDER, published_table, read_table
 from faithkit.records import Example
 
@@ -136,3 +137,20 @@ def test_figures_stand_beside_the_papers_models_alone(names, are):
 def by_model(name):
     texts = {"knowledge": "k", "response": "r", "label": "faithful"}
     return Example(id=name, source="s", split="test", group="g", **texts, meta={"model": name})
+
+
+def test_the_papers_counts_add_up():
+    counts, _ = published_counts("diahalu")
+    parts = [counts[part] for part in ("knowledge", "task", "chit-chat", "reasoning")]
+    assert tuple(map(sum, zip(*parts, strict=True))) == counts["all"] == (748, 329)
+    for row in published_table("diahalu_counts").rows:
+        assert row["faithful"] + row["hallucinated"] == row["dialogues"]
+        assert abs(100 * row["hallucinated"] / row["dialogues"] - row["rate"]) < 0.01
+    for row in published_table("halludial_counts").rows:
+        assert row["train"] + row["test"] == row["hallucinated"] + row["faithful"]
+    assert published_counts("halludial")[0]["all"] == (146_856, 58_420)
+
+
+def test_every_class_of_faithdials_table_1_is_counted():
+    for row in published_table("faithdial_begin").rows:
+        assert sum(value for name, value in row.items() if name != "system") == pytest.approx(100, abs=0.15)

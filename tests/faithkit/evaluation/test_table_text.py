@@ -7,13 +7,11 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from faithkit.evaluation.table_text import cells_of, escaped, markdown
-from faithkit.evaluation.tables import harmless, new_table
+from faithkit.evaluation.tables import figures_table, harmless
 
 
 def table_of(*cells: str):
-    table = new_table("a title")
-    table.add_column("name")
-    table.add_column("count", justify="right")
+    table = figures_table("a title", "name", ["count"])
     for cell in cells:
         table.add_row(Text(cell), "1")
     table.caption = Text("first line\nsecond | line")
