@@ -86,15 +86,11 @@ def _settle_row(
     names = [question.name for question in scheme.questions]
     differing = tuple(name for name in names if _differ([one.answers.get(name) for one in given]))
     if row in decisions:
-        # What a person leaves out of a decision stays what all agree on.
-        agreed = {
-            name: given[0].answers[name]
-            for name in names
-            if given and name in given[0].answers and name not in differing
-        }
-        undecided = tuple(name for name in differing if name not in decisions[row])
-        how = "open" if undecided else "decided by hand"
-        return Settled(row=row, answers=agreed | decisions[row], open=undecided, how=how, disagree=differing)
+        # What a person leaves out of a decision stays what all agree on, or what the rule says.
+        ruled = _settle_row(scheme, row, given, rule, expert, {}, 1)
+        left_out = tuple(name for name in ruled.open if given and name not in decisions[row])
+        how = "open" if left_out else "decided by hand"
+        return Settled(row=row, answers=ruled.answers | decisions[row], open=left_out, how=how, disagree=differing)
     if rule == EXPERT and row in expert:
         return Settled(row=row, answers=dict(expert[row]), open=(), how=EXPERT, disagree=differing)
     if not given or len(given) < min_annotators:

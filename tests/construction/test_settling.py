@@ -96,6 +96,21 @@ def test_open_rows_are_listed_decided_and_read_back(tmp_path):
     assert again[0].answers == {"quality": ["good"], "spans": [mark(0, 3)]}
 
 
+def test_a_decision_of_one_question_keeps_what_the_rule_says_of_others_and_leaves_the_rest_open():
+    rows = rows_of(example())
+    (row,) = rows
+    spans = {"anna": [mark(0, 4)], "ben": [mark(0, 4)], "cleo": []}
+    quality = {"anna": ["good"], "ben": ["truncated"], "cleo": ["incorrect_refusal"]}
+    given = said(row, **{name: {"spans": spans[name], "quality": quality[name]} for name in spans})
+    (undecided,) = settle(RAGTRUTH, rows, given, rule="majority")
+    assert undecided.open == ("quality",) and undecided.answers == {"spans": [mark(0, 4)]}
+    (one,) = settle(RAGTRUTH, rows, given, rule="majority", decisions={row: {"quality": ["good"]}})
+    assert (one.how, one.open) == ("decided by hand", ())
+    assert one.answers == {"spans": [mark(0, 4)], "quality": ["good"]}
+    (part,) = settle(RAGTRUTH, rows, given, rule="majority", decisions={row: {"spans": []}})
+    assert (part.how, part.open, part.answers) == ("open", ("quality",), {"spans": []})
+
+
 @pytest.mark.parametrize(
     "decision",
     [{"quality": ["bad"]}, {"other": 1}, 3, {"spans": [mark(0, 9999)]}, {"spans": [3]}, {"spans": [{"start": 0}]}],
