@@ -143,13 +143,13 @@ def test_a_resumed_run_ends_with_the_same_weights(
     monkeypatch.setattr(CriticModule, "training_step", broken)
     with pytest.raises(RuntimeError, match="the power fails"):
         train_here(f"run_dir={tmp_path / 'run'}", *options)
-    done = run("train.py", f"resume={tmp_path / 'run'}")
-    assert done.returncode == 0, done.stderr
+    monkeypatch.setattr(CriticModule, "training_step", step)
+    train_here(f"resume={tmp_path / 'run'}")
     ours, theirs = state(tmp_path / "run"), state(whole)
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-@pytest.mark.parametrize("trainer", ["ddp", "fsdp"])
+@pytest.mark.parametrize("trainer", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
 def test_two_processes_take_the_steps_of_one(trainer: str, options: list[str], tmp_path: Path) -> None:
     plain = [option for option in options if not option.startswith("trainer")] + ["model.dropout=0"]
     train_here(f"run_dir={tmp_path / 'one'}", *plain, "trainer=cpu")
