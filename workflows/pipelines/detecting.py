@@ -19,11 +19,13 @@ class Detect:
         path: A run, a folder or a hub name, as `detector=` of generate.py.
         text: The field that is judged.
         read: Makes a row, or a hole, of a row and its prediction.
+        precision: In which the detector computes.
     """
 
     path: str
     text: str
     read: Callable[[Row, Prediction], Row]
+    precision: str = AUTO
     _detector: Detector | None = field(default=None, repr=False)
 
     def settings(self) -> dict[str, Any]:
@@ -35,18 +37,21 @@ class Detect:
         }
 
     def open(self) -> str:
-        """Loads the detector."""
+        """Loads the detector; gives its weights, or the file that names several."""
+        from faithkit.weights.used_model import describe_model
         from workflows.detectors import load_detector
+        from workflows.settings.detector_file import is_detector_file
 
-        self._detector = load_detector(self.path, precision=AUTO, batch_tokens=None)
-        return ""
+        self._detector = load_detector(self.path, precision=self.precision, batch_tokens=None)
+        weights = None if is_detector_file(self.path) else describe_model(self.path).weights
+        return f"detector {weights or self.path}"
 
     def run(self, rows: Sequence[Row]) -> Iterator[Row]:
         """Yields the rows as they are judged."""
         assert self._detector is not None, "it is opened first"
         examples = [example_of(row, str(row[self.text])) for row in rows]
         for row, said in zip(rows, self._detector.predict_examples(examples), strict=True):
-            yield self.read({name: value for name, value in row.items() if name != TRIES}, said)
+            yield {name: value for name, value in self.read(row, said).items() if name != TRIES}
 
     def close(self) -> str:
         """Lets the detector go."""

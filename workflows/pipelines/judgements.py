@@ -3,20 +3,20 @@
 A language model is asked; or a detector of ours judges, which says no more than its verdict and its marked parts.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from construction.ask import Ask, Said, sampling
 from construction.dialogues import history_of
 from construction.rows import KEY, TRIES, Row, hole
-from faithkit.detector import Detector
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text_engines import EngineOptions
-from faithkit.records import FAITHFUL, UNPARSED, Example, Turn
+from faithkit.records import FAITHFUL, UNPARSED, Prediction
 from judge.asking import JUDGEMENT, read_judgement
 from judge.reply import CHOICES
 from judge.target import target_text
+from workflows.pipelines.detecting import Detect, example_of
 from workflows.pipelines.models import build_model
 
 ANNOTATE = "annotate"
@@ -64,53 +64,15 @@ def annotation(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, A
     )
 
 
-@dataclass(slots=True)
-class Detect:
-    """Has a detector judge each row's response; what it marks is quoted behind its verdict.
-
-    Args:
-        path: A run, an hf/ folder, a hub name or a detector's file.
-    """
-
-    path: str
-    _detector: Detector | None = field(default=None, repr=False)
-
-    def open(self) -> str:
-        """Loads the detector."""
-        from faithkit.weights.used_model import describe_model
-        from workflows.detectors import load_detector
-        from workflows.settings.detector_file import is_detector_file
-
-        self._detector = load_detector(self.path, precision="32-true", batch_tokens=None)
-        weights = None if is_detector_file(self.path) else describe_model(self.path).weights
-        return f"detector {weights or self.path}"
-
-    def run(self, rows: Sequence[Row]) -> Iterator[Row]:
-        """Yields the judged rows."""
-        assert self._detector is not None, "it is opened first"
-        examples = [_example(row) for row in rows]
-        for row, example, found in zip(rows, examples, self._detector.predict_examples(examples), strict=True):
-            if found.label in (None, UNPARSED):
-                yield hole(row[KEY], ANNOTATE, NO_VERDICT, found.text, row.get(TRIES, 0) + 1)
-                continue
-            target = target_text(replace(example, label=found.label, spans=found.spans), JUDGEMENT)
-            spans = [[span.start, span.end] for span in found.spans]
-            judged = {"target": target, "label": found.label, "spans": spans, "rationale": "", "score": found.score}
-            yield {**{key: value for key, value in row.items() if key != TRIES}, **judged}
-
-    def close(self) -> str:
-        """Lets the detector go."""
-        self._detector = None
-        return ""
+def detection(path: str) -> Detect:
+    """Has a detector judge the row's response; what it marks is quoted behind its verdict."""
+    return Detect(path=path, text="response", read=_judged, precision="32-true")
 
 
-def _example(row: Row) -> Example:
-    return Example(
-        id=row[KEY],
-        source="construct",
-        split="construct",
-        group=row["dialogue"],
-        knowledge=row["knowledge"],
-        history=tuple(Turn(speaker=speaker, text=text) for speaker, text in row["history"]),
-        response=row["response"],
-    )
+def _judged(row: Row, found: Prediction) -> Row:
+    if found.label in (None, UNPARSED):
+        return hole(row[KEY], ANNOTATE, NO_VERDICT, found.text, row.get(TRIES, 0) + 1)
+    example = replace(example_of(row, row["response"]), label=found.label, spans=found.spans)
+    spans = [[span.start, span.end] for span in found.spans]
+    judged = {"target": target_text(example, JUDGEMENT), "label": found.label, "spans": spans, "rationale": ""}
+    return {**row, **judged, "score": found.score}

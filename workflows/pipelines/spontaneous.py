@@ -17,7 +17,7 @@ from faithkit.files.atomic import atomic_folder
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import TextPrompt, read_text_prompt
 from faithkit.inference.text_engines import EngineOptions
-from workflows.pipelines.judgements import ANNOTATE, FIELDS, Detect, annotation
+from workflows.pipelines.judgements import ANNOTATE, FIELDS, annotation, detection
 from workflows.pipelines.models import annotator_of, build_model, writers_of
 from workflows.pipelines.run_chain import ask_step, run_chain
 from workflows.pipelines.written import OUTPUT, division_of, tell_written
@@ -48,7 +48,10 @@ def spontaneous_steps(config: Mapping[str, Any]) -> list[AnyStep]:
     samplers = [step.name for step in steps[1:]]
     if block["detector"]:
         settings = {"detector": block["detector"]}
-        return [*steps, Step(name=ANNOTATE, work=Detect(block["detector"]), settings=settings, after=tuple(samplers))]
+        return [
+            *steps,
+            Step(name=ANNOTATE, work=detection(block["detector"]), settings=settings, after=tuple(samplers)),
+        ]
     prompt = read_text_prompt("construction", "annotate", *FIELDS, folder=folder)
     return [*steps, ask_step(annotation(annotator_of(config), prompt, block), after=samplers)]
 
