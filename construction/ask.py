@@ -20,7 +20,7 @@ LEAST_ROUNDS = 16  # of requests in a portion: its end, where places stay empty,
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a model replied to a row.
+    """The reply of a model to a row.
 
     Args:
         finished: The model ended it; otherwise it was cut at its most tokens.

@@ -82,7 +82,7 @@ def _order(number: int, row: Row) -> tuple[int, float, int, int]:
 
 
 class Answer(NamedTuple):
-    """What a person said of a turn: the text that stands from now on, or None where the proposal was turned down."""
+    """A person's answer about a turn: the text that stands from now on, or None where the proposal was turned down."""
 
     turn: str
     text: str | None

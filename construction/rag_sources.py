@@ -88,7 +88,7 @@ def _row(row: FileRow, source_id: str) -> Row:
 
 
 def prompt_values(row: Row, nulls: str) -> dict[str, str]:
-    """What a source puts into its task's prompt.
+    """The values that a source puts into its task's prompt.
 
     Args:
         nulls: KEEP shows empty fields as `null`, which models take for "no"; DROP leaves them out.

@@ -79,7 +79,7 @@ def cut_turns(text: str) -> tuple[str, bool]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyRules:
-    """What a reply must not be.
+    """Rules that a reply has to keep.
 
     Args:
         max_words: That a reply may have; None for any number.

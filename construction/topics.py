@@ -25,7 +25,7 @@ _TAG = re.compile(r"<[^<>]{1,80}>")  # MultiWOZ marks values in its goals
 
 
 class Topic(NamedTuple):
-    """What a dialogue is about.
+    """The topic of a dialogue.
 
     Args:
         source: Where it is from, as DiaHalu's field `source` has it.

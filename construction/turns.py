@@ -113,7 +113,7 @@ def _runs(words: Sequence[str]) -> Counter[tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TalkRules:
-    """What a dialogue must not do, and how long it lasts.
+    """Rules that a dialogue has to keep, and how long it lasts.
 
     Args:
         by_domain: The rules of single turns.

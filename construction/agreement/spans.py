@@ -35,7 +35,7 @@ ALONE = 1.0  # the cost of a span without a partner
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """What the annotators of one item marked: (start, end, label) by annotator."""
+    """The spans that the annotators of one item marked: (start, end, label) by annotator."""
 
     group: str
     length: int

@@ -26,7 +26,7 @@ class BadAnswer(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What all questions share.
+    """A question to annotators: the base of its kinds, which define how it is shown, written and read.
 
     Args:
         name: The name of the tag, and of the answer.

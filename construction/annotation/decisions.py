@@ -1,4 +1,4 @@
-"""What people decide: rows that no rule settled are listed for them, and their answers are read back, checked."""
+"""Lists the rows that no rule settled for people to decide, and reads their answers back, checked."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

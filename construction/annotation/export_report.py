@@ -1,4 +1,4 @@
-"""What may be wrong with an export: every kind with what becomes of it, counted and listed with its place."""
+"""Kinds of faults of an export, each with what becomes of it; counts them, and lists them with their places."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ HINT = "correct it in Label Studio and export again, or set pipeline.on_bad_anno
 
 @dataclass(slots=True)
 class ExportReport:
-    """What reading found: counts by kind, and each with its place."""
+    """The faults that reading found: counts by kind, and each with its place."""
 
     on_bad_annotation: str = STOP
     counts: Counter[str] = field(default_factory=Counter)

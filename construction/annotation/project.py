@@ -47,7 +47,7 @@ class AnnotationRow:
 
     @property
     def text(self) -> str:
-        """What is annotated, as the dataset has it: the last of the texts."""
+        """The text that is annotated, as the dataset has it: the last of the texts."""
         return list(self.texts.values())[-1]
 
     def to_dict(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ MAJORITY, SEVERE, EXPERT, HAND = RULES = ("majority", "severe", "expert", "hand"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """What became of one row.
+    """The outcome of one row.
 
     Args:
         answers: Those that all or the rule agree on, by question.

@@ -114,7 +114,7 @@ class Audit(Source):
 
 
 def _corpus(row: Row) -> dict[str, str]:
-    """What the response answers to, where the file's name tells."""
+    """Finds what the response answers to, where the file's name tells."""
     name = Path(row.file).stem.rpartition("_")[2]
     return {"corpus": name} if name in CORPORA else {}
 

@@ -63,7 +63,7 @@ def quickest(tests: Iterable[Reach], seconds: float) -> tuple[list[str], float]:
 
 
 class KeptReach:
-    """What tests run, kept in a folder, each test file's as long as it stays the same.
+    """The statements that tests run, kept in a folder, each test file's as long as it stays the same.
 
     Of code that has changed since, a test that imports it may run every line: its own lines have moved. That the tests
     still pass is taken on trust: run them before.

@@ -1,4 +1,4 @@
-"""What the block `pipeline` of each pipeline of construct.py has."""
+"""The block `pipeline` of construct.py: the keys that each of its pipelines has."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar
@@ -16,7 +16,7 @@ NearDuplicates = Annotated[
 
 
 class Pipeline(Block):
-    """What every pipeline has.
+    """The keys of every pipeline.
 
     Attributes:
         asks: It asks language models.

@@ -1,4 +1,4 @@
-"""What prompts begin with alike is read once, and changes no probability."""
+"""The beginnings that prompts share are read once, and change no probability."""
 
 from collections.abc import Iterator
 
