@@ -28,6 +28,12 @@ class Batches(Dataset):
         every = all("second_length" in s.encoded.columns for s in self.subsets)
         return self.lengths("second_length") if every else None
 
+    def families(self) -> NDArray[np.uint64] | None:
+        """The families of the examples, where the encoder reads what they begin with once; else None."""
+        if not self.encoder.shares_beginnings:
+            return None
+        return np.concatenate([np.asarray(s.encoded.columns["family"])[s.indices] for s in self.subsets])
+
     def __len__(self) -> int:
         return int(self.starts[-1])
 

@@ -189,6 +189,7 @@ class DataModule(pl.LightningDataModule):
             rank=self.trainer.global_rank if self.trainer else 0,
             world_size=world_size,
             second=batches.second_lengths(),
+            family=batches.families(),
         )
 
     def _loader(self, batches: Batches | Stream, sampler: BatchSampler | None) -> DataLoader:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data_modules.encoding.branches import branched_batch
+from data_modules.encoding.cache import group_hash
 from data_modules.encoding.causal import causal_batch
 from data_modules.encoding.pairs import ENCODING_VERSION, NO_LABEL, Columns, Encoder
 from data_modules.encoding.ragged import Ragged
@@ -28,6 +30,7 @@ class JudgementEncoder(Encoder):
         ask: What the reply is.
         max_length: Tokens of both; the oldest turns are left out where they do not fit, knowledge and response never.
         packed: Batches are sequences one behind the other (`faithkit.packing`), in place of padded ones.
+        share_beginnings: Rows with the same knowledge and history stand in one batch, where these are read once.
     """
 
     tokens: MessageTokens
@@ -35,13 +38,18 @@ class JudgementEncoder(Encoder):
     ask: str
     max_length: int
     packed: bool = True
+    share_beginnings: bool = False
+
+    @property
+    def shares_beginnings(self) -> bool:
+        return self.packed and self.share_beginnings
 
     def fingerprint(self) -> str:
         own = f"{self.template.fingerprint}:{self.tokens.has_template}:{self.ask}:{self.max_length}"
-        return f"judgements:{ENCODING_VERSION}:{own}:{fingerprint_of(self.tokens.tokenizer)}"
+        return f"judgements:families:{ENCODING_VERSION}:{own}:{fingerprint_of(self.tokens.tokenizer)}"
 
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
-        """Makes the columns context (the prompt), response (the reply with its eos), length and label."""
+        """Makes the columns context (the prompt), response (the reply with its eos), length, label and family."""
         replies = self.tokens.answers([target_text(example, self.ask) for example in examples])
         prompts = self.tokens.prompts([self.template.messages(example) for example in examples])
         for place, (example, reply) in enumerate(zip(examples, replies, strict=True)):
@@ -54,6 +62,7 @@ class JudgementEncoder(Encoder):
             "response": response,
             "length": (context.lengths + response.lengths).astype(np.int32),
             "label": np.array(labels, np.int8),
+            "family": np.array([_family(example) for example in examples], np.uint64),
         }
 
     def _shortened(self, example: Example, room: int, counts: Counter[str]) -> NDArray[np.int32]:
@@ -73,6 +82,16 @@ class JudgementEncoder(Encoder):
 
     def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Makes the arrays of a batch: those of `causal_batch`, and the labels."""
-        pad_id = filler_token(self.tokens.tokenizer)
-        batch = causal_batch(columns["context"], columns["response"], pad_id=pad_id, packed=self.packed)
+        context, response, family = (columns[name] for name in ("context", "response", "family"))
+        if self.shares_beginnings and len(np.unique(family)) < len(family):
+            batch = branched_batch(context, response, family)
+        else:
+            pad_id = filler_token(self.tokens.tokenizer)
+            batch = causal_batch(context, response, pad_id=pad_id, packed=self.packed)
         return batch | {"label": columns["label"]}
+
+
+def _family(example: Example) -> int:
+    """Numbers what a prompt says before the response."""
+    turns = [f"{turn.speaker}\0{turn.text}" for turn in example.history]
+    return group_hash("\0\0".join([example.knowledge, *turns]))

@@ -28,6 +28,7 @@ class JudgeOptions:
         prompts: A folder with a prompt of one's own, `<ask>.txt`; None takes ours.
         max_length: Tokens of prompt and reply; the oldest turns are left out where they do not fit.
         packed: Sequences one behind the other without padding.
+        share_beginnings: Rows about the same knowledge and history share a batch, which reads these once.
         dropout: Overrides the model's own; None keeps it.
         gradient_checkpointing: Trades time for memory.
         threshold_aim: What the threshold of P(hallucinated) is chosen for, on validation.
@@ -42,6 +43,7 @@ class JudgeOptions:
     ask: Annotated[str, OneOf(LEARNT)] = "judgement"
     prompts: Text | None = None
     packed: Switch = True
+    share_beginnings: Switch = True
     dropout: PartialShare | None = None
     gradient_checkpointing: Switch = False
     threshold_aim: Aim = "macro_f1"

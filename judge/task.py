@@ -61,6 +61,7 @@ class JudgeTask:
             ask=self.options.ask,
             max_length=self.options.max_length,
             packed=self.options.packed,
+            share_beginnings=self.options.share_beginnings,
         )
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> JudgeModule:

@@ -42,6 +42,7 @@ class BatchSampler:
         shuffle: Makes new batches each epoch (training) rather than always the same (evaluation).
         rank: The number of this process, of `world_size`.
         second: Tokens of each example's second sequence, where it has one (`plan_batches`).
+        family: The same number for examples that should share a batch, where their encoder says so.
     """
 
     def __init__(
@@ -57,8 +58,10 @@ class BatchSampler:
         rank: int = 0,
         world_size: int = 1,
         second: NDArray[np.int32] | None = None,
+        family: NDArray[np.uint64] | None = None,
     ):
         self.lengths, self.second, self.parts, self.shuffle, self.seed = lengths, second, parts, shuffle, seed
+        self.family = family
         self.batch_size, self.max_tokens, self.num_epochs = batch_size, max_tokens, num_epochs
         self.rank, self.world_size = rank, world_size
         self.start = 0
@@ -69,9 +72,9 @@ class BatchSampler:
         """Plans an epoch: its batches as rows of the data, each with the rows of all processes."""
         rng = np.random.default_rng([self.seed, epoch]) if self.shuffle else None
         rows = np.concatenate([part.draw(rng) if rng is not None else part.indices for part in self.parts])
-        second = None if self.second is None else self.second[rows]
+        second, family = (None if column is None else column[rows] for column in (self.second, self.family))
         # The plan's batches index `rows`, which may hold a row more than once.
-        plan = plan_batches(self.lengths[rows], self.batch_size, self.max_tokens, rng, second)
+        plan = plan_batches(self.lengths[rows], self.batch_size, self.max_tokens, rng, second, family)
         return [rows[batch] for batch in plan]
 
     def __len__(self) -> int:
@@ -85,6 +88,12 @@ class BatchSampler:
                 skip -= num_steps
                 continue
             for batch in self.plan(epoch)[skip:]:
-                share = batch[self.rank :: self.world_size]
+                share = self._share(batch)
                 yield (share if len(share) else np.array([PADDING_ROW])), len(batch)
             skip = 0
+
+    def _share(self, batch: Batch) -> Batch:
+        """Gives this process's rows; a family stands together, so each process then takes a stretch."""
+        if self.family is None:
+            return batch[self.rank :: self.world_size]
+        return np.array_split(batch, self.world_size)[self.rank]

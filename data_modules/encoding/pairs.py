@@ -39,6 +39,11 @@ class Encoder(Protocol):
         """Names all that the columns depend on beside the records: part of their cache key."""
         ...
 
+    @property
+    def shares_beginnings(self) -> bool:
+        """Tells whether rows of one `family` (a column) belong into one batch, where their beginning is read once."""
+        return False
+
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
         """The columns of some records.
 

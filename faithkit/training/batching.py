@@ -15,6 +15,7 @@ def plan_batches(
     max_tokens: int | None,
     rng: np.random.Generator | None,
     second: NDArray[np.int32] | None = None,
+    family: NDArray[np.uint64] | None = None,
 ) -> list[Batch]:
     """Cuts the examples, ordered by length, into batches.
 
@@ -25,6 +26,7 @@ def plan_batches(
         rng: Shuffles; None keeps the longest batch first, so that memory runs out at once or never.
         second: Tokens of each example's second sequence, where it is padded apart from the first (a decoder's). With a
             `batch_size`, examples of like length are then put together by this one.
+        family: The same number for examples that belong into one batch, as far as both limits let them.
     """
     if batch_size is None and max_tokens is None:
         raise UserError("neither data.batch_size nor data.max_tokens is set", hint="set one of them")
@@ -33,6 +35,8 @@ def plan_batches(
     order = np.argsort(-(lengths + jitter), kind="stable")
     if second is not None and batch_size is not None:
         order = _by_second(order, second + jitter, BLOCK * batch_size)
+    if family is not None:
+        order = _by_family(order, family)
     ordered = lengths[order]
     batches, begin = [], 0
     while begin < len(order):
@@ -40,6 +44,8 @@ def plan_batches(
         if max_tokens is not None:
             most = max(1, min(count, max_tokens // int(ordered[begin])))
             count = _fitting(ordered[begin : begin + most], max_tokens)
+        if family is not None:
+            count = _whole_families(family[order[begin:]], count)
         batches.append(order[begin : begin + count])
         begin += count
     if rng is not None:
@@ -59,3 +65,17 @@ def _by_second(order: Batch, second: NDArray[np.float64], block: int) -> Batch:
     return np.concatenate(
         [rows[np.argsort((-1) ** place * second[rows], kind="stable")] for place, rows in enumerate(blocks)]
     )
+
+
+def _by_family(order: Batch, family: NDArray[np.uint64]) -> Batch:
+    """Moves the examples of each family behind the first of them."""
+    _, first, number = np.unique(family[order], return_index=True, return_inverse=True)
+    return order[np.argsort(first[number], kind="stable")]
+
+
+def _whole_families(family: NDArray[np.uint64], count: int) -> int:
+    """Takes fewer than the first `count` examples where that leaves a family whole; one of its own size is cut."""
+    if count >= len(family) or family[count - 1] != family[count]:
+        return count
+    others = np.flatnonzero(family[:count] != family[count])
+    return int(others[-1]) + 1 if len(others) else count

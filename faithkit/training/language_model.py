@@ -1,7 +1,7 @@
 """A language model under training: logits at the targets alone, losses, and the figures of a validation.
 
 A batch holds `target` [tokens], the tokens that are learnt, `target_row` the row of each and `target_at` the place that
-predicts it, counted over the model's whole output (`data_modules.encoding.causal`, `data_modules.encoding.turns`).
+predicts it, counted over the model's whole output (`data_modules.encoding`: `causal`, `branches`, `turns`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -62,6 +62,9 @@ def run_model(model: Any, batch: Mapping[str, Tensor], **options: Any) -> Any:
     inputs: dict[str, Any] = {name: batch[name] for name in INPUTS if name in batch}
     if "sequence_lengths" in batch:
         inputs["packing"] = Packing.of(batch["sequence_lengths"].tolist(), batch["input_ids"].device)
+    elif "part_lengths" in batch:
+        parts = batch["part_lengths"].split(batch["part_counts"].tolist())
+        inputs["packing"] = Packing.branched([own.tolist() for own in parts], batch["input_ids"].device)
     with at_places(model.get_output_embeddings(), batch["target_at"]):
         return model(**inputs, use_cache=False, **options)
 

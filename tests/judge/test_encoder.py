@@ -1,6 +1,7 @@
 """A judge reads the prompt of later use and learns the reply alone, each row apart from the others."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from faithkit.errors import UserError
 from faithkit.inference.messages import MessageTokens
 from faithkit.packing import use_packed_attention
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
-from faithkit.training.language_model import row_statistics
+from faithkit.training.language_model import row_statistics, run_model, token_losses
 from judge.encoder import JudgementEncoder
 from judge.prompt import PromptTemplate
 from tests.data_modules.examples import example
@@ -68,6 +69,37 @@ def test_packed_rows_are_read_as_if_each_stood_alone(tokens: MessageTokens, lang
     alone = np.concatenate([statistics([row], packed=False) for row in rows])
     assert use_packed_attention(model) and own.packed
     assert statistics(rows, packed=True) == pytest.approx(alone, abs=1e-5)
+
+
+def test_rows_that_share_a_beginning_read_it_once_and_are_learnt_as_if_each_stood_alone(
+    tokens: MessageTokens, language_models: dict[str, Path]
+) -> None:
+    model = AutoModelForCausalLM.from_pretrained(language_models["llama"], dtype=torch.float32).eval()
+    assert use_packed_attention(model)
+    [turn, other] = examples(2)
+    said = ("the river is long", "the river", "a dog and a cat", "the king is old", "the river is long")
+    rows = [replace((turn, other)[i % 2], response=text, label=turn.label) for i, text in enumerate(said)]
+    results = {}
+    for shared in (False, True):
+        made = encoder(tokens, share_beginnings=shared)
+        batch = {n: torch.as_tensor(v) for n, v in made.collate(made.encode(rows, Counter())).items()}
+        model.zero_grad()
+        losses = token_losses(run_model(model, batch).logits, batch["target"])
+        losses.mean().backward()
+        results[shared] = batch["input_ids"].shape[1], losses.detach(), model.get_input_embeddings().weight.grad.clone()
+    (plain, losses, gradients), (read, found, own) = results[False], results[True]
+    assert read < 0.7 * plain
+    torch.testing.assert_close(found, losses, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(own, gradients, atol=1e-6, rtol=1e-4)
+
+
+def test_rows_without_relatives_are_packed_as_ever(tokens: MessageTokens) -> None:
+    batches = []
+    for shared in (False, True):
+        made = encoder(tokens, share_beginnings=shared)
+        batches.append(made.collate(made.encode(examples(3), Counter())))
+    assert batches[0].keys() == batches[1].keys()
+    assert all(np.array_equal(batches[0][name], batches[1][name]) for name in batches[0])
 
 
 def test_the_oldest_turns_give_way_and_are_counted(tokens: MessageTokens) -> None:

@@ -45,6 +45,37 @@ def test_processes_share_every_batch_without_loss_or_doubling(lengths: np.ndarra
         assert sorted(rows) == sorted(batch.tolist()) and num_rows == len(batch)
 
 
+@given(
+    families=st.lists(st.integers(1, 6), min_size=1, max_size=25),
+    batch_size=st.integers(1, 9),
+    max_tokens=st.none() | st.integers(1, 900),
+    world_size=st.integers(1, 3),
+    shuffle=st.booleans(),
+)
+def test_a_family_shares_a_batch_as_far_as_both_limits_let_it(
+    families: list[int], batch_size: int, max_tokens: int | None, world_size: int, shuffle: bool
+) -> None:
+    rng = np.random.default_rng(len(families))
+    family = rng.permutation(np.repeat(np.arange(len(families), dtype=np.uint64), families))
+    lengths = (family * 7 % 90 + 10 + rng.integers(0, 5, len(family)).astype(np.uint64)).astype(np.int32)
+    options = {"batch_size": batch_size, "max_tokens": max_tokens, "shuffle": shuffle, "family": family}
+    whole = [batch for batch, _ in sampler(lengths, num_epochs=1, **options)]
+    assert sorted(np.concatenate(whole).tolist()) == list(range(len(lengths)))
+    assert all(len(batch) <= batch_size for batch in whole)
+    for number, size in enumerate(families):
+        batches = [batch for batch in whole if number in family[batch]]
+        if size <= batch_size and max_tokens is None:
+            assert len(batches) == 1
+        for batch in batches:
+            stands = np.flatnonzero(family[batch] == number)
+            assert np.array_equal(stands, np.arange(stands[0], stands[-1] + 1)), "one behind the other"
+            assert max_tokens is None or len(batch) == 1 or len(batch) * lengths[batch].max() <= max_tokens
+    shares = [list(sampler(lengths, num_epochs=1, rank=r, world_size=world_size, **options)) for r in range(world_size)]
+    for step, batch in enumerate(whole):
+        rows = [row for share in shares for row in share[step][0].tolist() if row != PADDING_ROW]
+        assert rows == batch.tolist()
+
+
 @given(lengths=LENGTHS, start=st.integers(0, 60))
 def test_a_pass_can_begin_at_any_step(lengths: np.ndarray, start: int) -> None:
     whole, resumed = list(sampler(lengths)), sampler(lengths)
