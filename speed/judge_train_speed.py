@@ -3,8 +3,9 @@
 All train the same weights on the same token ids: prompts and judgements of the embedded corpus in HalluDial's layout,
 with a loss of the judgements' tokens alone, AdamW at a constant rate, batches of 8 (HalluDial: 1, padded to the
 length). Each round begins from the same weights with rows of its own; the loss of held-out rows is taken behind it.
+Several responses answer each turn, as in HalluDial, whose turns have eight: ours can read what these share once.
 
-    FAITHKIT_TRL_PYTHON=~/trl/bin/python python -m speed.judge_train_speed [--rows 96] [--rounds 3] [--model ...]
+    FAITHKIT_TRL_PYTHON=~/trl/bin/python python -m speed.judge_train_speed [--rows 96] [--replies 5] [--rounds 3]
 
 Needs: `smollm2-135m` (fetched once), and TRL in an environment of its own (peers/README.md); without it TRL is left out
 and the section says so.
@@ -18,6 +19,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--rows", type=int, default=96, help="of a round")
+    parser.add_argument("--replies", type=int, default=5, help="rows of a turn: 60%% of HalluDial's 8 are for training")
     parser.add_argument("--padded", type=int, default=8, help="rows of a round that are padded one by one")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
@@ -59,7 +62,13 @@ class Judging:
         os.environ["FAITHKIT_HOME"] = str(folder / "home")  # nothing is encoded already
         count = options.rows * options.rounds
         source = Embedded(num_train=count, num_test=HELD_OUT)
-        self.train, self.held_out = (list(read_examples(source, split, ReadReport())) for split in ("train", "test"))
+        train, self.held_out = (list(read_examples(source, split, ReadReport())) for split in ("train", "test"))
+        # The corpus answers a turn twice: more answers are those of the turns behind it, of the same lengths.
+        firsts = (train[place - place % options.replies] for place in range(count))
+        self.train = [
+            replace(row, knowledge=first.knowledge, history=first.history)
+            for row, first in zip(train, firsts, strict=True)
+        ]
         self.encoder = self.task().encoder
         self.rows = [self._ids(self.train), self._ids(self.held_out)]
         self.losses: dict[str, list[float]] = {}
@@ -89,20 +98,20 @@ class Judging:
         limits = ["--lr", str(LR), "--batch-size", str(BATCH_SIZE), "--max-length", str(LENGTH)]
         return ["--weights", self.weights, *paths, *limits]
 
-    def own(self, precision: str) -> Callable[[int, int], float]:
-        """Trains with our Trainer and its callbacks."""
+    def own(self, label: str, precision: str, **options: Any) -> Callable[[int, int], float]:
+        """Trains with our Trainer and its callbacks; `options` are the judge's."""
 
         def work(start: int, stop: int) -> float:
             from data_modules.data_module import DataModule
             from faithkit.training.trainer import seed_and_threads
 
             seed_and_threads(seed=0, num_threads=1)
-            task = self.task()
+            task = self.task(**options)
             data = DataModule([(InMemory(self.train[start:stop]), 1.0)], task.encoder, batch_size=BATCH_SIZE)
             data.setup()
             module = task.module(num_steps=data.num_batches, dataset="mixed", seed=0)
             taken = train_one_epoch(data, module, precision=precision, monitor="validation/mixed/macro_f1")
-            self.losses.setdefault(f"ours, {precision}", []).append(self.held_out_loss(module.model))
+            self.losses.setdefault(label, []).append(self.held_out_loss(module.model))
             return taken
 
         return work
@@ -169,9 +178,9 @@ def compare(judging: Judging, options: argparse.Namespace, stack: ExitStack) -> 
     else:
         print(f"without TRL: {TRL.missing}", file=sys.stderr)
         notes.append("TRL was not at hand.")
-    sides["ours, 32-true"] = judging.own("32-true")
-    if best_precision("cpu") == "bf16-mixed":
-        sides["ours, bf16-mixed"] = judging.own("bf16-mixed")
+    for precision in dict.fromkeys(("32-true", best_precision("cpu"))):
+        for name, share in ((f"ours, {precision}, each row whole", False), (f"ours, {precision}", True)):
+            sides[name] = judging.own(name, precision, share_beginnings=share)
     done: Counter[str] = Counter()
     tokens: dict[str, list[int]] = {label: [] for label in sides}
 
@@ -201,7 +210,8 @@ def compare(judging: Judging, options: argparse.Namespace, stack: ExitStack) -> 
     body = (
         f"`{options.model}`; {options.rows} rows a round ({options.padded} where they are padded one by one), of "
         f"{min(read)} to {max(read)} tokens (median {np.median(read):.0f}), no dropout, no gradient checkpointing, "
-        f"rate {LR}. Padding is never counted. {' '.join(notes)}"
+        f"rate {LR}; {options.replies} rows of each turn. A row's tokens count whole, padding never. "
+        f"{' '.join(notes)}"
     )
     header = ["side", "tokens a CPU-second", "against a padded row", f"loss of {HELD_OUT} held-out rows, by round"]
     report("Judge: fine-tuning", f"{body}\n\n{table(header, rows)}")

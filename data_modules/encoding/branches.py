@@ -1,7 +1,7 @@
 """Lays out a causal model's batch so that what rows begin with alike is read once.
 
-Rows of one family (responses to the same turn, answers from the same source) have prompts that differ at their end alone.
-In the batch a family is one sequence: the beginning that all of its contexts share, then a branch for each row
+Rows of one family (responses to the same turn, answers from the same source) have prompts that differ at their end
+alone. In the batch a family is one sequence: the beginning that all of its contexts share, then a branch for each row
 (`faithkit.packing`). Every row is read, and learnt, as if it stood alone.
 """
 
