@@ -22,5 +22,7 @@ class Division:
 
     def split_of(self, group: str) -> str:
         """Gives the split of a group."""
-        found = divide_groups(np.array([group_hash(group)], np.uint64), self.fractions, self.seed)
+        # Training divides groups by their own hashes: by the same ones nothing would be left to validate on.
+        salted = group_hash(f"construction:{group}")
+        found = divide_groups(np.array([salted], np.uint64), self.fractions, self.seed)
         return next(name for name, rows in found.items() if len(rows))

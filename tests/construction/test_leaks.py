@@ -2,8 +2,13 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+import pytest
+
 from construction.divide import Division
 from construction.leaks import TextInSplit, find_shared_texts
+from data_modules.encoding.cache import group_hash
+from data_modules.splits import divide_groups
 
 LONG = "The lighthouse at Marrow Point was built in 1871 from granite that came by ship from the north"
 
@@ -29,3 +34,13 @@ def test_a_group_has_one_split_by_its_name_and_the_seed_alone() -> None:
     assert splits == [Division({"test": 0.4}, seed=3).split_of(str(group)) for group in range(2000)]
     assert 0.36 < splits.count("test") / 2000 < 0.44 and division.splits == ("train", "test")
     assert Division({"test": 0.0}).splits == ("train",)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_training_of_the_same_seed_finds_validation_rows_in_the_training_split(seed: int) -> None:
+    division = Division({"test": 0.4}, seed)
+    kept = [group for group in map(str, range(2000)) if division.split_of(group) == "train"]
+    assert len(kept) == pytest.approx(1200, abs=100)
+    hashes = np.array([group_hash(group) for group in kept], np.uint64)
+    shares = divide_groups(hashes, {"validation": 0.1}, seed)
+    assert len(shares["validation"]) == pytest.approx(120, abs=45)
