@@ -196,7 +196,7 @@ def test_a_resumed_run_with_other_settings_asks_only_what_they_change(tmp_path: 
             construct_here(*again)
         assert {body["model"] for body in served.asked[first:]} == {JUDGE} and len(served.asked) == first + 6
         other = [f"resume={tmp_path / 'run'}", "pipeline=rag"]
-        with commanded(other), pytest.raises(UserError, match=r"pipeline\.dataset: there is no such key"):
+        with commanded(other), pytest.raises(UserError, match="this folder is of pipeline=spontaneous"):
             construct_here(*other)
 
 
