@@ -37,7 +37,10 @@ PIPELINES = {
 # By name: refuses what a resumed run may not change, before it is written.
 CHECKS = {"annotate": "workflows.pipelines.annotate:check_resumed"}
 # A resumed run may change all that its steps depend on: what they made with other settings is made again.
-MAY_CHANGE = ("pipeline.*", "engine.*", "models", "models.*", "prompts", "limit", "seed", "retry_holes", "dry_run")
+MAY_CHANGE = (
+    *("pipeline.*", "engine.*", "models", "models.*", "prompts", "labels", "labels.*", "limit", "seed"),
+    *("retry_holes", "dry_run"),
+)
 GROUPS = ("pipeline", "engine", "scale")
 
 
