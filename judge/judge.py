@@ -164,7 +164,12 @@ class Judge:
         examples = read_examples(examples)
         for example, found in zip(examples, self.judgements(examples, progress=progress), strict=True):
             yield Prediction(
-                id=example.id, label=found.label, score=found.probability, spans=found.spans, text=found.text
+                id=example.id,
+                label=found.label,
+                score=found.probability,
+                spans=found.spans,
+                text=found.text,
+                failed=found.failed,
             )
 
     def judgements(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Judgement]:
@@ -219,10 +224,10 @@ class Judge:
         if written is None:
             assert weighed is not None, "every question gets a reply"
             if probability is None:
-                return Judgement(label=UNPARSED, text=weighed.problem)
+                return Judgement(label=UNPARSED, text=weighed.problem, failed=True)
             return Judgement(label=self.calibration.label(probability), probability=probability)
         if not written.texts:
-            return Judgement(label=UNPARSED, text=written.problem)
+            return Judgement(label=UNPARSED, text=written.problem, failed=True)
         read = ASKINGS[self.options.ask].read
         found = [read(text, response) for text in written.texts]
         if len(found) == 1:
