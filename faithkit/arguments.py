@@ -1,4 +1,4 @@
-"""Checks what callers pass to Critic, Tagger and Generator: one kind of error, with the argument's name and a hint.
+"""Checks the arguments of Critic, Tagger, Generator and Judge: one kind of error, with the name and a hint.
 
 A check returns the value as the rest of the code takes it. Texts are checked in `faithkit.text_arguments`.
 """
@@ -48,20 +48,20 @@ def explain_keywords(method: Callable[Parameters, Result]) -> Callable[Parameter
     return explained
 
 
-def read_path(path: Any) -> str:
-    """Reads where a model is: text or a Path, as text."""
+def read_path(path: Any, name: str = "path") -> str:
+    """Reads where a model is: text or a Path, as text; `name` is the argument's."""
     hint = 'give a run such as "runs/...", its hf/ folder or a hub name'
     if not isinstance(path, str | os.PathLike):
-        raise wrong("path", "a text or a Path", path, hint)
+        raise wrong(name, "a text or a Path", path, hint)
     text = os.fspath(path)
     if not isinstance(text, str) or not text.strip():
-        raise wrong("path", "a text or a Path that is not empty", path, hint)
+        raise wrong(name, "a text or a Path that is not empty", path, hint)
     try:
         Path(text).expanduser().stat()
     except (FileNotFoundError, NotADirectoryError):
         return text  # a hub name, or a mistake that loading explains
     except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, half a character, a user that is not there
-        raise UserError(f"path cannot be looked up: {shorten(error)}", place=shorten(text), hint=hint) from error
+        raise UserError(f"{name} cannot be looked up: {shorten(error)}", place=shorten(text), hint=hint) from error
     return text
 
 

@@ -109,6 +109,7 @@ class Prediction:
         label: hallucinated, faithful or unparsed; None where nobody judged.
         score: P(hallucinated), None where the detector gives none.
         text: The response of a generator; what else a detector said.
+        failed: Its request failed, and `text` is the reason: no reply, and never read as one.
     """
 
     id: str
@@ -116,6 +117,7 @@ class Prediction:
     score: float | None = None
     spans: tuple[Span, ...] = ()
     text: str = ""
+    failed: bool = False
 
     def __post_init__(self) -> None:
         _require(bool(self.id), "id is empty")
@@ -129,9 +131,10 @@ class Prediction:
             _require(in_range, f"score must lie in 0..1, got {shorten(self.score)}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Converts to the five keys of a predictions file, always all of them."""
+        """Converts to the five keys of a predictions file, always all of them; a failed one says so in a sixth."""
         spans = [{"start": s.start, "end": s.end, "label": s.label, "score": s.score} for s in self.spans]
-        return {"id": self.id, "label": self.label, "score": self.score, "spans": spans, "text": self.text}
+        row = {"id": self.id, "label": self.label, "score": self.score, "spans": spans, "text": self.text}
+        return {**row, "failed": True} if self.failed else row
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> "Prediction":
@@ -142,6 +145,7 @@ class Prediction:
             score=row.get("score"),
             spans=tuple(Span(**span) for span in row.get("spans") or ()),
             text=row.get("text") or "",
+            failed=row.get("failed") is True,
         )
 
 

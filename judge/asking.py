@@ -34,6 +34,7 @@ class Judgement:
         rationale: The reply without its verdict.
         text: The whole reply; where there is none, why.
         num_unlocated: Quoted parts that do not stand in the response.
+        failed: There is no reply.
     """
 
     label: str
@@ -42,6 +43,7 @@ class Judgement:
     rationale: str = ""
     text: str = ""
     num_unlocated: int = 0
+    failed: bool = False
 
 
 MOST_EXAMPLES = 64  # in a prompt

@@ -91,18 +91,22 @@ class Judge:
             max_length: Tokens of prompt and reply; None for as many as the model has places for.
         """
         options = AskOptions(prompts=prompts, examples=examples, num_samples=num_samples, max_new_tokens=max_new_tokens)
+        arguments.read_count("batch_tokens", batch_tokens)
         if not isinstance(model, str | Path):
-            return cls(model, replace(options, ask=ask or OURS.ask))
+            if not all(hasattr(model, name) for name in ("identity", "generate", "weigh")):
+                raise wrong("model", "a text, a Path or an engine", model, "give a run, a folder, a name or an engine")
+            return cls(model, options if ask is None else replace(options, ask=ask))
         from faithkit.inference.local_text import LocalOptions, load_local
         from judge.weights import stored_judge
 
-        path = arguments.read_path(model)
+        path = arguments.read_path(model, "model")
         source, settings = stored_judge(path)
         own = LocalOptions(
             engine=engine, precision=precision, device=device, batch_size=batch_size, max_length=max_length
         )
         learnt = settings.ask if settings else OURS.ask
-        return cls.trained(load_local(source, own), settings, replace(options, ask=ask or learnt), name=path)
+        options = replace(options, ask=learnt if ask is None else ask)
+        return cls.trained(load_local(source, own), settings, options, name=path)
 
     @classmethod
     def trained(
@@ -148,6 +152,7 @@ class Judge:
             history: The turns before the response, the oldest first; for a list of responses a list of these.
             progress: Shows a bar, of a list.
         """
+        arguments.read_flag("progress", progress)
         if isinstance(response, str):
             [judgement] = self.judgements([_example(knowledge, response, history, 0)])
             return judgement
@@ -159,16 +164,26 @@ class Judge:
         every = zip(rows["knowledge"], rows["response"], histories, strict=True)
         return list(self.judgements([_example(*row, number) for number, row in enumerate(every)], progress=progress))
 
+    @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """One prediction for each example, in their order; `text` is the reply, or why there is none."""
         examples = read_examples(examples)
+        arguments.read_flag("progress", progress)
         for example, found in zip(examples, self.judgements(examples, progress=progress), strict=True):
             yield Prediction(
-                id=example.id, label=found.label, score=found.probability, spans=found.spans, text=found.text
+                id=example.id,
+                label=found.label,
+                score=found.probability,
+                spans=found.spans,
+                text=found.text,
+                failed=found.failed,
             )
 
+    @arguments.explain_keywords
     def judgements(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Judgement]:
         """Judges examples, whose ids need not differ; gives judgements out in portions."""
+        examples = read_examples(examples)
+        arguments.read_flag("progress", progress)
         with tqdm(total=len(examples), desc="judging", disable=not progress, unit="response") as bar:
             for begin in range(0, len(examples), AT_A_TIME):
                 yield from self._portion(examples[begin : begin + AT_A_TIME], bar)
@@ -219,10 +234,10 @@ class Judge:
         if written is None:
             assert weighed is not None, "every question gets a reply"
             if probability is None:
-                return Judgement(label=UNPARSED, text=weighed.problem)
+                return Judgement(label=UNPARSED, text=weighed.problem, failed=True)
             return Judgement(label=self.calibration.label(probability), probability=probability)
         if not written.texts:
-            return Judgement(label=UNPARSED, text=written.problem)
+            return Judgement(label=UNPARSED, text=written.problem, failed=True)
         read = ASKINGS[self.options.ask].read
         found = [read(text, response) for text in written.texts]
         if len(found) == 1:
@@ -236,6 +251,12 @@ class Judge:
         return replace(chosen, probability=votes[HALLUCINATED] / parsed)
 
 
+def _is_none(knowledge: Any) -> bool:
+    """Tells that nothing is known: judges read dialogues without knowledge too."""
+    blank = isinstance(knowledge, str) and not knowledge.strip()
+    return knowledge is None or blank or (isinstance(knowledge, list | tuple) and not knowledge)
+
+
 def _example(knowledge: Any, response: Any, history: Any, number: int) -> Example:
     place, name = f"item {number}", str(number)
     said = [history] if isinstance(history, str) else history
@@ -244,7 +265,7 @@ def _example(knowledge: Any, response: Any, history: Any, number: int) -> Exampl
         source="judge",
         split="judge",
         group=name,
-        knowledge="\n".join(read_passages("knowledge", knowledge, place)) if knowledge else "",
+        knowledge="" if _is_none(knowledge) else "\n".join(read_passages("knowledge", knowledge, place)),
         history=() if said is None else read_history(said, place),
         response=read_text("response", response, place),
     )

@@ -90,6 +90,19 @@ def write_bert(folder: Path, *, seed: int = 0, hidden_size: int = 32, num_layers
     return folder
 
 
+def write_critic(folder: Path, *names: str) -> Path:
+    """Saves an untrained critic from elsewhere, whose classes have these names or ours."""
+    import torch
+    from transformers import BertForSequenceClassification
+
+    write_tokenizer(folder)
+    torch.manual_seed(0)
+    by_number = dict(enumerate(names or ("faithful", "hallucinated")))
+    config = bert_config(max_position_embeddings=128, num_labels=2, id2label=by_number, initializer_range=0.5)
+    BertForSequenceClassification(config).save_pretrained(folder)
+    return folder
+
+
 def write_language_model(
     folder: Path, family: str, *, seed: int = 0, num_places: int = 128, hidden_size: int = 32
 ) -> Path:

@@ -11,7 +11,7 @@ python construct.py resume=runs/... pipeline.max_words=60     other settings: wh
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -34,8 +34,13 @@ PIPELINES = {
     "self_dialogue": "workflows.pipelines.self_dialogue:run_self_dialogue",
     "faithdial_edit": "workflows.pipelines.faithdial_edit:run_faithdial_edit",
 }
+# By name: refuses what a resumed run may not change, before it is written.
+CHECKS = {"annotate": "workflows.pipelines.annotate:check_resumed"}
 # A resumed run may change all that its steps depend on: what they made with other settings is made again.
-MAY_CHANGE = ("pipeline.*", "engine.*", "models", "models.*", "prompts", "limit", "seed", "retry_holes", "dry_run")
+MAY_CHANGE = (
+    *("pipeline.*", "engine.*", "models", "models.*", "prompts", "labels", "labels.*", "limit", "seed"),
+    *("retry_holes", "dry_run"),
+)
 GROUPS = ("pipeline", "engine", "scale")
 
 
@@ -52,10 +57,36 @@ def main(cfg: Any) -> None:
         check_settings(config, ConstructSettings)
         construct(RunFolder(config["run_dir"] or "runs/dry_run"), config)
         return
-    with open_run(cfg, f"construct-{cfg.pipeline.name}", ConstructSettings, may_change=MAY_CHANGE) as (run, config):
+    if cfg.get("resume"):
+        check_pipeline(Path(cfg.resume), cfg.pipeline.name)
+    kind = f"construct-{cfg.pipeline.name}"
+    opened = open_run(cfg, kind, ConstructSettings, may_change=MAY_CHANGE, check_resumed=check_resumed)
+    with opened as (run, config):
         log_to(run.log)
         construct(run, config)
         print(run.path)
+
+
+def check_pipeline(folder: Path, name: str) -> None:
+    """Refuses to go on with the run of another pipeline.
+
+    Raises:
+        UserError: The run is of another pipeline, or there is none.
+    """
+    from faithkit.errors import UserError
+    from faithkit.files.saved_config import read_config
+
+    own = (read_config(folder / "config.yaml").get("pipeline") or {}).get("name")
+    if own != name:
+        problem = f"this folder is of pipeline={own}, and pipeline={name} is asked for"
+        raise UserError(problem, place=str(folder), hint=f"pipeline={own}, or run_dir=DIR in the place of resume")
+
+
+def check_resumed(run: "RunFolder", config: Mapping[str, Any]) -> None:
+    """Refuses settings that what the run holds does not allow."""
+    if (name := config["pipeline"]["name"]) in CHECKS:
+        check: Callable[[RunFolder, Mapping[str, Any]], None] = resolve_name(CHECKS[name])
+        check(run, config)
 
 
 def construct(run: "RunFolder", config: dict[str, Any]) -> None:

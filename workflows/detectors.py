@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from faithkit.detector import Detector
 from faithkit.errors import UserError
-from faithkit.files.model_folder import CRITIC, JUDGE, TAGGER, find_folder, read_sidecar
-from faithkit.weights.resolve import HUB_NAME, loading
+from faithkit.files.model_folder import CRITIC, JUDGE, TAGGER, find_folder, is_adapter, read_sidecar
+from faithkit.weights.resolve import HUB_NAME, hub_adapters, loading
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
 from workflows.settings.cascade import CascadeOptions
 from workflows.settings.detector_file import is_detector_file, read_detector_file
@@ -152,9 +152,11 @@ def kind_of(checkpoint: str) -> str:
         first = read_detector_file(checkpoint)["checkpoint"]
         return kind_of(first) if first else JUDGE
     is_hub_name = not Path(checkpoint).expanduser().exists() and HUB_NAME.fullmatch(checkpoint)
-    folder = None if is_hub_name else find_folder(checkpoint)
+    folder = hub_adapters(checkpoint) if is_hub_name else find_folder(checkpoint)
     if folder and (sidecar := read_sidecar(folder)):
         return sidecar.kind
+    if folder and is_adapter(folder):
+        return JUDGE
     with loading(str(folder or checkpoint)) as source:
         architectures = AutoConfig.from_pretrained(source, trust_remote_code=False).architectures or [""]
     return next((kind for end, kind in KINDS.items() if architectures[0].endswith(end)), CRITIC)

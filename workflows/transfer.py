@@ -184,7 +184,7 @@ def _run(command: list[str], environ: Mapping[str, str]) -> int:
     process = subprocess.Popen(command, env=dict(environ))
     try:
         return process.wait()
-    except BaseException:
+    except BaseException:  # Ctrl-C and a signal are none of Exception, and are what this is for; it goes on
         process.send_signal(signal.SIGTERM)
         process.wait()
         raise

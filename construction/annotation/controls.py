@@ -5,6 +5,7 @@ number (Rating, Number) or a text (FreeText). Spans count characters of the text
 or writes tasks converts them (construction/annotation/offsets.py).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ class BadAnswer(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(ABC):
     """A question to annotators: the base of its kinds, which define how it is shown, written and read.
 
     Args:
@@ -49,27 +50,38 @@ class Question:
         SubElement(inner, "Header", {"value": self.title, "size": "5"})
         self._add_tag(inner, {"name": self.name, "toName": target, "required": _bool(self.required)})
 
-    def _add_tag(self, view: Element, attributes: dict[str, str]) -> None:
-        raise NotImplementedError
-
-    def results(self, answer: Any, target: str, text: str) -> list[dict[str, Any]]:
-        """Writes an answer as Label Studio's results."""
-        return [{"id": self.name, **self._head(target), "value": self._value(answer)}]
-
     def _head(self, target: str) -> dict[str, str]:
         return {"from_name": self.name, "to_name": target, "type": self.kind}
 
     @property
+    @abstractmethod
     def kind(self) -> str:
         """Label Studio's name for the kind of result."""
-        raise NotImplementedError
 
-    def _value(self, answer: Any) -> dict[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _add_tag(self, view: Element, attributes: dict[str, str]) -> None:
+        """Adds the question's own tag."""
 
+    @abstractmethod
+    def results(self, answer: Any, target: str, text: str) -> list[dict[str, Any]]:
+        """Writes an answer as Label Studio's results."""
+
+    @abstractmethod
     def read(self, values: Sequence[Any]) -> Any:
         """Reads the values of all results of this question in one annotation."""
-        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfTheText(Question):
+    """A question about the text as a whole: its answer is one result."""
+
+    def results(self, answer: Any, target: str, text: str) -> list[dict[str, Any]]:
+        """Writes an answer as Label Studio's one result."""
+        return [{"id": self.name, **self._head(target), "value": self._value(answer)}]
+
+    @abstractmethod
+    def _value(self, answer: Any) -> dict[str, Any]:
+        """Writes an answer as the value of the result."""
 
 
 def _bool(value: bool) -> str:
@@ -77,7 +89,7 @@ def _bool(value: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choices(Question):
+class Choices(OfTheText):
     """One label of several, or any number of them.
 
     Args:
@@ -118,7 +130,7 @@ def labels_of(value: Any, key: str, known: Mapping[str, str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rating(Question):
+class Rating(OfTheText):
     """A whole number from 1 to `highest`, on a Likert scale."""
 
     highest: int = 4
@@ -138,7 +150,7 @@ class Rating(Question):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Number(Question):
+class Number(OfTheText):
     """A whole number from 1, such as the round of a dialogue."""
 
     @property
@@ -167,7 +179,7 @@ def _number(values: Sequence[Any], key: str, lowest: int, highest: int | None) -
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FreeText(Question):
+class FreeText(OfTheText):
     """A text of the annotator's own; what was typed in several pieces is joined by line breaks.
 
     Args:

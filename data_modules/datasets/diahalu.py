@@ -34,6 +34,8 @@ DOMAIN_WORDS = {"knowledge": KNOWLEDGE, "task": TASK, "chit": CHAT, "reason": RE
 # In these A stands for a person: its turns were corrected, and only B's judged. In the others both are models.
 ONLY_B_JUDGED = (KNOWLEDGE, TASK)
 DIALOGUE, TURN = LEVELS = ("dialogue", "turn")
+PEOPLE, MODEL = LABELLERS = ("people", "model")
+OF_MODEL = "model_"  # begins the fields in which construct.py has a model's labels
 SPEAKERS = {"A": SEEKER, "B": WIZARD}
 
 
@@ -47,6 +49,8 @@ class DiaHalu(Source):
             where both speakers were judged the response has both their turns. Annotators marked the first
             hallucination, as a rule: later rounds that they did not mark have no label.
         domains: knowledge, task, chit-chat, reasoning: one, a list, or `all`.
+        labelled_by: Whose labels are read: `people`, or those of a `model` in a file of construct.py. Such examples
+            name the model as `labelled_by` in their meta.
     """
 
     name: ClassVar[str] = "diahalu"
@@ -54,12 +58,15 @@ class DiaHalu(Source):
     options_for_all_rows: ClassVar[Mapping[str, Any]] = {"domains": ANY}
     level: str = DIALOGUE
     domains: Names = ANY
+    labelled_by: str = PEOPLE
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
             raise UserError(f"level is {self.level!r}", hint=f"use {' or '.join(LEVELS)}")
         if not chosen(self.domains, "domains") or chosen(self.domains) - {*DOMAINS, ANY}:
             raise UserError(f"domains is {self.domains!r}", hint=f"use {ANY}, {', '.join(DOMAINS)}, or a list of them")
+        if self.labelled_by not in LABELLERS:
+            raise UserError(f"labelled_by is {self.labelled_by!r}", hint=f"use {' or '.join(LABELLERS)}")
 
     def files(self) -> Mapping[str, Sequence[File]]:
         found = find_files(self.path, {ALL: FILES}, address=ADDRESS)
@@ -70,10 +77,14 @@ class DiaHalu(Source):
         return {ALL: files}
 
     def layout(self) -> Mapping[str, Any]:
-        return {**super().layout(), "domains": sorted(chosen(self.domains))}
+        whose = {"labelled_by": MODEL} if self.labelled_by == MODEL else {}  # what was cached before it stays valid
+        own = {name: value for name, value in super().layout().items() if name != "labelled_by"}
+        return {**own, "domains": sorted(chosen(self.domains)), **whose}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUT)
+        if self.labelled_by == MODEL:
+            row = _with_model_labels(row)
         domain, label = _domain(row), row.choice("label", LABELS)
         if not chosen(self.domains) & {ANY, domain}:
             report.count(f"dropped: domain {domain}")
@@ -83,11 +94,15 @@ class DiaHalu(Source):
         if label == UNLABELLED:
             report.count("dialogues without a label")
             label, places = None, []
-        elif bool(places) != (label == HALLUCINATED):
+        elif bool(places) != (label == HALLUCINATED) and (places or self.labelled_by == PEOPLE):
             report.count(f"index and label disagree, the label counts: {label}")
             places = places if label == HALLUCINATED else []
         meta: dict[str, Any] = {"domain": domain, "rounds": len({turn.round for turn in turns})}
-        for name, field in {"topic_source": "source", "model": "Which LLM"}.items():
+        fields = {"topic_source": "source", "model": "Which LLM"}
+        if self.labelled_by == MODEL and label is not None:
+            report.count("dialogues labelled by a model")
+            fields["labelled_by"] = "labelled_by"
+        for name, field in fields.items():
             if row.values.get(field) is not None:
                 meta[name] = row.text(field)
         build = _Builder(self.name, split, identifier(row, "ID"), label, meta, turns, places)
@@ -144,6 +159,12 @@ class _Builder:
             history = [Turn(speaker=SPEAKERS[turn.who], text=turn.text) for turn in self.turns[: shown[0][0]]]
             id, response = f"{self.id}:{number}", "\n".join(texts)
             yield self._example(id, response, label, here, history=tuple(history), meta={"turn": number})
+
+
+def _with_model_labels(row: Row) -> Row:
+    """Puts what a model said in the place of what people said; a row without it has no label."""
+    fields = ("label", "index", "explaination", "explanation")
+    return row.inside({**row.values, **{name: row.values.get(f"{OF_MODEL}{name}") for name in fields}})
 
 
 def _domain(row: Row) -> str:

@@ -91,7 +91,7 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
         with disk_errors(path):
             temporary.replace(target)
             _sync(target.parent)
-    except BaseException:
+    except BaseException:  # an interrupt or the end of a generator too: no half of a file stays, and it goes on
         with suppress(OSError):
             temporary.unlink()
         raise

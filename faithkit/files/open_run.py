@@ -1,7 +1,7 @@
 """Opens the folder that a command works in, of a new run or one to go on with; its settings are checked before."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +19,12 @@ from faithkit.targets import check_names, named_in
 
 @contextmanager
 def open_run(
-    cfg: Any, kind: str, schema: Any = None, *, may_change: Sequence[str] = ()
+    cfg: Any,
+    kind: str,
+    schema: Any = None,
+    *,
+    may_change: Sequence[str] = (),
+    check_resumed: Callable[[RunFolder, Mapping[str, Any]], None] = lambda run, config: None,
 ) -> Iterator[tuple[RunFolder, dict[str, Any]]]:
     """Opens or makes this run's folder, and holds its lock; gives it with its configuration as plain containers.
 
@@ -32,10 +37,14 @@ def open_run(
         schema: What the configuration must be, for `faithkit.settings.check`; None checks no types. A new run of a
             command line is not checked again.
         may_change: The keys that a resumed run may take from this command (faithkit/files/resumed_config.py).
+        check_resumed: Refuses new settings that what the run holds does not allow, before they are written.
     """
     with ExitStack() as stack:
         resumed = bool(cfg.get("resume"))
-        run, config = _resume(cfg, schema, may_change, stack) if resumed else _begin(cfg, kind, schema, stack)
+        if resumed:
+            run, config = _resume(cfg, schema, may_change, check_resumed, stack)
+        else:
+            run, config = _begin(cfg, kind, schema, stack)
         os.environ[RUN_DIR_VARIABLE] = str(run.path.resolve())
         try:
             yield run, config
@@ -43,7 +52,13 @@ def open_run(
             raise Interrupted(str(error) or f"go on with resume={run.path}") from error
 
 
-def _resume(cfg: Any, schema: Any, may_change: Sequence[str], stack: ExitStack) -> tuple[RunFolder, dict[str, Any]]:
+def _resume(
+    cfg: Any,
+    schema: Any,
+    may_change: Sequence[str],
+    check_resumed: Callable[[RunFolder, Mapping[str, Any]], None],
+    stack: ExitStack,
+) -> tuple[RunFolder, dict[str, Any]]:
     run, overrides = RunFolder(str(cfg.get("resume"))), _overrides() or []
     is_first = process_rank() == 0
     if is_first and run.config.exists():
@@ -53,6 +68,7 @@ def _resume(cfg: Any, schema: Any, may_change: Sequence[str], stack: ExitStack) 
     trusted = [override for override in overrides if override.lstrip("+").startswith("extensions=")]
     check_names(config, named_in(trusted, config), place=str(run.config))
     _check(config, schema)
+    check_resumed(run, config)
     if is_first:
         resumed.record()
     return run, config

@@ -20,7 +20,7 @@ from faithkit.weights.adapter_folder import AdapterFolder
 from faithkit.weights.adapters import check_base, load_adapters, stored_adapters
 from faithkit.weights.causal import check_end_token, check_places, filler_token
 from faithkit.weights.load import check_vocabulary, load_config, load_model, load_tokenizer
-from faithkit.weights.resolve import loading
+from faithkit.weights.resolve import hub_adapters, is_hub_name, loading
 from faithkit.weights.used_model import describe_model
 
 
@@ -112,11 +112,13 @@ class LocalOptions:
 def load_local(model: str, options: LocalOptions | None = None) -> LocalTextEngine:
     """Loads a causal language model: a folder, a local name or a hub name.
 
-    Of a folder with LoRA adapters their base is loaded, and they are put on it unmerged.
+    Of LoRA adapters, a folder or on the hub, their base is loaded, and they are put on it unmerged.
     """
     from transformers import AutoConfig
 
     options = options or LocalOptions()
+    if is_hub_name(model):
+        model = str(hub_adapters(model) or model)
     adapters = stored_adapters(model)
     name = adapters.base if adapters else model
     with loading(name) as source:

@@ -74,7 +74,8 @@ class OpenAiEngine:
         check_number("engine.malformed_retries", malformed_retries, 0, 100, whole=True)
         check_number("engine.timeout_seconds", timeout_seconds, 0.001, 86_400)
         self._server = read_server(model, base_url, api_key_variable)
-        self._openai = _import_client()
+        self._openai, self._http = _import_client()
+        self._trusted: Any = None  # the certificates, read once
         self.concurrency, self.max_retries, self.malformed_retries = concurrency, max_retries, malformed_retries
         self.timeout_seconds = timeout_seconds
         self.usage = Usage(price=price)
@@ -141,13 +142,16 @@ class OpenAiEngine:
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Any]:
         timeout = self._openai.Timeout(self.timeout_seconds, connect=min(CONNECT_SECONDS, self.timeout_seconds))
+        self._trusted = self._trusted or self._http.create_ssl_context()
         async with self._openai.AsyncOpenAI(
             api_key=self._server.key,
             base_url=self._server.url,
             max_retries=self.max_retries,
             timeout=timeout,
-            http_client=self._openai.DefaultAsyncHttpxClient(
-                event_hooks={"request": [self._note_request], "response": [self._note_response]}
+            # Half of the processor time of the client's other transport, which parses HTTP in Python.
+            http_client=self._openai.DefaultAioHttpClient(
+                verify=self._trusted,
+                event_hooks={"request": [self._note_request], "response": [self._note_response]},
             ),
         ) as client:
             if self._models is None:
@@ -206,10 +210,8 @@ class OpenAiEngine:
         for tries in range(self.malformed_retries + 1):
             try:
                 async with asyncio.timeout((self.max_retries + 1) * (self.timeout_seconds + LONGEST_RETRY_AFTER)):
-                    # As `extra_body`, past the client's look for files in each message: a fifth of its time.
-                    raw = await client.chat.completions.with_raw_response.create(
-                        model=self._server.model, messages=[], extra_body=sent
-                    )
+                    # By its path, past the client's types for each message and answer: a fifth of its time.
+                    raw = await client.post("/chat/completions", cast_to=self._http.Response, body=sent)
                 self._lost = 0
                 answer = read_answer(raw.content)
                 self.usage.prompt_tokens += answer.tokens.prompt_tokens
@@ -245,10 +247,12 @@ class OpenAiEngine:
         return str(error)
 
 
-def _import_client() -> Any:
-    """Imports the client late: it takes seconds, and only who asks a server needs it."""
+def _import_client() -> tuple[Any, Any]:
+    """Imports the client late, and the HTTP library below it: only who asks a server needs these seconds."""
     try:
+        import aiohttp  # noqa: F401 - of DefaultAioHttpClient
+        import httpx2
         import openai
     except ImportError as error:
-        raise UserError("engine=openai needs the package openai", hint="pip install '.[openai]'") from error
-    return openai
+        raise UserError("engine=openai needs the package openai[aiohttp]", hint="pip install '.[openai]'") from error
+    return openai, httpx2

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.folder_check import check_folder
-from faithkit.files.model_folder import MARK, SIDECAR
+from faithkit.files.model_folder import ADAPTER_CONFIG, CONFIG, MARK, SIDECAR
 from faithkit.weights.local import LOCAL, LocalWeights, fetch
 
-__all__ = ["LOCAL", "LocalWeights", "explain", "hub_folder", "is_hub_name", "loading", "resolve"]
+__all__ = ["LOCAL", "LocalWeights", "explain", "hub_adapters", "hub_folder", "is_hub_name", "loading", "resolve"]
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 CONFIGS = ("config.json", "adapter_config.json", "meta.json")  # of a model, of an adapter, of spaCy
@@ -61,15 +61,36 @@ def is_hub_name(path: str) -> bool:
 
 
 def hub_folder(name: str) -> Path | None:
-    """Fetches a model of ours from the hub, with its sidecar, as a folder; None for a model of someone else's."""
+    """Fetches a model of ours from the hub, with its sidecar, or LoRA adapters; None for another model."""
     if name in LOCAL:
         return None
+    if (adapters := hub_adapters(name)) is not None:
+        return adapters
     from huggingface_hub import snapshot_download
     from transformers import PreTrainedConfig
 
     with loading(name) as source:
         stored, _ = PreTrainedConfig.get_config_dict(source)
         return Path(snapshot_download(source, allow_patterns=[*OUR_FILES])) if MARK in stored else None
+
+
+def hub_adapters(name: str) -> Path | None:
+    """Fetches LoRA adapters from the hub as a folder, without pickles and code; None where the name is no adapters'."""
+    if name in LOCAL or _in_hub_cache(name):
+        return None
+    from huggingface_hub import file_exists, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if not _in_hub_cache(name, ADAPTER_CONFIG):
+        try:
+            if not _hub_in_reach() or not file_exists(name, ADAPTER_CONFIG) or file_exists(name, CONFIG):
+                return None
+        except (HfHubHTTPError, ConnectionError):
+            return None  # `loading` explains it
+    try:
+        return Path(snapshot_download(name, allow_patterns=[*OUR_FILES]))
+    except Exception as error:
+        raise explain(name, error) from error
 
 
 @contextmanager
@@ -155,10 +176,10 @@ def _guess(name: str) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _in_hub_cache(name: str) -> bool:
+def _in_hub_cache(name: str, file: str = CONFIG) -> bool:
     from huggingface_hub import try_to_load_from_cache
 
-    return isinstance(try_to_load_from_cache(name, "config.json"), str)
+    return isinstance(try_to_load_from_cache(name, file), str)
 
 
 def _hub_in_reach() -> bool:

@@ -1,4 +1,4 @@
-"""Wrong calls of Critic, Tagger and Generator: keywords over those of a right call, and the argument to blame."""
+"""Wrong calls of Critic, Tagger, Generator and Judge: keywords over those of a right call, and what to blame."""
 
 import re
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class Call:
     """One wrong call.
 
     Args:
-        owner: critic, tagger or generator.
+        owner: critic, tagger, generator or judge.
         method: Of the class (load) or of a loaded model.
         change: Keywords that replace those of a right call.
         blamed: The name that the error must have.
@@ -153,8 +153,51 @@ def generations() -> Iterator[Call]:
         yield from of("generator", method, "examples", [None, 5, "abc", ["a"], [{"id": "1"}], {}])
 
 
+def judgements() -> Iterator[Call]:
+    """Wrong calls of Judge, which takes an engine in the place of a path, and no knowledge."""
+    yield from of("judge", "load", "model", [*NO_PATH, object(), 1.5, ...])
+    yield from of("judge", "load", "device", NO_DEVICE)
+    for name in ("precision", "engine"):
+        yield from of("judge", "load", name, NO_WORD)
+    yield from of("judge", "load", "ask", [word for word in NO_WORD if word is not None])
+    for name in ("batch_size", "batch_tokens", "max_length", "max_new_tokens", "num_samples"):
+        yield from of("judge", "load", name, NO_COUNT)
+    yield Call("judge", "load", {"num_samples": None}, "num_samples")
+    for name in ("prompts", "examples"):
+        yield from of("judge", "load", name, [b"a", "", ["a"], NAN, {}, True])
+    yield Call("judge", "load", {"devise": "cpu"}, "devise")
+    knowledge = [v for v in NO_TEXT if not (v is None or isinstance(v, range | str) or (isinstance(v, list) and not v))]
+    yield from of("judge", "judge", "knowledge", knowledge)
+    yield from of("judge", "judge", "response", [v for v in NO_TEXT if isinstance(v, str) or not isinstance(v, list)])
+    yield from of("judge", "judge", "history", NO_TURNS)
+    yield from of("judge", "judge", "progress", NO_FLAG)
+    lists = {"knowledge": ["a", "b"], "response": ["a", "b"]}
+    for change, blamed in [
+        ({"knowledge": ["a"] * 3}, "knowledge"),
+        ({"knowledge": "ab"}, "knowledge"),
+        ({"knowledge": {0: "a", 1: "b"}}, "knowledge"),
+        ({"knowledge": ["a", ["b", 5]]}, "knowledge"),
+        ({"knowledge": ["a", 5]}, "knowledge"),
+        ({"response": []}, "response"),
+        ({"response": ["a", 5]}, "response"),
+        ({"response": ["a", ["b"]]}, "response"),
+        ({"response": pd.Series(["a", NAN])}, "response"),
+        ({"response": np.array([1, 2])}, "response"),
+        ({"history": "ab"}, "history"),
+        ({"history": [["a"]]}, "history"),
+        ({"history": [["a"], 5]}, "history"),
+        ({"history": [["a"], [5]]}, "history"),
+    ]:
+        yield Call("judge", "judge", lists | change, blamed)
+    yield Call("judge", "judge", {"knowlege": "a"}, "knowlege")
+    for method in ("predict_examples", "judgements"):
+        yield from of("judge", method, "examples", [None, 5, "abc", ["a"], [{"id": "1"}], {}, [None]])
+        yield from of("judge", method, "progress", NO_FLAG)
+
+
 CALLS = [
     *loads("critic"), *detections("critic", "score"),
     *loads("tagger"), *detections("tagger", "predict"), *dialogues(),
     *loads("generator"), *generations(),
+    *judgements(),
 ]  # fmt: skip

@@ -21,10 +21,11 @@ from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.files.model_folder import write_folder
 from faithkit.inference.decoding import Decoding
 from generation import Generator
+from judge.judge import Judge
 from tests.data_modules.examples import example
 from tests.faults.python_api import CALLS, Call
 
-CLASSES = {"critic": Critic, "tagger": Tagger, "generator": Generator}
+CLASSES = {"critic": Critic, "tagger": Tagger, "generator": Generator, "judge": Judge}
 SHORT = Decoding(max_new_tokens=4)
 RIGHT: dict[str, dict[str, Any]] = {
     "score": {"knowledge": "the river is long", "response": "it is long"},
@@ -33,6 +34,8 @@ RIGHT: dict[str, dict[str, Any]] = {
     "reply": {"knowledge": "the river is long", "history": ["is it long"], "decoding": SHORT},
     "predict_examples": {"examples": []},
     "candidates": {"examples": []},
+    "judge": {"knowledge": "the river is long", "response": "it is long", "progress": False},
+    "judgements": {"examples": []},
 }
 DETECTOR_STREAM = {"knowledge": ["the river", "music"], "response": ["it is", "a dog"], "progress": False}
 GENERATOR_STREAM = {"rows": [{"knowledge": "the river", "history": ["is it"]}], "decoding": SHORT}
@@ -44,8 +47,10 @@ JSON = st.recursive(
 
 
 @pytest.fixture(scope="module")
-def folders(tiny_bert: Path, tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A critic, a tagger and a generator of random weights."""
+def folders(
+    tiny_bert: Path, tiny_llama: Path, language_models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    """A critic, a tagger, a generator and a judge of random weights."""
     from critic.tagger.settings import Settings as TaggerSettings
     from critic.tagger.settings import tagger_labels
     from critic.tagger.span_calibration import SpanCalibration
@@ -55,7 +60,8 @@ def folders(tiny_bert: Path, tiny_llama: Path, tmp_path_factory: pytest.TempPath
     tagger = TaggerSettings(labels=labels, max_length=96, calibration=SpanCalibration(), origin={})
     write_folder(base / "critic", load_classifier(str(tiny_bert)), tokenizer, critic.to_sidecar())
     write_folder(base / "tagger", load_token_classifier(str(tiny_bert), labels), tokenizer, tagger.to_sidecar())
-    return {"critic": base / "critic", "tagger": base / "tagger", "generator": tiny_llama}
+    detectors = {"critic": base / "critic", "tagger": base / "tagger", "judge": language_models["llama"]}
+    return {**detectors, "generator": tiny_llama}
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +72,7 @@ def models(folders: dict[str, Path]) -> dict[str, Any]:
 def right(owner: str, method: str, folders: dict[str, Path]) -> dict[str, Any]:
     """The keywords of a call that works."""
     if method == "load":
-        return {"path": folders[owner]}
+        return {"model" if owner == "judge" else "path": folders[owner]}
     if method == "stream":
         return GENERATOR_STREAM if owner == "generator" else DETECTOR_STREAM
     return RIGHT[method]

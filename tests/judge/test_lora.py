@@ -15,11 +15,13 @@ from data_modules.embedded.layouts import WRITERS
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.inference.messages import MessageTokens
+from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.packing import use_packed_attention
 from faithkit.records import Example
 from faithkit.training.checkpoint_io import read_checkpoint
 from faithkit.training.language_model import run_model
 from faithkit.weights.adapters import add_adapters
+from faithkit.weights.used_model import describe_model
 from judge.encoder import JudgementEncoder
 from judge.judge import Judge
 from judge.module import JudgeModule
@@ -27,6 +29,7 @@ from tests.judge.test_encoder import TEMPLATE, examples
 from tests.judge.test_train import TINY
 from tests.model_folders import edit_json, edit_tensors, flip
 from tests.running import commanded, evaluate_here, train_here
+from workflows.detectors import kind_of
 
 LORA = (*TINY[1:], "model=judge_lora", "model.ask=verdict", "model.lora_rank=4", "optimizer.lr=3e-2")
 QUESTIONS = [("The river is long.", "the river is old"), ("A dog.", "a cat"), ("The king lives.", "the king is old")]
@@ -218,6 +221,45 @@ def test_adapters_from_elsewhere_run_no_code_and_are_loaded_whole_or_not_at_all(
     edit_json(foreign / "adapter_config.json", lambda stored: stored.update(change))
     with pytest.raises(UserError, match=problem):
         Judge.load(foreign)
+
+
+@pytest.fixture
+def on_the_hub(lora_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The adapters in a hub's cache, laid out as its client does, under the name someone/adapter."""
+    from huggingface_hub import constants
+
+    cached = tmp_path / "hub" / "models--someone--adapter"
+    snapshot = Path(shutil.copytree(lora_run / "adapter", cached / "snapshots" / "abc"))
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text("abc")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.chdir(tmp_path)
+    return snapshot
+
+
+def test_adapters_are_loaded_by_their_hub_name(lora_run: Path, on_the_hub: Path) -> None:
+    by_path, by_name = Judge.load(lora_run / "adapter"), Judge.load("someone/adapter")
+    assert by_name.calibration == by_path.calibration and by_name.engine.identity == by_path.engine.identity
+    assert probabilities(by_name) == probabilities(by_path)
+    engine = build_text_engine(EngineOptions(name="transformers", model="someone/adapter", cache=None))
+    assert engine.identity == by_path.engine.identity
+    assert kind_of("someone/adapter") == "judge" and describe_model("someone/adapter").weights
+    for file in ("faithkit.json", "seen_rows.parquet"):
+        (on_the_hub / file).unlink()
+    assert Judge.load("someone/adapter").calibration.threshold == 0.5, "another's adapters, uncalibrated"
+    assert kind_of("someone/adapter") == "judge"
+
+
+def test_adapters_of_the_hub_are_checked_as_those_of_a_folder(on_the_hub: Path) -> None:
+    for file in ("faithkit.json", "seen_rows.parquet"):
+        (on_the_hub / file).unlink()
+    edit_json(on_the_hub / "adapter_config.json", lambda stored: stored.update(auto_mapping={"parent_library": "os"}))
+    with pytest.raises(UserError, match=r"auto_mapping.*runs no code"):
+        Judge.load("someone/adapter")
+    edit_json(on_the_hub / "adapter_config.json", lambda stored: stored.pop("auto_mapping") and None)
+    (on_the_hub / "adapter_model.safetensors").rename(on_the_hub / "adapter_model.bin")
+    with pytest.raises(UserError, match=r"adapter_model\.safetensors is missing; pickled adapters are not read"):
+        Judge.load("someone/adapter")
 
 
 def test_damaged_adapters_and_those_beside_a_whole_model_are_refused(lora_run: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from data_modules.embedded.layouts import written_layout
 from faithkit.evaluation.reports.official_halueval import official_report
 from faithkit.evaluation.tables import as_text
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
-from tests.faithkit.inference.server import MODEL, ChatServer
+from tests.faithkit.inference.server import MODEL, ChatServer, Fault, refusal
 from tests.running import evaluate_here
 
 
@@ -54,6 +54,28 @@ def test_the_official_run_has_verdicts_written_without_knowledge(
     assert values["official/task/qa/accuracy"] == pytest.approx(1 - values["task/qa/gold_rate"])
     assert values["official/task/summarization/accuracy"] == pytest.approx(values["task/summarization/gold_rate"])
     assert "accuracy as HaluEval's script reads replies" in capsys.readouterr().out
+
+
+def test_a_failed_request_is_counted_and_its_message_is_never_read(tmp_path: Path) -> None:
+    path, run = written_layout("halueval", {"test": 24}), tmp_path / "run"
+    words = ("Not allowed", "Yes, this is forbidden")  # either would be a verdict to the script
+
+    def misbehave(body: dict[str, Any]) -> Fault | None:
+        asked = body["messages"][-1]["content"]
+        return refusal(400, words[len(asked) % 2]) if len(asked) % 3 == 0 and not body.get("logprobs") else None
+
+    with ChatServer(answer=lambda *_: "No", always=misbehave, tells={"Yes": 0.6, "No": 0.4}) as server:
+        engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
+        options = ["benchmark.options.official=true", f"benchmark.path={path}", f"run_dir={run}"]
+        evaluate_here("benchmark=halueval", *options, *engine)
+        file = run / "predictions" / "halueval.jsonl"
+        evaluate_here("benchmark=halueval", *options[:2], f"predictions={file}", f"run_dir={tmp_path / 'again'}")
+    rows = [json.loads(row) for row in file.read_text().splitlines()]
+    failed = [row for row in rows if row.get("failed")]
+    assert 0 < len(failed) < len(rows) and all("the server answered 400" in row["text"] for row in failed)
+    for folder in (run, tmp_path / "again"):
+        found = json.loads((folder / "metrics.json").read_text())["metrics"]
+        assert found["test/halueval/official/failed_rate"]["value"] == pytest.approx(len(failed) / len(rows))
 
 
 def test_a_judge_writes_its_verdict_where_it_is_told_to(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def run_annotate(run: RunFolder, config: Mapping[str, Any]) -> None:
         log.info("%d tasks of scheme %s would be written; the first one:\n%s", len(planned), *shown)
         return
     project = run.path / PROJECT
-    _write_once(project, config)
+    _write_once(run, config)
     if block["export"] is None:
         log.info(
             "annotate %s, export JSON, then: python construct.py resume=%s pipeline.export=FILE", project, run.path
@@ -106,23 +106,38 @@ def run_annotate(run: RunFolder, config: Mapping[str, Any]) -> None:
     log.info("%s: %s", run.path / BENCHMARK, ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none")
 
 
-def _write_once(project: Path, config: Mapping[str, Any]) -> None:
+def check_resumed(run: RunFolder, config: Mapping[str, Any]) -> None:
+    """Refuses settings of the tasks that are not those which the project was written with.
+
+    Raises:
+        UserError: The project has other ones; the hint names them.
+    """
+    project = run.path / PROJECT
+    if not (project / SETTINGS).exists():
+        return
+    stored = read_strict_json(project / SETTINGS, hint="write the project again, in another run_dir")
+    if changed := [name for name, value in _of_tasks(config).items() if stored.get(name) != value]:
+        problem = f"the project was written with another {' and '.join(changed)}"
+        keys = (name if name in ("limit", "seed") else f"pipeline.{name}" for name in changed)
+        before = " ".join(f"{key}={_shown(stored.get(name))}" for key, name in zip(keys, changed, strict=True))
+        raise UserError(problem, place=str(project), hint=f"{before} as before, or another project: run_dir=DIR")
+
+
+def _of_tasks(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: config["pipeline"][name] for name in OF_TASKS} | {"limit": config["limit"], "seed": config["seed"]}
+
+
+def _write_once(run: RunFolder, config: Mapping[str, Any]) -> None:
     """Writes the project; one that is there stays as it is, since people may be annotating it."""
-    block = config["pipeline"]
-    settings = {name: block[name] for name in OF_TASKS} | {"limit": config["limit"], "seed": config["seed"]}
+    block, project = config["pipeline"], run.path / PROJECT
     mark = project / SETTINGS  # written last: what has it is whole
     if mark.exists():
-        stored = read_strict_json(mark, hint="write the project again, in another run_dir")
-        if changed := [name for name, value in settings.items() if stored.get(name) != value]:
-            problem = f"the project was written with another {' and '.join(changed)}"
-            keys = (name if name in ("limit", "seed") else f"pipeline.{name}" for name in changed)
-            before = " ".join(f"{key}={_shown(stored.get(name))}" for key, name in zip(keys, changed, strict=True))
-            raise UserError(problem, place=str(project), hint=f"{before} as before, or another project: run_dir=DIR")
+        check_resumed(run, config)  # a new run in a folder that had no config.yaml
         return
     scheme = scheme_of(block["scheme"])
     model = block["suggest"] if block["suggest"] != PREDICTIONS else Path(block["predictions"]).name
     number = write_project(project, scheme, _rows(config), model)
-    write_json(mark, settings)
+    write_json(mark, _of_tasks(config))
     log.info("%s: %d tasks, scheme %s (%s)", project, number, scheme.name, scheme.about)
 
 

@@ -20,21 +20,22 @@ class Detect:
         text: The field that is judged.
         read: Makes a row, or a hole, of a row and its prediction.
         precision: In which the detector computes.
+        labels: Of a critic from elsewhere, what its classes mean.
     """
 
     path: str
     text: str
     read: Callable[[Row, Prediction], Row]
     precision: str = AUTO
+    labels: Mapping[int | str, str] | None = None
     _detector: Detector | None = field(default=None, repr=False)
 
     def settings(self) -> dict[str, Any]:
         """Collects what the verdicts depend on: the weights, not where they lie."""
         from workflows.detectors import describe_detector
 
-        return {
-            "detector": [[one.kind, one.weights or one.path, one.threshold] for one in describe_detector(self.path)]
-        }
+        described = [[one.kind, one.weights or one.path, one.threshold] for one in describe_detector(self.path)]
+        return {"detector": described, **labels_setting(self.labels)}
 
     def open(self) -> str:
         """Loads the detector; gives its weights, or the file that names several."""
@@ -42,7 +43,7 @@ class Detect:
         from workflows.detectors import load_detector
         from workflows.settings.detector_file import is_detector_file
 
-        self._detector = load_detector(self.path, precision=self.precision, batch_tokens=None)
+        self._detector = load_detector(self.path, precision=self.precision, batch_tokens=None, labels=self.labels)
         weights = None if is_detector_file(self.path) else describe_model(self.path).weights
         return f"detector {weights or self.path}"
 
@@ -57,6 +58,11 @@ class Detect:
         """Lets the detector go."""
         self._detector = None
         return ""
+
+
+def labels_setting(labels: Mapping[int | str, str] | None) -> dict[str, Any]:
+    """Gives the setting of a step whose verdicts depend on these labels; none where none are given."""
+    return {"labels": {str(name): label for name, label in labels.items()}} if labels else {}
 
 
 def example_of(row: Mapping[str, Any], response: str) -> Example:

@@ -164,7 +164,7 @@ def _detect(config: Mapping[str, Any], name: str, after: list[str], text: str, r
         return Step(name=name, work=Each(lambda row: row), after=tuple(after), settings=settings)
     if block["detector"] is None:
         return Step(name=name, work=Each(lambda row: read(row, None)), after=tuple(after), settings=settings)
-    detect = Detect(path=block["detector"], text=text, read=read)
+    detect = Detect(path=block["detector"], text=text, read=read, labels=config["labels"])
     return Step(name=name, work=detect, after=tuple(after), settings={**settings, **detect.settings()})
 
 

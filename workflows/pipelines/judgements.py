@@ -64,9 +64,9 @@ def annotation(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, A
     )
 
 
-def detection(path: str) -> Detect:
+def detection(path: str, labels: Mapping[int | str, str] | None = None) -> Detect:
     """Has a detector judge the row's response; what it marks is quoted behind its verdict."""
-    return Detect(path=path, text="response", read=_judged, precision="32-true")
+    return Detect(path=path, text="response", read=_judged, precision="32-true", labels=labels)
 
 
 def _judged(row: Row, found: Prediction) -> Row:

@@ -3,7 +3,7 @@
 A, the user's side, is `engine.model`; B, the assistant under test, is each of `models`, or the same model. A step a
 turn: A1 is said once, and the branch of each B goes on from it. Where people edited turns of A (`turns_to_edit.csv`),
 the edited dialogues are made anew from there on by a chain of their own under `edits/NN`: the chains before it stay as
-they are.
+they are. Then a model may judge the dialogues (workflows/pipelines/talk_verdicts.py).
 """
 
 import logging
@@ -27,6 +27,7 @@ from faithkit.inference.prompts import FIELD, TextPrompt, read_text, read_text_p
 from faithkit.inference.text_engines import build_text_engine
 from workflows.pipelines.models import annotator_of, writers_of
 from workflows.pipelines.run_chain import ask_step, run_chain
+from workflows.pipelines.talk_verdicts import is_judged, judge_talks, steps_to_show
 from workflows.pipelines.talks_told import tell_talks
 from workflows.pipelines.written import OUTPUT
 
@@ -39,7 +40,8 @@ log = logging.getLogger("faithkit")
 def run_self_dialogue(run: RunFolder, config: Mapping[str, Any], build: Build = build_text_engine) -> None:
     """Lets the models talk, takes in what people edited, and writes DiaHalu's layout and the turns to edit."""
     plan = Plan(config, KeptEngines(build))
-    chain = run_chain(run, config, plan.steps())
+    last = [plan.last(name) for name in plan.writers]
+    chain = run_chain(run, config, steps_to_show(config, plan.steps(), plan.build, last))
     if chain is None:
         return
     edited = EditedTalks(run, config, plan, chain)
@@ -48,10 +50,12 @@ def run_self_dialogue(run: RunFolder, config: Mapping[str, Any], build: Build = 
     sheet = run.path / SHEET
     if sheet.exists() and (edits := read_edits(sheet)):
         edited.make(edited.keep(edits))
-    block = config["pipeline"]
-    written = write_diahalu(run.path / OUTPUT / NAME, edited.rows())
+    block, rows = config["pipeline"], edited.rows
+    if is_judged(block):
+        rows = judge_talks(run, config, edited.rows, plan.build)
+    written = write_diahalu(run.path / OUTPUT / NAME, rows())
     listed = write_turns(sheet, edited.editable(), block["edit_domains"])
-    chain.manifest.result = tell_talks(edited.rows(), written, block["rounds"])
+    chain.manifest.result = tell_talks(rows(), written, block["rounds"])
     chain.manifest.write()
     log.info("written: %s; %s turns of A to look at: %s", run.path / OUTPUT / NAME, f"{listed:,}", sheet)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
+from construction.diahalu import VERDICT
 from construction.rows import HOLE, Row, is_hole
 from faithkit.evaluation.tables import figures_table, harmless, show
 
@@ -29,6 +30,11 @@ def tell_talks(rows: Iterable[Row], written: int, rounds: int) -> dict[str, Any]
         for name, field in {"turns cut at a further one": "cut", "turns in which B declines": "refused"}.items():
             kinds[name] += len(row.get(field, ()))
         kinds["dialogues edited by people"] += "edited" in row
+        if VERDICT in row:
+            verdict = row[VERDICT]
+            kinds[f"{verdict['label']}, as {verdict['by']} says"] += 1
+            kinds["verdicts weighed, not written"] += "weighed" in verdict
+            kinds.update([f"first hallucination: {verdict['type']}"] if "type" in verdict else [])
     turns = max(1, sum(size * number for size, number in sizes.items()))
     result = {
         "dialogues": written,

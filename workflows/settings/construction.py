@@ -24,7 +24,7 @@ from faithkit.settings.types import (
 )
 from workflows.settings import surroundings as around
 from workflows.settings.annotation import Agreement, Annotate
-from workflows.settings.blocks import AsBlock
+from workflows.settings.blocks import AsBlock, ClassLabels
 from workflows.settings.common import Extensible
 from workflows.settings.data import EmbeddedRows, OnBadRow
 from workflows.settings.engines import OF_A_LOCAL_MODEL, OF_A_SERVER, Engine, engine_problems
@@ -110,6 +110,7 @@ class ConstructSettings(Extensible):
         MODELS,
     ]
     prompts: PathText | None
+    labels: ClassLabels = None
     limit: Annotated[Count | None, Hint("use a whole number of 1 or more, or null for all")]
     retry_holes: Switch
     dry_run: Switch
@@ -149,6 +150,8 @@ class ConstructSettings(Extensible):
             yield f"models.{name}.model", own.name or self._engine.name, own.model or self._engine.model
 
     def notes(self, given: Set[str]) -> Iterator[str]:
+        if getattr(self.pipeline, "detector", None) is None:
+            yield from without_effect(given, ["labels"], "without pipeline.detector")
         if not self.pipeline.asks:
             yield from without_effect(given, ["engine", "models", "prompts"], f"with pipeline={self.pipeline.name}")
         elif self._engine.name == OPENAI:

@@ -9,7 +9,9 @@ from data_modules.datasets.diahalu import DOMAINS
 from data_modules.reading.fields import ANY
 from data_modules.reading.files import EMBEDDED
 from faithkit.errors import UserError
-from faithkit.settings.types import Count, Hint, NonNegative, OneOf, PathText
+from faithkit.inference.text_engines import OPENAI
+from faithkit.settings.types import Count, Hint, NonNegative, OneOf, PathText, Switch, Text
+from workflows.settings import surroundings as around
 from workflows.settings.data import OnBadRow
 from workflows.settings.pipeline import Pipeline
 
@@ -34,6 +36,11 @@ class SelfDialogue(Pipeline):
     max_new_tokens: Count
     language: Annotated[Any, OneOf(("en", None))]
     edit_domains: SomeDomains
+    judge: Text | None = None
+    judge_types: Switch = False
+    weigh_verdicts: Switch = False
+    max_judgement_tokens: Count = 100
+    detector: PathText | None = None
 
     @property
     def paths(self) -> list[str]:
@@ -46,6 +53,7 @@ class SelfDialogue(Pipeline):
         if self.min_rounds > self.rounds:
             problem = f"pipeline.min_rounds is {self.min_rounds}, and a dialogue has {self.rounds} rounds"
             yield UserError(problem, hint=f"pipeline.min_rounds={self.rounds}")
+        yield from self._verdict_problems(settings)
         if EMBEDDED in self.paths:
             if len(self.paths) > 1:
                 yield UserError(f"pipeline.topics names {EMBEDDED} and files", hint="use one or the other")
@@ -54,3 +62,13 @@ class SelfDialogue(Pipeline):
             topic_files(self.paths)
         except UserError as error:
             yield error
+
+    def _verdict_problems(self, settings: Any) -> Iterator[UserError]:
+        yield from around.checkpoint_problems("pipeline.detector", self.detector, "critic", "tagger", "judge")
+        if self.judge is not None and self.detector is not None:
+            yield UserError("pipeline.judge and pipeline.detector are both named", hint="leave one of them out")
+        for name in ("judge_types", "weigh_verdicts"):
+            if getattr(self, name) and self.judge is None:
+                yield UserError(f"pipeline.{name}=true names no judge", hint="pipeline.judge=NAME: a language model")
+        if self.judge is not None and settings.engine.name != OPENAI:
+            yield from around.weights_problems("pipeline.judge", self.judge)

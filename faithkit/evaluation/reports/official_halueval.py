@@ -1,7 +1,7 @@
 """HaluEval's own accuracy: verdicts read as its script reads them, beside the same replies read strictly.
 
 Its script looks for the letters Yes and No anywhere in a reply. One alone is the verdict, so that None and Nobel say
-No; both or neither is a failure, which counts as wrong.
+No; both or neither is a failure, which counts as wrong. So is a request without a reply, whatever the error's words.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ def official_report(
 
     None where nothing was written that could be read so.
     """
-    if not any(one.text for one in predictions.values()):
+    if not any(one.text or one.failed for one in predictions.values()):
         return None
     by_task: dict[str, list[Example]] = {}
     for example in examples:
@@ -67,7 +67,7 @@ def _score(rows: Sequence[Example], predictions: Mapping[str, Prediction], num_r
     official, strict, length = (
         np.array(labels)
         for labels in (
-            [read_officially(one.text) for one in said],
+            [UNPARSED if one.failed else read_officially(one.text) for one in said],
             [str(one.label) for one in said],
             [str(lengths[row.id].label) for row in rows],
         )

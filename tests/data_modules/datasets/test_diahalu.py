@@ -81,6 +81,19 @@ def test_a_place_in_a_dialogue_that_is_right_does_not_count(tmp_path: Path) -> N
     assert counts["index and label disagree, the label counts: faithful"] == 1
 
 
+def test_labels_of_a_model_are_read_only_where_they_are_asked_for(tmp_path: Path) -> None:
+    told = {"model_label": 1, "model_index": "[]", "model_explaination": '["too deep"]', "labelled_by": "model m"}
+    mine = {**ROW, "label": "", "index": "[]", "explaination": "[]"}
+    file = write(tmp_path / "DiaHalu.jsonl", [{**mine, **told}, {**mine, "ID": 5}])
+    examples, counts = read(make("diahalu", file))
+    assert [e.label for e in examples] == [None, None] and counts["dialogues without a label"] == 2
+    assert not any("labelled_by" in e.meta for e in examples)
+    examples, counts = read(make("diahalu", file, labelled_by="model"))
+    assert [(e.label, e.meta.get("labelled_by")) for e in examples] == [("hallucinated", "model m"), (None, None)]
+    assert counts == {"kept": 2, "dialogues labelled by a model": 1, "dialogues without a label": 1}
+    assert make("diahalu", file).layout() != make("diahalu", file, labelled_by="model").layout()
+
+
 def test_turns_stand_as_the_text_has_them(tmp_path: Path) -> None:
     text = "A1: Hi\nB1: Hello\nA2: Well?\nA3: Anyone?\nB3: Yes."
     file = write(tmp_path / "DiaHalu.jsonl", [{**ROW, "text": text, "index": '[[3,"Irrelevance"]]'}])

@@ -98,8 +98,13 @@ def test_a_project_that_people_annotate_is_not_written_again(written):
     before = (written / "project" / TASKS).stat().st_mtime_ns
     construct_here(f"resume={written}")
     assert (written / "project" / TASKS).stat().st_mtime_ns == before
+    config = (written / "config.yaml").read_bytes()
     with pytest.raises(UserError, match="another sample"):
         construct_here(f"resume={written}", "pipeline.sample=2")
+    with pytest.raises(UserError, match="this folder is of pipeline=annotate"):
+        construct_here("pipeline=agreement", f"resume={written}", f"pipeline.annotations={written}")
+    assert (written / "config.yaml").read_bytes() == config
+    construct_here(f"resume={written}")  # nothing of the refused settings is left
 
 
 def test_a_project_that_was_cut_short_is_written_whole(written):

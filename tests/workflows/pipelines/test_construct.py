@@ -19,6 +19,7 @@ from faithkit.records import HALLUCINATED, Example
 from tests.faithkit.inference.server import Fault, answering, refusal
 from tests.faults.forked import run_forked
 from tests.running import commanded
+from tests.tiny import write_critic
 from tests.workflows.pipelines.serving import (
     INDUCED,
     JUDGE,
@@ -187,6 +188,22 @@ def test_a_detector_of_ours_annotates_in_the_judges_place(trained_tagger: Path, 
         assert all(row["response"][start:end].strip() in row["target"] for start, end in row["spans"])
 
 
+def test_a_critic_from_elsewhere_annotates_once_it_is_said_what_its_classes_mean(tmp_path: Path) -> None:
+    critic = write_critic(tmp_path / "critic", "LABEL_0", "LABEL_1")
+    with server() as served:
+        given = overrides(served, tmp_path / "run", "limit=6", f"pipeline.detector={critic}")
+        with pytest.raises(UserError, match="a critic from elsewhere"):
+            construct_here(*given)
+        verdicts = []
+        for labels in ("{0: faithful, 1: hallucinated}", "{0: hallucinated, 1: faithful}"):
+            again = [f"resume={tmp_path / 'run'}", f"labels={labels}"]
+            with commanded(again):
+                construct_here(*again)
+            verdicts.append([row["label"] for row in step_rows(tmp_path / "run", "annotate")])
+        assert len(served.asked) == 12, "other labels ask for no reply again"
+    assert all(one != other for one, other in zip(*verdicts, strict=True)) and len(verdicts[0]) == 12
+
+
 def test_a_resumed_run_with_other_settings_asks_only_what_they_change(tmp_path: Path) -> None:
     with server() as served:
         construct_here(*overrides(served, tmp_path / "run", "limit=6"))
@@ -196,7 +213,7 @@ def test_a_resumed_run_with_other_settings_asks_only_what_they_change(tmp_path: 
             construct_here(*again)
         assert {body["model"] for body in served.asked[first:]} == {JUDGE} and len(served.asked) == first + 6
         other = [f"resume={tmp_path / 'run'}", "pipeline=rag"]
-        with commanded(other), pytest.raises(UserError, match=r"pipeline\.dataset: there is no such key"):
+        with commanded(other), pytest.raises(UserError, match="this folder is of pipeline=spontaneous"):
             construct_here(*other)
 
 

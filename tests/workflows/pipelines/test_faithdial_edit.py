@@ -15,7 +15,7 @@ from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
 from tests.faithkit.inference.server import ChatServer
 from tests.running import commanded, temporary_folder
-from tests.tiny import bert_config, write_tokenizer
+from tests.tiny import write_critic
 from tests.workflows.pipelines.serving import construct_here, manifest, steps
 
 MODEL = "editor"
@@ -83,18 +83,6 @@ def given(served: ChatServer, folder: Path, *more: str) -> list[str]:
             *more,
         ),
     ]
-
-
-def write_critic(folder: Path) -> Path:
-    import torch
-    from transformers import BertForSequenceClassification
-
-    write_tokenizer(folder)
-    torch.manual_seed(0)
-    names = {0: "faithful", 1: "hallucinated"}
-    config = bert_config(max_position_embeddings=128, num_labels=2, id2label=names, initializer_range=0.5)
-    BertForSequenceClassification(config).save_pretrained(folder)
-    return folder
 
 
 def sheet(folder: Path) -> list[dict[str, str]]:
