@@ -1,11 +1,7 @@
 """The paper's transfer table in one command: trains the critics that are missing, tests each on every test set."""
 
 import logging
-import os
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,9 +24,10 @@ from faithkit.evaluation.results import Results, full_names, write_results
 from faithkit.evaluation.tables import show
 from faithkit.evaluation.transfer import Transfer, transfer_table, transfers_of
 from faithkit.files.model_folder import sidecar_of
-from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder
+from faithkit.files.run_folder import RunFolder
 from faithkit.weights.used_model import describe_model
 from workflows.origins import write_with_origin
+from workflows.processes import run_script_apart
 from workflows.write_answers import DetectorAnswerer
 
 # A setting of a training: a choice of a group by its name, or a value of a block.
@@ -40,7 +37,6 @@ EXAMPLE = "['model.num_epochs=2','data.num_rows=5000']"  # Hydra takes a bare = 
 VALIDATION = "validation"
 LIKELIER = 0.5  # the threshold that calls the likelier class; a temperature does not move it
 log = logging.getLogger("faithkit")
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> Scored:
@@ -142,10 +138,7 @@ def _train(run: RunFolder, dataset: str, path: str, tested: str | None, config: 
         arguments += _choosing(config["benchmark"], tested)
         arguments += config["benchmark"]["overrides"]
     log.info("training on %s: python train.py %s", dataset, " ".join(arguments))
-    environ = {name: value for name, value in os.environ.items() if name != RUN_DIR_VARIABLE}
-    # A checkout that is not installed is found by its path.
-    environ["PYTHONPATH"] = os.pathsep.join(path for path in (environ.get("PYTHONPATH"), str(ROOT)) if path)
-    code = _run([sys.executable, "-m", "workflows.train", *arguments], environ)
+    code = run_script_apart("train", arguments)
     if code == signals.EXIT_CODE:
         raise signals.Interrupted
     if code:
@@ -177,17 +170,6 @@ def _describe_choice(checkpoint: str, tested: str | None) -> str:
     if data.get("split") is not None:
         return f"{data.get('validation_fraction', 0):.0%} of the groups of its {data['split']} split"
     return "the validation split that is tested" if tested == VALIDATION else "its validation split"
-
-
-def _run(command: list[str], environ: Mapping[str, str]) -> int:
-    """Runs a command to its end; where this process is told to stop, the command is told so too, and waited for."""
-    process = subprocess.Popen(command, env=dict(environ))
-    try:
-        return process.wait()
-    except BaseException:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
-        raise
 
 
 def _quoted(text: str) -> str:
