@@ -42,13 +42,17 @@ class Metric:
     def read(self, folder: Path) -> Estimate | None:
         """Reads it; None where the run has no such metric."""
         metrics = read_metrics(folder / "metrics.json")
-        split, dataset, rest = self.name.split("/", 2)
-        names = (self.name, f"{split}/embedded-{dataset}/{rest}", self.otherwise)
+        names = [one for name in (self.name, self.otherwise) if name for one in (name, _of_embedded(name))]
         found = next((metrics[name] for name in names if name in metrics), None)
         if found is None:
             return None
         bounds = {key: found.get(key) for key in ("low", "high", "n")}
         return Estimate(value=found["value"], **bounds).times(self.factor)
+
+
+def _of_embedded(name: str) -> str:
+    split, dataset, rest = name.split("/", 2)
+    return f"{split}/embedded-{dataset}/{rest}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ HEADS |= {"bleu": "BLEU", "rouge_l": "ROUGE-L"}
 NO_FIGURE = "the paper's figure is not at hand"
 ZERO_SHOT = ("topical_chat", "cmu_dog", "wow")
 # Few rows in small batches: what is seen at the local scale is that all of it works.
-FEW = ("model.batch_size=4", "data.eval_max_tokens=1024", "data.num_rows=32", "callbacks.num_examples=0")
+FEW = ("model.batch_size=4", "data.eval_max_tokens=512", "data.num_rows=32", "callbacks.num_examples=0")
 
 
 def tables(scale: str) -> Iterator[Table]:
@@ -134,6 +134,8 @@ def _generator(scale: str, system: str, trained_on: str) -> Step:
     arguments, own = (*GENERATORS[system], f"data={data}"), FEW if scale == LOCAL else ()
     if scale == LOCAL and system == "T5-LossTruncation":
         own = (*own, "objective.window=8")
+    if scale == LOCAL and SMALL.get(system) == "smollm2-135m":
+        own = (*own, "trainer.precision=bf16-true")
     needs = {"control.entailment": "faithcritic"} if system == "T5-CTRL" and scale == LOCAL else {}
     return Step(
         name=f"generator_{_key(system)}_{data}",

@@ -42,7 +42,7 @@ OF_EACH = {"f1": "F1 hallucinated", "faithful_f1": "F1 faithful", **OF_BOTH}
 CORPUS = "halludial"
 # Few rows in small batches: what is seen at the local scale is that all of it works.
 FEW = (
-    *("data.num_rows=40", "data.validation_fraction=0.4", "data.eval_max_tokens=1024"),
+    *("data.num_rows=40", "data.validation_fraction=0.4", "data.eval_max_tokens=512", "trainer.precision=bf16-true"),
     *("model.batch_size=2", "model.max_length=320", "model.validations_per_epoch=1"),
 )
 
@@ -154,12 +154,12 @@ def _of_reasons(scale: str, judge: Step) -> Table:
         steps={"engine.model": judge.name},
         stand_in=judge.stand_in,
     )
-    metrics = {"rouge_l": "rationale_rouge_l", "bleu_4": "rationale_bleu_4", "bert_score": "rationale_bert_score"}
+    metrics = {"rouge_l": "rouge_l", "bleu_4": "bleu_4", "bert_score": "bertscore_rescaled"}
 
     def found(row: Mapping[str, Any], column: str) -> Result | str:
         if column == "human":
             return "people judged these"
-        return _found(own, scale, row["system"], f"test/{CORPUS}/{metrics[column]}")
+        return _found(own, scale, row["system"], f"test/{CORPUS}/rationale/{metrics[column]}")
 
     columns = {"rouge_l": "ROUGE-L", "bleu_4": "BLEU-4", "bert_score": "BERTScore", "human": "human"}
     cells = tuple(cells_of("halludial_rationales", _system, columns, found))

@@ -53,10 +53,9 @@ def _of_the_data() -> Iterator[Table]:
 
     columns = {"hallucinated": "hallucinated", "spans": "spans", "density": "spans per 100 words"}
     counted = cells_of("ragtruth_models", _model_and_task, columns, in_models)
-    title = "Hallucination by model and task"
-    yield Table(
-        name="ragtruth_3", title=title, published=("ragtruth_models",), cells=(*counted, *_shares_by_model()), **common
-    )
+    own: dict[str, Any] = {"published": ("ragtruth_models",), "cells": (*counted, *_shares_by_model())}
+    note = "the paper prints no rates: they follow from its counts, and our intervals of them are Wilson's"
+    yield Table(name="ragtruth_3", title="Hallucination by model and task", note=note, **own, **common)
 
     def in_lengths(row: Mapping[str, Any], column: str) -> Result:
         return Count(DESCRIBE.name, (f"{row['by']}_buckets", row["task"], row["bucket"] - 1, "counts", "spans_each"))
@@ -83,7 +82,7 @@ def _shares_by_model() -> Iterator[Cell]:
         counts = ("models", MODELS.get(row["model"], row["model"]), row["task"])
         yield Cell(
             row=_model_and_task(row),
-            column="hallucinated, %, of its counts",
+            column="rate, %",
             published=round(100 * row["hallucinated"] / sources[row["task"]], 1),
             digits=1,
             result=Share(DESCRIBE.name, counts, "num_hallucinated", of="num_responses"),
