@@ -50,7 +50,7 @@ def _lines(made: Sequence[Made], place: Place) -> Iterator[str]:
     yield "# The papers' tables, reproduced"
     yield ""
     yield f"By `faithkit reproduce` at `scale={place.scale}` ({time.strftime('%Y-%m-%d')}; docs/reproducing.md)."
-    versions = ", ".join(f"{name} {facts[name]}" for name in ("python", "faithkit", "torch", "transformers"))
+    versions = ", ".join(f"{name} {facts[name]}" for name in ("python", "torch", "transformers"))
     yield f"{facts['cpu']}, {os.cpu_count()} cores; {versions}; commit {facts['git_commit']}."
     if place.scale == LOCAL:
         yield "Small models, few rows and, where no corpus is given, the embedded one: it shows that every step works,"

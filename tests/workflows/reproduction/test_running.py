@@ -147,9 +147,15 @@ def test_a_training_that_was_killed_is_gone_on_with(tmp_path: Path, tiny_bert: P
     few = ("data.num_train=640", "callbacks.save_every_seconds=0.01", "logger=none", "callbacks.num_examples=0")
     arguments = ("model=critic", f"model.weights={tiny_bert}", *SMALL, *few, "model.num_epochs=2")
     step = Step(name="killed", script="train", arguments=arguments)
-    program = "import sys; from pathlib import Path; from tests.workflows.reproduction.test_running import Place, Step, run_steps\n"
-    program += f"print(run_steps([Step(name='killed', script='train', arguments={arguments!r})], Place(scale='local', out=Path({str(tmp_path)!r}))))"
-    begun = subprocess.Popen([sys.executable, "-W", "ignore", "-c", program], cwd=ROOT, start_new_session=True)
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom workflows.reproduction.running import run_steps\n"
+        "from workflows.reproduction.steps import Place, Step\n"
+        "step = Step(name='killed', script='train', arguments=tuple(sys.argv[2:]))\n"
+        "run_steps([step], Place(scale='local', out=Path(sys.argv[1])))"
+    )
+    begun = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path), *arguments], cwd=ROOT, start_new_session=True
+    )
     last, until = tmp_path / "steps" / "killed" / "checkpoints" / "last.ckpt", time.monotonic() + 120
     while not last.exists() and time.monotonic() < until and begun.poll() is None:
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Every table that is declared can be asked for: its steps are commands that the scripts take, its cells the paper's."""
+"""Every declared table can be asked for: its steps are commands that the scripts take, its cells the paper's."""
 
 from collections import Counter
 from pathlib import Path
