@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -104,19 +104,23 @@ class Difference:
     Both are of the same examples, so it is rather too wide.
 
     Args:
-        step: The one that is measured; `before` is the one that it is compared with.
+        metric: That of the step that is measured.
+        before: The step that it is compared with.
     """
 
-    step: str
+    metric: Metric
     before: str
-    name: str
-    factor: float = 100.0
     exact: bool = False
+
+    @property
+    def step(self) -> str:
+        """Names the step that is measured."""
+        return self.metric.step
 
     def read(self, folder: Path) -> Estimate | None:
         """Reads both."""
-        after = Metric(self.step, self.name, self.factor).read(folder)
-        before = Metric(self.before, self.name, self.factor).read(folder.parent / self.before)
+        after = self.metric.read(folder)
+        before = replace(self.metric, step=self.before).read(folder.parent / self.before)
         return None if after is None or before is None else less(after, before)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from workflows.reproduction.cells import Count, Metric, Result, Table, cells_of
-from workflows.reproduction.steps import LOCAL, Step
+from workflows.reproduction.steps import LOCAL, Step, describing
 
 SMALL = "smollm2-135m"
 FIGURES = {"precision": "precision", "recall": "recall", "f1": "F1"}
@@ -16,12 +16,7 @@ SELFCHECK = {"SelfCheckGPT, BERTScore": "bert_score", "SelfCheckGPT, NLI": "nli"
 CHATGPT = "ChatGPT3.5"  # wrote the dialogues, so its samples are those of SelfCheckGPT
 NUM_SMALL = 24  # dialogues of a small model: it reads and writes all of each
 
-DESCRIBE = Step(
-    name="describe_diahalu",
-    script="construct",
-    arguments=("pipeline=describe", "pipeline.dataset=diahalu", "pipeline.plots=false"),
-    corpora={"pipeline.path": "diahalu"},
-)
+DESCRIBE = describing("diahalu", "diahalu")
 WHOLE = (Count(DESCRIBE.name, ("basic", "all", "counts", "num_responses")), 748, "dialogues")
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from faithkit.evaluation.published.tables import published_table
 from workflows.reproduction.cells import Cell, Count, Difference, Metric, Result, Share, Table, cells_of
-from workflows.reproduction.steps import LOCAL, Step
+from workflows.reproduction.steps import LOCAL, Step, describing
 
 CORPORA = {"decode": "decode", "dnli": "dnli", "mnli": "mnli", "faithcritic": "faithdial"}  # by their critics' data
+TRANSFER = "critics_transfer"
 WOW, FAITHDIAL, BOTH = "WoW", "FaithDial", "WoW, then FaithDial"
 TRAINED_ON = {
     WOW: ("wow", {"data.path": "wow"}),
@@ -25,14 +26,15 @@ GENERATORS = {  # with what trains them
     "T5-InfoNCE": ("model=t5", "objective=infonce"),
 }
 SMALL = {"GPT2": "smollm2-135m", "DialoGPT": "smollm2-135m", "DoHA": "granite-bart"}
-METRICS = {  # by the paper's heads: the metric, and what makes it the paper's unit
-    "critic": ("critic_rate", 100.0),
-    "q2_f1": ("q2_f1", 100.0),
-    "q2_nli": ("q2_nli", 100.0),
-    "bert_score": ("bertscore_f1", 1.0),
-    "knowledge_f1": ("knowledge_f1", 100.0),
-    "bleu": ("bleu", 1.0),
-    "rouge_l": ("rouge_l", 100.0),
+# By the paper's heads: the metric as the paper's scripts compute it, ours, and what makes either the paper's unit.
+METRICS = {
+    "critic": ("critic_rate", "", 100.0),
+    "q2_f1": ("official_q2_f1", "q2_f1", 100.0),
+    "q2_nli": ("official_q2_nli", "q2_nli", 100.0),
+    "bert_score": ("official_bertscore", "bertscore_f1", 1.0),
+    "knowledge_f1": ("official_f1", "knowledge_f1", 100.0),
+    "bleu": ("official_bleu", "bleu", 1.0),
+    "rouge_l": ("rouge_l", "", 100.0),  # the scripts have none
 }
 HEADS = {"critic": "Critic", "q2_f1": "Q2 F1", "q2_nli": "Q2 NLI", "bert_score": "BERTScore", "knowledge_f1": "F1"}
 HEADS |= {"bleu": "BLEU", "rouge_l": "ROUGE-L"}
@@ -51,7 +53,7 @@ def tables(scale: str) -> Iterator[Table]:
 
 
 def _of_the_data() -> Iterator[Table]:
-    audit = _described("audit", "faithdial_audit")
+    audit = describing("audit", "faithdial_audit")
 
     def shares(row: Mapping[str, Any], column: str) -> Result | str:
         if row["system"] == "gold (topical)":
@@ -65,7 +67,7 @@ def _of_the_data() -> Iterator[Table]:
     note = "the paper's shares are themselves of some two hundred responses; our intervals are Wilson's"
     yield Table(name="faithdial_1", title=title, published=published, cells=cells, steps=(audit,), note=note)
 
-    whole = _described("faithdial", "faithdial")
+    whole = describing("faithdial", "faithdial")
     paths = {"turns": "num_turns", "conversations": "num_dialogues", "response": "response"}
     paths |= {"before": "before", "knowledge": "knowledge"}
 
@@ -84,22 +86,13 @@ def _of_the_data() -> Iterator[Table]:
     )
 
 
-def _described(dataset: str, corpus: str) -> Step:
-    return Step(
-        name=f"describe_{dataset}",
-        script="construct",
-        arguments=("pipeline=describe", f"pipeline.dataset={dataset}", "pipeline.plots=false"),
-        corpora={"pipeline.path": corpus},
-    )
-
-
 def _of_critics(scale: str) -> Table:
     few = ("model.batch_size=8", "data.num_rows=600", "callbacks.num_examples=0")
     overrides = f"benchmark.overrides=[{','.join(repr(one) for one in few)}]"
     tested = {"mnli": "mnli", "begin": "begin", "faithcritic": "faithdial"}
     rows = tuple(f"benchmark.test.{name}.num_rows=300" for name in tested)
     step = Step(
-        name="critics_transfer",
+        name=TRANSFER,
         script="evaluate",
         arguments=("benchmark=transfer", *((overrides, *rows) if scale == LOCAL else ())),
         corpora={
@@ -126,6 +119,7 @@ def _critic(scale: str) -> Step:
         script="train",
         arguments=("model=critic", "data=faithcritic", *few),
         corpora={"data.path": "faithdial"},
+        stand_in="minilm in place of RoBERTa-large" if scale == LOCAL else "",
     )
 
 
@@ -151,16 +145,28 @@ def _key(system: str) -> str:
     return system.lower().replace("-", "_")
 
 
-def _scored(scale: str, generator: Step) -> Step:
-    few = ("benchmark.num_rows=24", "num_examples=0") if scale == LOCAL else ()
+def _scored(scale: str, name: str, benchmark: str, generator: Step, num_rows: int) -> Step:
+    """Has a generator answer a benchmark, and measures the answers."""
+    own = (f"benchmark.num_rows={num_rows}", "num_examples=0") if scale == LOCAL else ("benchmark.official=true",)
     return Step(
-        name=generator.name.replace("generator_", "faithdial_by_"),
+        name=name,
         script="evaluate",
-        arguments=("benchmark=faithdial", "decoding=nucleus", "decoding.top_p=0.6", *few),
-        corpora={"benchmark.path": "faithdial"},
+        arguments=(f"benchmark={benchmark}", "decoding=nucleus", "decoding.top_p=0.6", *own),
+        corpora={"benchmark.path": benchmark},
         steps={"checkpoint": generator.name, "benchmark.critic": "faithcritic"},
         stand_in=generator.stand_in,
     )
+
+
+def _metric(step: Step, corpus: str, name: str) -> Metric:
+    official, own, factor = METRICS[name]
+    return Metric(step.name, f"test/{corpus}/{official}", factor, otherwise=own and f"test/{corpus}/{own}")
+
+
+def _cell(row: str, step: Step, corpus: str, name: str, published: float | None = None) -> Cell:
+    result, why = _metric(step, corpus, name), "" if published is not None else NO_FIGURE
+    digits = 2 if name == "bert_score" else 1
+    return Cell(row=row, column=HEADS[name], published=published, digits=digits, result=result, why=why)
 
 
 def _grid(scale: str) -> Iterator[tuple[str, str]]:
@@ -178,22 +184,20 @@ def _of_generators(scale: str) -> Table:
     scored = {}
     for trained_on, system in _grid(scale):
         generator = _generator(scale, system, trained_on)
-        scored[trained_on, system] = _scored(scale, generator)
+        name = generator.name.replace("generator_", "faithdial_by_")
+        scored[trained_on, system] = _scored(scale, name, "faithdial", generator, 24)
         steps += [generator, scored[trained_on, system]]
     told = {
         row["metric"]: row["value"] for row in published_table("faithdial_generation").rows if not row["trained_on"]
     }
     for (trained_on, system), step in scored.items():
-        for name, (metric, factor) in METRICS.items():
+        for name in METRICS:
             published = told.get(name) if (trained_on, system) == (FAITHDIAL, "T5-InfoNCE") else None
-            result, why = Metric(step.name, f"test/faithdial/{metric}", factor), "" if published else NO_FIGURE
-            row = f"{trained_on}: {system}"
-            cells.append(Cell(row=row, column=HEADS[name], published=published, digits=1, result=result, why=why))
+            cells.append(_cell(f"{trained_on}: {system}", step, "faithdial", name, published))
 
     def less(row: Mapping[str, Any], column: str) -> Result | str:
-        metric, factor = METRICS[row["metric"]]
         after, before = (scored[trained_on, row["system"]] for trained_on in (FAITHDIAL, WOW))
-        return Difference(after.name, before.name, f"test/faithdial/{metric}", factor)
+        return Difference(_metric(after, "faithdial", row["metric"]), before.name)
 
     cells += cells_of(
         "faithdial_generation",
@@ -211,34 +215,22 @@ def _of_generators(scale: str) -> Table:
 
 
 def _of_other_corpora(scale: str) -> Table:
-    few = ("benchmark.num_rows=12", "num_examples=0") if scale == LOCAL else ()
     critic, zero_shot = _critic(scale), _generator(scale, "T5", FAITHDIAL)
     steps, cells, scored = [critic, zero_shot], [], {}
     for corpus in ZERO_SHOT:
         in_domain = _generator(scale, "T5", WOW if corpus == "wow" else corpus)
         for key, generator in (("zero_shot", zero_shot), ("in_domain", in_domain)):
-            scored[corpus, key] = Step(
-                name=f"{corpus}_by_{key}",
-                script="evaluate",
-                arguments=(f"benchmark={corpus}", "decoding=nucleus", "decoding.top_p=0.6", *few),
-                corpora={"benchmark.path": corpus},
-                steps={"checkpoint": generator.name, "benchmark.critic": critic.name},
-                stand_in=generator.stand_in,
-            )
+            scored[corpus, key] = _scored(scale, f"{corpus}_by_{key}", corpus, generator, 12)
             steps += [generator, scored[corpus, key]]
             trained = "FaithDial" if key == "zero_shot" else corpus
             for name in ("critic", "q2_nli", "bert_score", "knowledge_f1"):
-                metric, factor = METRICS[name]
-                result = Metric(scored[corpus, key].name, f"test/{corpus}/{metric}", factor)
-                row = f"{corpus}: T5 trained on {trained}"
-                cells.append(Cell(row=row, column=HEADS[name], published=None, digits=1, result=result, why=NO_FIGURE))
+                cells.append(_cell(f"{corpus}: T5 trained on {trained}", scored[corpus, key], corpus, name))
 
     def less(row: Mapping[str, Any], column: str) -> Result | str:
         if row["metric"] == "human":
             return "people judged these"
-        metric, factor = METRICS[row["metric"]]
         after, before = (scored[row["tested_on"], key] for key in ("zero_shot", "in_domain"))
-        return Difference(after.name, before.name, f"test/{row['tested_on']}/{metric}", factor)
+        return Difference(_metric(after, row["tested_on"], row["metric"]), before.name)
 
     cells += cells_of(
         "faithdial_zero_shot",

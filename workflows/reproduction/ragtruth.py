@@ -5,7 +5,7 @@ from typing import Any
 
 from faithkit.evaluation.published.tables import published_table
 from workflows.reproduction.cells import Cell, Count, Metric, Result, Share, Table, cells_of
-from workflows.reproduction.steps import LOCAL, Step
+from workflows.reproduction.steps import LOCAL, Step, describing
 
 SMALL = "smollm2-135m"
 TASKS = {"qa": "QA", "data2txt": "Data2txt", "summary": "Summary", "": "all"}
@@ -13,12 +13,7 @@ MODELS = {"mistral-7b-instruct": "mistral-7B-instruct"}  # the corpus's own spel
 STRATEGIES = ("random", "fewest", "none")
 FIGURES = {"precision": "precision", "recall": "recall", "f1": "F1"}
 
-DESCRIBE = Step(
-    name="describe_ragtruth",
-    script="construct",
-    arguments=("pipeline=describe", "pipeline.dataset=ragtruth", "pipeline.plots=false"),
-    corpora={"pipeline.path": "ragtruth"},
-)
+DESCRIBE = describing("ragtruth", "ragtruth")
 WHOLE = (Count(DESCRIBE.name, ("basic", "all", "counts", "num_responses")), 17_838, "responses")
 
 

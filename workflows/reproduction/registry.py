@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from workflows.reproduction import diahalu, faithdial, halludial, ragtruth
 from workflows.reproduction.cells import Table
+from workflows.reproduction.faithdial import TRANSFER
 from workflows.reproduction.steps import Step, in_order
 
 NAMES = (
@@ -22,7 +23,8 @@ def every_table(scale: str) -> dict[str, Table]:
 
 
 def _effort(table: Table) -> tuple[int, int]:
-    return sum(step.script == "train" for step in table.steps), len(table.steps)
+    trainings = sum(4 if step.name == TRANSFER else step.script == "train" for step in table.steps)
+    return trainings, len(table.steps)
 
 
 def chosen(names: Sequence[str], scale: str) -> list[Table]:

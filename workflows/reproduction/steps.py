@@ -33,6 +33,12 @@ class Step:
     server: str = ""
 
 
+def describing(dataset: str, corpus: str) -> Step:
+    """The step that counts what is in a dataset."""
+    arguments = ("pipeline=describe", f"pipeline.dataset={dataset}", "pipeline.plots=false")
+    return Step(name=f"describe_{dataset}", script="construct", arguments=arguments, corpora={"pipeline.path": corpus})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where a reproduction works, and on what.

@@ -139,7 +139,7 @@ def test_a_difference_has_the_interval_of_both_and_a_share_wilsons(tmp_path: Pat
     none = Share("s", ("counts",), "k", of="n").read(tmp_path)
     assert none and none.value == none.low == 0.0 and none.n == 10
     assert Share("s", ("classes", "b"), "x").read(tmp_path) is None
-    assert Difference("s", "t", "test/a/b").read(tmp_path) is None
+    assert Difference(Metric("s", "test/a/b"), "t").read(tmp_path) is None
 
 
 @pytest.mark.slow
