@@ -31,12 +31,14 @@ class Metric:
 
     Args:
         otherwise: Another metric, where the data have none of this name.
+        of_baseline: No model has a part in it, so it does not matter which one the step has.
     """
 
     step: str
     name: str
     factor: float = 100.0
     otherwise: str = ""
+    of_baseline: bool = False
     exact: bool = False
 
     def read(self, folder: Path) -> Estimate | None:

@@ -1,7 +1,7 @@
 """Sets a table's cells beside the paper's: ours with its interval, the published figure, and a verdict."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,13 +75,20 @@ def _compare(cell: Cell, steps: Mapping[str, Step], place: Place, without: Mappi
         return no(NOT_RUN, "the data or the models at hand give no such figure")
     if cell.published is None:
         return no(NOT_COMPARABLE, cell.why, ours)
-    if embedded := list(dict.fromkeys(name for step in needed for name in place.embedded(step))):
-        return no(NOT_COMPARABLE, f"the embedded corpus in place of {' and '.join(embedded)}", ours)
-    if stand_ins := list(dict.fromkeys(step.stand_in for step in needed if step.stand_in)):
-        return no(NOT_COMPARABLE, " and ".join(stand_ins), ours)
+    others = _embedded(needed, place)
+    if not getattr(result, "of_baseline", False):
+        others += [step.stand_in for step in needed if step.stand_in]
+    if others:
+        return no(NOT_COMPARABLE, "; ".join(dict.fromkeys(others)), ours)
     if part and result.exact:
         return no(NOT_COMPARABLE, part, ours)
     return Compared(cell=cell, ours=ours, verdict=verdict(ours, cell.published, digits=cell.digits))
+
+
+def _embedded(steps: Iterable[Step], place: Place) -> list[str]:
+    """Says which corpora the embedded one stands in for, in these steps."""
+    corpora = dict.fromkeys(name for step in steps for name in place.embedded(step))
+    return [f"the embedded corpus in place of {' and '.join(corpora)}"] if corpora else []
 
 
 def shown_table(table: Table, found: list[Compared], part: str) -> Shown:

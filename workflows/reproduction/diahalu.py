@@ -27,16 +27,14 @@ def tables(scale: str) -> Iterator[Table]:
 
 
 def _of_the_data() -> Table:
-    def find(row: Mapping[str, Any], column: str) -> Result | str:
+    def find(row: Mapping[str, Any], column: str) -> Result:
         domain = row["domain"]
         if column == "rate":
             return Metric(DESCRIBE.name, f"all/diahalu/{'' if domain == 'all' else f'domain/{domain}/'}rate")
-        if column == "faithful":
-            return "what is left of the dialogues"
         counted = {"dialogues": "num_responses", "hallucinated": "num_hallucinated"}[column]
         return Count(DESCRIBE.name, ("basic", domain, "counts", counted))
 
-    columns = {"dialogues": "dialogues", "faithful": "faithful", "hallucinated": "hallucinated", "rate": "rate, %"}
+    columns = {"dialogues": "dialogues", "hallucinated": "hallucinated", "rate": "rate, %"}
     cells = tuple(cells_of("diahalu_counts", lambda row: row["domain"], columns, find))
     note = "the corpus in its second version has 1,103 dialogues, by GPT-4 too; the paper's 748 are those of ChatGPT"
     title, published = "DiaHalu's dialogues and how many are hallucinated", ("diahalu_counts",)
@@ -79,7 +77,7 @@ def _of_detectors(scale: str) -> Iterator[Table]:
         if row["system"] == "Random":
             if column != "f1":
                 return "of chance the F1 is measured alone"
-            return _metric(base.name, row["domain"], "random_f1")
+            return replace(_metric(base.name, row["domain"], "random_f1"), of_baseline=True)
         if row["system"] not in detectors:
             return "no entailment model at the local scale"
         return _metric(detectors[row["system"]].name, row["domain"], column)

@@ -71,12 +71,10 @@ def _of_the_data() -> Iterator[Table]:
     paths = {"turns": "num_turns", "conversations": "num_dialogues", "response": "response"}
     paths |= {"before": "before", "knowledge": "knowledge"}
 
-    def sizes(row: Mapping[str, Any], column: str) -> Result | str:
-        if column == "turns_each":
-            return "what the paper's own counts of turns and conversations give"
+    def sizes(row: Mapping[str, Any], column: str) -> Result:
         return Count(whole.name, ("dialogues", row["split"], paths[column]))
 
-    columns = {**{name: name for name in paths}, "turns_each": "turns each"}
+    columns = {name: name for name in paths}
     cells = tuple(cells_of("faithdial_sizes", lambda row: row["split"], columns, sizes))
     turns = (Count(whole.name, ("dialogues", "train", "num_dialogues")), 4094, "conversations to train on")
     note = "the paper does not say what a token is; ours are words and punctuation marks"

@@ -16,6 +16,7 @@ from faithkit.files.strict_json import read_strict_json
 from workflows.processes import run_script_apart
 from workflows.reproduction.steps import Place, Step, blocked, command, quoted
 
+GO_ON = "the same command goes on"
 DONE, BEGUN, NEW = "done", "begun", "to do"
 log = logging.getLogger("faithkit")
 
@@ -94,9 +95,12 @@ def _run(step: Step, place: Place) -> int:
         typed = arguments
         write_json(_record(step, place), {"command": arguments})
     with _log(step, place).open("a", encoding="utf-8") as output:
-        code = run_script_apart(step.script, typed, output)
+        try:
+            code = run_script_apart(step.script, typed, output)
+        except signals.Interrupted as error:
+            raise signals.Interrupted(GO_ON) from error
     if code == signals.EXIT_CODE:
-        raise signals.Interrupted("the same command goes on with it")
+        raise signals.Interrupted(GO_ON)
     if code == 0:
         spent = {"seconds": round(time.monotonic() - began, 1), "cpu_seconds": round(_cpu_seconds() - cpu, 1)}
         ended = time.strftime("%Y-%m-%d %H:%M")
