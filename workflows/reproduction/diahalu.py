@@ -65,8 +65,9 @@ def _metric(step: str, domain: str, figure: str) -> Metric:
 
 def _of_detectors(scale: str) -> Iterator[Table]:
     plain = {model: _asked(scale, "verdict", model) for model in (*OPEN, *HOSTED)}
+    samples = ("selfcheck.num_samples=2", "selfcheck.max_new_tokens=32") if scale == LOCAL else ()
     checked = {
-        system: _asked(scale, f"selfcheck_{measure}", CHATGPT, f"selfcheck.measure={measure}", num_rows=6)
+        system: _asked(scale, f"selfcheck_{measure}", CHATGPT, f"selfcheck.measure={measure}", *samples, num_rows=6)
         for system, measure in SELFCHECK.items()
         if measure != "nli" or scale != LOCAL  # no NLI model is at hand there
     }
@@ -95,7 +96,8 @@ def _of_detectors(scale: str) -> Iterator[Table]:
 
     helped = {}
     for model in HOSTED:
-        helped[f"{model} with CoT"] = _asked(scale, "steps", model, "judge.ask=steps", num_rows=8)
+        thinking = ("judge.ask=steps", *(["judge.max_new_tokens=48"] if scale == LOCAL else []))
+        helped[f"{model} with CoT"] = _asked(scale, "steps", model, *thinking, num_rows=8)
         helped[f"{model} with retrieval"] = _with_documents(scale, model)
     cells = tuple(
         cells_of(

@@ -117,9 +117,9 @@ def _mean(column: str) -> str:
 
 def _of_detection(scale: str, judge: Step) -> Iterator[Table]:
     few = ("num_examples=0", "benchmark.bert_score.encoder=null")
-    steps = {name: _asked(scale, CORPUS, name, *few, num_rows=60) for name in SHORT if name in OPEN or name in HOSTED}
+    steps = {name: _asked(scale, CORPUS, name, *few, num_rows=40) for name in SHORT if name in OPEN or name in HOSTED}
     own = {name: step for name, step in steps.items() if step}
-    own[JUDGE] = _by_judge(scale, "halludial_judged", judge, *few, num_rows=160)
+    own[JUDGE] = _by_judge(scale, "halludial_judged", judge, *few, num_rows=60)
     note = "the paper's HalluJudge is the mean of three trainings on random 6:4 splits, ours one on the official files"
 
     def found(row: Mapping[str, Any], column: str) -> Result | str:
@@ -140,7 +140,7 @@ def _of_detection(scale: str, judge: Step) -> Iterator[Table]:
 
 
 def _of_reasons(scale: str, judge: Step) -> Table:
-    examples = ("judge.ask=judgement", "num_examples=0")
+    examples = ("judge.ask=judgement", "num_examples=0", *(["judge.max_new_tokens=48"] if scale == LOCAL else []))
     rows = () if scale == LOCAL else ("benchmark.num_rows=3200",)
     names = [name for name in SHORT if name != JUDGE]
     steps = {n: _asked(scale, "halludial_reasons", n, *examples, "judge.examples=3", *rows, num_rows=6) for n in names}
@@ -183,9 +183,9 @@ def _of_transfer(scale: str, judge: Step) -> Iterator[Table]:
         arguments = (f"benchmark.options.tasks={tasks}", "num_examples=0")
         halueval: dict[str, Any] = {"benchmark": "halueval", "corpus": "halueval"}
         systems = [system for system in SHORT if system in OPEN or system == "GPT-3.5-turbo"]
-        asked = {s: _asked(scale, f"{name}_zero_shot", s, *arguments, num_rows=40, **halueval) for s in systems}
+        asked = {s: _asked(scale, f"{name}_zero_shot", s, *arguments, num_rows=24, **halueval) for s in systems}
         own = {system: step for system, step in asked.items() if step}
-        own[JUDGE] = _by_judge(scale, f"{name}_judged", judge, *arguments, num_rows=80, **halueval)
+        own[JUDGE] = _by_judge(scale, f"{name}_judged", judge, *arguments, num_rows=40, **halueval)
 
         def found(row: Mapping[str, Any], column: str, own: Mapping[str, Step] = own) -> Result | str:
             return _found(
@@ -224,7 +224,7 @@ def _rated(scale: str, model: str, judge: Step) -> Step:
     named = OPEN.get(model) or HOSTED[model]
     engine, few = ("openai" if model in HOSTED else "auto"), tuple[str, ...]()
     if scale == LOCAL:
-        engine, named, few = "transformers", SMALL, ("benchmark.num_rows=6",)
+        engine, named, few = "transformers", SMALL, ("benchmark.num_rows=3", "decoding.max_new_tokens=40")
     return _evaluated(
         f"halludial_rates_{_key(model)}",
         *few,

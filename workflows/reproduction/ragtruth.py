@@ -121,13 +121,16 @@ def _of_detectors(scale: str) -> Iterator[Table]:
     scored = _benchmark("ragtruth_scored", *few, "num_examples=0", **trained)
     few = ("benchmark.num_rows=480",) if is_local else ()
     suppressed = _benchmark("ragtruth_suppressed", *few, benchmark="suppression", **trained)
+    examined = ("examiner.turns=1", *(["examiner.max_new_tokens=48"] if is_local else []))
     others = ("selfcheck.measure=prompt", "selfcheck.samples=others")
     systems = {"Llama-2-13B, fine-tuned": scored}
     for model in ("GPT-3.5-turbo", "GPT-4-turbo"):
-        systems[f"{model}, prompted"] = _asked(scale, "prompt", model, "judge.ask=spans", num_rows=12)
-        short = model.removesuffix("-turbo")
-        systems[f"SelfCheckGPT, {short}"] = _asked(scale, "selfcheck", model, *others, num_rows=12)
-    systems["LMvLM, GPT-4-turbo"] = _asked(scale, "lmvlm", "GPT-4-turbo", "examiner.turns=1", num_rows=4)
+        short = ("judge.max_new_tokens=48",) if is_local else ()
+        systems[f"{model}, prompted"] = _asked(scale, "prompt", model, "judge.ask=spans", *short, num_rows=12)
+        systems[f"SelfCheckGPT, {model.removesuffix('-turbo')}"] = _asked(
+            scale, "selfcheck", model, *others, num_rows=12
+        )
+    systems["LMvLM, GPT-4-turbo"] = _asked(scale, "lmvlm", "GPT-4-turbo", *examined, num_rows=4)
 
     for name, level, published in (
         ("ragtruth_5", "response", "ragtruth_response_level"),
