@@ -13,6 +13,7 @@ from faithkit.evaluation.verdicts import Estimate, digits_of
 from workflows.reproduction.steps import Step
 
 NOT_MEASURED = "not measured here"
+NOT_LOCAL = "a model that nothing stands for at the local scale"
 
 
 class Result(Protocol):

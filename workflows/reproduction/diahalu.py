@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from workflows.reproduction.cells import Count, Metric, Result, Table, cells_of
+from workflows.reproduction.cells import NOT_LOCAL, Count, Metric, Result, Table, cells_of
 from workflows.reproduction.steps import LOCAL, Step, describing
 
 SMALL = "smollm2-135m"
@@ -64,7 +64,8 @@ def _metric(step: str, domain: str, figure: str) -> Metric:
 
 
 def _of_detectors(scale: str) -> Iterator[Table]:
-    plain = {model: _asked(scale, "verdict", model) for model in (*OPEN, *HOSTED)}
+    models = [next(iter(OPEN))] if scale == LOCAL else [*OPEN, *HOSTED]
+    plain = {model: _asked(scale, "verdict", model) for model in models}
     samples = ("selfcheck.num_samples=2", "selfcheck.max_new_tokens=32") if scale == LOCAL else ()
     checked = {
         system: _asked(scale, f"selfcheck_{measure}", CHATGPT, f"selfcheck.measure={measure}", *samples, num_rows=6)
@@ -80,7 +81,7 @@ def _of_detectors(scale: str) -> Iterator[Table]:
                 return "of chance the F1 is measured alone"
             return replace(_metric(base.name, row["domain"], "random_f1"), of_baseline=True)
         if row["system"] not in detectors:
-            return "no entailment model at the local scale"
+            return NOT_LOCAL
         return _metric(detectors[row["system"]].name, row["domain"], column)
 
     def named(row: Mapping[str, Any]) -> str:
@@ -95,18 +96,17 @@ def _of_detectors(scale: str) -> Iterator[Table]:
     yield Table(name="diahalu_3", title=title, published=("diahalu_detection",), cells=cells, steps=steps, note=note)
 
     helped = {}
-    for model in HOSTED:
+    for model in [CHATGPT] if scale == LOCAL else HOSTED:
         thinking = ("judge.ask=steps", *(["judge.max_new_tokens=48"] if scale == LOCAL else []))
         helped[f"{model} with CoT"] = _asked(scale, "steps", model, *thinking, num_rows=8)
         helped[f"{model} with retrieval"] = _with_documents(scale, model)
-    cells = tuple(
-        cells_of(
-            "diahalu_cot",
-            named,
-            FIGURES,
-            lambda row, column: _metric(helped[row["system"]].name, row["domain"], column),
-        )
-    )
+
+    def prompted(row: Mapping[str, Any], column: str) -> Result | str:
+        if row["system"] not in helped:
+            return NOT_LOCAL
+        return _metric(helped[row["system"]].name, row["domain"], column)
+
+    cells = tuple(cells_of("diahalu_cot", named, FIGURES, prompted))
     title = "Detection with chain of thought and with retrieval"
     note = "the paper retrieves from the web; here from the documents below data_dir/documents, or the embedded corpus"
     yield Table(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from workflows.reproduction.cells import NOT_MEASURED, Metric, Result, Table, cells_of
+from workflows.reproduction.cells import NOT_LOCAL, NOT_MEASURED, Metric, Result, Table, cells_of
 from workflows.reproduction.steps import LOCAL, Step
 
 SMALL, JUDGE = "smollm2-135m", "HalluJudge"
@@ -113,7 +113,7 @@ def _system(row: Mapping[str, Any]) -> str:
 def _found(steps: Mapping[str, Step], scale: str, system: str, metric: str) -> Result | str:
     if system in steps:
         return Metric(steps[system].name, metric)
-    return "a language model that is not run at the local scale" if scale == LOCAL else NOT_MEASURED
+    return NOT_LOCAL if scale == LOCAL else NOT_MEASURED
 
 
 def _mean(column: str) -> str:
@@ -128,9 +128,7 @@ def _of_detection(scale: str, judge: Step) -> Iterator[Table]:
     own[JUDGE] = _three_judges(judge)
     if scale == LOCAL:
         own[JUDGE] = _by_judge(scale, "halludial_judged", judge, *few, num_rows=60)
-    note = (
-        "HalluJudge with scale=paper: the mean of three trainings on random 6:4 splits, its interval over them"
-    )
+    note = "HalluJudge with scale=paper: the mean of three trainings on random 6:4 splits, its interval over them"
 
     def found(row: Mapping[str, Any], column: str) -> Result | str:
         part = f"scenario/{row['scenario']}/" if "scenario" in row else ""

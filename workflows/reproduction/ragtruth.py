@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from faithkit.evaluation.published.tables import published_table
-from workflows.reproduction.cells import Cell, Count, Metric, Result, Share, Table, cells_of
+from workflows.reproduction.cells import NOT_LOCAL, Cell, Count, Metric, Result, Share, Table, cells_of
 from workflows.reproduction.steps import LOCAL, Step, describing
 
 SMALL = "smollm2-135m"
@@ -124,7 +124,8 @@ def _of_detectors(scale: str) -> Iterator[Table]:
     examined = ("examiner.turns=1", *(["examiner.max_new_tokens=48"] if is_local else []))
     others = ("selfcheck.measure=prompt", "selfcheck.samples=others")
     systems = {"Llama-2-13B, fine-tuned": scored}
-    for model in ("GPT-3.5-turbo", "GPT-4-turbo"):
+    models = ("GPT-3.5-turbo",) if is_local else ("GPT-3.5-turbo", "GPT-4-turbo")
+    for model in models:
         short = ("judge.max_new_tokens=48",) if is_local else ()
         systems[f"{model}, prompted"] = _asked(scale, "prompt", model, "judge.ask=spans", *short, num_rows=12)
         systems[f"SelfCheckGPT, {model.removesuffix('-turbo')}"] = _asked(
@@ -137,7 +138,9 @@ def _of_detectors(scale: str) -> Iterator[Table]:
         ("ragtruth_6", "char", "ragtruth_span_level"),
     ):
 
-        def find(row: Mapping[str, Any], column: str, level: str = level) -> Result:
+        def find(row: Mapping[str, Any], column: str, level: str = level) -> Result | str:
+            if row["system"] not in systems:
+                return NOT_LOCAL
             part = f"task/{row['task']}/" if row["task"] else ""
             return Metric(systems[row["system"]].name, f"test/ragtruth/{part}{level}_{column}")
 
