@@ -121,7 +121,7 @@ def _of_detectors(scale: str) -> Iterator[Table]:
     scored = _benchmark("ragtruth_scored", *few, "num_examples=0", **trained)
     few = ("benchmark.num_rows=480",) if is_local else ()
     suppressed = _benchmark("ragtruth_suppressed", *few, benchmark="suppression", **trained)
-    examined = ("examiner.turns=1", *(["examiner.max_new_tokens=48"] if is_local else []))
+    examined = ("examiner.turns=1", "examiner.max_new_tokens=48") if is_local else ("examiner.turns=2",)
     others = ("selfcheck.measure=prompt", "selfcheck.samples=others")
     systems = {"Llama-2-13B, fine-tuned": scored}
     models = ("GPT-3.5-turbo",) if is_local else ("GPT-3.5-turbo", "GPT-4-turbo")
