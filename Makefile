@@ -8,7 +8,7 @@ PIP_QUIETLY := -m pip install --quiet --progress-bar off --disable-pip-version-c
 WORKERS ?= auto
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo test test-all fuzz mutate paper-smoke label-studio check bench bench-gpu lock install-locked licences sbom clean
+.PHONY: help demo reproduce test test-all fuzz mutate paper-smoke label-studio check bench bench-gpu lock install-locked licences sbom clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -25,6 +25,11 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 demo: $(VENV)/.installed ## train the local critic on the embedded corpus: minutes on a CPU
 	$(PY) train.py model=critic
+
+SCALE ?= local
+reproduce: $(VENV)/.installed ## tables of the papers, ours beside theirs: TABLE=faithdial_4 or all, SCALE=paper, DATA=DIR, OUT=DIR
+	@test -n "$(TABLE)" || { echo "error: which table? make reproduce TABLE=faithdial_4, or TABLE=all" >&2; exit 2; }
+	$(PY) -m faithkit reproduce table=$(TABLE) scale=$(SCALE) $(if $(DATA),data_dir=$(DATA)) $(if $(OUT),out=$(OUT))
 
 test: $(VENV)/.installed-dev ## the fast tests, without a network
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup

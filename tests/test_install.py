@@ -12,7 +12,7 @@ from tests.running import ROOT, SMALL
 
 OURS = {"faithkit", "critic", "generation", "judge", "data_modules", "construction", "workflows"}
 DECOYS = ("common", "evaluation", "inference", "tests", "configs", "utils", "speed")
-COMMANDS = ("train", "evaluate", "generate", "score", "chat", "export", "construct")
+COMMANDS = ("train", "evaluate", "generate", "score", "chat", "export", "construct", "reproduce")
 
 
 @pytest.fixture(scope="module")

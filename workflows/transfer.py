@@ -1,11 +1,7 @@
 """The paper's transfer table in one command: trains the critics that are missing, tests each on every test set."""
 
 import logging
-import os
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,9 +24,10 @@ from faithkit.evaluation.results import Results, full_names, write_results
 from faithkit.evaluation.tables import show
 from faithkit.evaluation.transfer import Transfer, transfer_table, transfers_of
 from faithkit.files.model_folder import sidecar_of
-from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder
+from faithkit.files.run_folder import RunFolder
 from faithkit.weights.used_model import describe_model
 from workflows.origins import write_with_origin
+from workflows.processes import quoted, run_script_apart
 from workflows.write_answers import DetectorAnswerer
 
 # A setting of a training: a choice of a group by its name, or a value of a block.
@@ -40,7 +37,6 @@ EXAMPLE = "['model.num_epochs=2','data.num_rows=5000']"  # Hydra takes a bare = 
 VALIDATION = "validation"
 LIKELIER = 0.5  # the threshold that calls the likelier class; a temperature does not move it
 log = logging.getLogger("faithkit")
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> Scored:
@@ -138,14 +134,11 @@ def _train(run: RunFolder, dataset: str, path: str, tested: str | None, config: 
         arguments = [f"resume={folder.path}"]
     else:
         arguments = ["model=critic", f"data={dataset}", f"scale={config['scale']['name']}", f"run_dir={folder.path}"]
-        arguments += [f"data.path={_quoted(path)}", f"seed={config['seed']}"]
+        arguments += [f"data.path={quoted(path)}", f"seed={config['seed']}"]
         arguments += _choosing(config["benchmark"], tested)
         arguments += config["benchmark"]["overrides"]
     log.info("training on %s: python train.py %s", dataset, " ".join(arguments))
-    environ = {name: value for name, value in os.environ.items() if name != RUN_DIR_VARIABLE}
-    # A checkout that is not installed is found by its path.
-    environ["PYTHONPATH"] = os.pathsep.join(path for path in (environ.get("PYTHONPATH"), str(ROOT)) if path)
-    code = _run([sys.executable, "-m", "workflows.train", *arguments], environ)
+    code = run_script_apart("train", arguments)
     if code == signals.EXIT_CODE:
         raise signals.Interrupted
     if code:
@@ -157,7 +150,7 @@ def _train(run: RunFolder, dataset: str, path: str, tested: str | None, config: 
 def _choosing(block: Mapping[str, Any], tested: str | None) -> list[str]:
     """The settings of a training that keep the tested rows out of every choice; a run of before has none of them."""
     aim, fraction = block.get("threshold_aim"), block.get("validation_fraction")
-    settings = [] if aim is None else [f"model.threshold_aim={_quoted(aim)}"]
+    settings = [] if aim is None else [f"model.threshold_aim={quoted(aim)}"]
     if tested == VALIDATION and fraction is not None:
         settings += ["data.split=train", f"data.validation_fraction={fraction}", "data.test_fraction=0"]
     return settings
@@ -177,22 +170,6 @@ def _describe_choice(checkpoint: str, tested: str | None) -> str:
     if data.get("split") is not None:
         return f"{data.get('validation_fraction', 0):.0%} of the groups of its {data['split']} split"
     return "the validation split that is tested" if tested == VALIDATION else "its validation split"
-
-
-def _run(command: list[str], environ: Mapping[str, str]) -> int:
-    """Runs a command to its end; where this process is told to stop, the command is told so too, and waited for."""
-    process = subprocess.Popen(command, env=dict(environ))
-    try:
-        return process.wait()
-    except BaseException:  # Ctrl-C and a signal are none of Exception, and are what this is for; it goes on
-        process.send_signal(signal.SIGTERM)
-        process.wait()
-        raise
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def _describe(path: str) -> str:

@@ -59,6 +59,23 @@ class OneOf:
         return core_schema.no_info_plain_validator_function(chosen)
 
 
+@dataclass(frozen=True, slots=True)
+class SomeOf:
+    """Takes one of some names, or a list of several."""
+
+    choices: tuple[str, ...]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def chosen(value: Any) -> Any:
+            names = value if isinstance(value, list) else [value]
+            if names and all(isinstance(name, str) and name in self.choices for name in names):
+                return value
+            wrong = next((name for name in names if name not in self.choices), value)
+            raise PydanticCustomError(EXPLAINED, "wrong", {"hint": choice_hint(wrong, self.choices)})
+
+        return core_schema.no_info_plain_validator_function(chosen)
+
+
 def _is_path(value: str) -> str:
     if "\0" in value or len(value.encode()) > 4096 or not value.strip():
         raise ValueError("no path")

@@ -131,8 +131,12 @@ def test_a_transfer_hands_the_signal_to_the_training_that_it_started(tmp_path: P
     child = "import signal, sys, time, pathlib\n"
     child += f"signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path({str(marker)!r}).touch(), sys.exit(130)))\n"
     child += "print('ready', flush=True)\ntime.sleep(60)\n"
-    parent = "import os, sys\nfrom faithkit import signals\nfrom workflows.transfer import _run\nsignals.install()\n"
-    parent += f"try: _run([sys.executable, '-c', {child!r}], os.environ)\nexcept signals.Interrupted: sys.exit(130)"
+    parent = (
+        "import os, sys\nfrom faithkit import signals\nfrom workflows.processes import run_command\nsignals.install()\n"
+    )
+    parent += (
+        f"try: run_command([sys.executable, '-c', {child!r}], os.environ)\nexcept signals.Interrupted: sys.exit(130)"
+    )
     process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", parent], cwd=ROOT, stdout=-1, text=True)
     assert process.stdout and process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)

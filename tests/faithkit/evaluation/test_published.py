@@ -23,7 +23,7 @@ from faithkit.evaluation.published.tables import CHECKSUMS, FOLDER, published_ta
 from faithkit.records import Example
 
 # All files, each digit compared with the paper or, as `read_in` says, with who copies it. Only a correction changes it.
-PINNED = "981cbe19b158f111958b27f1388172cc40c3ad4c2923f005f9e5750c5a4aa7f6"
+PINNED = "ed84681bd115aad69ef01e9eb3f192384cc8561cc62c7b980581cc775123d4f8"
 
 
 def test_a_part_of_the_papers_responses_is_said_to_be_one():

@@ -1,0 +1,1 @@
+"""The papers' tables as experiments of this project: which steps each takes, and which result is which cell."""
