@@ -22,7 +22,7 @@ from faithkit.runs.state import CONSTRUCT, EVALUATE, GENERATE, SCORE, TRAIN, Sta
 CURVES = "csv/metrics.csv"
 # The script of a configuration, by a key that those named behind it lack.
 SCRIPTS = {"pipeline": CONSTRUCT, "benchmark": EVALUATE, "columns": SCORE, "decoding": GENERATE, "callbacks": TRAIN}
-SIGNS = ("config.yaml", "metrics.json", "predictions", "checkpoints", ".lock")  # any of them: a run worked here
+SIGNS = ("config.yaml", "metrics.json", "checkpoints", ".lock")  # any of them: a run worked here
 MOST_BYTES = 100_000_000  # of a metrics.json; ours have some hundred thousand
 _NAMED_TIME = re.compile(r"(\d{4}-\d\d-\d\d)_(\d\d)-(\d\d)-(\d\d)")
 
@@ -55,6 +55,12 @@ class Run:
     predictions: Mapping[str, Path] = field(default_factory=dict)
     curves: Path | None = None
     problems: tuple[str, ...] = ()
+
+
+def parts_of(name: str) -> tuple[str, str, str]:
+    """Splits the full name of a metric into split, dataset and the name behind them; a short one has only the last."""
+    split, dataset, *rest = name.split("/", 2) if name.count("/") > 1 else ("", "", name)
+    return split, dataset, rest[0]
 
 
 def find_runs(patterns: str | Path | Iterable[str | Path]) -> list[Run]:
@@ -90,7 +96,10 @@ def _folders(pattern: Path) -> Iterator[Path]:
 
 def is_run(folder: Path) -> bool:
     """Tells whether a command of ours has worked in a folder."""
-    return folder.is_dir() and any((folder / sign).exists() for sign in SIGNS)
+    try:
+        return folder.is_dir() and any((folder / sign).exists() for sign in SIGNS)
+    except OSError:  # a folder that may not be entered
+        return False
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -102,7 +111,14 @@ def _entries(folder: Path) -> list[Path]:
 
 def read_run(folder: str | Path) -> Run:
     """Reads the folder of one run; it never fails, whatever is in it: `problems` says what could not be read."""
-    run = RunFolder(Path(folder).expanduser())
+    path = Path(folder).expanduser()
+    try:
+        return _read(RunFolder(path))
+    except OSError as error:  # a folder that may not be entered
+        return Run(folder=path, name=path.name, problems=(f"it cannot be read: {error.strerror}",))
+
+
+def _read(run: RunFolder) -> Run:
     problems: list[str] = []
     metrics, meta = _read_metrics(run, problems)
     config, is_own = _read_config(run, meta or {}, problems)

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from faithkit.files.atomic import write_json
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.saved_config import write_config
 
@@ -40,7 +39,8 @@ def make_run(
     (folder / "checkpoints").mkdir(parents=True)
     write_config(folder / "config.yaml", config)
     found = {"test/faithcritic/macro_f1": F1} if metrics is None else metrics
-    write_json(folder / "metrics.json", {"metrics": found, "meta": {"config": config, "data": {"rows": 8}}})
+    meta = {"config": config, "data": {"rows": 8}}
+    (folder / "metrics.json").write_text(json.dumps({"metrics": found, "meta": meta}))
     for name, rows in ({"faithcritic": ROWS} if predictions is None else predictions).items():
         write_jsonl(folder / "predictions" / f"{name}.jsonl", rows)
         (folder / "predictions" / f"{name}.origin.json").write_text(json.dumps({"rows": {"dataset": name}}))
