@@ -5,8 +5,7 @@ computed for hundreds of resamples in one matrix product, so thousands of resamp
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from math import isfinite
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +21,7 @@ from faithkit.evaluation.jackknife import (
     t_interval,
     two_sided_p,
 )
+from faithkit.evaluation.metric import Metric
 
 Values = NDArray[np.float64]
 # From weights [R, G] to named values [R], NaN where a resample does not define the metric.
@@ -30,32 +30,6 @@ Statistic = Callable[[Values], Mapping[str, Values]]
 CHUNK = 1 << 20  # resamples x rows (or groups) held at once
 LOWER, UPPER = 0.025, 0.975
 FEW_GROUPS = 30  # below, a user is told
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """A number with its 95% interval and the count of rows that it stands on; low and high are None outside tests."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-    n: int | None = None
-
-    def __post_init__(self) -> None:
-        numbers = [number for number in (self.value, self.low, self.high) if number is not None]
-        if not all(isinstance(number, int | float) and isfinite(number) for number in numbers):
-            raise ValueError(f"a metric needs finite numbers, got {numbers}")
-
-    def to_dict(self) -> dict[str, float | int]:
-        """Converts to the form of `metrics.json`; fields that are None are left out."""
-        items = {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
-        return {name: number for name, number in items.items() if number is not None}
-
-    def within(self, lowest: float, highest: float) -> "Metric":
-        """Cuts the interval to the values that the metric can have."""
-        if self.low is None or self.high is None:
-            return self
-        return replace(self, low=max(self.low, lowest), high=min(self.high, highest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
