@@ -12,7 +12,7 @@ from typing import Any
 
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.outcomes import align
-from faithkit.evaluation.page_rows import Fact, row, rounded
+from faithkit.evaluation.page_rows import Fact, rounded, row
 from faithkit.evaluation.page_template import data_blocks, page_parts, part
 from faithkit.evaluation.span_outcomes import check_spans
 from faithkit.files.atomic import atomic_file, disk_errors
@@ -49,7 +49,7 @@ def write_page(
         styles=("style.css",),
         scripts=("answer.js", "scores.js", "filters.js"),
         legend=part("legend.html"),
-        browser=part("browser.html"),
+        browser=part("browser.html", chosen=""),
     )
     blocks: dict[str, Any] = {
         "scores": (_metric(name, metric) for name, metric in (metrics or {}).items()),

@@ -33,9 +33,9 @@ def page_parts(
     return _fill(start, given), _fill(end, given)
 
 
-def part(name: str) -> str:
-    """Reads a part that several templates share."""
-    return (FILES / name).read_text(encoding="utf-8")
+def part(name: str, **values: str) -> str:
+    """Fills a part that several templates share; values are markup already."""
+    return _fill(_read(name), values)
 
 
 def data_blocks(blocks: Mapping[str, Iterable[Any]]) -> Iterator[str]:
@@ -52,7 +52,11 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def _joined(names: Sequence[str]) -> str:
-    return "".join(map(part, names))
+    return "".join(map(_read, names))
+
+
+def _read(name: str) -> str:
+    return (FILES / name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

@@ -1,8 +1,8 @@
 """Lines of a predictions file that can be read alone: beside a prediction its gold label and group, and the texts.
 
 A line has the prediction's own five keys first, which are all that scoring needs. `gold`, `gold_spans`, `group`,
-`source`, `split`, `tags` and `facts` stand behind them, and last the texts: `knowledge`, `history` and `response`, or of
-a generator's answer `knowledge`, `history` and `reference`. Files from elsewhere, and older ones, have some or none.
+`source`, `split`, `tags` and `facts` stand behind them, and last the texts: `knowledge`, `history` and `response`, or
+of a generator's answer `knowledge`, `history` and `reference`. Files from elsewhere, and older ones, have some or none.
 """
 
 from collections.abc import Iterator, Mapping
@@ -45,9 +45,7 @@ class PredictedRows:
     problems: list[str] = field(default_factory=list)
 
 
-def line_of(
-    prediction: Prediction, example: Example, *, texts: bool = True, generated: bool = False
-) -> dict[str, Any]:
+def line_of(prediction: Prediction, example: Example, *, texts: bool = True, generated: bool = False) -> dict[str, Any]:
     """Writes a prediction with its example as a line.
 
     Args:

@@ -1,1 +1,1 @@
-"""Runs beside each other: what differs in their settings, metrics, paired differences, slices, and rows they disagree on."""
+"""Runs beside each other: settings that differ, metrics, paired tests, slices, rows they disagree on."""

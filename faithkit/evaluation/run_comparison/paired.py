@@ -1,9 +1,10 @@
 """Paired differences of any two systems on the rows that both have: bootstrap over groups, and McNemar's test.
 
-The bootstrap resamples whole dialogues or documents (faithkit/evaluation/intervals.py) and tests every metric. McNemar's
-test looks at the rows of which one system is right and the other wrong, exactly and as if rows were independent: with
-many rows to a dialogue its p is too small. Both are corrected by Holm's procedure (Holm 1979) for all pairs of runs on
-all test sets of a report, metric by metric: the chance of a single false finding among them stays below 5%.
+The bootstrap resamples whole dialogues or documents (faithkit/evaluation/intervals.py) and tests every metric.
+McNemar's test looks at the rows of which one system is right and the other wrong, exactly and as if rows were
+independent: with many rows to a dialogue its p is too small. Both are corrected by Holm's procedure (Holm 1979) for all
+pairs of runs on all test sets of a report, metric by metric: of all findings at the 5% level, the chance that any is
+false stays below 5%.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -18,7 +18,12 @@ TITLES: Mapping[str, str] = {
     **{"source": "Dataset", "split": "Split"},
     **{name: name.replace("_", " ").capitalize() for name in FACTS},
     **{"model": "Generator", "model_name": "Generator"},
-    **{"tags": "Own label", "span_types": "Types of spans", "history": "Turns before", "knowledge": "Words of knowledge"},
+    **{
+        "tags": "Own label",
+        "span_types": "Types of spans",
+        "history": "Turns before",
+        "knowledge": "Words of knowledge",
+    },
 }
 MAX_VALUES = 25  # of a field; one that has more is no way to cut the data
 TURNS = (0, 1, 2, 3, 5, 9)  # where the bins of the history's length begin
@@ -125,7 +130,7 @@ def _by_slice(
                 sizes[name, value] = int(inside.sum())
 
     def all_slices(weights: Values) -> dict[str, Values]:
-        found = {}
+        found: dict[str, Values] = {}
         with np.errstate(invalid="ignore", divide="ignore"):  # NaN where a resample has no row of a slice
             for place, part in enumerate(statistics.values()):
                 scored = part(weights)

@@ -150,7 +150,11 @@ def test_spans_and_metrics_are_told_with_their_numbers(tmp_path):
     [[called, score, outcome, kinds, spans]] = shown_row["said"]
     assert [called, score, OUTCOMES[outcome]] == [1, 0.91, "right hallucinated"]
     assert spans == [["evident_conflict", 0.83, 0.5], ["evident_conflict", 0.4, 0]]
-    assert [kind for bit, kind in enumerate(KINDS) if kinds >> bit & 1] == ["missed span", "false alarm span", "found span"]
+    assert [kind for bit, kind in enumerate(KINDS) if kinds >> bit & 1] == [
+        "missed span",
+        "false alarm span",
+        "found span",
+    ]
     assert block(page, "scores") == [["response_f1", 0.5, 0.4, 0.6], ["task/qa/char_f1", 0.7, None, None]]
 
 
