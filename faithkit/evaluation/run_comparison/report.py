@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.outcomes import join
 from faithkit.evaluation.run_comparison.paired import Pair, compare_all
-from faithkit.evaluation.run_comparison.settings import differing
+from faithkit.evaluation.run_comparison.settings import settings_that_differ
 from faithkit.evaluation.run_comparison.slices import Slice, facts_of, slice_metrics
 from faithkit.evaluation.run_comparison.test_sets import System, TestSet, main_metric, read_test_sets
 from faithkit.runs.reading import Run
@@ -78,7 +78,7 @@ def compare_runs(runs: Sequence[Run], *, num_compared: int = 20, num_resamples: 
     pairs, unpaired = compare_all(told, num_resamples=num_resamples)
     return RunReport(
         runs=runs,
-        settings=differing(runs),
+        settings=settings_that_differ(runs),
         metrics=metrics_by_part(runs),
         sets=sets,
         pairs=pairs,
