@@ -47,7 +47,8 @@ def compare(config: dict[str, Any]) -> None:
         raise UserError(f"against: no run is called {against!r}", hint=choice_hint(against, names))
     report = compare_runs(runs, num_compared=config["num_compared"], num_resamples=config["num_resamples"])
     show(*report_tables(report, against=against))
-    print(*told_problems(report.problems), sep="\n")
+    for line in told_problems(report.problems):
+        print(line)
     if config["html"]:
         title = f"{len(runs):,} runs compared" if len(runs) > 1 else runs[0].name
         write_report_page(config["html"], report, title=title, max_rows=config["max_rows"])
