@@ -29,12 +29,15 @@ function findChoices() {
   const pair = `${state.a} ${state.b}`;
   if (opened.pair === pair) return;
   opened.pair = pair;
-  for (const facet of opened.facets) {
-    if (facet.values && facet.fixed) continue;
-    const values = new Set();
-    for (const row of opened.rows) for (const value of facet.of(row)) values.add(value);
-    facet.values = facet.order ? facet.order.filter((value) => values.has(value)) : [...values].sort();
+  const { facets } = opened;
+  const found = facets.map(() => new Set());
+  for (const row of opened.rows) {
+    row.values = facets.map((facet) => facet.of(row));
+    row.values.forEach((values, place) => { for (const value of values) found[place].add(value); });
   }
+  facets.forEach((facet, place) => {
+    facet.values = facet.order ? facet.order.filter((value) => found[place].has(value)) : [...found[place]].sort();
+  });
 }
 
 // What rows can be chosen by: how two systems compare, the outcome of the first, and the facts of the data.
@@ -50,7 +53,7 @@ function facetsOf(own) {
   );
   own.facts.forEach(({ name, title, values }, place) => {
     const of = (row) => (row.facts[place] === null ? [] : [values[row.facts[place]]]);
-    facets.push({ name, title, all: "all", of, order: values, fixed: true });
+    facets.push({ name, title, all: "all", of, order: values });
   });
   return facets;
 }
@@ -78,12 +81,17 @@ const apart = (row) => {
   return first === null || second === null ? -1 : Math.abs(first - second);
 };
 const SORTS = {
-  apart: ["furthest apart first", (a, b) => apart(b) - apart(a)],
-  error: ["surest mistakes first", (a, b) => error(b) - error(a)],
-  high: ["highest probability first", (a, b) => (score(b, state.a) ?? -1) - (score(a, state.a) ?? -1)],
-  low: ["lowest probability first", (a, b) => (score(a, state.a) ?? 2) - (score(b, state.a) ?? 2)],
+  apart: ["furthest apart first", (row) => -apart(row)],
+  error: ["surest mistakes first", (row) => -error(row)],
+  high: ["highest probability first", (row) => -(score(row, state.a) ?? -1)],
+  low: ["lowest probability first", (row) => score(row, state.a) ?? 2],
   file: ["as in the file", () => 0],
 };
+
+// Sorts rows by a number that is worked out once for each.
+function sorted(rows, key) {
+  return rows.map((row) => [key(row), row]).sort((a, b) => a[0] - b[0]).map(([, row]) => row);
+}
 
 const usual = () => ({ sort: isPair() ? "apart" : "error", between: isPair() ? DISAGREE : null });
 
@@ -152,16 +160,18 @@ function fit(rows) {
   const { facets } = opened;
   const counts = facets.map(() => new Map());
   const totals = facets.map(() => 0);
+  const chosen = facets.flatMap(({ name }, place) => (state[name] === null ? [] : [[place, state[name]]]));
   const found = [];
+  const count = (row, place) => {
+    totals[place] += 1;
+    for (const value of row.values[place]) counts[place].set(value, (counts[place].get(value) ?? 0) + 1);
+  };
   for (const row of rows) {
-    const values = facets.map((facet) => facet.of(row));
-    const wrong = facets.flatMap((facet, place) => (state[facet.name] === null || values[place].includes(state[facet.name]) ? [] : [place]));
-    if (wrong.length > 1) continue;
-    if (!wrong.length) found.push(row);
-    for (const place of wrong.length ? wrong : facets.keys()) {
-      totals[place] += 1;
-      for (const value of values[place]) counts[place].set(value, (counts[place].get(value) ?? 0) + 1);
-    }
+    const wrong = chosen.filter(([place, value]) => !row.values[place].includes(value));
+    if (wrong.length === 1) count(row, wrong[0][0]);
+    if (wrong.length) continue;
+    found.push(row);
+    for (let place = 0; place < facets.length; place += 1) count(row, place);
   }
   facets.forEach((facet, place) => fillFacet(facet, counts[place], totals[place]));
   return found;
@@ -187,7 +197,7 @@ function update() {
   const found = fit(searched());
   for (const name of ["set", "a", "b", "sort"]) if (form.elements[name]) form.elements[name].value = String(state[name]);
   if (form.elements.q !== document.activeElement) form.elements.q.value = state.q;
-  shown = found.sort(SORTS[state.sort][1]);
+  shown = sorted(found, SORTS[state.sort][1]);
   const pages = Math.max(1, Math.ceil(shown.length / SIZE));
   state.page = Math.min(state.page, pages);
   const start = (state.page - 1) * SIZE;
