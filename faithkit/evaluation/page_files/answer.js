@@ -143,6 +143,7 @@ function verdict(row, system, name) {
     line.append("has no prediction of this row");
     return line;
   }
+  if (said[CALLED] === null) return line; // a generator's answer, which nobody judged
   const outcome = OUTCOMES[said[OUTCOME]];
   const kind = outcome.startsWith("right") ? "right" : outcome === "missed" || outcome === "false alarm" ? "wrong" : "open";
   line.append(make("span", `badge ${kind}`, MARKS[outcome]));
@@ -179,6 +180,7 @@ function card(row, context, systems, names, facts) {
     article.append(verdict(row, system, names.length > 1 ? names[place] : ""));
     if (row.said[system]?.[TEXT]) article.append(words(row.said[system][TEXT]));
     if (!each && place < systems.length - 1) return;
+    if (systems.every((one) => (row.said[one]?.[CALLED] ?? null) === null)) article.append(make("p", "verdict", "reference"));
     article.append(answer(row, system));
     if (spansOf(row, system).length || goldSpans(row).length) article.append(spanList(row, system));
   });

@@ -27,7 +27,6 @@ from faithkit.records import Example, Prediction
 # The metrics that are tested; their names as metrics.json has them behind the test set.
 LABELS = ("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "average_precision", "ece", "brier")
 SPANS = ("response_by_spans_f1", "char_f1", "char_precision", "char_recall")
-LOWER_IS_BETTER = ("ece", "brier")
 
 
 @dataclass(slots=True)

@@ -11,9 +11,11 @@ from faithkit.evaluation.outcomes import join
 from faithkit.evaluation.run_comparison.paired import Pair, compare_all
 from faithkit.evaluation.run_comparison.settings import settings_that_differ
 from faithkit.evaluation.run_comparison.slices import Slice, facts_of, slice_metrics
-from faithkit.evaluation.run_comparison.test_sets import System, TestSet, main_metric, read_test_sets
+from faithkit.evaluation.run_comparison.test_sets import System, TestSet, read_test_sets
+from faithkit.runs.listing import MAIN
 from faithkit.runs.reading import Run
 
+LOWER_IS_BETTER = ("critic_rate", "hallucination_rate", "rate", "perplexity", "loss")
 Table = NDArray[np.int64]  # gold (faithful, hallucinated) x called (faithful, hallucinated, unparsed)
 
 
@@ -120,10 +122,11 @@ def confusion(test_set: TestSet, system: System) -> Table:
 def _best_first(test_set: TestSet) -> list[System]:
     """Orders systems by the main metric that most of them have; those without it come last."""
     names = [_short(system.run, test_set.name) for system in test_set.systems]
-    main = main_metric(sorted({name for own in names for name in own}))
+    main = next((name for name in MAIN if any(name in own for own in names)), "")
+    sign = 1 if main in LOWER_IS_BETTER else -1
 
     def key(item: tuple[System, Mapping[str, Metric]]) -> float:
-        return -item[1][main].value if main in item[1] else np.inf
+        return sign * item[1][main].value if main in item[1] else np.inf
 
     return [system for system, _ in sorted(zip(test_set.systems, names, strict=True), key=key)]
 

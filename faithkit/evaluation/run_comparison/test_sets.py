@@ -1,16 +1,15 @@
 """Predictions of several runs on the rows of one test set, joined by id."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from faithkit.errors import UserError
+from faithkit.evaluation.page_rows import gold_label
 from faithkit.evaluation.predicted_rows import PredictedRow, read_predicted_rows
 from faithkit.files.strict_json import read_strict_json
-from faithkit.records import HALLUCINATED, Example, Prediction
+from faithkit.records import Example, Prediction
 from faithkit.runs.reading import Run
-
-MAIN = ("macro_f1", "char_f1", "response_f1", "f1", "accuracy", "critic_rate", "knowledge_f1", "perplexity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +45,16 @@ class TestSet:
     @property
     def is_labelled(self) -> bool:
         """Tells whether any row has a gold label, without which nothing can be right or wrong."""
-        return any(gold_of(example) is not None for example in self.examples.values())
+        return any(gold_label(example) is not None for example in self.examples.values())
 
     def judged(self, *systems: System) -> list[Example]:
         """Selects the rows that have a gold label and a verdict of each of these systems, in the files' order."""
         rows = []
         for id_, example in self.examples.items():
             said = [system.predictions.get(id_) for system in systems]
-            if gold_of(example) is not None and all(one is not None and one.label is not None for one in said):
-                rows.append(example if example.label is not None else replace(example, label=gold_of(example)))
+            if gold_label(example) is not None and all(one is not None and one.label is not None for one in said):
+                rows.append(example if example.label is not None else replace(example, label=gold_label(example)))
         return rows
-
-
-def gold_of(example: Example) -> str | None:
-    """Reads the gold label: an example's own or, where it has none, that of its spans, as the metrics do."""
-    if example.label is None and example.spans is not None:
-        return HALLUCINATED if example.spans else "faithful"
-    return example.label
 
 
 def read_test_sets(runs: Iterable[Run]) -> list[TestSet]:
@@ -98,7 +90,7 @@ def _add(test_set: TestSet, name: str, run: Run, rows: Mapping[str, PredictedRow
     for id_, row in rows.items():
         known = test_set.examples.get(id_)
         has_text = id_ in test_set.with_text
-        if known is None or (row.has_text and not has_text) or (gold_of(known) is None and gold_of(row.example)):
+        if known is None or (row.has_text and not has_text) or (gold_label(known) is None and gold_label(row.example)):
             if known is not None and _differs(known, row, has_text):
                 other += 1
                 continue
@@ -118,7 +110,7 @@ def _add(test_set: TestSet, name: str, run: Run, rows: Mapping[str, PredictedRow
 
 def _differs(known: Example, row: PredictedRow, has_text: bool) -> bool:
     new = row.example
-    golds = gold_of(known), gold_of(new)
+    golds = gold_label(known), gold_label(new)
     if None not in golds and golds[0] != golds[1]:
         return True
     return has_text and row.has_text and (known.response, known.knowledge) != (new.response, new.knowledge)
@@ -131,8 +123,12 @@ def _tell(test_set: TestSet) -> None:
             test_set.problems.append(f"{system.name} has {len(system.predictions):,} of the {total:,} rows")
     if not test_set.systems:
         return
-    judged = sum(gold_of(example) is not None for example in test_set.examples.values())
-    if not judged:
+    judged = sum(gold_label(example) is not None for example in test_set.examples.values())
+    said = (one for system in test_set.systems for one in system.predictions.values())
+    if not judged and all(one.label is None for one in said):
+        told = "answers of generators are shown, and compared by their metrics; evaluate.py against=FILE tests a pair"
+        test_set.problems.append(told)
+    elif not judged:
         test_set.problems.append("no row has a gold label: what is right or wrong cannot be told")
     elif judged < total:
         test_set.problems.append(f"{total - judged:,} of {total:,} rows have no gold label")
@@ -140,8 +136,3 @@ def _tell(test_set: TestSet) -> None:
         test_set.problems.append("the files hold no texts (older ones, or save_texts=false): rows are shown without")
     elif without:
         test_set.problems.append(f"{without:,} of {total:,} rows have no text")
-
-
-def main_metric(names: Sequence[str]) -> str:
-    """Chooses the metric that systems are ranked by, of its short names."""
-    return next((name for name in MAIN if name in names), next(iter(sorted(names)), ""))
