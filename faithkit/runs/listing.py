@@ -10,7 +10,8 @@ from rich.text import Text
 
 from faithkit.evaluation.metric import Metric
 from faithkit.evaluation.tables import format_metric, harmless, texts_table
-from faithkit.runs.reading import Run, find_runs, parts_of
+from faithkit.runs.reading import find_runs
+from faithkit.runs.run import Run, parts_of
 from faithkit.runs.state import SCORE, State
 
 # The metric that stands for a run, the first of them that it has behind the one that its training looked at.

@@ -11,11 +11,12 @@ from faithkit.cli import Interrupted
 from faithkit.errors import UserError
 from faithkit.evaluation.intervals import Metric
 from faithkit.files.run_folder import RunFolder
+from faithkit.runs.wandb_records import WandbFile
 from faithkit.training.loggers import weights_and_biases
 from faithkit.training.loggers.build import check_loggers, open_loggers
 from faithkit.training.loggers.results import Finished
 from faithkit.training.stages import stages
-from tests.faithkit.training.loggers.wandb_files import OfflineRun, offline_runs
+from tests.faithkit.training.loggers.wandb_files import offline_runs, table_of
 
 CONFIG: dict[str, Any] = {
     "model": {"name": "t5", "weights": "flan", "task": {"weights": "flan"}},
@@ -42,7 +43,7 @@ def finished(run: RunFolder) -> Finished:
     )
 
 
-def log_run(folder: Path, step: int = 9, config: Any = PLAIN, **settings: Any) -> OfflineRun:
+def log_run(folder: Path, step: int = 9, config: Any = PLAIN, **settings: Any) -> WandbFile:
     """One training's logging, from its beginning to its end; gives what W&B has of it."""
     run = RunFolder(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +64,10 @@ def test_a_training_is_one_finished_run_with_results_table_and_model(tmp_path: P
         "/low": 0.25,
         "/high": 0.75,
     }
-    assert found.table("test/wow/predictions") == {"columns": ["id", "response", "score"], "data": [["1", TEXT, 0.5]]}
+    assert table_of(found, "test/wow/predictions") == {
+        "columns": ["id", "response", "score"],
+        "data": [["1", TEXT, 0.5]],
+    }
     assert found.config["seed"] == 1 and found.config["environment"]["torch"]
     assert found.config["data_summary"]["fingerprints"] == {"wow/train": "abc"}
     (model,) = (artifact for artifact in found.artifacts if artifact.type == "model")
@@ -106,7 +110,7 @@ def test_an_evaluation_stands_in_the_group_of_its_models_run(tmp_path: Path) -> 
     assert (found.names.run_group, found.names.job_type, found.exit_code) == ("sweep-1", "evaluate", 0)
     assert found.names.run_id != "abc" and found.config["checkpoint_run"] == "abc"
     assert list(found.names.tags) == ["benchmark=begin", "scale=local"]
-    assert found.summary["test/begin/f1/low"] == 0.25 and found.table("test/begin/predictions")["data"] == [["1"]]
+    assert found.summary["test/begin/f1/low"] == 0.25 and table_of(found, "test/begin/predictions")["data"] == [["1"]]
     assert {artifact.type for artifact in found.artifacts} == {"run_table"}, "it has no model of its own"
 
 
@@ -159,7 +163,7 @@ def test_nothing_of_the_environment_reaches_a_logger(tmp_path: Path, monkeypatch
 def test_the_artifact_is_left_out_where_it_is_switched_off_or_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def types(found: OfflineRun) -> set[str]:
+    def types(found: WandbFile) -> set[str]:
         return {artifact.type for artifact in found.artifacts}
 
     assert types(log_run(tmp_path / "off", artifact=False)) == {"run_table"}
