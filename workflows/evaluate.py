@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
 # What a resumed run may change: how it is carried out and shown, never what it predicts.
 MAY_CHANGE = (
-    *("batch_tokens", "save_every_num_rows", "num_resamples", "num_examples", "html", "logger", "logger.*"),
+    *(
+        "batch_tokens",
+        "save_every_num_rows",
+        "num_resamples",
+        "num_examples",
+        "html",
+        "save_texts",
+        "logger",
+        "logger.*",
+    ),
     *("engine.batch_size", "engine.cache", "engine.api_key_variable", "engine.concurrency", "engine.max_retries"),
     *("engine.timeout_seconds", "engine.price", "engine.memory_fraction"),
 )
