@@ -46,7 +46,8 @@ def list_runs(patterns: str | Path | Sequence[str | Path] = "runs/*") -> tuple[T
 def resume_command(run: Run) -> str:
     """Writes the command that goes on with a run."""
     script = "faithkit score" if run.script == SCORE else f"python {run.script or 'train'}.py"
-    return f"{script} {shlex.quote(f'resume={run.folder}')}"
+    folder = run.folder.parent.parent if "wandb" in run.meta else run.folder
+    return f"{script} {shlex.quote(f'resume={folder}')}"
 
 
 def described(run: Run) -> str:

@@ -55,7 +55,7 @@ def read_wandb_run(folder: Path) -> Run:
         name=names.display_name or names.run_id,
         script=script_of(config) or (TRAIN if names.job_type.startswith((TRAIN, "stage")) else names.job_type),
         state=State.WORKING if is_resumable and parts[-1].exit_code is None and is_locked(whole) else state,
-        began=datetime.fromtimestamp(seconds) if seconds else None,
+        began=_time(seconds),
         config=config,
         metrics=_metrics(summary, curves, problems),
         meta={
@@ -119,6 +119,13 @@ def _artifacts(parts: Iterable[WandbFile]) -> dict[str, list[str]]:
         key: [f"{one.name}@{one.digest[:8]}" for one in every if one.use_after_commit == used]
         for key, used in known.items()
     }
+
+
+def _time(seconds: int) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(seconds) if seconds else None
+    except (OverflowError, ValueError, OSError):  # of a damaged file
+        return None
 
 
 def _is_number(value: Any) -> bool:
