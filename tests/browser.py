@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+PATIENCE = 60  # seconds without a word from the browser
 PROGRAM = shutil.which("chromium")
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
@@ -53,9 +55,10 @@ class Browser:
 
     def _receive(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
-            data = os.read(self._reading, 1 << 16)
+            ready, _, _ = select.select([self._reading], [], [], PATIENCE)
+            data = os.read(self._reading, 1 << 16) if ready else b""
             if not data:
-                raise RuntimeError("chromium has ended")
+                raise RuntimeError("chromium has ended" if ready else f"chromium said nothing for {PATIENCE} seconds")
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\0")
         found: dict[str, Any] = json.loads(line)
@@ -69,6 +72,10 @@ class Browser:
 
     def open(self, url: str) -> float:
         """Opens an address; gives the seconds until it has loaded, its script run."""
+        self.loaded = False
+        self.send("Page.navigate", url="about:blank")  # else another place in the same page would load nothing
+        while not self.loaded:
+            self._receive()
         self.loaded, begin = False, time.perf_counter()
         self.send("Page.navigate", url=url)
         while not self.loaded:

@@ -50,7 +50,8 @@ def compare(config: dict[str, Any]) -> None:
     report = compare_runs(runs, num_compared=config["num_compared"], num_resamples=config["num_resamples"])
     tables = list(report_tables(report, against=against))
     show(*tables)
-    print(*told_problems(report.problems), sep="\n")
+    for line in told_problems(report.problems):
+        print(line)
     title = f"{len(runs):,} runs compared" if len(runs) > 1 else runs[0].name
     if config["wandb"]:
         from faithkit.runs.wandb_report import write_wandb_report

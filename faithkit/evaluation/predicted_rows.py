@@ -84,7 +84,7 @@ def read_predicted_rows(path: Path) -> PredictedRows:
                 break
             try:
                 row = _row(value, path.stem)
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, KeyError) as error:
                 wrong.append(f"line {number}: {error.problem if isinstance(error, UserError) else error}")
                 continue
             twice += row.prediction.id in found.rows

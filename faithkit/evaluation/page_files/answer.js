@@ -174,12 +174,13 @@ function card(row, context, systems, names, facts) {
   const head = make("span", "facts", id);
   for (const fact of facts) head.append(" · ", addText(make("span", ""), fact));
   article.append(make("h2", "", head));
-  const marked = systems.some((system) => spansOf(row, system).length) || goldSpans(row).length > 0;
+  const each = systems.some((system) => spansOf(row, system).length); // else one answer with the gold marks is enough
   systems.forEach((system, place) => {
     article.append(verdict(row, system, names.length > 1 ? names[place] : ""));
-    if (marked || place === systems.length - 1) article.append(answer(row, system));
     if (row.said[system]?.[TEXT]) article.append(words(row.said[system][TEXT]));
-    if (marked && (spansOf(row, system).length || goldSpans(row).length)) article.append(spanList(row, system));
+    if (!each && place < systems.length - 1) return;
+    article.append(answer(row, system));
+    if (spansOf(row, system).length || goldSpans(row).length) article.append(spanList(row, system));
   });
   article.append(sources(row, context));
   return article;

@@ -1,6 +1,7 @@
 // Filters, order and pages. The state is the address behind #, so that what is seen can be linked to.
 
 const SIZE = 50;
+const UNTOLD = ["split", "history", "knowledge"]; // facts that say nothing above an answer
 const sets = read("sets");
 const form = document.getElementById("filters");
 const DISAGREE = "they disagree";
@@ -192,7 +193,7 @@ function update() {
   const start = (state.page - 1) * SIZE;
   const systems = isPair() ? [state.a, state.b] : [state.a];
   const names = systems.map((system) => opened.systems[system]);
-  const facts = (row) => opened.facts.flatMap(({ name, values }, place) => (row.facts[place] === null || name === "split" ? [] : [values[row.facts[place]]]));
+  const facts = (row) => opened.facts.flatMap(({ name, values }, place) => (row.facts[place] === null || UNTOLD.includes(name) ? [] : [values[row.facts[place]]]));
   document.getElementById("list").replaceChildren(...shown.slice(start, start + SIZE).map((row) => card(row, opened.context, systems, names, facts(row))));
   const count = (value) => value.toLocaleString("en");
   const of = shown.length === opened.rows.length ? "" : ` of ${count(opened.rows.length)}`;

@@ -27,9 +27,9 @@ function showMetrics() {
   if (!report.metrics.length) return;
   const show = (place) => {
     const { names, rows } = report.metrics[place];
-    table(box("metrics-table"), [["run", ""], ...names.map((name) => [spell(name), MEANINGS[name] ?? ""])], rows, { sort: 1, way: -1 });
+    table(box("values-table"), [["run", ""], ...names.map((name) => [spell(name), MEANINGS[name] ?? ""])], rows, { sort: 1, way: -1 });
   };
-  chooser("metrics-part", report.metrics.map((part) => part.name), show);
+  chooser("values-part", report.metrics.map((part) => part.name), show);
   show(0);
 }
 
@@ -99,7 +99,7 @@ function showChosen() {
   const { name, systems } = sets[state.set];
   const chosen = (isPair() ? [state.a, state.b] : [state.a]).map((place) => systems[place]);
   const confusions = report.confusions[name] ?? {};
-  box("confusions").replaceChildren(...chosen.filter((system) => confusions[system]).map((system) => make("div", "", addText(make("h3", ""), system), confusionTable(confusions[system]))));
+  box("confusions").replaceChildren(...chosen.filter((system) => confusions[system]).map((system) => make("div", "wide-box", addText(make("h3", ""), system), confusionTable(confusions[system]))));
   const rows = report.pairs.find((one) => one.name === name)?.rows ?? [];
   const [first, second] = chosen;
   const pair = rows.find((row) => [row.first, row.second].includes(first) && [row.first, row.second].includes(second) && first !== second);

@@ -6,8 +6,9 @@ const pValue = (p) => (p === null || p === undefined ? null : { text: p < TINY ?
 const whole = (value) => ({ text: value.toLocaleString("en"), by: value });
 
 function metricCell(cell, [value, low, high], digits = 3) {
-  cell.append(make("b", "", value.toFixed(digits)));
-  if (low !== null && low !== undefined) cell.append(make("span", "interval", ` ${low.toFixed(digits)} to ${high.toFixed(digits)}`));
+  const told = (one) => one.toFixed(digits).replace(/^-(?=[0.]+$)/, "");
+  cell.append(make("b", "", told(value)));
+  if (low !== null && low !== undefined) cell.append(make("span", "interval", ` ${told(low)} to ${told(high)}`));
 }
 
 const sortValue = (cell) => (Array.isArray(cell) ? cell[0] : cell !== null && typeof cell === "object" ? cell.by : cell);

@@ -71,8 +71,8 @@ def _sections(report: RunReport, max_rows: int) -> Iterator[Section]:
     yield "runs", "Runs, and the settings that differ", runs + _box("runs-table", "Runs")
     if report.metrics:
         note = "Value with its 95% interval, a bootstrap over dialogues or documents. A click on a head sorts."
-        body = _choices(("metrics-part", "Of")) + _box("metrics-table", "Metrics") + _note(note)
-        yield "metrics", "Metrics", body
+        body = _choices(("values-part", "Of")) + _box("values-table", "Metrics") + _note(note)
+        yield "values", "Metrics", body
     if curves := plot_curves(report.runs):
         yield "curves", "Learning curves", _figure(curves, "Learning curves of the runs, a panel for each metric.")
     if report.pairs:
@@ -180,7 +180,11 @@ def _data(report: RunReport) -> dict[str, Any]:
 
 
 def _metrics(part: str, own: Mapping[int, Mapping[str, Metric]], names: Sequence[str]) -> dict[str, Any]:
-    shorts = list(dict.fromkeys(name for metrics in own.values() for name in metrics))
+    having = {name: None for metrics in own.values() for name in metrics}
+    shorts = [
+        *(name for name in (*LABELS, *SPANS) if name in having),
+        *(n for n in having if n not in (*LABELS, *SPANS)),
+    ]
     rows = [[names[n], *(_metric(metrics.get(name)) for name in shorts)] for n, metrics in own.items()]
     return {"name": part, "names": shorts, "rows": rows}
 

@@ -41,8 +41,7 @@ def plot_curves(runs: Sequence[Run]) -> bytes | None:
         rows = -(-len(names) // columns)
         figure, _ = new_figure(9, 2.6 * rows + 0.4, rows=rows, columns=columns)
         for axes, name in zip(figure.axes, names, strict=False):
-            shown = 0
-            for place, found in curves.items():
+            for shown, (place, found) in enumerate(curves.items()):
                 if name not in found:
                     continue
                 steps, values = _thinned(found[name])
@@ -51,7 +50,6 @@ def plot_curves(runs: Sequence[Run]) -> bytes | None:
                     style |= {"label": plot_name(runs[place].name)}
                     style |= {"marker": MARKERS[shown], "markersize": 3} if len(steps) < MIN_STEPS else {}
                 axes.plot(steps, values, **style)
-                shown += 1
             axes.set_title(plot_name(name))
             axes.set_xlabel("step")
         for axes in figure.axes[len(names) :]:
