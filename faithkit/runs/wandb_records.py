@@ -92,8 +92,9 @@ def _records(data: bytes) -> Iterator[Any]:
         ValueError: It is no such file, or a piece of a record stands where none can.
         DecodeError: A record is none.
     """
-    from wandb.proto.wandb_internal_pb2 import Record
+    from wandb.proto import wandb_internal_pb2 as protocol
 
+    record_type: Any = protocol.Record  # type: ignore[attr-defined]  # made when it is imported
     if data[: len(BEGINNING)] != BEGINNING[: len(data)]:
         raise ValueError("it does not begin as a file of W&B")
     place, pieces = HEADER, b""
@@ -114,5 +115,5 @@ def _records(data: bytes) -> Iterator[Any]:
         pieces += data[place + HEADER : end]
         place = end
         if kind in (WHOLE, LAST):
-            yield Record.FromString(pieces)
+            yield record_type.FromString(pieces)
             pieces = b""

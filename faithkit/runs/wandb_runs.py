@@ -77,7 +77,7 @@ def read_wandb_curves(path: Path) -> dict[str, Curve]:
     curves: dict[str, dict[int, float]] = {}
     for part in _parts(path):
         for row in part.history:
-            step = row.get(STEP, row.get("_step"))
+            step: Any = row.get(STEP, row.get("_step"))
             if not _is_number(step):
                 continue
             for name, value in row.items():

@@ -43,11 +43,11 @@ def model_artifact(model: str) -> "Artifact | None":
     if names is None or names.model is None:
         return None
     folder = Path(model).expanduser()
-    hf = next(place / "hf" for place in (folder, folder.parent) if (place / "hf").is_dir())
-    found = folder_artifact(hf, names.model)
-    if found.digest == names.model_digest:
+    hf = next((place / "hf" for place in (folder, folder.parent) if (place / "hf").is_dir()), None)
+    found = folder_artifact(hf, names.model) if hf is not None else None
+    if found is not None and found.digest == names.model_digest:
         return found
-    log.info("W&B: %s has changed since it became the artifact %s, and is not named as used", hf, names.model)
+    log.info("W&B: %s is no longer the artifact %s, which is not named as used", hf or folder, names.model)
     return None
 
 

@@ -111,18 +111,23 @@ class WandbRun:
         sizes = {f"{name}/n": metric.n for name, metric in finished.metrics.items() if metric.n is not None}
         self.run.summary.update(finished.numbers() | sizes)
         self.run.config.update({"data_summary": finished.data}, allow_val_change=True)
+        self._log_model(finished)
         for used in (data_artifact(self._config, finished.data), *map(model_artifact, models_in(self._config))):
             if used is not None:
                 self._use(used)
-        self._log_model(finished)
 
     def _use(self, artifact: "Artifact") -> None:
         """Makes an artifact an input of this run: W&B finds the version of the same content, or begins one."""
         if self.run.offline:
             # `use_artifact` refuses to work offline, though it would do the same; `wandb sync` carries it out.
             self.run._log_artifact(artifact, is_user_created=True, use_after_commit=True)
-        else:
+            return
+        import wandb
+
+        try:
             self.run.use_artifact(artifact)
+        except (wandb.Error, ValueError) as error:  # the work is done, and its results are logged
+            log.warning("W&B: %s is not named as used: %s", artifact.name, error)
 
     def _log_model(self, finished: Finished) -> None:
         if self._artifact is False or not finished.run.hf.is_dir():  # an evaluation has no model of its own

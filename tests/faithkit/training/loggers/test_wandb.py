@@ -171,7 +171,7 @@ def test_two_stages_are_two_runs_of_one_group(tmp_path: Path) -> None:
     assert [found.names.display_name for found in (first, second)] == ["run/stage1-wow", "run/stage2"]
     assert first.names.run_group == second.names.run_group == f"run-{second.names.run_id}"
     assert first.names.run_id != second.names.run_id and first.exit_code == second.exit_code == 0
-    used, made = [artifact for artifact in second.artifacts if artifact.type == "model"]
+    made, used = [artifact for artifact in second.artifacts if artifact.type == "model"]
     assert used.use_after_commit and not made.use_after_commit
     assert used.name == f"t5-{first.names.run_id}", "the model that the second stage began with"
     assert json.loads(made.metadata)["weights_run"] == first.names.run_id
