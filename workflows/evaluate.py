@@ -48,13 +48,15 @@ def main(cfg: Any) -> None:
         if not config.get("logger"):  # runs of older versions have no such key
             evaluate(run, config)
             return
+        from faithkit.evaluation.results import read_test_rows
         from faithkit.training.loggers.build import check_loggers, open_loggers
         from faithkit.training.loggers.results import Finished
 
         check_loggers(config["logger"])
         with open_loggers(config["logger"], run, config, job="evaluate") as loggers:
             scored = evaluate(run, config)
-            loggers.log_results(Finished(run=run, step=0, metrics=scored.metrics, samples=scored.samples))
+            data = {"fingerprints": read_test_rows(run.metrics)}
+            loggers.log_results(Finished(run=run, step=0, metrics=scored.metrics, samples=scored.samples, data=data))
 
 
 def evaluate(run: "RunFolder", config: dict[str, Any]) -> "Scored":

@@ -4,6 +4,8 @@ python report.py                                              the runs below run
 python report.py runs='runs/*'                                tables here, and report.html with everything
 python report.py runs=[runs/a,runs/b] html=a_or_b.html        two runs: the answers on which they disagree
 python report.py runs='runs/*' against=a html=null            the terminal alone, each run against one
+python report.py runs='runs/*/wandb/offline-run-*'            runs that W&B keeps on disk; no account
+python report.py runs='runs/*' wandb=PROJECT                  and a report at W&B, of the runs that it knows
 """
 
 from typing import Any
@@ -46,11 +48,16 @@ def compare(config: dict[str, Any]) -> None:
     if against is not None and against not in names:
         raise UserError(f"against: no run is called {against!r}", hint=choice_hint(against, names))
     report = compare_runs(runs, num_compared=config["num_compared"], num_resamples=config["num_resamples"])
-    show(*report_tables(report, against=against))
+    tables = list(report_tables(report, against=against))
+    show(*tables)
     for line in told_problems(report.problems):
         print(line)
+    title = f"{len(runs):,} runs compared" if len(runs) > 1 else runs[0].name
+    if config["wandb"]:
+        from faithkit.runs.wandb_report import write_wandb_report
+
+        print(write_wandb_report(config["wandb"], runs, tables, title=title))
     if config["html"]:
-        title = f"{len(runs):,} runs compared" if len(runs) > 1 else runs[0].name
         write_report_page(config["html"], report, title=title, max_rows=config["max_rows"])
         print(config["html"])
 

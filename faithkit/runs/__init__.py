@@ -7,7 +7,8 @@ runs.find_runs("runs/*")
 
 from faithkit.runs.curves import read_curves
 from faithkit.runs.frames import curves_to_pandas, predictions_to_pandas, to_pandas
-from faithkit.runs.reading import Run, find_runs, read_run
+from faithkit.runs.reading import find_runs, read_run
+from faithkit.runs.run import Run
 from faithkit.runs.state import State
 
 __all__ = [

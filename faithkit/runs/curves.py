@@ -4,12 +4,16 @@ import csv
 import math
 from pathlib import Path
 
+from faithkit.runs.run import Curve
+from faithkit.runs.wandb_runs import SUFFIX, read_wandb_curves
+
 STEP = "step"
-Curve = list[tuple[int, float]]
 
 
 def read_curves(path: Path) -> dict[str, Curve]:
     """Reads the curves of a run, `Run.curves`; damaged lines, and values that are no numbers, are left out."""
+    if path.suffix == SUFFIX:
+        return read_wandb_curves(path)
     curves: dict[str, Curve] = {}
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         rows = csv.DictReader(line.replace("\0", "") for line in file)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from faithkit.errors import shorten
 from faithkit.files.jsonl import parse_lines
 from faithkit.runs.curves import read_curves
-from faithkit.runs.reading import Run, find_runs, parts_of
+from faithkit.runs.reading import find_runs
+from faithkit.runs.run import Run, parts_of
 from faithkit.runs.settings import differing_settings
 
 if TYPE_CHECKING:

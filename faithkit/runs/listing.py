@@ -10,7 +10,8 @@ from rich.text import Text
 
 from faithkit.evaluation.metric import Metric
 from faithkit.evaluation.tables import format_metric, harmless, texts_table
-from faithkit.runs.reading import Run, find_runs, parts_of
+from faithkit.runs.reading import find_runs
+from faithkit.runs.run import Run, parts_of
 from faithkit.runs.state import SCORE, State
 
 # The metric that stands for a run, the first of them that it has behind the one that its training looked at.
@@ -45,7 +46,8 @@ def list_runs(patterns: str | Path | Sequence[str | Path] = "runs/*") -> tuple[T
 def resume_command(run: Run) -> str:
     """Writes the command that goes on with a run."""
     script = "faithkit score" if run.script == SCORE else f"python {run.script or 'train'}.py"
-    return f"{script} {shlex.quote(f'resume={run.folder}')}"
+    folder = run.folder.parent.parent if "wandb" in run.meta else run.folder
+    return f"{script} {shlex.quote(f'resume={folder}')}"
 
 
 def described(run: Run) -> str:

@@ -8,7 +8,6 @@ for run in find_runs("runs/*"):
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,69 +16,36 @@ from faithkit.errors import UserError, shorten
 from faithkit.evaluation.metric import Metric
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import read_config
-from faithkit.runs.state import CONSTRUCT, EVALUATE, GENERATE, SCORE, TRAIN, State, state_of
+from faithkit.runs.run import Run, script_of
+from faithkit.runs.state import state_of
+from faithkit.runs.wandb_runs import read_wandb_run, wandb_id
+
+__all__ = ["Run", "find_runs", "is_run", "read_run"]
 
 CURVES = "csv/metrics.csv"
-# The script of a configuration, by a key that those named behind it lack.
-SCRIPTS = {"pipeline": CONSTRUCT, "benchmark": EVALUATE, "columns": SCORE, "decoding": GENERATE, "callbacks": TRAIN}
 SIGNS = ("config.yaml", "metrics.json", "checkpoints", ".lock")  # any of them: a run worked here
 MOST_BYTES = 100_000_000  # of a metrics.json; ours have some hundred thousand
 _NAMED_TIME = re.compile(r"(\d{4}-\d\d-\d\d)_(\d\d)-(\d\d)-(\d\d)")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """One run, as far as its folder could be read.
-
-    Args:
-        name: The folder's name.
-        script: train, evaluate, generate, construct or score; empty where the configuration does not tell.
-        began: Local time; None where nothing tells it.
-        config: The content of config.yaml in plain containers; empty where it cannot be read.
-        metrics: Those of metrics.json by full name, `split/dataset/metric`.
-        meta: What metrics.json says beside its metrics.
-        predictions: Predictions files by name: the run's own, or those that it scored. A file's origin may stand beside
-            it (faithkit.evaluation.predictions_origin).
-        curves: The file of the learning curves, for `read_curves`; None where there is none.
-        problems: Sentences on what could not be read.
-    """
-
-    folder: Path
-    name: str
-    script: str = ""
-    state: State = State.BROKEN
-    began: datetime | None = None
-    config: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[str, Metric] = field(default_factory=dict)
-    meta: Mapping[str, Any] = field(default_factory=dict)
-    predictions: Mapping[str, Path] = field(default_factory=dict)
-    curves: Path | None = None
-    problems: tuple[str, ...] = ()
-
-
-def parts_of(name: str) -> tuple[str, str, str]:
-    """Splits the full name of a metric into split, dataset and the name behind them; a short one has only the last."""
-    split, dataset, *rest = name.split("/", 2) if name.count("/") > 1 else ("", "", name)
-    return split, dataset, rest[0]
 
 
 def find_runs(patterns: str | Path | Iterable[str | Path]) -> list[Run]:
     """Reads the runs that paths or patterns name, in the order in which they began.
 
     Args:
-        patterns: Folders of runs, or patterns such as `runs/*`. A folder that is no run stands for the runs in it.
+        patterns: Folders of runs, or patterns such as `runs/*` or `runs/*/wandb/offline-run-*`. A folder that is no run
+            stands for the runs in it.
 
     Raises:
         UserError: A path or a pattern finds no run.
     """
-    folders: dict[Path, Path] = {}  # by the real path: a run that is named twice is one run
+    folders: dict[Path, Path] = {}  # by the real path: what is named twice is one run
     for pattern in [patterns] if isinstance(patterns, str | Path) else patterns:
         found = list(_folders(Path(pattern).expanduser()))
         if not found:
             hint = "name the folder of a run, runs/NAME, or a pattern: runs='runs/*'"
             raise UserError("there is no run", place=str(pattern), hint=hint)
         for folder in found:
-            folders.setdefault(folder.resolve(), folder)
+            folders.setdefault(_identity(folder), folder)
     runs = [read_run(folder) for folder in folders.values()]
     return sorted(runs, key=lambda run: (run.began or datetime.min, run.name))
 
@@ -94,10 +60,16 @@ def _folders(pattern: Path) -> Iterator[Path]:
             yield from (inner for inner in _entries(path) if is_run(inner))
 
 
+def _identity(folder: Path) -> Path:
+    """Gives the path that a run is known by: the parts of a resumed run of W&B are one."""
+    name = wandb_id(folder)
+    return folder.resolve() if name is None else folder.resolve().with_name(name)
+
+
 def is_run(folder: Path) -> bool:
-    """Tells whether a command of ours has worked in a folder."""
+    """Tells whether a command of ours has worked in a folder, or W&B has logged a run there."""
     try:
-        return folder.is_dir() and any((folder / sign).exists() for sign in SIGNS)
+        return folder.is_dir() and (any((folder / sign).exists() for sign in SIGNS) or wandb_id(folder) is not None)
     except OSError:  # a folder that may not be entered
         return False
 
@@ -110,10 +82,10 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def read_run(folder: str | Path) -> Run:
-    """Reads the folder of one run; it never fails, whatever is in it: `problems` says what could not be read."""
+    """Reads the folder of one run, ours or W&B's; it never fails: `problems` says what could not be read."""
     path = Path(folder).expanduser()
     try:
-        return _read(RunFolder(path))
+        return _read(RunFolder(path)) if wandb_id(path) is None else read_wandb_run(path)
     except OSError as error:  # a folder that may not be entered
         return Run(folder=path, name=path.name, problems=(f"it cannot be read: {error.strerror}",))
 
@@ -122,7 +94,7 @@ def _read(run: RunFolder) -> Run:
     problems: list[str] = []
     metrics, meta = _read_metrics(run, problems)
     config, is_own = _read_config(run, meta or {}, problems)
-    script = next((script for key, script in SCRIPTS.items() if config.get(key)), "")
+    script = script_of(config)
     own = {path.stem: path for path in _entries(run.predictions) if path.suffix == ".jsonl"}
     curves = run.path / CURVES
     return Run(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from faithkit.runs.reading import Run
+from faithkit.runs.run import Run
 
 # Where a run worked and what it showed says nothing of what it did.
 LEFT_OUT = ("run_dir", "resume", "resumed", "debug", "html", "hydra")
