@@ -5,6 +5,9 @@ Critic.load("runs/...").score(knowledge="...", response="...")
 Tagger.load("runs/...").predict(knowledge="...", response="...")
 Generator.load("runs/...").reply(knowledge="...", history=["..."])
 Judge.load("runs/...").judge(knowledge="...", response="...")
+
+from faithkit import runs
+runs.to_pandas("runs/*")
 """
 
 from importlib import import_module

@@ -19,6 +19,7 @@ COMMANDS = {
     "construct": "build a benchmark: sample, annotate, induce, describe",
     "score": "score pairs of knowledge and response in a file",
     "chat": "talk to a generator in the terminal, with a verdict on each answer",
+    "report": "compare runs: tables, paired tests, one page",
     "reproduce": "make tables of the papers, ours beside theirs with a verdict",
     "export": "write a run's best model as a Hugging Face folder",
 }

@@ -20,6 +20,7 @@ NAMES = (
     "lm_speed",
     "generate_speed",
     "describe_speed",
+    "report_speed",
 )
 
 

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from data_modules.build import build_sources
+from tests.faithkit.runs.folders import make_run
 from tests.running import ROOT, SMALL, compose, evaluate_here, train_here
 from workflows.score import as_override
 
 README = (ROOT / "README.md").read_text()
 PAGES = README + "".join(
-    (ROOT / "docs" / f"{page}.md").read_text() for page in ("judging", "constructing", "describing")
+    (ROOT / "docs" / f"{page}.md").read_text()
+    for page in ("judging", "constructing", "describing", "reporting", "runs_in_python")
 )
 BLOCKS = re.findall(r"```bash\n(.*?)```", PAGES, re.DOTALL)
 LINES = [line.split("#")[0].strip() for block in BLOCKS for line in block.replace("\\\n", " ").splitlines()]
@@ -39,6 +41,18 @@ def test_the_python_lines_run(name: str, run: str, request: pytest.FixtureReques
     scope: dict[str, object] = {}
     exec(code.replace('"runs/..."', repr(str(folder))), scope)  # noqa: S102 - our own README
     assert name in scope
+
+
+def test_the_lines_for_notebooks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"id": "x", "label": "faithful", "score": 0.25}]
+    for name in ("a", "b"):
+        make_run(tmp_path / "runs" / name, predictions={"begin": rows})
+    monkeypatch.chdir(tmp_path)
+    for page in (README, (ROOT / "docs" / "runs_in_python.md").read_text()):
+        (code,) = (code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "import runs" in code)
+        scope: dict[str, object] = {}
+        exec(code, scope)  # noqa: S102 - our own pages
+    assert len(scope["pairs"]) == 1 and len(scope["metrics"]) == 2  # type: ignore[arg-type]
 
 
 def test_every_dataset_of_the_table_is_there() -> None:

@@ -55,7 +55,8 @@ def run_comparative(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         asker, tell = load_asker(config, COMPARATIVE)
         loaded = Loaded(ComparingJudge(asker), [describe_judge(config)], tell)
         path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
-        given, origin = judge_examples(path, benchmark.name, rows, loaded, at_a_time=portion)
+        texts = config.get("save_texts", True)
+        given, origin = judge_examples(path, benchmark.name, rows, loaded, at_a_time=portion, texts=texts)
     report = comparison_report(
         rows,
         given,

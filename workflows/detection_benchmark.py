@@ -24,7 +24,7 @@ from workflows.cascade_benchmark import CascadeRun, run_cascade, with_costs
 from workflows.detectors import cascade_of, load_configured
 from workflows.fitted_baselines import read_fitting
 from workflows.official_halueval import as_official, is_official
-from workflows.origins import judge_examples, origin_of_file
+from workflows.origins import judge_examples, origin_of_file, write_given
 from workflows.rationales import score_rationales
 from workflows.retrieving import with_knowledge
 
@@ -82,7 +82,11 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         origins={benchmark.name: judged.origin},
     )
     _add_reports(reports[benchmark.name], config, benchmark, judged)
-    return Scored(write_reports(run, reports, meta=meta), samples_of(reports))
+    metrics = write_reports(run, reports, meta=meta)
+    if given is not None:
+        path, texts = run.predictions / f"{benchmark.name}.jsonl", config.get("save_texts", True)
+        write_given(path, benchmark.examples, given, texts=texts)
+    return Scored(metrics, samples_of(reports))
 
 
 def _analyse(run: RunFolder, block: Mapping[str, Any], benchmark: Benchmark) -> None:
@@ -104,7 +108,10 @@ def _judge(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> _
     cascade = run_cascade(run, config, benchmark) if cascade_of(config).is_on else None
     loaded = cascade.loaded if cascade else load_configured(config, benchmark)
     path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
-    predictions, origin = judge_examples(path, benchmark.name, benchmark.examples, loaded, at_a_time=portion)
+    texts = config.get("save_texts", True)  # runs of older versions have no such key
+    predictions, origin = judge_examples(
+        path, benchmark.name, benchmark.examples, loaded, at_a_time=portion, texts=texts
+    )
     if missed := getattr(loaded.detector, "num_unlocated", 0):
         log.info("quoted parts that do not stand in their responses, and so mark nothing: %s", f"{missed:,}")
     # A cascade would ask the judge about the rows of fit_on too, for the sake of a second threshold.

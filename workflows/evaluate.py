@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
 # What a resumed run may change: how it is carried out and shown, never what it predicts.
 MAY_CHANGE = (
-    *("batch_tokens", "save_every_num_rows", "num_resamples", "num_examples", "html", "logger", "logger.*"),
+    *(
+        "batch_tokens",
+        "save_every_num_rows",
+        "num_resamples",
+        "num_examples",
+        "html",
+        "save_texts",
+        "logger",
+        "logger.*",
+    ),
     *("engine.batch_size", "engine.cache", "engine.api_key_variable", "engine.concurrency", "engine.max_retries"),
     *("engine.timeout_seconds", "engine.price", "engine.memory_fraction"),
 )
@@ -39,13 +48,15 @@ def main(cfg: Any) -> None:
         if not config.get("logger"):  # runs of older versions have no such key
             evaluate(run, config)
             return
+        from faithkit.evaluation.results import read_test_rows
         from faithkit.training.loggers.build import check_loggers, open_loggers
         from faithkit.training.loggers.results import Finished
 
         check_loggers(config["logger"])
         with open_loggers(config["logger"], run, config, job="evaluate") as loggers:
             scored = evaluate(run, config)
-            loggers.log_results(Finished(run=run, step=0, metrics=scored.metrics, samples=scored.samples))
+            data = {"fingerprints": read_test_rows(run.metrics)}
+            loggers.log_results(Finished(run=run, step=0, metrics=scored.metrics, samples=scored.samples, data=data))
 
 
 def evaluate(run: "RunFolder", config: dict[str, Any]) -> "Scored":

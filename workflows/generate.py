@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from faithkit.files.run_folder import RunFolder
 
 # What a resumed run may change: how it is carried out and shown, never what it answers.
-MAY_CHANGE = ("batch_size", "save_every_num_rows", "num_examples")
+MAY_CHANGE = ("batch_size", "save_every_num_rows", "num_examples", "save_texts")
 GROUPS = ("data", "decoding", "engine", "scale")
 SHARED_MEMORY = 0.6  # of a GPU, for vLLM, where a detector or an entailment model runs beside it
 
@@ -73,7 +73,8 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     for name, examples in sets.items():
         path = run.predictions / f"{name}.jsonl"
         portion = config["save_every_num_rows"]
-        answers = write_with_origin(path, name, examples, answerer, models, at_a_time=portion)
+        texts = config.get("save_texts", True)
+        answers = write_with_origin(path, name, examples, answerer, models, at_a_time=portion, texts=texts)
         show(answers_table(examples, answers, limit=config["num_examples"], title=name))
         origin = Provenance.of(name, examples, models)
         print(*origin.lines, sep="\n")

@@ -156,7 +156,8 @@ def _judge(
     path = run.predictions / f"{case.file}.jsonl"
     answerer = DetectorAnswerer(loaded.detector)
     portion = config["save_every_num_rows"]
-    said = write_with_origin(path, case.file, asked, answerer, loaded.models, at_a_time=portion)
+    texts = config.get("save_texts", True)
+    said = write_with_origin(path, case.file, asked, answerer, loaded.models, at_a_time=portion, texts=texts)
     by_id = {one.id: one for one in said}
     return Turns(
         called=np.array([_called(by_id.get(turn.id)) for turn in turns]),

@@ -1,12 +1,15 @@
 """Keeps where predictions are from: the models that make them now, or what the file beside given ones tells."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from faithkit.evaluation.fingerprints import TestRows
+from faithkit.evaluation.predicted_rows import line_of
 from faithkit.evaluation.predictions_origin import read_origin, write_origin
 from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.tables import harmless
+from faithkit.files.jsonl import write_jsonl
 from faithkit.records import Example, Prediction
 from faithkit.weights.used_model import UsedModel, describe_model
 from workflows.answer_strategy import Answerer
@@ -22,24 +25,34 @@ def write_with_origin(
     models: Sequence[UsedModel],
     *,
     at_a_time: int,
+    texts: bool = True,
 ) -> list[Prediction]:
     """Writes answers as `write_answers` does, and beside them that these models answered these rows.
 
     Args:
         name: The dataset of the rows.
         models: Those that have a part in the answers.
+        texts: With the texts of each example, so that the file can be read alone.
     """
-    answers = write_answers(path, examples, answerer, at_a_time=at_a_time)
+    line = partial(line_of, texts=texts, generated=not isinstance(answerer, DetectorAnswerer))
+    answers = write_answers(path, examples, answerer, at_a_time=at_a_time, line_of=line)
     write_origin(path, name, examples, models)
     return answers
 
 
+def write_given(
+    path: Path, examples: Sequence[Example], predictions: Mapping[str, Prediction], *, texts: bool = True
+) -> None:
+    """Writes predictions that were given, beside the examples that they are of, as those that a run makes itself."""
+    write_jsonl(path, (line_of(predictions[example.id], example, texts=texts) for example in examples))
+
+
 def judge_examples(
-    path: Path, name: str, examples: Sequence[Example], loaded: Loaded, *, at_a_time: int
+    path: Path, name: str, examples: Sequence[Example], loaded: Loaded, *, at_a_time: int, texts: bool = True
 ) -> tuple[dict[str, Prediction], Provenance]:
     """Has a detector judge examples and tell what there is to tell; gives predictions by id, and their origin."""
     answerer = DetectorAnswerer(loaded.detector)
-    written = write_with_origin(path, name, examples, answerer, loaded.models, at_a_time=at_a_time)
+    written = write_with_origin(path, name, examples, answerer, loaded.models, at_a_time=at_a_time, texts=texts)
     loaded.tell()
     return {prediction.id: prediction for prediction in written}, Provenance.of(name, examples, loaded.models)
 

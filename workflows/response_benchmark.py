@@ -68,7 +68,8 @@ def benchmark_answerer(run: RunFolder, config: Mapping[str, Any]) -> Callable[[B
     def answer(benchmark: Benchmark) -> dict[str, Prediction]:
         path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
         answerer, models = OwnAnswer(load(), Decoding(**config["decoding"])), [describe_model(config["checkpoint"])]
-        answers = write_with_origin(path, benchmark.name, benchmark.examples, answerer, models, at_a_time=portion)
+        how = {"at_a_time": portion, "texts": config.get("save_texts", True)}
+        answers = write_with_origin(path, benchmark.name, benchmark.examples, answerer, models, **how)
         return {prediction.id: prediction for prediction in answers}
 
     return answer

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from faithkit.files.run_folder import RunFolder
 
 # What a resumed run may change: how it is carried out and counted, never what it judges.
-MAY_CHANGE = ("batch_tokens", "save_every_num_rows", "num_resamples", "by", "output")
+MAY_CHANGE = ("batch_tokens", "save_every_num_rows", "num_resamples", "by", "output", "save_texts")
 GROUPS = ()
 
 
@@ -53,7 +53,8 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
     name = Path(config["path"]).stem
     path, portion = run.predictions / f"{name}.jsonl", config["save_every_num_rows"]
     answerer = DetectorAnswerer(loaded.detector)
-    predictions = write_with_origin(path, name, rows.examples, answerer, loaded.models, at_a_time=portion)
+    options = {"at_a_time": portion, "texts": config.get("save_texts", True)}
+    predictions = write_with_origin(path, name, rows.examples, answerer, loaded.models, **options)
     output = Path(config["output"] or run.path / f"{name}.scored{Path(config['path']).suffix}")
     write_scored(output, rows, predictions)
     show(share_table(rows, predictions, by=config["by"], num_resamples=config["num_resamples"]))

@@ -30,6 +30,7 @@ MAY_CHANGE = (
     "callbacks.progress_bar",
     "callbacks.num_examples",
     "callbacks.num_resamples",
+    "callbacks.save_texts",
     "logger",
     "logger.*",
 )
@@ -101,6 +102,7 @@ def train(stage: "Stage") -> None:
         trainer.fit(module, datamodule=data, ckpt_path=begin.path if begin else None, weights_only=True)
         origin = {"config": config, "data": data.summary()}
         sizes = {name: callbacks[name] for name in ("num_resamples", "num_examples")}
+        sizes["save_texts"] = callbacks.get("save_texts", True)  # runs of older versions have no such key
         about: dict[str, Any] = {"run": run, "origin": origin, "inherited": inherited, **sizes}
         finished = FinishedTraining(trainer=trainer, module=module, data=data, **about)
         reports, fit = task.finish(finished)

@@ -92,7 +92,8 @@ def _score(
     log.info("critic trained on %s, tested on %s", trained_on, benchmark.name)
     path = run.predictions / f"{benchmark.name}-by-{trained_on}.jsonl"
     answerer, portion = DetectorAnswerer(critic), config["save_every_num_rows"]
-    written = write_with_origin(path, benchmark.name, benchmark.examples, answerer, origin.models, at_a_time=portion)
+    how = {"at_a_time": portion, "texts": config.get("save_texts", True)}
+    written = write_with_origin(path, benchmark.name, benchmark.examples, answerer, origin.models, **how)
     predictions, options = {p.id: p for p in written}, {"num_resamples": config["num_resamples"]}
     metrics = classification_metrics(benchmark.examples, predictions, **options).metrics
     if not origin.leaked.any() or origin.leaked.all():

@@ -38,12 +38,24 @@ class DetectorAnswerer:
         return predictions
 
 
-def write_answers(path: Path, examples: Sequence[Example], answerer: Answerer, *, at_a_time: int) -> list[Prediction]:
+def _answer_alone(answer: Prediction, _: Example) -> dict[str, Any]:
+    return answer.to_dict()
+
+
+def write_answers(
+    path: Path,
+    examples: Sequence[Example],
+    answerer: Answerer,
+    *,
+    at_a_time: int,
+    line_of: Callable[[Prediction, Example], dict[str, Any]] = _answer_alone,
+) -> list[Prediction]:
     """Answers the examples that the file lacks; gives the answers to all of them.
 
     Args:
         path: A predictions file, new or of an interrupted run.
         at_a_time: Examples in a portion.
+        line_of: Writes an answer to an example as a line of the file.
     """
     if at_a_time < 1:
         raise UserError(f"save_every_num_rows is {at_a_time}", hint="use 1 or more")
@@ -54,9 +66,10 @@ def write_answers(path: Path, examples: Sequence[Example], answerer: Answerer, *
     ):
         for begin in range(len(answers), len(examples), at_a_time):
             signals.check()
-            portion = answerer.answer(examples[begin : begin + at_a_time], bar.update)
-            for answer in portion:
-                file.append(answer.to_dict())
+            asked = examples[begin : begin + at_a_time]
+            portion = answerer.answer(asked, bar.update)
+            for answer, example in zip(portion, asked, strict=True):
+                file.append(line_of(answer, example))
             file.sync()
             answers += portion
     return answers

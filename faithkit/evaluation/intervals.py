@@ -5,8 +5,7 @@ computed for hundreds of resamples in one matrix product, so thousands of resamp
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from math import isfinite
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,9 +17,11 @@ from faithkit.evaluation.jackknife import (
     measure_spreads,
     reduction_interval,
     share_interval,
+    spread_of,
     t_interval,
     two_sided_p,
 )
+from faithkit.evaluation.metric import Metric
 
 Values = NDArray[np.float64]
 # From weights [R, G] to named values [R], NaN where a resample does not define the metric.
@@ -29,32 +30,6 @@ Statistic = Callable[[Values], Mapping[str, Values]]
 CHUNK = 1 << 20  # resamples x rows (or groups) held at once
 LOWER, UPPER = 0.025, 0.975
 FEW_GROUPS = 30  # below, a user is told
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """A number with its 95% interval and the count of rows that it stands on; low and high are None outside tests."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-    n: int | None = None
-
-    def __post_init__(self) -> None:
-        numbers = [number for number in (self.value, self.low, self.high) if number is not None]
-        if not all(isinstance(number, int | float) and isfinite(number) for number in numbers):
-            raise ValueError(f"a metric needs finite numbers, got {numbers}")
-
-    def to_dict(self) -> dict[str, float | int]:
-        """Converts to the form of `metrics.json`; fields that are None are left out."""
-        items = {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
-        return {name: number for name, number in items.items() if number is not None}
-
-    def within(self, lowest: float, highest: float) -> "Metric":
-        """Cuts the interval to the values that the metric can have."""
-        if self.low is None or self.high is None:
-            return self
-        return replace(self, low=max(self.low, lowest), high=min(self.high, highest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,32 +177,62 @@ def paired_difference(
     to `MAX_GROUPS` groups interval and p are those of Student's t with the jackknife's standard error.
     """
 
-    def difference(weights: Values) -> dict[str, Values]:
-        ours, theirs = first(weights), second(weights)
-        return {name: value - theirs[name] for name, value in ours.items() if name in theirs}
+    options = {"num_resamples": num_resamples, "seed": seed}
+    return draw(groups, first, **options).minus(draw(groups, second, **options))
 
-    values = difference(np.ones((1, groups.count)))
-    drawn = _collect(groups, difference, num_resamples, seed)
-    spreads = measure_spreads(difference, groups.count) if 1 < groups.count <= MAX_GROUPS else {}
-    differences = {}
-    for name, [value] in values.items():
-        samples = drawn[name][np.isfinite(drawn[name])]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draws:
+    """A statistic of one system on the data, on each resample, and without each group.
+
+    Draws of several systems on the same groups, with the same number of resamples and the same seed, are paired: their
+    differences need no further resampling, so that every pair of many systems costs next to nothing.
+
+    Args:
+        values: On all data, a number a metric.
+        drawn: On each resample [R].
+        without_each: Without each group [G]; none where there are too many groups.
+        num_rows: Rows behind it.
+    """
+
+    values: Mapping[str, float]
+    drawn: Mapping[str, Values]
+    without_each: Mapping[str, Values]
+    num_rows: int
+
+    def minus(self, other: "Draws") -> dict[str, Difference]:
+        """Subtracts another system's draws, as `paired_difference` does."""
+        names = [name for name in self.values if name in other.values]
+        found = {name: self._minus(other, name) for name in names}
+        return {name: difference for name, difference in found.items() if difference is not None}
+
+    def _minus(self, other: "Draws", name: str) -> Difference | None:
+        value, samples = self.values[name] - other.values[name], self.drawn[name] - other.drawn[name]
+        samples = samples[np.isfinite(samples)]
         if not np.isfinite(value) or not len(samples):
-            continue
+            return None
         tail = min(np.count_nonzero(samples <= 0), np.count_nonzero(samples >= 0))
         p_value = min(1.0, 2 * (tail + 1) / (len(samples) + 1))
         low, high = np.quantile(samples, (LOWER, UPPER))
-        if name in spreads and np.isfinite(spreads[name].error):
-            low, high = t_interval(float(value), spreads[name], groups.count)
-            p_value = two_sided_p(float(value), spreads[name], groups.count)
-        differences[name] = Difference(
-            value=float(value),
-            low=float(min(low, value)),
-            high=float(max(high, value)),
-            p_value=p_value,
-            n=len(groups.index),
-        )
-    return differences
+        if name in self.without_each:
+            without_each = self.without_each[name] - other.without_each[name]
+            spread, count = spread_of(without_each), len(without_each)
+            if np.isfinite(spread.error):
+                low, high = t_interval(value, spread, count)
+                p_value = two_sided_p(value, spread, count)
+        low, high = float(min(low, value)), float(max(high, value))
+        return Difference(value=value, low=low, high=high, p_value=p_value, n=self.num_rows)
+
+
+def draw(groups: Groups, statistic: Statistic, *, num_resamples: int = 1000, seed: int = 0) -> Draws:
+    """Computes a statistic on all that its differences from another system need."""
+    few = 1 < groups.count <= MAX_GROUPS
+    return Draws(
+        values={name: float(value) for name, [value] in statistic(np.ones((1, groups.count))).items()},
+        drawn=_collect(groups, statistic, num_resamples, seed),
+        without_each=statistic(1.0 - np.eye(groups.count)) if few else {},
+        num_rows=len(groups.index),
+    )
 
 
 def _collect(groups: Groups, statistic: Statistic, num_resamples: int, seed: int) -> dict[str, Values]:

@@ -10,7 +10,7 @@ Efron & Tibshirani 1993, ch. 11 (jackknife); Clopper & Pearson 1934; Satterthwai
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,17 +42,23 @@ def measure_spreads(statistic: Callable[[Values], Mapping[str, Values]], count: 
     Args:
         statistic: From weights [R, groups] to named values [R], NaN where undefined.
     """
-    errors: dict[str, float] = {}
-    carrying: dict[str, float] = {}
+    spreads = {name: spread_of(without_each) for name, without_each in statistic(1.0 - np.eye(count)).items()}
+    if not all(spread.error for spread in spreads.values()):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            alone = statistic(np.eye(count))
+        for name, values in alone.items():
+            spreads[name] = replace(spreads[name], num_defining=int(np.isfinite(values).sum()))
+    return spreads
+
+
+def spread_of(without_each: Values) -> Spread:
+    """Computes the spread of a value from what it becomes without each group [groups]."""
+    count = len(without_each)
     with np.errstate(invalid="ignore", divide="ignore"):
-        for name, without_each in statistic(1.0 - np.eye(count)).items():
-            squares = (without_each - without_each.mean()) ** 2  # one NaN makes the error NaN
-            errors[name] = float(np.sqrt((count - 1) / count * squares.sum()))
-            shares = squares / squares.sum()  # before they are squared again: tiny ones would vanish
-            carrying[name] = float(1 / (shares**2).sum())
-        alone = {} if all(errors.values()) else statistic(np.eye(count))
-    defining = {name: int(np.isfinite(values).sum()) for name, values in alone.items()}
-    return {name: Spread(error, carrying[name], defining.get(name, count)) for name, error in errors.items()}
+        squares = (without_each - without_each.mean()) ** 2  # one NaN makes the error NaN
+        shares = squares / squares.sum()  # before they are squared again: tiny ones would vanish
+        error, num_carrying = np.sqrt((count - 1) / count * squares.sum()), 1 / (shares**2).sum()
+    return Spread(float(error), float(num_carrying), count)
 
 
 def t_interval(value: float, spread: Spread, count: int) -> tuple[float, float]:

@@ -4,12 +4,16 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from faithkit.evaluation.tables import harmless
+from faithkit.files.atomic import dumps
 
 FILES = Path(__file__).with_name("page_files")
+# In a script element only these can end or open anything; JSON writes them as well without.
+_ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
 
 
 def page_parts(
@@ -29,12 +33,30 @@ def page_parts(
     return _fill(start, given), _fill(end, given)
 
 
-def _fill(part: str, values: Mapping[str, str]) -> str:
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], part)
+def part(name: str, **values: str) -> str:
+    """Fills a part that several templates share; values are markup already."""
+    return _fill(_read(name), values)
+
+
+def data_blocks(blocks: Mapping[str, Iterable[Any]]) -> Iterator[str]:
+    """Writes each block as a list in a script element that the browser keeps as text, one item a line."""
+    for name, items in blocks.items():
+        yield f'<script type="application/json" id="{name}">[\n'
+        for place, item in enumerate(items):
+            yield (",\n" if place else "") + dumps(item).translate(_ESCAPES)
+        yield "\n]</script>\n"
+
+
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], text)
 
 
 def _joined(names: Sequence[str]) -> str:
-    return "".join((FILES / name).read_text(encoding="utf-8") for name in names)
+    return "".join(map(_read, names))
+
+
+def _read(name: str) -> str:
+    return (FILES / name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

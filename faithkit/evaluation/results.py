@@ -49,3 +49,13 @@ def read_metrics(path: Path) -> dict[str, dict[str, Any]]:
         return {}
     found = read_strict_json(path, hint="write it again: resume=RUN")
     return dict(found["metrics"])
+
+
+def read_test_rows(path: Path) -> dict[str, str]:
+    """Reads the fingerprints of the rows that `metrics.json` stands on, by test set."""
+    if not path.exists():
+        return {}
+    found = read_strict_json(path, hint="write it again: resume=RUN")
+    return {
+        name: facts["rows"]["rows"] for name, facts in found["meta"].get("test_sets", {}).items() if "rows" in facts
+    }

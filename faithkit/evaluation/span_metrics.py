@@ -93,6 +93,11 @@ def subsets(outcomes: SpanOutcomes) -> dict[str, NDArray[np.bool_]]:
     return found | {f"model/{m}/": outcomes.models == m for m in sorted(set(outcomes.models.tolist())) if m}
 
 
+def overall_statistic(outcomes: SpanOutcomes) -> Statistic:
+    """The metrics of all rows as a function of group weights, without those of tasks, models and types."""
+    return _statistic(outcomes, np.ones(len(outcomes.gold), bool))
+
+
 def span_statistic(outcomes: SpanOutcomes) -> Statistic:
     """All metrics as a function of group weights: sums over the rows of each group, made once."""
     statistics = {prefix: _statistic(outcomes, rows) for prefix, rows in subsets(outcomes).items()}

@@ -199,6 +199,19 @@ def figures_table(
     return table
 
 
+def texts_table(title: str, columns: Iterable[str], *, no_wrap: Collection[str] = ()) -> Table:
+    """Makes an empty table of texts, without a frame; a long one goes on in another line.
+
+    Args:
+        no_wrap: Columns whose cells stay in one line.
+    """
+    table = _new_table(title)
+    table.show_edge = False
+    for head in columns:
+        table.add_column(Text(harmless(head)), overflow="fold", no_wrap=head in no_wrap)
+    return table
+
+
 def _new_table(title: str) -> Table:
     """Makes an empty table in this project's look."""
     table = Table(box=box.ROUNDED, title_justify="left", caption_justify="left")

@@ -38,6 +38,38 @@ def run_lock(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def is_locked(folder: Path) -> bool:
+    """Tells whether a command works in a folder now; the lock is tried only where its last holder may still live."""
+    try:
+        handle = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        holder = os.pread(handle, 200, 0).decode(errors="replace").split()
+        if _has_ended(holder):  # a lock that is tried is held for a moment, in which another command would be refused
+            return False
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+
+
+def _has_ended(holder: list[str]) -> bool:
+    match holder:
+        case ["process", number, "on", host] if host == socket.gethostname() and number.isdecimal():
+            try:
+                os.kill(int(number), 0)
+            except ProcessLookupError:
+                return True
+            except (OSError, OverflowError):
+                return False
+    return False
+
+
 def _lock(handle: int, folder: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

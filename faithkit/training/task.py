@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from faithkit.evaluation.cheap_baselines import CountedFeatures
 from faithkit.evaluation.fitted_baselines import Fitting
+from faithkit.evaluation.predicted_rows import line_of
 from faithkit.evaluation.predictions_origin import write_origin
 from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.reports.run import Reports, detection_reports
@@ -39,6 +40,7 @@ class FinishedTraining(Generic[Data]):
         origin: Where the model comes from: configuration and data, as its sidecar and metrics.json say.
         num_resamples: Bootstrap resamples of each interval.
         num_examples: Examples that a report shows.
+        save_texts: Predictions are written with the texts of their examples.
         inherited: What the weights had seen that training began with.
     """
 
@@ -49,6 +51,7 @@ class FinishedTraining(Generic[Data]):
     origin: Mapping[str, Any]
     num_resamples: int
     num_examples: int
+    save_texts: bool = True
     inherited: SeenRows = field(default_factory=lambda: SeenRows({}))
 
     @cached_property
@@ -195,10 +198,11 @@ def report_detector(
     for name, (examples, predictions) in tests.items():
         if examples:
             path = training.run.predictions / f"{name}.jsonl"
-            write_jsonl(path, (p.to_dict() for p in predictions))
+            pairs = zip(predictions, examples, strict=True)
+            write_jsonl(path, (line_of(p, e, texts=training.save_texts) for p, e in pairs))
             write_origin(path, name, examples, training.models)
-        pairs = [(e, p) for e, p in zip(examples, predictions, strict=True) if e.label is not None]
-        labelled[name] = ([e for e, _ in pairs], [p for _, p in pairs])
+        kept = [(e, p) for e, p in zip(examples, predictions, strict=True) if e.label is not None]
+        labelled[name] = ([e for e, _ in kept], [p for _, p in kept])
         origins[name] = Provenance.of(name, labelled[name][0], training.models)
     return detection_reports(
         labelled,

@@ -10,7 +10,7 @@ from data_modules.embedded.corpus import Embedded
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.files.jsonl import write_jsonl
-from tests.faithkit.training.loggers.wandb_files import offline_runs
+from tests.faithkit.training.loggers.wandb_files import offline_runs, table_of
 from tests.running import evaluate_here
 
 ROWS = ("benchmark=embedded", "benchmark.options.num_test=24")
@@ -41,7 +41,7 @@ def test_metrics_and_a_sample_reach_every_logger(predictions: Path, tmp_path: Pa
     (found,) = offline_runs(run)
     assert found.exit_code == 0 and found.names.job_type == "evaluate"
     assert found.summary["test/embedded/macro_f1/high"] == f1["high"]
-    assert len(found.table("test/embedded/predictions")["data"]) == 3
+    assert len(table_of(found, "test/embedded/predictions")["data"]) == 3
 
 
 def test_without_loggers_nothing_is_logged(predictions: Path, tmp_path: Path) -> None:

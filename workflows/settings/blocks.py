@@ -91,6 +91,7 @@ class Callbacks(Block):
     save_every_seconds: NonNegative
     log_every_num_steps: Count
     progress_bar: Switch
+    save_texts: Switch = True
     num_examples: NonNegativeInt
     num_resamples: Resamples
 

@@ -12,6 +12,7 @@ from faithkit.settings.types import (
     NonNegativeInt,
     OneOf,
     PathText,
+    Switch,
 )
 from workflows.settings import datasets, no_effect
 from workflows.settings import surroundings as around
@@ -62,6 +63,7 @@ class EvaluateSettings(Extensible):
     precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
     max_length: Length
     save_every_num_rows: Count = 2048
+    save_texts: Switch = True
     num_resamples: Resamples
     num_examples: NonNegativeInt
 

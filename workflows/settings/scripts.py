@@ -16,6 +16,7 @@ from faithkit.settings.types import (
     OneOf,
     PathText,
     Seed,
+    Switch,
     Text,
 )
 from workflows.settings import datasets, no_effect
@@ -116,6 +117,7 @@ class GenerateSettings(Extensible):
     entailment: Text | None
     detector: PathText | None
     save_every_num_rows: Count
+    save_texts: Switch = True
     num_examples: NonNegativeInt
 
     @model_validator(mode="after")
@@ -184,6 +186,7 @@ class ScoreSettings(Run):
     precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
     batch_tokens: BatchTokens
     save_every_num_rows: Count
+    save_texts: Switch = True
     num_resamples: Resamples
 
     def surroundings(self) -> Iterator[UserError]:

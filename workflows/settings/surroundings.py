@@ -189,13 +189,13 @@ def logger_problems(logger: Any) -> Iterator[UserError]:
     """A logger without its package or its account."""
     if logger.tensorboard is not None:
         yield from package_problems("logger=tensorboard", "tensorboard", "tensorboard")
-    if logger.wandb is None or logger.wandb.offline or _has_wandb_account():
+    if logger.wandb is None or logger.wandb.offline or has_wandb_account():
         return
     problem = "logger=wandb has no account: WANDB_API_KEY is not set, and `wandb login` was never run"
     yield UserError(problem, hint="logger.wandb.offline=true needs none; or run `wandb login`")
 
 
-def _has_wandb_account() -> bool:
+def has_wandb_account() -> bool:
     """Tells it as `wandb.login` would, without the seconds that importing wandb takes; that one asks again later."""
     if os.environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun"):
         return True

@@ -42,7 +42,7 @@ def write_corpus_page(
     start, end = page_parts(
         "corpus.html",
         title=title,
-        styles=("style.css", "corpus.css"),
+        styles=("style.css", "sections.css"),
         summary="".join(f'<p class="summary">{html.escape(harmless(line))}</p>' for line in summary),
         contents=links,
     )

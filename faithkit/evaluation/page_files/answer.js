@@ -11,6 +11,11 @@ const MARKS = {
   "unparsed": "? unparsed",
   "not judged": "– not judged",
 };
+const LABELS = ["faithful", "hallucinated", "unparsed"];
+const OUTCOMES = Object.keys(MARKS);
+const KINDS = ["missed span", "false alarm span", "found span", "no span, rightly", "not marked"];
+// What a system says of a row: its place in these lists, of the kinds a bit each, and its spans with what it wrote.
+const CALLED = 0, SCORE = 1, OUTCOME = 2, KIND = 3, SPANS = 4, TEXT = 5;
 
 function make(tag, className, ...children) {
   const element = document.createElement(tag);
@@ -34,61 +39,76 @@ function addText(element, text) {
   return element;
 }
 
+const read = (name) => JSON.parse(document.getElementById(name).textContent);
 const spell = (label) => label.replaceAll("_", " ");
 const percent = (share) => `${Math.round(100 * share)}%`;
 const number = (value) => (value === null ? "–" : value.toFixed(2));
 const answerText = (row) => row.pieces.map((piece) => (typeof piece === "string" ? piece : piece[0])).join("");
-const spanText = (row, side, place) =>
-  row.pieces.map((piece) => (typeof piece !== "string" && piece[side].includes(place) ? piece[0] : "")).join("");
+const spansOf = (row, system) => row.said[system]?.[SPANS] ?? [];
+const goldSpans = (row) => row.gold_spans ?? [];
+// Of a piece that spans cover: its text, the places of the gold spans, and for each system those of its own.
+const covering = (piece, system) => (typeof piece === "string" ? [] : (piece[2 + system] ?? []));
+const spanText = (row, covers) => row.pieces.map((piece) => (covers(piece) ? piece[0] : "")).join("");
 
-function describe(row, gold, called) {
+function describe(row, system, gold, called) {
   const parts = gold.map((place) => `gold: ${spell(row.gold_spans[place][0])}`);
   for (const place of called) {
-    const [label, score] = row.called_spans[place];
+    const [label, score] = spansOf(row, system)[place];
     parts.push(`predicted: ${spell(label)}${score === null ? "" : `, probability ${number(score)}`}`);
   }
   return parts.join("\n");
 }
 
-function answer(row) {
+// The answer with the gold marks and those of one system; pieces that other systems cut are one again.
+function answer(row, system) {
   const paragraph = make("p", "answer");
   paragraph.dir = "auto";
+  const joined = [];
   for (const piece of row.pieces) {
-    if (typeof piece === "string") {
-      addText(paragraph, piece);
+    const text = typeof piece === "string" ? piece : piece[0];
+    const covers = [typeof piece === "string" ? [] : piece[1], covering(piece, system)];
+    const last = joined.at(-1);
+    if (last && String(last[1]) === String(covers[0]) && String(last[2]) === String(covers[1])) last[0] += text;
+    else joined.push([text, ...covers]);
+  }
+  for (const [text, gold, called] of joined) {
+    if (!gold.length && !called.length) {
+      addText(paragraph, text);
       continue;
     }
-    const [text, gold, called] = piece;
     const mark = addText(make("mark", [gold.length ? "gold" : "", called.length ? "called" : ""].join(" ").trim()), text);
     mark.tabIndex = 0;
-    mark.dataset.tip = describe(row, gold, called);
+    mark.dataset.tip = describe(row, system, gold, called);
     mark.setAttribute("aria-description", mark.dataset.tip.replaceAll("\n", "; "));
     mark.dataset.spans = [...gold.map((place) => `g${place}`), ...called.map((place) => `c${place}`)].join(" ");
     paragraph.append(mark);
   }
-  if (!row.pieces.length) paragraph.append(make("em", "", "(an empty answer)"));
+  if (!joined.length) paragraph.append(make("em", "", row.has_text ? "(an empty answer)" : "(the file has no text)"));
   return paragraph;
 }
 
-function spanLine(row, side, place, label, facts) {
-  const mark = make("mark", side === 1 ? "gold" : "called", side === 1 ? "gold" : "predicted");
-  const quote = addText(make("q", ""), spanText(row, side, place));
+function spanLine(row, kind, place, label, facts, covers) {
+  const quote = addText(make("q", ""), spanText(row, covers));
   quote.dir = "auto";
-  const line = make("li", "", mark, " ", make("b", "", spell(label)), ` ${facts} `, quote);
-  line.dataset.span = `${side === 1 ? "g" : "c"}${place}`;
+  const shown = make("mark", kind, kind === "gold" ? "gold" : "predicted");
+  const line = make("li", "", shown, " ", make("b", "", spell(label)), ` ${facts} `, quote);
+  line.dataset.span = `${kind[0]}${place}`;
   return line;
 }
 
-function spanList(row) {
+function spanList(row, system) {
   const list = make("ul", "spans");
-  row.gold_spans.forEach(([label, found], place) => {
-    list.append(spanLine(row, 1, place, label, found > 0 ? `✓ found ${percent(found)}` : "✗ missed"));
+  goldSpans(row).forEach(([label, shares], place) => {
+    const found = shares[system];
+    const facts = found === null ? "" : found > 0 ? `✓ found ${percent(found)}` : "✗ missed";
+    const covers = (piece) => typeof piece !== "string" && piece[1].includes(place);
+    list.append(spanLine(row, "gold", place, label, facts, covers));
   });
-  row.called_spans.forEach(([label, score, right], place) => {
+  spansOf(row, system).forEach(([label, score, right], place) => {
     const facts = [];
     if (score !== null) facts.push(number(score));
     if (right !== null) facts.push(right > 0 ? `✓ right ${percent(right)}` : "✗ false alarm");
-    list.append(spanLine(row, 2, place, label, facts.join(" · ")));
+    list.append(spanLine(row, "called", place, label, facts.join(" · "), (piece) => covering(piece, system).includes(place)));
   });
   return list;
 }
@@ -115,28 +135,55 @@ function sources(row, context) {
   return details;
 }
 
-function verdict(row) {
+function verdict(row, system, name) {
   const line = make("p", "verdict");
-  const kind = row.outcome.startsWith("right") ? "right" : row.outcome === "missed" || row.outcome === "false alarm" ? "wrong" : "open";
-  line.append(make("span", `badge ${kind}`, MARKS[row.outcome]));
-  const meter = make("span", "meter", make("span", ""));
-  meter.setAttribute("aria-hidden", "true");
-  meter.firstChild.style.width = percent(row.score ?? 0);
-  line.append(" P(hallucinated) ", make("b", "", number(row.score)), " ", meter);
-  line.append(` gold ${row.gold ?? "–"}, called ${row.called}`);
+  const said = row.said[system];
+  if (name) line.append(addText(make("b", "system"), name), " ");
+  if (!said) {
+    line.append("has no prediction of this row");
+    return line;
+  }
+  if (said[CALLED] === null) return line; // a generator's answer, which nobody judged
+  const outcome = OUTCOMES[said[OUTCOME]];
+  const kind = outcome.startsWith("right") ? "right" : outcome === "missed" || outcome === "false alarm" ? "wrong" : "open";
+  line.append(make("span", `badge ${kind}`, MARKS[outcome]));
+  if (said[SCORE] !== null) {
+    const meter = make("span", "meter", make("span", ""));
+    meter.setAttribute("aria-hidden", "true");
+    meter.firstChild.style.width = percent(said[SCORE]);
+    line.append(" P(hallucinated) ", make("b", "", number(said[SCORE])), " ", meter);
+  }
+  const gold = row.gold === null ? "–" : LABELS[row.gold];
+  line.append(` gold ${gold}, called ${said[CALLED] === null ? "–" : LABELS[said[CALLED]]}`);
   return line;
 }
 
-function card(row, context) {
+// What a judge wrote beside its verdict, or a generator as its answer.
+function words(text) {
+  const box = addText(make("p", "said"), text);
+  box.dir = "auto";
+  return box;
+}
+
+// A row with what one or two systems say of it.
+function card(row, context, systems, names, facts) {
   const article = make("article", "");
   const id = make("a", "id");
   addText(id, `#${row.id}`);
   id.href = `#${new URLSearchParams({ id: row.id })}`;
   id.title = "A link to this answer alone";
-  const facts = make("span", "facts", id);
-  for (const fact of [row.task, row.model]) if (fact) facts.append(" · ", addText(make("span", ""), fact));
-  article.append(make("h2", "", facts), verdict(row), answer(row));
-  if (row.gold_spans.length || row.called_spans.length) article.append(spanList(row));
+  const head = make("span", "facts", id);
+  for (const fact of facts) head.append(" · ", addText(make("span", ""), fact));
+  article.append(make("h2", "", head));
+  const each = systems.some((system) => spansOf(row, system).length); // else one answer with the gold marks is enough
+  systems.forEach((system, place) => {
+    article.append(verdict(row, system, names.length > 1 ? names[place] : ""));
+    if (row.said[system]?.[TEXT]) article.append(words(row.said[system][TEXT]));
+    if (!each && place < systems.length - 1) return;
+    if (systems.every((one) => (row.said[one]?.[CALLED] ?? null) === null)) article.append(make("p", "verdict", "reference"));
+    article.append(answer(row, system));
+    if (spansOf(row, system).length || goldSpans(row).length) article.append(spanList(row, system));
+  });
   article.append(sources(row, context));
   return article;
 }

@@ -1,80 +1,189 @@
 // Filters, order and pages. The state is the address behind #, so that what is seen can be linked to.
 
 const SIZE = 50;
-const read = (name) => JSON.parse(document.getElementById(name).textContent);
-const rows = read("rows");
-let contexts = null;
-const context = (place) => (contexts ??= read("contexts"))[place];
-
-const labels = (row) => [...new Set([...row.gold_spans, ...row.called_spans].map((span) => span[0]))];
-const FACETS = {
-  task: { all: "all tasks", of: (row) => [row.task] },
-  model: { all: "all generators", of: (row) => [row.model] },
-  outcome: { all: "any way", of: (row) => [row.outcome], order: ["missed", "false alarm", "right hallucinated", "right faithful", "unparsed", "not judged"] },
-  spans: { all: "any", of: (row) => row.kinds, order: ["missed span", "false alarm span", "found span", "no span, rightly", "not marked"] },
-  type: { all: "all types", of: labels },
-};
-const error = (row) => (row.score === null || row.gold === null ? -1 : Math.abs(row.score - (row.gold === "hallucinated" ? 1 : 0)));
-const SORTS = {
-  error: ["surest mistakes first", (a, b) => error(b) - error(a)],
-  high: ["highest probability first", (a, b) => (b.score ?? -1) - (a.score ?? -1)],
-  low: ["lowest probability first", (a, b) => (a.score ?? 2) - (b.score ?? 2)],
-  file: ["as in the file", () => 0],
-};
-
+const UNTOLD = ["split", "history", "knowledge"]; // facts that say nothing above an answer
+const sets = read("sets");
 const form = document.getElementById("filters");
+const DISAGREE = "they disagree";
+const BETWEEN = [DISAGREE, "only the first is right", "only the second is right", "both right", "both wrong", "they agree"];
+let opened = null; // the rows of one test set, with what is worked out from them once
 let state = {};
 let shown = [];
 
-for (const facet of Object.values(FACETS)) {
-  const values = new Set(rows.flatMap(facet.of));
-  facet.values = facet.order ? facet.order.filter((value) => values.has(value)) : [...values].sort();
+function open(place) {
+  if (opened?.place === place) return;
+  const own = sets[place];
+  const rows = read(`rows-${place}`);
+  for (const row of rows) row.has_text = row.context !== null;
+  let contexts = null;
+  opened = {
+    ...own, place, rows,
+    context: (at) => (at === null ? "" : (contexts ??= read(`contexts-${place}`))[at]),
+    facets: facetsOf(own),
+  };
+  buildForm();
 }
-for (const [name, [text]] of Object.entries(SORTS)) form.elements.sort.append(new Option(text, name));
+
+// The choices of what depends on the systems that are compared, worked out again when these change.
+function findChoices() {
+  const pair = `${state.a} ${state.b}`;
+  if (opened.pair === pair) return;
+  opened.pair = pair;
+  const { facets } = opened;
+  const found = facets.map(() => new Set());
+  for (const row of opened.rows) {
+    row.values = facets.map((facet) => facet.of(row));
+    row.values.forEach((values, place) => { for (const value of values) found[place].add(value); });
+  }
+  facets.forEach((facet, place) => {
+    facet.values = facet.order ? facet.order.filter((value) => found[place].has(value)) : [...found[place]].sort();
+  });
+}
+
+// What rows can be chosen by: how two systems compare, the outcome of the first, and the facts of the data.
+function facetsOf(own) {
+  const first = (row) => row.said[state.a];
+  const two = own.systems.length > 1;
+  const facets = two ? [{ name: "between", title: "The two runs", all: "all rows", of: between, order: BETWEEN }] : [];
+  const whose = two ? " (first)" : "";
+  facets.push(
+    { name: "outcome", title: `Answer called${whose}`, all: "any way", of: (row) => (first(row) ? [OUTCOMES[first(row)[OUTCOME]]] : []), order: OUTCOMES },
+    { name: "spans", title: `Spans${whose}`, all: "any", of: (row) => KINDS.filter((_, bit) => (first(row)?.[KIND] ?? 0) & (1 << bit)), order: KINDS },
+    { name: "type", title: "Type of span", all: "all types", of: labels },
+  );
+  own.facts.forEach(({ name, title, values }, place) => {
+    const of = (row) => (row.facts[place] === null ? [] : [values[row.facts[place]]]);
+    facets.push({ name, title, all: "all", of, order: values });
+  });
+  return facets;
+}
+
+function labels(row) {
+  const spans = [...goldSpans(row), ...spansOf(row, state.a), ...(state.b === null ? [] : spansOf(row, state.b))];
+  return spans.length ? [...new Set(spans.map((span) => span[0]))] : [];
+}
+
+function between(row) {
+  const first = row.said[state.a], second = row.said[state.b];
+  if (!first || !second) return [];
+  const kinds = [first[CALLED] === second[CALLED] ? "they agree" : DISAGREE];
+  if (row.gold === null) return kinds;
+  const right = [first, second].map((said) => said[CALLED] === row.gold);
+  kinds.push(right[0] === right[1] ? (right[0] ? "both right" : "both wrong") : `only the ${right[0] ? "first" : "second"} is right`);
+  return kinds;
+}
+
+const isPair = () => sets[state.set].systems.length > 1;
+const score = (row, system) => row.said[system]?.[SCORE] ?? null;
+const error = (row) => (score(row, state.a) === null || row.gold === null ? -1 : Math.abs(score(row, state.a) - row.gold));
+const apart = (row) => {
+  const [first, second] = [score(row, state.a), score(row, state.b)];
+  return first === null || second === null ? -1 : Math.abs(first - second);
+};
+const SORTS = {
+  apart: ["furthest apart first", (row) => -apart(row)],
+  error: ["surest mistakes first", (row) => -error(row)],
+  high: ["highest probability first", (row) => -(score(row, state.a) ?? -1)],
+  low: ["lowest probability first", (row) => score(row, state.a) ?? 2],
+  file: ["as in the file", () => 0],
+};
+
+// Sorts rows by a number that is worked out once for each.
+function sorted(rows, key) {
+  return rows.map((row) => [key(row), row]).sort((a, b) => a[0] - b[0]).map(([, row]) => row);
+}
+
+const usual = () => ({ sort: isPair() ? "apart" : "error", between: isPair() ? DISAGREE : null });
+
+function buildForm() {
+  const box = document.getElementById("facets");
+  const select = (name, title) => {
+    const found = make("select", "");
+    found.name = name;
+    return make("label", "", `${title} `, found);
+  };
+  box.replaceChildren();
+  if (sets.length > 1) box.append(select("set", "Test set"));
+  if (isPair()) box.append(select("a", "First run"), select("b", "Second run"));
+  for (const facet of opened.facets) box.append(select(facet.name, facet.title));
+  if (sets.length > 1) form.elements.set.append(...sets.map((set, place) => choice(set.name, String(place))));
+  for (const name of isPair() ? ["a", "b"] : []) form.elements[name].append(...opened.systems.map((system, place) => choice(system, String(place))));
+  const sorts = Object.entries(SORTS).filter(([name]) => name !== "apart" || isPair());
+  form.elements.sort.replaceChildren(...sorts.map(([name, [text]]) => new Option(text, name)));
+}
 
 function readState() {
   const given = new URLSearchParams(location.hash.slice(1));
-  state = { sort: given.get("sort") in SORTS ? given.get("sort") : "error", q: given.get("q") ?? "", id: given.get("id") };
-  for (const [name, facet] of Object.entries(FACETS)) state[name] = facet.values.includes(given.get(name)) ? given.get(name) : null;
+  const place = (name, length, other) => {
+    const found = Number.parseInt(given.get(name), 10);
+    return found >= 0 && found < length ? found : other;
+  };
+  const set = place("set", sets.length, 0);
+  const { length } = sets[set].systems;
+  state = { set, a: place("a", length, 0), b: length > 1 ? place("b", length, 1) : null };
+  open(set);
+  findChoices();
+  const { sort, between: other } = usual();
+  Object.assign(state, { sort: given.get("sort") in SORTS ? given.get("sort") : sort, q: given.get("q") ?? "", id: given.get("id") });
+  for (const facet of opened.facets) {
+    const wanted = given.get(facet.name);
+    const missing = wanted === null && facet.name === "between" && facet.values.includes(other) ? other : null;
+    state[facet.name] = facet.values.includes(wanted) ? wanted : missing;
+  }
   state.page = Math.max(1, Number.parseInt(given.get("page"), 10) || 1);
 }
 
 function writeState() {
   const given = new URLSearchParams();
+  const plain = { set: 0, a: 0, b: isPair() ? 1 : null, page: 1, q: "", id: null, ...usual() };
   for (const [name, value] of Object.entries(state)) {
-    if (value !== null && value !== "" && !(name === "page" && value === 1) && !(name === "sort" && value === "error")) given.set(name, value);
+    if (value !== (plain[name] ?? null)) given.set(name, value ?? "");
   }
   history.replaceState(null, "", `#${given}`);
 }
 
-const matches = (row, name) => state[name] === null || FACETS[name].of(row).includes(state[name]);
-
-function searched() {
-  if (state.id !== null) return rows.filter((row) => row.id === state.id);
-  if (!state.q.trim()) return rows;
-  const pattern = new RegExp(state.q.trim().replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "iu");
-  return rows.filter((row) => pattern.test(answerText(row)) || pattern.test(row.id) || row.turns.some((turn) => pattern.test(turn[1])));
+// The text of a row that a search looks in, put together when the first search needs it.
+function searchable(row) {
+  row.search ??= [row.id, answerText(row), ...row.turns.map((turn) => turn[1]), ...row.said.map((said) => said?.[TEXT] ?? "")].join("\n");
+  return row.search;
 }
 
-// How many answers each choice would show, the other filters staying as they are.
-function fillFacets(found) {
-  for (const [name, facet] of Object.entries(FACETS)) {
-    const others = Object.keys(FACETS).filter((other) => other !== name);
-    const counts = new Map();
-    let total = 0;
-    for (const row of found) {
-      if (!others.every((other) => matches(row, other))) continue;
-      total += 1;
-      for (const value of facet.of(row)) counts.set(value, (counts.get(value) ?? 0) + 1);
-    }
-    const select = form.elements[name];
-    select.replaceChildren(choice(`${facet.all} (${total.toLocaleString("en")})`, ""));
-    for (const value of facet.values) {
-      select.append(choice(`${spell(value) || "(not told)"} (${(counts.get(value) ?? 0).toLocaleString("en")})`, `=${value}`));
-    }
-    select.value = state[name] === null ? "" : `=${state[name]}`;
-    select.closest("label").hidden = facet.values.length < 2;
+function searched() {
+  if (state.id !== null) return opened.rows.filter((row) => row.id === state.id);
+  if (!state.q.trim()) return opened.rows;
+  const pattern = new RegExp(state.q.trim().replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "iu");
+  return opened.rows.filter((row) => pattern.test(searchable(row)));
+}
+
+// Finds the rows that fit every filter, and how many each choice would show, the other filters staying as they are.
+function fit(rows) {
+  const { facets } = opened;
+  const counts = facets.map(() => new Map());
+  const totals = facets.map(() => 0);
+  const chosen = facets.flatMap(({ name }, place) => (state[name] === null ? [] : [[place, state[name]]]));
+  const found = [];
+  const count = (row, place) => {
+    totals[place] += 1;
+    for (const value of row.values[place]) counts[place].set(value, (counts[place].get(value) ?? 0) + 1);
+  };
+  for (const row of rows) {
+    const wrong = chosen.filter(([place, value]) => !row.values[place].includes(value));
+    if (wrong.length === 1) count(row, wrong[0][0]);
+    if (wrong.length) continue;
+    found.push(row);
+    for (let place = 0; place < facets.length; place += 1) count(row, place);
   }
+  facets.forEach((facet, place) => fillFacet(facet, counts[place], totals[place]));
+  return found;
+}
+
+function fillFacet(facet, counts, total) {
+  const select = form.elements[facet.name];
+  const count = (value) => value.toLocaleString("en");
+  select.replaceChildren(choice(`${facet.all} (${count(total)})`, ""));
+  for (const value of facet.values) select.append(choice(`${spell(value)} (${count(counts.get(value) ?? 0)})`, `=${value}`));
+  select.value = state[facet.name] === null ? "" : `=${state[facet.name]}`;
+  select.closest("label").hidden = facet.values.length < 2;
 }
 
 // An <option> shows no elements, so escapes are put into its text.
@@ -83,23 +192,28 @@ function choice(text, value) {
 }
 
 function update() {
-  const found = searched();
-  fillFacets(found);
-  form.elements.sort.value = state.sort;
+  open(state.set);
+  findChoices();
+  const found = fit(searched());
+  for (const name of ["set", "a", "b", "sort"]) if (form.elements[name]) form.elements[name].value = String(state[name]);
   if (form.elements.q !== document.activeElement) form.elements.q.value = state.q;
-  shown = found.filter((row) => Object.keys(FACETS).every((name) => matches(row, name))).sort(SORTS[state.sort][1]);
+  shown = sorted(found, SORTS[state.sort][1]);
   const pages = Math.max(1, Math.ceil(shown.length / SIZE));
   state.page = Math.min(state.page, pages);
   const start = (state.page - 1) * SIZE;
-  document.getElementById("list").replaceChildren(...shown.slice(start, start + SIZE).map((row) => card(row, context)));
+  const systems = isPair() ? [state.a, state.b] : [state.a];
+  const names = systems.map((system) => opened.systems[system]);
+  const facts = (row) => opened.facts.flatMap(({ name, values }, place) => (row.facts[place] === null || UNTOLD.includes(name) ? [] : [values[row.facts[place]]]));
+  document.getElementById("list").replaceChildren(...shown.slice(start, start + SIZE).map((row) => card(row, opened.context, systems, names, facts(row))));
   const count = (value) => value.toLocaleString("en");
-  const of = shown.length === rows.length ? "" : ` of ${count(rows.length)}`;
+  const of = shown.length === opened.rows.length ? "" : ` of ${count(opened.rows.length)}`;
   document.getElementById("count").textContent = `${count(shown.length)}${of} answers`;
   document.getElementById("place").textContent = `Page ${count(state.page)} of ${count(pages)}`;
   document.getElementById("previous").disabled = state.page === 1;
   document.getElementById("next").disabled = state.page === pages;
   document.getElementById("pages").hidden = pages === 1;
   document.getElementById("tip").hidden = true;
+  document.dispatchEvent(new Event("chosen"));
 }
 
 function change(values) {
@@ -114,58 +228,22 @@ function turn(step) {
   document.getElementById("answers").scrollIntoView();
 }
 
-function showMetrics() {
-  const box = document.getElementById("metrics");
-  const scores = read("scores");
-  const main = scores.filter(([name]) => !name.includes("/"));
-  const others = scores.filter(([name]) => name.includes("/"));
-  const table = (metrics) => {
-    const body = make("tbody", "");
-    for (const [name, value, low, high] of metrics) {
-      const cell = make("td", "", make("b", "", value.toFixed(3)));
-      if (low !== null && high !== null) cell.append(make("span", "interval", ` ${low.toFixed(3)} to ${high.toFixed(3)}`));
-      body.append(make("tr", "", addText(make("th", ""), spell(name)), cell));
-      body.lastChild.firstChild.scope = "row";
-    }
-    return make("table", "", body);
-  };
-  if (main.length) box.append(table(main));
-  if (others.length) box.append(make("details", "", make("summary", "", "By task, generator and type"), table(others)));
-}
-
-// The tip beside a mark, on hover and on keyboard focus; Escape closes it.
-function showTip(mark) {
-  const tip = document.getElementById("tip");
-  tip.replaceChildren();
-  addText(tip, mark.dataset.tip);
-  tip.hidden = false;
-  const [first] = mark.getClientRects();
-  const left = Math.min(first.left, document.documentElement.clientWidth - tip.offsetWidth - 8);
-  const above = first.top - tip.offsetHeight - 6;
-  tip.style.left = `${Math.max(8, left) + scrollX}px`;
-  tip.style.top = `${(above > 0 ? above : first.bottom + 6) + scrollY}px`;
-}
-
-function light(article, names) {
-  for (const element of article.querySelectorAll("[data-spans], [data-span]")) {
-    const own = (element.dataset.spans ?? element.dataset.span).split(" ");
-    element.classList.toggle("lit", names.some((name) => own.includes(name)));
-  }
-}
-
-function point(event) {
-  const element = event.target.closest?.("[data-spans], [data-span]");
-  document.getElementById("tip").hidden = true;
-  for (const lit of document.querySelectorAll(".lit")) lit.classList.remove("lit");
-  if (!element) return;
-  if (element.dataset.tip) showTip(element);
-  light(element.closest("article"), (element.dataset.spans ?? element.dataset.span).split(" "));
+// Chooses two systems of a test set; what else was chosen is of another comparison.
+function choose(set, a, b) {
+  state = { set, a, b };
+  open(set);
+  findChoices();
+  for (const facet of opened.facets) state[facet.name] = null;
+  const { sort, between: other } = usual();
+  change({ sort, q: "", between: opened.facets[0].values.includes(other) ? other : null });
 }
 
 form.addEventListener("change", (event) => {
   const { name, value } = event.target;
-  if (name in FACETS) change({ [name]: value === "" ? null : value.slice(1) });
+  if (name === "set") choose(Number(value), 0, sets[value].systems.length > 1 ? 1 : null);
+  else if (name === "a" || name === "b") change({ [name]: Number(value) });
   else if (name === "sort") change({ sort: value });
+  else if (name !== "q") change({ [name]: value === "" ? null : value.slice(1) });
 });
 let waiting = 0;
 form.elements.q.addEventListener("input", () => {
@@ -176,24 +254,13 @@ form.addEventListener("submit", (event) => event.preventDefault());
 form.addEventListener("reset", (event) => {
   event.preventDefault();
   form.elements.q.value = "";
-  change({ task: null, model: null, outcome: null, spans: null, type: null, q: "", sort: "error" });
+  choose(state.set, state.a, state.b);
 });
 document.getElementById("previous").addEventListener("click", () => turn(-1));
 document.getElementById("next").addEventListener("click", () => turn(1));
-document.addEventListener("mouseover", point);
-document.addEventListener("focusin", point);
-document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") document.getElementById("tip").hidden = true;
-});
 addEventListener("hashchange", () => {
   readState();
   update();
 });
-document.querySelector(".skip").addEventListener("click", (event) => {
-  event.preventDefault(); // its # would be read as a filter
-  document.getElementById("answers").focus();
-});
-
-showMetrics();
 readState();
 update();

@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,17 @@ LONGEST_TAG = 64  # W&B refuses longer ones
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WandbNames:
-    """Names that a run's folder keeps; a copy of the folder on another machine goes on with the same run."""
+    """Names that a run's folder keeps; a copy of the folder on another machine goes on with the same run.
+
+    Args:
+        model: The artifact that the run's hf/ became, and the digest of its content; None where it became none.
+    """
 
     id: str
     name: str
     group: str | None = None
+    model: str | None = None
+    model_digest: str | None = None
 
 
 def wandb_names(run: RunFolder, job: str) -> WandbNames:
@@ -52,6 +58,12 @@ def wandb_names(run: RunFolder, job: str) -> WandbNames:
     names = WandbNames(id=number, name=f"{whole}/{job}" if staged else folder, group=group)
     write_json(path, asdict(names))
     return names
+
+
+def keep_model(run: RunFolder, name: str, digest: str) -> None:
+    """Keeps the name of the artifact that hf/ became, for those that use the model."""
+    path = run.path / FILE
+    write_json(path, asdict(replace(_read(path), model=name, model_digest=digest)))
 
 
 def _read(path: Path) -> WandbNames:

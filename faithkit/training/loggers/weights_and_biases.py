@@ -4,12 +4,22 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.training.loggers.results import Finished
-from faithkit.training.loggers.wandb_names import names_of_model, tags_of, wandb_names
+from faithkit.training.loggers.wandb_artifacts import (
+    data_artifact,
+    folder_artifact,
+    model_artifact,
+    models_in,
+    weights_of,
+)
+from faithkit.training.loggers.wandb_names import keep_model, names_of_model, tags_of, wandb_names
+
+if TYPE_CHECKING:
+    from wandb import Artifact
 
 UPLOAD_LIMIT = 200 * 2**20  # bytes of hf/ that are sent without being asked for
 NO_ACCOUNT = "wandb login, or logger.wandb.offline=true, which needs no account"
@@ -35,6 +45,8 @@ def check_account(*, offline: bool) -> None:
 class WandbRun:
     """Logs to one W&B run: curves, the configuration, and at the end test metrics, predictions and the model.
 
+    Its data and the models that it began with or measured become inputs, so that W&B shows what a figure comes from.
+
     Args:
         job: The job type.
         project: Where the run stands at W&B.
@@ -57,6 +69,9 @@ class WandbRun:
         artifact: bool | None = None,
         **init: Any,
     ):
+        if offline or os.environ.get("WANDB_MODE") == "offline":
+            # Else wandb reports its own use over the network though the run is offline: it looks at WANDB_MODE alone.
+            os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         import wandb
         from pytorch_lightning.loggers import WandbLogger
 
@@ -93,29 +108,45 @@ class WandbRun:
                 columns: list[str | int] = list(rows[0])
                 table = wandb.Table(columns=columns, data=[list(row.values()) for row in rows])
                 self.run.log({f"test/{name}/predictions": table, "trainer/global_step": finished.step})
-        self.run.summary.update(finished.numbers())
+        sizes = {f"{name}/n": metric.n for name, metric in finished.metrics.items() if metric.n is not None}
+        self.run.summary.update(finished.numbers() | sizes)
         self.run.config.update({"data_summary": finished.data}, allow_val_change=True)
         self._log_model(finished)
+        for used in (data_artifact(self._config, finished.data), *map(model_artifact, models_in(self._config))):
+            if used is not None:
+                self._use(used)
 
-    def _log_model(self, finished: Finished) -> None:
+    def _use(self, artifact: "Artifact") -> None:
+        """Makes an artifact an input of this run: W&B finds the version of the same content, or begins one."""
+        if self.run.offline:
+            # `use_artifact` refuses to work offline, though it would do the same; `wandb sync` carries it out.
+            self.run._log_artifact(artifact, is_user_created=True, use_after_commit=True)
+            return
         import wandb
 
+        try:
+            self.run.use_artifact(artifact)
+        except (wandb.Error, ValueError) as error:  # the work is done, and its results are logged
+            log.warning("W&B: %s is not named as used: %s", artifact.name, error)
+
+    def _log_model(self, finished: Finished) -> None:
         if self._artifact is False or not finished.run.hf.is_dir():  # an evaluation has no model of its own
             return
         size = sum(path.stat().st_size for path in finished.run.hf.rglob("*") if path.is_file())
         if self._artifact is None and size > UPLOAD_LIMIT:
             log.info("W&B: hf/ has %d MB and stays here; logger.wandb.artifact=true sends it", size >> 20)
             return
-        weights = self._config["model"]["task"].get("weights") or self._config["model"].get("weights")
+        weights = weights_of(self._config)
         metadata = {
             "data": finished.data,
             "weights": weights,
             "weights_run": getattr(names_of_model(weights), "id", None),
             "metrics": {name: metric.to_dict() for name, metric in finished.metrics.items()},
         }
-        model = wandb.Artifact(f"{self._config['model']['name']}-{self.run.id}", type="model", metadata=metadata)
-        model.add_dir(str(finished.run.hf.resolve()), policy="immutable")  # sent from where it is, without a copy
+        name = f"{self._config['model']['name']}-{self.run.id}"
+        model = folder_artifact(finished.run.hf, name, metadata)
         self.run.log_artifact(model, aliases=["best"])
+        keep_model(finished.run, name, model.digest)
 
     def close(self, exit_code: int) -> None:
         where = f"wandb sync {Path(self.run.dir).parent}" if self.run.offline else self.run.url

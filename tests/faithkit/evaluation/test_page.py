@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from faithkit.errors import UserError
 from faithkit.evaluation.intervals import Metric
-from faithkit.evaluation.page import cut, response_outcome, row, span_kinds, write_page
+from faithkit.evaluation.page import write_page
+from faithkit.evaluation.page_rows import KINDS, OUTCOMES, cut, response_outcome, row, span_kinds
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span, Turn
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=30)
@@ -99,11 +100,11 @@ def test_any_text_survives_the_page_and_none_of_it_is_markup(tmp_path_factory, c
     )
     path = written(tmp_path_factory.mktemp("page"), [(shown, prediction(spans=called, score=0.5))], title=title)
     page = path.read_text(encoding="utf-8")
-    [shown_row] = block(page, "rows")
+    [shown_row] = block(page, "rows-0")
     assert joined(shown_row["pieces"]) == as_browser(response)
-    assert block(page, "contexts") == [as_browser(other)]
+    assert block(page, "contexts-0") == [as_browser(other)]
     assert shown_row["turns"] == [[as_browser(other)] * 2]
-    assert page.lower().count("<script") == page.lower().count("</script") == 4
+    assert page.lower().count("<script") == page.lower().count("</script") == 5
     body = page[page.index("<body>") : page.index('<script type="application/json"')]
     assert not [c for c in body if unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in "\n\u200c\u200d"]
 
@@ -113,7 +114,7 @@ def test_markup_in_data_and_title_stays_text(tmp_path):
         page = written(tmp_path, [(example(response=text), prediction())], title=text).read_text(encoding="utf-8")
         assert "pwned'<" not in page
         assert "<img" not in page
-        assert joined(block(page, "rows")[0]["pieces"]) == text
+        assert joined(block(page, "rows-0")[0]["pieces"]) == text
     assert html.escape("a\\x00\\u202eb") in page
 
 
@@ -135,8 +136,8 @@ def test_a_context_that_answers_share_is_held_once(tmp_path):
         (example("d", knowledge="Other."), prediction("d"))
     ]
     page = written(tmp_path, pairs).read_text(encoding="utf-8")
-    assert block(page, "contexts") == ["Kiwis are birds.", "Other."]
-    assert [each["context"] for each in block(page, "rows")] == [0, 0, 0, 1]
+    assert block(page, "contexts-0") == ["Kiwis are birds.", "Other."]
+    assert [each["context"] for each in block(page, "rows-0")] == [0, 0, 0, 1]
 
 
 def test_spans_and_metrics_are_told_with_their_numbers(tmp_path):
@@ -144,10 +145,16 @@ def test_spans_and_metrics_are_told_with_their_numbers(tmp_path):
     said = prediction(spans=[span(2, 6, score=0.83), span(14, 18, score=0.4)], score=0.91)
     metrics = {"response_f1": Metric(value=0.5, low=0.4, high=0.6), "task/qa/char_f1": Metric(value=0.7)}
     page = written(tmp_path, [(shown, said)], metrics=metrics).read_text(encoding="utf-8")
-    [shown_row] = block(page, "rows")
-    assert shown_row["gold_spans"] == [["evident_conflict", 0.5], ["subtle_baseless", 0]]
-    assert shown_row["called_spans"] == [["evident_conflict", 0.83, 0.5], ["evident_conflict", 0.4, 0]]
-    assert shown_row["kinds"] == ["missed span", "false alarm span", "found span"]
+    [shown_row] = block(page, "rows-0")
+    assert shown_row["gold_spans"] == [["evident_conflict", [0.5]], ["subtle_baseless", [0]]]
+    [[called, score, outcome, kinds, spans]] = shown_row["said"]
+    assert [called, score, OUTCOMES[outcome]] == [1, 0.91, "right hallucinated"]
+    assert spans == [["evident_conflict", 0.83, 0.5], ["evident_conflict", 0.4, 0]]
+    assert [kind for bit, kind in enumerate(KINDS) if kinds >> bit & 1] == [
+        "missed span",
+        "false alarm span",
+        "found span",
+    ]
     assert block(page, "scores") == [["response_f1", 0.5, 0.4, 0.6], ["task/qa/char_f1", 0.7, None, None]]
 
 
@@ -171,7 +178,7 @@ def test_spans_judge_an_answer_without_a_label_and_an_empty_span_marks_nothing()
     assert response_outcome(unlabelled, prediction(spans=[span(3, 6)])) == "right hallucinated"
     assert response_outcome(example(spans=(), label=None), prediction()) == "right faithful"
     assert span_kinds(example(), prediction(spans=[span(3, 3)])) == ["no span, rightly"]
-    assert row(example(), prediction(spans=[span(3, 3)]), 0)["called_spans"] == []
+    assert len(row(example(), [prediction(spans=[span(3, 3)])], 0)["said"][0]) == 4
 
 
 def test_a_span_beyond_its_answer_is_a_user_error(tmp_path):

@@ -14,7 +14,7 @@ from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder
 from faithkit.training.loggers.build import check_loggers
 from faithkit.training.loggers.results import Finished
 from faithkit.training.loggers.tensorboard_events import TensorBoardEvents
-from tests.faithkit.training.loggers.wandb_files import offline_runs
+from tests.faithkit.training.loggers.wandb_files import offline_runs, table_of
 from tests.running import SMALL
 from workflows import train
 
@@ -48,7 +48,7 @@ def test_a_sweep_in_one_process_logs_each_job_on_its_own(
     assert one.exit_code == two.exit_code == 0
     for found in (one, two):
         assert {"test/embedded/macro_f1", "test/embedded/macro_f1/low"} <= found.summary.keys()
-        assert len(found.table("test/embedded/predictions")["data"]) == 2
+        assert len(table_of(found, "test/embedded/predictions")["data"]) == 2
         assert "model" in {artifact.type for artifact in found.artifacts}
         assert any("validation/embedded/macro_f1" in row for row in found.history)
     text = (tmp_path / "run1" / "csv" / "metrics.csv").read_text()

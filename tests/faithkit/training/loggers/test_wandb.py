@@ -11,11 +11,14 @@ from faithkit.cli import Interrupted
 from faithkit.errors import UserError
 from faithkit.evaluation.intervals import Metric
 from faithkit.files.run_folder import RunFolder
+from faithkit.runs import read_curves, read_run
+from faithkit.runs.wandb_records import WandbFile
 from faithkit.training.loggers import weights_and_biases
 from faithkit.training.loggers.build import check_loggers, open_loggers
 from faithkit.training.loggers.results import Finished
+from faithkit.training.loggers.wandb_artifacts import data_artifact, model_artifact
 from faithkit.training.stages import stages
-from tests.faithkit.training.loggers.wandb_files import OfflineRun, offline_runs
+from tests.faithkit.training.loggers.wandb_files import offline_runs, table_of
 
 CONFIG: dict[str, Any] = {
     "model": {"name": "t5", "weights": "flan", "task": {"weights": "flan"}},
@@ -42,7 +45,7 @@ def finished(run: RunFolder) -> Finished:
     )
 
 
-def log_run(folder: Path, step: int = 9, config: Any = PLAIN, **settings: Any) -> OfflineRun:
+def log_run(folder: Path, step: int = 9, config: Any = PLAIN, **settings: Any) -> WandbFile:
     """One training's logging, from its beginning to its end; gives what W&B has of it."""
     run = RunFolder(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +66,10 @@ def test_a_training_is_one_finished_run_with_results_table_and_model(tmp_path: P
         "/low": 0.25,
         "/high": 0.75,
     }
-    assert found.table("test/wow/predictions") == {"columns": ["id", "response", "score"], "data": [["1", TEXT, 0.5]]}
+    assert table_of(found, "test/wow/predictions") == {
+        "columns": ["id", "response", "score"],
+        "data": [["1", TEXT, 0.5]],
+    }
     assert found.config["seed"] == 1 and found.config["environment"]["torch"]
     assert found.config["data_summary"]["fingerprints"] == {"wow/train": "abc"}
     (model,) = (artifact for artifact in found.artifacts if artifact.type == "model")
@@ -106,8 +112,52 @@ def test_an_evaluation_stands_in_the_group_of_its_models_run(tmp_path: Path) -> 
     assert (found.names.run_group, found.names.job_type, found.exit_code) == ("sweep-1", "evaluate", 0)
     assert found.names.run_id != "abc" and found.config["checkpoint_run"] == "abc"
     assert list(found.names.tags) == ["benchmark=begin", "scale=local"]
-    assert found.summary["test/begin/f1/low"] == 0.25 and found.table("test/begin/predictions")["data"] == [["1"]]
+    assert found.summary["test/begin/f1/low"] == 0.25 and table_of(found, "test/begin/predictions")["data"] == [["1"]]
     assert {artifact.type for artifact in found.artifacts} == {"run_table"}, "it has no model of its own"
+
+
+def test_lineage_goes_from_data_to_the_model_to_its_evaluation(tmp_path: Path) -> None:
+    trained = read_run(log_run(tmp_path / "trained").path.parent)
+    (data,), (model,) = trained.meta["wandb"]["used"], trained.meta["wandb"]["made"]
+    assert data.startswith("data-wow@") and model.startswith(f"t5-{trained.meta['wandb']['id']}@")
+    assert trained.metrics == {"test/wow/f1": Metric(value=0.5, low=0.25, high=0.75, n=9)}
+    assert trained.config == PLAIN and trained.state == "finished" and trained.script == "train"
+    assert trained.curves is not None and read_curves(trained.curves)["train/loss"] == [(9, 1.5)]
+
+    hf, run = tmp_path / "trained" / "hf", RunFolder(tmp_path / "evaluated")
+    run.path.mkdir()
+    config = {"benchmark": {"name": "begin"}, "checkpoint": str(hf)}
+    with open_loggers({"wandb": {"offline": True}}, run, config, job="evaluate") as loggers:
+        loggers.log_results(Finished(run=run, step=0, metrics={}, data={"fingerprints": {"begin": "def"}}))
+    (found,) = offline_runs(run.path)
+    data, used = read_run(found.path.parent).meta["wandb"]["used"]
+    assert data.startswith("data-begin@") and used == model, "the very artifact that the training made"
+
+    (hf / "config.json").write_text('{"other": 1}')
+    assert model_artifact(str(hf)) is None, "other weights than those that W&B has"
+
+
+def test_of_data_only_fingerprints_and_references_go_to_wandb(tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_text('{"response": "a text of the data"}')
+    config = {"data": {"name": "own", "path": str(tmp_path / "train.jsonl"), "parts": [{"path": "hub"}]}}
+    data = {"fingerprints": {"own/train": "abc"}, "sizes": {"train": 1}, "counts": {"x": 1}}
+    artifact = data_artifact(config, data)
+    assert artifact is not None and artifact.type == "dataset" and artifact.metadata["sizes"] == {"train": 1}
+    files = artifact.manifest.entries
+    assert files["train.jsonl"].ref == (tmp_path / "train.jsonl").as_uri() and not files["train.jsonl"].local_path
+    assert json.loads(Path(str(files["data.json"].local_path)).read_text())["fingerprints"] == {"own/train": "abc"}
+    other = data_artifact(config, {**data, "fingerprints": {"own/train": "def"}})
+    assert other is not None and other.digest != artifact.digest, "other records are another version"
+    assert data_artifact(config, {}) is None
+
+
+def test_an_offline_run_has_wandb_report_nothing_of_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import wandb
+
+    monkeypatch.setenv("WANDB_ERROR_REPORTING", "true")  # so that it is as before in the end
+    monkeypatch.delenv("WANDB_ERROR_REPORTING")
+    log_run(tmp_path / "run")
+    assert not wandb.env.error_reporting_enabled()
 
 
 def test_two_stages_are_two_runs_of_one_group(tmp_path: Path) -> None:
@@ -121,8 +171,10 @@ def test_two_stages_are_two_runs_of_one_group(tmp_path: Path) -> None:
     assert [found.names.display_name for found in (first, second)] == ["run/stage1-wow", "run/stage2"]
     assert first.names.run_group == second.names.run_group == f"run-{second.names.run_id}"
     assert first.names.run_id != second.names.run_id and first.exit_code == second.exit_code == 0
-    metadata = json.loads(next(artifact.metadata for artifact in second.artifacts if artifact.type == "model"))
-    assert metadata["weights_run"] == first.names.run_id, "the model that the second stage began with"
+    made, used = [artifact for artifact in second.artifacts if artifact.type == "model"]
+    assert used.use_after_commit and not made.use_after_commit
+    assert used.name == f"t5-{first.names.run_id}", "the model that the second stage began with"
+    assert json.loads(made.metadata)["weights_run"] == first.names.run_id
 
 
 @pytest.mark.parametrize(
@@ -159,8 +211,8 @@ def test_nothing_of_the_environment_reaches_a_logger(tmp_path: Path, monkeypatch
 def test_the_artifact_is_left_out_where_it_is_switched_off_or_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def types(found: OfflineRun) -> set[str]:
-        return {artifact.type for artifact in found.artifacts}
+    def types(found: WandbFile) -> set[str]:
+        return {artifact.type for artifact in found.artifacts} - {"dataset"}
 
     assert types(log_run(tmp_path / "off", artifact=False)) == {"run_table"}
     monkeypatch.setattr(weights_and_biases, "UPLOAD_LIMIT", 1000)

@@ -1,0 +1,3 @@
+document.addEventListener("chosen", showChosen);
+showChosen();
+document.body.dataset.ready = "true";

@@ -1,0 +1,1 @@
+document.body.dataset.ready = "true"; // there are no answers to show

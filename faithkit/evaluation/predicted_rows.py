@@ -1,0 +1,137 @@
+"""Lines of a predictions file that can be read alone: beside a prediction its gold label and group, and the texts.
+
+A line has the prediction's own five keys first, which are all that scoring needs. `gold`, `gold_spans`, `group`,
+`source`, `split`, `tags` and `facts` stand behind them, and last the texts: `knowledge`, `history` and `response`, or
+of a generator's answer `knowledge`, `history` and `reference`. Files from elsewhere, and older ones, have some or none.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from faithkit.errors import UserError, shorten
+from faithkit.files.jsonl import parse_lines, parse_prediction
+from faithkit.records import LABELS, Example, Prediction, Span, Turn
+
+# The fields of an example's `meta` that a line keeps: short values that rows are told apart by, never texts.
+FACTS = (
+    *("task", "type", "domain", "scenario", "corpus", "data_source", "genre", "case", "model", "model_name"),
+    *("turn", "quality", "temperature", "severity", "topic", "movie", "topic_source"),
+)
+MAX_CHARACTERS = 100  # of a fact
+UNKNOWN = "unknown"  # the split of a row whose file does not name it
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedRow:
+    """A prediction with what its line tells of the example.
+
+    Args:
+        has_text: The line has the response that was judged, without which there are no gold spans either, or the
+            reference of an answer, whose text is the prediction's own.
+    """
+
+    example: Example
+    prediction: Prediction
+    has_text: bool
+
+
+@dataclass(slots=True)
+class PredictedRows:
+    """The rows of a file by id, and sentences on what could not be read of it."""
+
+    rows: dict[str, PredictedRow] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def line_of(prediction: Prediction, example: Example, *, texts: bool = True, generated: bool = False) -> dict[str, Any]:
+    """Writes a prediction with its example as a line.
+
+    Args:
+        texts: With knowledge, history and response.
+        generated: The prediction's text answers the example, whose response is the reference.
+    """
+    known, meta = example.to_dict(), example.meta
+    line = prediction.to_dict()
+    if not generated:
+        line["gold"] = example.label
+        if example.spans is not None:
+            line["gold_spans"] = known["spans"]
+    line |= {"group": example.group, "source": example.source, "split": example.split}
+    if example.tags:
+        line["tags"] = list(example.tags)
+    if facts := {name: meta[name] for name in FACTS if _is_fact(meta.get(name))}:
+        line["facts"] = facts
+    if not texts:
+        return line
+    line |= {"knowledge": example.knowledge, "history": known.get("history", [])}
+    answer = {"reference": example.reference or example.response} if generated else {"response": example.response}
+    return line | answer
+
+
+def _is_fact(value: Any) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, str) and 0 < len(value) <= MAX_CHARACTERS)
+
+
+def read_predicted_rows(path: Path) -> PredictedRows:
+    """Reads all rows that can be read; what cannot is told, and nothing is raised."""
+    found, wrong, twice = PredictedRows(), [], 0
+    try:
+        for number, text, value in parse_lines(path):
+            if isinstance(value, Exception) and not text.endswith("\n"):
+                found.problems.append(f"{path.name} is cut short: its last line is left out")
+                break
+            try:
+                row = _row(value, path.stem)
+            except (ValueError, TypeError, KeyError) as error:
+                wrong.append(f"line {number}: {error.problem if isinstance(error, UserError) else error}")
+                continue
+            twice += row.prediction.id in found.rows
+            found.rows.setdefault(row.prediction.id, row)
+    except (OSError, UnicodeDecodeError) as error:
+        found.problems.append(f"{path.name} cannot be read to its end: {shorten(str(error))}")
+    if wrong:
+        found.problems.append(f"{path.name}: {len(wrong):,} lines are no predictions; the first is {wrong[0]}")
+    if twice:
+        found.problems.append(f"{path.name}: {twice:,} lines have the id of a line before them and are left out")
+    return found
+
+
+def _row(value: Any, name: str) -> PredictedRow:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"a row must be a JSON object, got {shorten(value)}")
+    prediction = parse_prediction(value, name)
+    response = value.get("response", value.get("reference"))
+    has_text = isinstance(response, str)
+    facts, tags, gold = value.get("facts"), value.get("tags"), value.get("gold")
+    example = Example(
+        id=prediction.id,
+        source=_text(value, "source") or name,
+        split=_text(value, "split") or UNKNOWN,
+        group=_text(value, "group") or prediction.id,
+        knowledge=_text(value, "knowledge"),
+        history=tuple(_turns(value.get("history"))),
+        response=response if has_text else "",
+        reference=_text(value, "reference") or None,
+        label=gold if gold in LABELS else None,
+        spans=tuple(_spans(value["gold_spans"])) if has_text and value.get("gold_spans") is not None else None,
+        tags=tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
+        meta={key: fact for key, fact in facts.items() if _is_fact(fact)} if isinstance(facts, Mapping) else {},
+    )
+    return PredictedRow(example, prediction, has_text)
+
+
+def _text(value: Mapping[str, Any], name: str) -> str:
+    return found if isinstance(found := value.get(name), str) else ""
+
+
+def _turns(value: Any) -> Iterator[Turn]:
+    for turn in value if isinstance(value, list) else ():
+        if isinstance(turn, Mapping):
+            yield Turn(speaker=_text(turn, "speaker"), text=_text(turn, "text"))
+
+
+def _spans(value: Any) -> Iterator[Span]:
+    for span in value if isinstance(value, list) else ():
+        yield Span(start=span["start"], end=span["end"], label=str(span["label"]))

@@ -1,0 +1,81 @@
+"""A report at W&B: our tables with their intervals, which W&B has not, above its own panels of the same runs."""
+
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from rich.table import Table
+
+from faithkit.errors import UserError, shorten
+from faithkit.evaluation.table_text import markdown
+from faithkit.runs.curves import read_curves
+from faithkit.runs.listing import MAIN, main_metric
+from faithkit.runs.run import Run
+from faithkit.runs.wandb_runs import STEP
+
+MAX_PANELS = 6  # of a kind
+MAX_TITLE = 128  # W&B refuses longer ones
+NAMES = "wandb.json"  # in a run's folder: its names at W&B (faithkit/training/loggers/wandb_names.py)
+
+
+def write_wandb_report(project: str, runs: Sequence[Run], tables: Iterable[Table], *, title: str) -> str:
+    """Writes the report to an account at W&B; gives its address.
+
+    Args:
+        project: PROJECT or ENTITY/PROJECT.
+
+    Raises:
+        UserError: None of the runs was logged to W&B, or W&B refuses.
+    """
+    report = build_wandb_report(project, runs, tables, title=title)
+    try:
+        return str(report.save().url)
+    except Exception as error:  # wandb-workspaces raises plain ones: no account, no such project, no network
+        problem = f"W&B does not take the report: {shorten(str(error), 200)[1:-1]}"
+        hint = "wandb login; the project is given as wandb=PROJECT or wandb=ENTITY/PROJECT"
+        raise UserError(problem, place=f"wandb={project}", hint=hint) from error
+
+
+def build_wandb_report(project: str, runs: Sequence[Run], tables: Iterable[Table], *, title: str) -> Any:
+    """Makes the report, of which nothing is sent yet; arguments as those of `write_wandb_report`."""
+    logged = {id_: run for run in runs if (id_ := id_at_wandb(run))}
+    if not logged:
+        hint = "train and evaluate with logger=[csv,wandb]; offline runs: wandb sync RUN/wandb/offline-run-*"
+        raise UserError("none of these runs was logged to W&B", hint=hint)
+    import wandb_workspaces.expr as expr
+    import wandb_workspaces.reports.v2 as reports
+
+    entity, _, name = project.rpartition("/")
+    place = {"project": name, **({"entity": entity} if entity else {})}
+    bars = [
+        reports.BarPlot(title=metric, metrics=[reports.SummaryMetric(metric)]) for metric in _metrics(logged.values())
+    ]
+    lines = [reports.LinePlot(title=curve, x=STEP, y=[curve]) for curve in _curves(logged.values())]
+    grid = reports.PanelGrid(
+        runsets=[reports.Runset(**place, name=title, filters=[expr.Metric("ID").isin(list(logged))])],
+        panels=[*bars, *lines, reports.RunComparer(diff_only="split")],
+    )
+    left = len(runs) - len(logged)
+    note = [reports.P(f"Runs that were not logged to W&B stand in the tables alone: {left:,}.")] if left else []
+    texts = [reports.MarkdownBlock(text=markdown(table)) for table in tables]
+    return reports.Report(**place, title=title[:MAX_TITLE], width="fluid", blocks=[*texts, *note, grid])
+
+
+def id_at_wandb(run: Run) -> str | None:
+    """Finds a run's id at W&B; None of one that was not logged there."""
+    if "wandb" in run.meta:
+        return str(run.meta["wandb"]["id"])
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        return str(json.loads((run.folder / NAMES).read_bytes())["id"])
+    return None
+
+
+def _metrics(runs: Iterable[Run]) -> list[str]:
+    found = (metric[0] for run in runs if (metric := main_metric(run)))
+    return list(dict.fromkeys(found))[:MAX_PANELS]
+
+
+def _curves(runs: Iterable[Run]) -> list[str]:
+    names = {name for run in runs if run.curves for name in read_curves(run.curves)}
+    return sorted(name for name in names if name.rpartition("/")[2] in MAIN)[:MAX_PANELS]

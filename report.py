@@ -1,0 +1,9 @@
+"""Compare runs, in the terminal and on one page: `python report.py --help`.
+
+The sequence of its steps is workflows/report.py.
+"""
+
+from workflows.report import run
+
+if __name__ == "__main__":
+    run()
