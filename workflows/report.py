@@ -38,12 +38,12 @@ def compare(config: dict[str, Any]) -> None:
     """Compares runs in the terminal, and writes the page."""
     from faithkit.errors import UserError, choice_hint
     from faithkit.evaluation.run_comparison.page import write_report_page
-    from faithkit.evaluation.run_comparison.report import compare_runs
+    from faithkit.evaluation.run_comparison.report import compare_runs, told_apart
     from faithkit.evaluation.run_comparison.tables import report_tables, told_problems
     from faithkit.evaluation.tables import show
     from faithkit.runs.reading import find_runs
 
-    runs = find_runs(config["runs"])
+    runs = told_apart(find_runs(config["runs"]))
     against, names = config["against"], [run.name for run in runs]
     if against is not None and against not in names:
         raise UserError(f"against: no run is called {against!r}", hint=choice_hint(against, names))

@@ -18,6 +18,7 @@ BASE = {
     "chat": ("checkpoint={generator}",),
     "export": ("checkpoint={critic}", "output_dir={folder}/out"),
     "construct": ("engine=transformers", "engine.model=smollm2-135m"),
+    "report": ("runs={folder}",),
 }
 # Command lines with the words that their refusal must have.
 LINES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (

@@ -19,7 +19,7 @@ from tests.running import compose
 
 def schema_of(script: str) -> str:
     """Names the schema of a script's configuration, as the script itself does."""
-    module = {"evaluate": "evaluation", "construct": "construction"}.get(script, "scripts")
+    module = {"evaluate": "evaluation", "construct": "construction", "report": "report"}.get(script, "scripts")
     return f"workflows.settings.{module}:{script.title()}Settings"
 
 

@@ -1,7 +1,8 @@
 """The comparison of runs: everything that the terminal and the page show, worked out once."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,15 +57,20 @@ class RunReport:
     problems: Sequence[str]
 
 
+def told_apart(runs: Sequence[Run]) -> list[Run]:
+    """Calls runs whose folders have the same name by their whole path."""
+    count = Counter(run.name for run in runs)
+    return [run if count[run.name] == 1 else replace(run, name=str(run.folder)) for run in runs]
+
+
 def compare_runs(runs: Sequence[Run], *, num_compared: int = 20, num_resamples: int = 1000) -> RunReport:
     """Compares runs; what cannot be read or compared is told, and the rest is there.
 
     Args:
+        runs: Each of another name.
         num_compared: Systems of a test set that are compared row by row: the best by their main metric.
     """
     problems = [f"{run.name}: {problem}" for run in runs for problem in run.problems]
-    names = [run.name for run in runs]
-    problems += [f"two runs are called {name}: they are told apart by their order" for name in _twice(names)]
     test_sets = [one for one in read_test_sets(runs) if one.systems or one.problems]
     problems += [f"{one.name}: {problem}" for one in test_sets for problem in one.problems]
     sets = []
@@ -134,7 +140,3 @@ def _best_first(test_set: TestSet) -> list[System]:
 def _short(run: Run, name: str) -> dict[str, Metric]:
     prefix = f"test/{name}/"
     return {full[len(prefix) :]: metric for full, metric in run.metrics.items() if full.startswith(prefix)}
-
-
-def _twice(names: Sequence[str]) -> list[str]:
-    return [name for name in dict.fromkeys(names) if names.count(name) > 1]

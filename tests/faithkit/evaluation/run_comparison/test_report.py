@@ -9,7 +9,7 @@ from sklearn.metrics import f1_score
 
 from faithkit.evaluation.classification import compare
 from faithkit.evaluation.run_comparison.paired import Pair, correct, mcnemar
-from faithkit.evaluation.run_comparison.report import compare_runs
+from faithkit.evaluation.run_comparison.report import compare_runs, told_apart
 from faithkit.evaluation.run_comparison.slices import METRICS
 from faithkit.files.jsonl import read_jsonl, write_jsonl
 from faithkit.records import HALLUCINATED, Prediction
@@ -20,7 +20,7 @@ FEW = {"num_resamples": 50}
 
 
 def report_of(folder, **options):
-    return compare_runs(find_runs(folder / "*"), **FEW, **options)
+    return compare_runs(told_apart(find_runs(folder / "*")), **FEW, **options)
 
 
 @pytest.fixture
@@ -183,3 +183,11 @@ def test_of_many_runs_the_best_are_compared(tmp_path):
     report = report_of(tmp_path, num_compared=2)
     assert [{pair.first, pair.second} for pair in report.pairs] == [{"run2", "run3"}]
     assert any("the best 2 of 4" in problem for problem in report.problems)
+
+
+def test_runs_of_one_name_are_called_by_their_paths(tmp_path):
+    rows = examples()
+    for seed, place in enumerate(("x", "y")):
+        write_run(tmp_path / place / "run", rows, judged(rows, 0.6 + seed / 5, seed))
+    [pair] = report_of(tmp_path).pairs
+    assert {pair.first, pair.second} == {str(tmp_path / place / "run") for place in ("x", "y")}
