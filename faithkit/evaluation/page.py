@@ -47,7 +47,7 @@ def write_page(
         "page.html",
         title=title,
         styles=("style.css",),
-        scripts=("answer.js", "scores.js", "filters.js"),
+        scripts=("answer.js", "scores.js", "tips.js", "filters.js"),
         legend=part("legend.html"),
         browser=part("browser.html", chosen=""),
     )

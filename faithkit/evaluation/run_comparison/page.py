@@ -6,18 +6,17 @@ stands in the one file, a policy forbids the network, and text from data enters 
 
 import base64
 import html
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.page import answers_set
-from faithkit.evaluation.page_rows import Fact, gold_label, rounded, row
+from faithkit.evaluation.page_rows import Fact, gold_label, row
 from faithkit.evaluation.page_template import data_blocks, page_parts, part
-from faithkit.evaluation.run_comparison.paired import LABELS, SPANS, Pair
+from faithkit.evaluation.run_comparison.page_data import table_data
 from faithkit.evaluation.run_comparison.plots import plot_curves, plot_precision_recall, plot_reliability
 from faithkit.evaluation.run_comparison.report import ComparedSet, RunReport
-from faithkit.evaluation.run_comparison.slices import METRICS, TITLES, in_order
+from faithkit.evaluation.run_comparison.slices import TITLES, in_order
 from faithkit.evaluation.tables import harmless
 from faithkit.files.atomic import atomic_file, disk_errors
 
@@ -32,7 +31,7 @@ def write_report_page(path: str | Path, report: RunReport, *, title: str, max_ro
         max_rows: Rows of a test set whose answers are shown; of more, those on which systems disagree come first.
     """
     has_answers = bool(report.sets)
-    scripts = ["answer.js", "tables.js", *(["filters.js"] if has_answers else []), "report.js"]
+    scripts = ["answer.js", "tables.js", *(["tips.js", "filters.js"] if has_answers else []), "report.js"]
     sections = list(_sections(report, max_rows))
     start, end = page_parts(
         "report.html",
@@ -43,7 +42,7 @@ def write_report_page(path: str | Path, report: RunReport, *, title: str, max_ro
         contents="".join(f'<li><a href="#{name}">{html.escape(head)}</a></li>' for name, head, _ in sections),
         sections="".join(_section(*section) for section in sections),
     )
-    blocks: dict[str, Iterable[Any]] = {"report": [_data(report)]}
+    blocks: dict[str, Iterable[Any]] = {"report": [table_data(report)]}
     if has_answers:
         facts = [_facts(one) for one in report.sets]
         blocks["sets"] = [
@@ -125,14 +124,18 @@ def _figure(image: bytes, told: str) -> str:
 
 
 def _summary(report: RunReport) -> str:
-    lines = [f"{len(report.runs):,} runs; {len(report.sets):,} test sets with predictions of theirs."]
-    found = "".join(f'<p class="summary">{html.escape(line)}</p>' for line in lines)
+    counts = _counted(len(report.runs), "run"), _counted(len(report.sets), "test set")
+    found = f'<p class="summary">{counts[0]}, and {counts[1]} with their predictions.</p>'
     if not report.problems:
         return found
     told = [f"<li>{html.escape(harmless(problem, 300))}</li>" for problem in report.problems]
     first, rest = told[:SHOWN_PROBLEMS], told[SHOWN_PROBLEMS:]
     more = f"<details><summary>{len(rest):,} more</summary><ul>{''.join(rest)}</ul></details>" if rest else ""
     return f'{found}<div class="problems"><h2>Not compared, or not read</h2><ul>{"".join(first)}</ul>{more}</div>'
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number:,} {name}{'' if number == 1 else 's'}"
 
 
 def _choices(*names: tuple[str, str]) -> str:
@@ -146,82 +149,6 @@ def _box(name: str, told: str) -> str:
 
 def _note(text: str) -> str:
     return f'<p class="note">{html.escape(text)}</p>\n'
-
-
-def _data(report: RunReport) -> dict[str, Any]:
-    """Gives everything but the answers as the script wants it."""
-    names = [run.name for run in report.runs]
-    tested = [name for name in (*LABELS, *SPANS) if any(name in pair.differences for pair in report.pairs)]
-    return {
-        "settings": list(report.settings),
-        "runs": [
-            [
-                run.name,
-                run.script,
-                str(run.state),
-                str(run.began or "–"),
-                *(told[n] for told in report.settings.values()),
-            ]
-            for n, run in enumerate(report.runs)
-        ],
-        "metrics": [_metrics(part, own, names) for part, own in report.metrics.items()],
-        "tested": tested,
-        "pairs": [
-            {"name": one.test_set.name, "rows": rows}
-            for one in report.sets
-            if (rows := [_pair(pair) for pair in report.pairs if pair.test_set == one.test_set.name])
-        ],
-        "sliced": METRICS,
-        "slices": [_slices(one) for one in report.sets if one.slices],
-        "confusions": {
-            one.test_set.name: {name: counts.tolist() for name, counts in one.confusions.items()} for one in report.sets
-        },
-    }
-
-
-def _metrics(part: str, own: Mapping[int, Mapping[str, Metric]], names: Sequence[str]) -> dict[str, Any]:
-    having = {name: None for metrics in own.values() for name in metrics}
-    shorts = [
-        *(name for name in (*LABELS, *SPANS) if name in having),
-        *(n for n in having if n not in (*LABELS, *SPANS)),
-    ]
-    rows = [[names[n], *(_metric(metrics.get(name)) for name in shorts)] for n, metrics in own.items()]
-    return {"name": part, "names": shorts, "rows": rows}
-
-
-def _metric(metric: Metric | None) -> list[Any] | None:
-    return None if metric is None else [rounded(metric.value), rounded(metric.low), rounded(metric.high)]
-
-
-def _pair(pair: Pair) -> dict[str, Any]:
-    differences = {
-        name: [rounded(one.value), rounded(one.low), rounded(one.high), one.p_value, pair.corrected[name]]
-        for name, one in pair.differences.items()
-    }
-    alone = pair.mcnemar.first_alone, pair.mcnemar.second_alone
-    return {
-        "first": pair.first,
-        "second": pair.second,
-        "rows": pair.num_rows,
-        "groups": pair.num_groups,
-        "differences": differences,
-        "mcnemar": [*alone, pair.mcnemar.p_value, pair.mcnemar.corrected],
-    }
-
-
-def _slices(one: ComparedSet) -> dict[str, Any]:
-    systems = [system.name for system in one.systems if system.name in one.confusions]
-    rows = [
-        [
-            TITLES[cut.field],
-            cut.value,
-            cut.num_rows,
-            rounded(cut.hallucinated),
-            [[_metric(cut.metrics[system].get(name)) for name in METRICS] for system in systems],
-        ]
-        for cut in one.slices
-    ]
-    return {"name": one.test_set.name, "systems": systems, "rows": rows}
 
 
 def _facts(one: ComparedSet) -> list[Fact]:

@@ -99,7 +99,7 @@ def _pairs_table(name: str, pairs: Sequence[Pair], num_all: int) -> Table:
             end_section=True,
         )
     lines = ["p: a bootstrap over groups; McNemar's test of the rows that one alone has right takes rows for"]
-    lines[0] += f" independent. In brackets: corrected by Holm for {num_all:,} pairs of runs and test sets"
+    lines[0] += f" independent. In brackets: corrected by Holm for all {num_all:,} comparisons here"
     if len(pairs) > len(shown):
         lines.append(f"{len(pairs) - len(shown):,} further pairs with a larger p: the page has all")
     table.caption = Text("\n".join(lines))
