@@ -2,10 +2,12 @@
 
 import logging
 import os
+import subprocess
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
@@ -44,6 +46,15 @@ def check_account(*, offline: bool) -> None:
         wandb.login()
     except wandb.Error as error:
         raise UserError("logger=wandb needs an account at W&B, and none is known", hint=NO_ACCOUNT) from error
+
+
+def _address_names_account() -> bool:
+    """Tells whether git's remote is https://NAME@...: W&B takes passwords out, but the name may be a token too."""
+    try:
+        found = subprocess.run(["git", "remote", "get-url", "origin"], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):  # without git W&B knows no address either
+        return False
+    return "@" in urlsplit(found.stdout.strip()).netloc
 
 
 class WandbRun:
@@ -93,7 +104,7 @@ class WandbRun:
                 mode="offline" if offline else None,
                 resume="allow",
                 reinit="create_new",  # whatever else this process logs to stays as it is
-                settings=wandb.Settings(quiet=True),
+                settings=wandb.Settings(quiet=True, disable_git=_address_names_account()),
             )
         except wandb.Error as error:
             raise UserError(f"W&B cannot begin: {error}", place="logger.wandb", hint=NO_ACCOUNT) from error

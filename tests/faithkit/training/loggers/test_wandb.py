@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,15 @@ def test_an_offline_run_has_wandb_report_nothing_of_itself(tmp_path: Path, monke
     monkeypatch.delenv("WANDB_ERROR_REPORTING")
     log_run(tmp_path / "run")
     assert not wandb.env.error_reporting_enabled()
+
+
+def test_a_token_in_the_address_of_gits_remote_reaches_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for arguments in (["init", "-q"], ["remote", "add", "origin", "https://s3cr3t-token:x@example.com/a/b.git"]):
+        subprocess.run(["git", *arguments], cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path)
+    log_run(tmp_path / "run")
+    [written] = (tmp_path / "run").glob("wandb/offline-run-*/*.wandb")
+    assert b"example.com" not in written.read_bytes() and b"s3cr3t" not in written.read_bytes()
 
 
 def test_two_stages_are_two_runs_of_one_group(tmp_path: Path) -> None:
