@@ -63,7 +63,8 @@ def main() -> None:
     about = (
         f"{given.runs} runs of {NUM_METRICS} metrics and {NUM_STEPS} logged steps; two with {given.rows:,} predictions"
     )
-    body = f"{about} each, on the same rows.\n\n{table(['what', 'median', 'lowest', 'highest'], rows)}"
+    load = f"Load average at the end: {os.getloadavg()[0]:.0f}; seconds that are no CPU-seconds have waiting in them."
+    body = f"{about} each, on the same rows. {load}\n\n{table(['what', 'median', 'lowest', 'highest'], rows)}"
     report("Comparing runs", body)
 
 
