@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from data_modules.embedded.corpus import Embedded
+from faithkit import runs
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.predicted_rows import line_of
 from faithkit.evaluation.results import write_results
@@ -121,16 +122,29 @@ def judged(examples: Sequence[Example], right: float, generator: np.random.Gener
 
 
 def compare(folder: str, page: Path) -> dict[str, float]:
+    """Compares and lists the runs in processes, and reads them as data frames in this one."""
+    compared = in_process(f"runs={folder}/runs/*", f"html={page}")
+    listed = in_process(folder=folder)
+    found = {f"report.py, {name}": value for name, value in compared.items()}
+    found |= {f"the list of runs, {name}": value for name, value in listed.items()}
+    for name, read in (("to_pandas", runs.to_pandas), ("predictions_to_pandas", runs.predictions_to_pandas)):
+        begin = time.process_time()
+        read(f"{folder}/runs/*")
+        found[f"{name}, CPU-seconds"] = time.process_time() - begin
+    return found
+
+
+def in_process(*arguments: str, folder: str | Path = ROOT) -> dict[str, float]:
     """Runs report.py in a process of its own."""
-    begin = time.monotonic()
-    arguments = [f"runs={folder}/runs/*", f"html={page}"]
-    process = subprocess.Popen([sys.executable, "report.py", *arguments], cwd=ROOT, stdout=subprocess.DEVNULL)
+    begin, environment = time.monotonic(), {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(ROOT / "report.py"), *arguments]
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     assert status == 0, "report.py failed"
     return {
-        "report.py, CPU-seconds": usage.ru_utime + usage.ru_stime,
-        "report.py, seconds": time.monotonic() - begin,
-        "report.py, peak MiB": usage.ru_maxrss / 1024,
+        "CPU-seconds": usage.ru_utime + usage.ru_stime,
+        "seconds": time.monotonic() - begin,
+        "peak MiB": usage.ru_maxrss / 1024,
     }
 
 

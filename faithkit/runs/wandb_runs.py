@@ -5,7 +5,7 @@ A run that was resumed has a folder for each part, which `wandb sync` would join
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,10 @@ def read_wandb_run(folder: Path) -> Run:
     parts = _parts(folder.resolve() / f"run-{wandb_id(folder)}{SUFFIX}")
     problems = [part.problem for part in parts if part.problem]
     names = next((part.names for part in reversed(parts) if part.names is not None), None)
-    if names is None:
-        return Run(folder=folder, name=folder.name, problems=tuple(problems or ["nothing of a run is in its file"]))
+    state = _state(folder.resolve().parent.parent, parts)
+    if names is None:  # W&B writes some seconds after a run began
+        problems, meta = problems or ["nothing of a run is in its file"], {"wandb": {"id": wandb_id(folder)}}
+        return Run(folder=folder, name=folder.name, state=state, meta=meta, problems=tuple(problems))
     logged: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     summary: dict[str, Any] = {}
@@ -46,15 +48,12 @@ def read_wandb_run(folder: Path) -> Run:
         summary |= part.summary
     config = {key: value for key, value in (settings or logged).items() if key not in _BESIDE}
     curves = {name for part in parts for row in part.history for name in row}
-    whole = folder.resolve().parent.parent  # our own run's folder, where W&B's stands in one
-    is_resumable = (whole / "config.yaml").is_file()
-    state = State.FINISHED if parts[-1].exit_code == 0 else State.RESUMABLE if is_resumable else State.BROKEN
     seconds = names.start_time.seconds if parts[0].names is None else parts[0].names.start_time.seconds
     return Run(
         folder=folder,
         name=names.display_name or names.run_id,
         script=script_of(config) or (TRAIN if names.job_type.startswith((TRAIN, "stage")) else names.job_type),
-        state=State.WORKING if is_resumable and parts[-1].exit_code is None and is_locked(whole) else state,
+        state=state,
         began=_time(seconds),
         config=config,
         metrics=_metrics(summary, curves, problems),
@@ -91,6 +90,15 @@ def _parts(path: Path) -> list[WandbFile]:
     folders = (folder for folder in path.parent.parent.iterdir() if (folder / path.name).is_file())
     named = {folder.resolve() for folder in folders if _FOLDER.fullmatch(folder.name)}
     return [read_wandb_file(folder / path.name) for folder in sorted(named)]
+
+
+def _state(whole: Path, parts: Sequence[WandbFile]) -> State:
+    """Finds the state of a run; `whole` is our own run's folder, where W&B's stands in one."""
+    if parts and parts[-1].exit_code == 0:
+        return State.FINISHED
+    if not (whole / "config.yaml").is_file():
+        return State.BROKEN
+    return State.WORKING if is_locked(whole) else State.RESUMABLE
 
 
 def _metrics(summary: Mapping[str, Any], curves: Iterable[str], problems: list[str]) -> dict[str, Metric]:

@@ -3,10 +3,12 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faithkit.errors import UserError
+from faithkit.files.jsonl import read_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.training.loggers.results import Finished
 from faithkit.training.loggers.wandb_artifacts import (
@@ -21,6 +23,8 @@ from faithkit.training.loggers.wandb_names import keep_model, names_of_model, ta
 if TYPE_CHECKING:
     from wandb import Artifact
 
+VERDICT = ("id", "label", "score", "gold")
+MAX_VERDICTS = 50_000  # of a test set; its predictions file has all
 UPLOAD_LIMIT = 200 * 2**20  # bytes of hf/ that are sent without being asked for
 NO_ACCOUNT = "wandb login, or logger.wandb.offline=true, which needs no account"
 log = logging.getLogger("faithkit")
@@ -108,6 +112,7 @@ class WandbRun:
                 columns: list[str | int] = list(rows[0])
                 table = wandb.Table(columns=columns, data=[list(row.values()) for row in rows])
                 self.run.log({f"test/{name}/predictions": table, "trainer/global_step": finished.step})
+        self._log_verdicts(finished)
         sizes = {f"{name}/n": metric.n for name, metric in finished.metrics.items() if metric.n is not None}
         self.run.summary.update(finished.numbers() | sizes)
         self.run.config.update({"data_summary": finished.data}, allow_val_change=True)
@@ -115,6 +120,16 @@ class WandbRun:
         for used in (data_artifact(self._config, finished.data), *map(model_artifact, models_in(self._config))):
             if used is not None:
                 self._use(used)
+
+    def _log_verdicts(self, finished: Finished) -> None:
+        """Logs every verdict without its texts, so that tables of two runs can be joined by id at W&B."""
+        import wandb
+
+        for path in sorted(finished.run.predictions.glob("*.jsonl")):
+            rows = [[row.get(name) for name in VERDICT] for row in islice(read_jsonl(path), MAX_VERDICTS)]
+            if any(label for _, label, *_ in rows):  # none where answers were only written
+                table = wandb.Table(columns=list(VERDICT), data=rows)
+                self.run.log({f"test/{path.stem}/verdicts": table, "trainer/global_step": finished.step})
 
     def _use(self, artifact: "Artifact") -> None:
         """Makes an artifact an input of this run: W&B finds the version of the same content, or begins one."""

@@ -7,6 +7,7 @@ import pytest
 
 from faithkit import runs
 from faithkit.files.jsonl import write_jsonl
+from faithkit.runs.settings import differing_settings
 from tests.faithkit.runs.folders import EVALUATED, F1, ROWS, TRAINED, make_run
 
 OTHER = {**TRAINED, "seed": 2, "optimizer": {"lr": 0.002}, "model": {**TRAINED["model"], "optimizer": {"lr": 0.002}}}
@@ -36,6 +37,14 @@ def test_every_metric_is_a_row_with_the_settings_that_differ(tmp_path: Path) -> 
     assert frame.attrs["problems"] == []
     wide = frame.pivot(index="run", columns="metric", values="value")
     assert wide.loc["2026-01-01_00-00-00-a", "macro_f1"] == 0.75
+
+
+def test_settings_that_one_script_alone_has_do_not_differ(tmp_path: Path) -> None:
+    scale = {"name": "local", "critic": {"lr": 0.1}}
+    make_run(tmp_path / "a", {**TRAINED, "scale": scale})
+    make_run(tmp_path / "b", {**TRAINED, "scale": {**scale, "critic": {"lr": 0.2}}, "data": {"name": "mnli"}})
+    make_run(tmp_path / "c", {**EVALUATED, "seed": 1})
+    assert list(differing_settings(runs.find_runs(tmp_path))) == ["data.name", "data.path"]
 
 
 def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from faithkit.cli import Interrupted
 from faithkit.errors import UserError
 from faithkit.evaluation.intervals import Metric
+from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.runs import read_curves, read_run
 from faithkit.runs.wandb_records import WandbFile
@@ -135,6 +136,19 @@ def test_lineage_goes_from_data_to_the_model_to_its_evaluation(tmp_path: Path) -
 
     (hf / "config.json").write_text('{"other": 1}')
     assert model_artifact(str(hf)) is None, "other weights than those that W&B has"
+
+
+def test_every_verdict_is_a_row_of_a_table_without_texts(tmp_path: Path) -> None:
+    rows = [{"id": str(n), "label": "faithful", "score": n / 10, "response": TEXT, "text": TEXT} for n in range(3)]
+    write_jsonl(tmp_path / "run" / "predictions" / "wow.jsonl", rows)
+    write_jsonl(tmp_path / "run" / "predictions" / "answers.jsonl", [{"id": "1", "label": None, "text": TEXT}])
+    found = log_run(tmp_path / "run")
+    table = {
+        "columns": ["id", "label", "score", "gold"],
+        "data": [[str(n), "faithful", n / 10, None] for n in range(3)],
+    }
+    assert table_of(found, "test/wow/verdicts") == table and "test/answers/verdicts" not in found.summary
+    assert "test/wow/verdicts" not in read_run(found.path.parent).metrics
 
 
 def test_of_data_only_fingerprints_and_references_go_to_wandb(tmp_path: Path) -> None:
