@@ -123,7 +123,7 @@ def _print_help(text: str) -> None:
 
 def help_text(doc: str, groups: tuple[str, ...]) -> str:
     """One screen: what the script does, its commands, and the choices of each group as the folders have them."""
-    lines = [doc.strip(), *(["", "Choices:"] if groups else [])]
+    lines = [doc.strip(), "", *(["Choices:"] if groups else [])]
     for group in groups:
         lines.append(_wrap(f"  {group:<10} ", choices_of(group)))
     return "\n".join(lines) + HELP_END.rstrip()

@@ -47,7 +47,7 @@ def build_wandb_report(project: str, runs: Sequence[Run], tables: Iterable[Table
     import wandb_workspaces.reports.v2 as reports
 
     entity, _, name = project.rpartition("/")
-    place = {"project": name, **({"entity": entity} if entity else {})}
+    place: dict[str, Any] = {"project": name, **({"entity": entity} if entity else {})}
     bars = [
         reports.BarPlot(title=metric, metrics=[reports.SummaryMetric(metric)]) for metric in _metrics(logged.values())
     ]

@@ -12,7 +12,7 @@ from faithkit.evaluation.outcomes import Outcomes, join
 from faithkit.evaluation.plotting import COLOURS, MARKERS, STYLE, legend_above, new_figure, percent_axis, plot_name
 from faithkit.evaluation.run_comparison.report import ComparedSet
 from faithkit.runs.curves import Curve, read_curves
-from faithkit.runs.reading import Run
+from faithkit.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

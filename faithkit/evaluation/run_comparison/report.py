@@ -12,9 +12,9 @@ from faithkit.evaluation.outcomes import join
 from faithkit.evaluation.run_comparison.paired import Pair, compare_all
 from faithkit.evaluation.run_comparison.settings import settings_that_differ
 from faithkit.evaluation.run_comparison.slices import Slice, facts_of, slice_metrics
-from faithkit.evaluation.run_comparison.test_sets import System, TestSet, read_test_sets
+from faithkit.evaluation.run_comparison.test_sets import System, TestSet, read_test_sets, told_name
 from faithkit.runs.listing import MAIN
-from faithkit.runs.reading import Run
+from faithkit.runs.run import Run, parts_of
 
 LOWER_IS_BETTER = ("critic_rate", "hallucination_rate", "rate", "perplexity", "loss")
 Table = NDArray[np.int64]  # gold (faithful, hallucinated) x called (faithful, hallucinated, unparsed)
@@ -99,7 +99,9 @@ def metrics_by_part(runs: Sequence[Run]) -> dict[str, dict[int, dict[str, Metric
     found: dict[str, dict[int, dict[str, Metric]]] = {}
     for place, run in enumerate(runs):
         for name, metric in run.metrics.items():
-            part, _, short = name.rpartition("/")
+            split, dataset, rest = parts_of(name)
+            *inner, short = rest.split("/")
+            part = "/".join([split, told_name(run, dataset), *inner])
             found.setdefault(part, {}).setdefault(place, {})[short] = metric
     return dict(sorted(found.items(), key=lambda item: (item[0].count("/") > 1, -len(item[1]), item[0])))
 
@@ -138,5 +140,9 @@ def _best_first(test_set: TestSet) -> list[System]:
 
 
 def _short(run: Run, name: str) -> dict[str, Metric]:
-    prefix = f"test/{name}/"
-    return {full[len(prefix) :]: metric for full, metric in run.metrics.items() if full.startswith(prefix)}
+    parts = {full: parts_of(full) for full in run.metrics}
+    return {
+        short: run.metrics[full]
+        for full, (split, dataset, short) in parts.items()
+        if split == "test" and told_name(run, dataset) == name
+    }

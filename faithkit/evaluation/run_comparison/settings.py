@@ -1,28 +1,18 @@
-"""The settings that differ between runs, as a reader wants them: of runs of one script, and as they would be typed."""
+"""The settings that differ between runs, as they would be typed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from faithkit.runs.reading import Run
+from faithkit.runs.run import Run
 from faithkit.runs.settings import differing_settings, flatten
 
 MISSING = "–"
 
 
 def settings_that_differ(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """Finds the keys whose values differ, with the value of each run as the command line would write it.
-
-    A key that runs of one script have and others of it lack differs; scripts differ in their keys anyway.
-    """
+    """Finds the keys whose values differ, with the value of each run as the command line would write it."""
     flat = [dict(flatten(run.config)) for run in runs]
-    found = {}
-    for key in differing_settings(runs):
-        told = [written(one[key]) if key in one else MISSING for one in flat]
-        scripts = {run.script for run, one in zip(runs, flat, strict=True) if key in one}
-        compared = {value for run, value in zip(runs, told, strict=True) if run.config and run.script in scripts}
-        if len(compared) > 1:
-            found[key] = told
-    return found
+    return {key: [written(one[key]) if key in one else MISSING for one in flat] for key in differing_settings(runs)}
 
 
 def written(value: Any) -> str:

@@ -191,3 +191,12 @@ def test_runs_of_one_name_are_called_by_their_paths(tmp_path):
         write_run(tmp_path / place / "run", rows, judged(rows, 0.6 + seed / 5, seed))
     [pair] = report_of(tmp_path).pairs
     assert {pair.first, pair.second} == {str(tmp_path / place / "run") for place in ("x", "y")}
+
+
+def test_what_stands_in_for_a_dataset_is_not_compared_with_it(tmp_path):
+    rows = examples()
+    for name, path in (("real", "FILE"), ("made_up", "embedded")):
+        write_run(tmp_path / name, rows, judged(rows, 0.8, 1), benchmark={"name": "begin", "path": path})
+    report = report_of(tmp_path)
+    assert not report.pairs and {one.test_set.name for one in report.sets} == {"begin", "embedded-begin"}
+    assert set(report.metrics) == {"test/begin", "test/embedded-begin"}
