@@ -214,7 +214,9 @@ def _of_rates(scale: str, judge: Step) -> Table:
 
     def found(row: Mapping[str, Any], column: str) -> Result | str:
         history, unit = column.split("_")
-        return _found(steps, scale, row["system"], f"test/{CORPUS}/{_key(row['system'])}/{history}/{unit}_rate")
+        return _found(
+            steps, scale, row["system"], f"test/hallucination_rates/{_key(row['system'])}/{history}/{unit}_rate"
+        )
 
     columns = {f"{h}_{unit}": f"{h}, {unit}" for h in ("gold", "self") for unit in ("turn", "dialogue")}
     cells = tuple(cells_of("halludial_rates", _system, columns, found, keep=lambda row: row["system"] in SHORT_RATES))

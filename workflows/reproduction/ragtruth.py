@@ -20,7 +20,9 @@ WHOLE = (Count(DESCRIBE.name, ("basic", "all", "counts", "num_responses")), 17_8
 def tables(scale: str) -> Iterator[Table]:
     """Gives the tables as they are made at a scale."""
     yield from _of_the_data()
-    yield from _of_detectors(scale)
+    detector = _detector(scale)
+    yield from _of_detectors(scale, detector)
+    yield _of_suppression(scale, detector)
 
 
 def _of_the_data() -> Iterator[Table]:
@@ -114,23 +116,22 @@ def _asked(scale: str, name: str, model: str, *arguments: str, num_rows: int) ->
     return _benchmark(f"ragtruth_{name}", *asked, *arguments, stand_in=f"{SMALL} in place of the paper's models")
 
 
-def _of_detectors(scale: str) -> Iterator[Table]:
-    detector, is_local = _detector(scale), scale == LOCAL
-    trained: dict[str, Any] = {"steps": {"checkpoint": detector.name}, "stand_in": detector.stand_in}
-    few: tuple[str, ...] = ("benchmark.num_rows=240",) if is_local else ()
+def _trained(detector: Step) -> dict[str, Any]:
+    return {"steps": {"checkpoint": detector.name}, "stand_in": detector.stand_in}
+
+
+def _of_detectors(scale: str, detector: Step) -> Iterator[Table]:
+    is_local, trained = scale == LOCAL, _trained(detector)
+    few = ("benchmark.num_rows=240",) if is_local else ()
     scored = _benchmark("ragtruth_scored", *few, "num_examples=0", **trained)
-    few = ("benchmark.num_rows=480",) if is_local else ()
-    suppressed = _benchmark("ragtruth_suppressed", *few, benchmark="suppression", **trained)
     examined = ("examiner.turns=1", "examiner.max_new_tokens=48") if is_local else ("examiner.turns=2",)
     others = ("selfcheck.measure=prompt", "selfcheck.samples=others")
     systems = {"Llama-2-13B, fine-tuned": scored}
-    models = ("GPT-3.5-turbo",) if is_local else ("GPT-3.5-turbo", "GPT-4-turbo")
-    for model in models:
-        short = ("judge.max_new_tokens=48",) if is_local else ()
-        systems[f"{model}, prompted"] = _asked(scale, "prompt", model, "judge.ask=spans", *short, num_rows=12)
-        systems[f"SelfCheckGPT, {model.removesuffix('-turbo')}"] = _asked(
-            scale, "selfcheck", model, *others, num_rows=12
-        )
+    asked = ("judge.ask=spans", *(["judge.max_new_tokens=48"] if is_local else []))
+    for model in ("GPT-3.5-turbo",) if is_local else ("GPT-3.5-turbo", "GPT-4-turbo"):
+        checked = f"SelfCheckGPT, {model.removesuffix('-turbo')}"
+        systems[f"{model}, prompted"] = _asked(scale, "prompt", model, *asked, num_rows=12)
+        systems[checked] = _asked(scale, "selfcheck", model, *others, num_rows=12)
     systems["LMvLM, GPT-4-turbo"] = _asked(scale, "lmvlm", "GPT-4-turbo", *examined, num_rows=4)
 
     for name, level, published in (
@@ -149,12 +150,17 @@ def _of_detectors(scale: str) -> Iterator[Table]:
         title = f"Detection of hallucinated {unit}, by task"
         yield Table(name=name, title=title, published=(published,), cells=cells, steps=(detector, *systems.values()))
 
+
+def _of_suppression(scale: str, detector: Step) -> Table:
+    few = ("benchmark.num_rows=480",) if scale == LOCAL else ()
+    suppressed = _benchmark("ragtruth_suppressed", *few, benchmark="suppression", **_trained(detector))
+
     def in_suppression(row: Mapping[str, Any], column: str) -> Result:
         treatment = row["treatment"]
         of = treatment if treatment in STRATEGIES else f"from/{MODELS.get(treatment, treatment)}"
         figure = {"rate": "hallucination_rate", "reduction": "relative_reduction"}[column]
         # The embedded corpus has other models: there the choice is among all.
-        of_all = f"test/suppression/all/{of}/{figure}" if is_local else ""
+        of_all = f"test/suppression/all/{of}/{figure}" if scale == LOCAL else ""
         return Metric(suppressed.name, f"test/suppression/{row['group']}/{of}/{figure}", otherwise=of_all)
 
     columns = {"rate": "hallucinated, %", "reduction": "reduction, %"}
@@ -165,4 +171,4 @@ def _of_detectors(scale: str) -> Iterator[Table]:
     note = "the paper misprints one reduction: 41.0 does not follow from its rates"
     steps = (detector, suppressed)
     own: dict[str, Any] = {"published": ("ragtruth_suppression",), "cells": cells, "steps": steps}
-    yield Table(name="ragtruth_7", title=title, note=note, **own)
+    return Table(name="ragtruth_7", title=title, note=note, **own)

@@ -12,8 +12,10 @@ from faithkit.cli import CONFIGS
 from faithkit.evaluation.published.tables import published_table
 from faithkit.settings.command_line import CommandLine
 from tests.running import ROOT
-from workflows.processes import quoted
+from workflows.reproduction.cells import Difference, Metric
+from workflows.reproduction.faithdial import TRANSFER
 from workflows.reproduction.registry import NAMES, all_steps, every_table, steps_of
+from workflows.processes import quoted
 from workflows.reproduction.steps import LOCAL, ON_HUB, PAPER, Place, Step, command, in_order
 
 SETTINGS = {
@@ -90,6 +92,18 @@ def test_every_published_figure_of_a_cell_stands_in_its_file(scale: str) -> None
         for cell in table.cells:
             follows = table.name == "ragtruth_3" and cell.column == "rate, %"
             assert cell.published is None or cell.published in figures or follows, (table.name, cell)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_metric_is_named_by_what_its_step_measures(scale: str) -> None:
+    steps = {step.name: step for step in every_step(scale)}
+    for table in every_table(scale).values():
+        for cell in table.cells:
+            metric = cell.result.metric if isinstance(cell.result, Difference) else cell.result
+            if isinstance(metric, Metric) and metric.step != TRANSFER:
+                given = dict(a.split("=", 1) for a in steps[metric.step].arguments)
+                measured = given.get("benchmark") or given.get("data") or given.get("pipeline.dataset")
+                assert metric.name.split("/")[1] == measured, (table.name, metric)
 
 
 def test_scales_differ_in_steps_and_never_in_the_papers_figures() -> None:
