@@ -1,5 +1,6 @@
 """The step that asks a language model: a prompt filled with each row, and its reply read into a new row."""
 
+import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -10,7 +11,7 @@ from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.request_cache import CachedEngine
 from faithkit.inference.text import Message, Reply, Request, TextEngine
-from faithkit.inference.text_engines import AUTO, TRANSFORMERS, EngineOptions, build_text_engine
+from faithkit.inference.text_engines import AUTO, OPENAI, TRANSFORMERS, EngineOptions, build_text_engine
 
 NO_REPLY = "no reply"
 MODEL_KEYS = ("name", "model", "precision", "max_length", "base_url")  # of the block `engine`: what replies depend on
@@ -110,12 +111,15 @@ class Ask:
 
     def close(self) -> str:
         """Lets the model go; says how many replies were known, and what a server counted."""
-        engine, self._engine, said = self._engine, None, []
+        engine, self._engine, said = self._engine, None, list[str]()
         if isinstance(engine, CachedEngine):
             said.append(f"{engine.known:,} replies known, {engine.asked:,} asked")
             engine = engine.engine
         if (usage := getattr(engine, "usage", None)) is not None:
             said.append(str(usage))
+        engine = None
+        if self.options.name != OPENAI:
+            gc.collect()  # a model may hold itself in a circle, and the next step may need its memory
         return "; ".join(said)
 
 

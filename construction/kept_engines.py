@@ -1,5 +1,6 @@
 """Keeps language models loaded from step to step, where steps ask the same ones in turn."""
 
+import gc
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -30,6 +31,7 @@ class KeptEngines:
         engine = self._kept.pop(options, None)
         while engine is None and len(self._kept) >= self.places:
             self._kept.popitem(last=False)
+            gc.collect()  # its memory is needed now
         self._kept[options] = engine = engine or self.build(options)
         if not isinstance(engine, CachedEngine):
             return engine

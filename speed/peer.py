@@ -59,6 +59,7 @@ class Other:
 
 
 LETTUCE = Other("LettuceDetect", "FAITHKIT_LETTUCE_PYTHON", "~/lettuce", ("lettucedetect", "torch", "transformers"))
+DISTILABEL = Other("distilabel", "FAITHKIT_DISTILABEL_PYTHON", "~/distilabel", ("distilabel", "openai", "datasets"))
 TRL = Other("TRL", "FAITHKIT_TRL_PYTHON", "~/trl", ("trl", "torch", "transformers"))
 
 

