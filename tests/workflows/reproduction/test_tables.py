@@ -12,10 +12,10 @@ from faithkit.cli import CONFIGS
 from faithkit.evaluation.published.tables import published_table
 from faithkit.settings.command_line import CommandLine
 from tests.running import ROOT
+from workflows.processes import quoted
 from workflows.reproduction.cells import Difference, Metric
 from workflows.reproduction.faithdial import TRANSFER
 from workflows.reproduction.registry import NAMES, all_steps, every_table, steps_of
-from workflows.processes import quoted
 from workflows.reproduction.steps import LOCAL, ON_HUB, PAPER, Place, Step, command, in_order
 
 SETTINGS = {
