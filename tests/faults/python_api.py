@@ -155,7 +155,7 @@ def generations() -> Iterator[Call]:
 
 def judgements() -> Iterator[Call]:
     """Wrong calls of Judge, which takes an engine in the place of a path, and no knowledge."""
-    yield from of("judge", "load", "model", [*NO_PATH, object(), 1.5, ...])
+    yield from of("judge", "load", "model", [*NO_PATH, range(3), 1.5, ...])
     yield from of("judge", "load", "device", NO_DEVICE)
     for name in ("precision", "engine"):
         yield from of("judge", "load", name, NO_WORD)
