@@ -17,6 +17,12 @@ def choices(group: str) -> list[str]:
     return sorted(path.stem for path in (ROOT / "configs" / group).glob("[!_]*.yaml"))
 
 
+def experiment_line(name: str) -> list[str]:
+    """What a user types for an experiment: with `data_dir`, where it reads corpora below that folder."""
+    wants_folder = "data_dir" in (ROOT / "configs" / "experiment" / f"{name}.yaml").read_text()
+    return [f"experiment={name}", *(["data_dir=/somewhere"] if wants_folder else [])]
+
+
 @pytest.mark.parametrize("data", choices("data"))
 def test_every_dataset_composes_and_its_sources_are_built(data: str, tmp_path: Path) -> None:
     cfg = plain_config("train", f"data={data}")
@@ -57,7 +63,7 @@ def test_every_objective_is_built_at_every_scale(objective: str, scale: str) -> 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
 def test_every_experiment_composes(experiment: str) -> None:
-    cfg = compose("train", f"experiment={experiment}", "data_dir=/somewhere")
+    cfg = compose("train", *experiment_line(experiment))
     assert OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
 
 

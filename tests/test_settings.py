@@ -10,7 +10,7 @@ from faithkit.errors import UserError
 from faithkit.settings.check import find_problems
 from tests.faults.command_places import refusal
 from tests.running import SMALL, compose, plain_config
-from tests.test_configs import choices
+from tests.test_configs import choices, experiment_line
 from workflows.settings import (
     benchmarks,
     blocks,
@@ -53,7 +53,7 @@ def test_every_objective_is_accepted_with_control_tokens(objective: str) -> None
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
 def test_every_experiment_is_accepted(experiment: str) -> None:
-    assert not problems("train", f"experiment={experiment}", "data_dir=/somewhere")
+    assert not problems("train", *experiment_line(experiment))
 
 
 MODEL = ["engine=transformers", "engine.model=smollm2-135m"]
