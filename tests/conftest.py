@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,14 @@ def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def own_home(monkeypatch: pytest.MonkeyPatch, session_home: Path) -> None:
     """No test reads or writes the user's cache."""
     monkeypatch.setenv("FAITHKIT_HOME", str(session_home))
+
+
+@pytest.fixture(autouse=True)
+def no_command_of_before() -> Iterator[None]:
+    """Undoes what a command that was composed in this process leaves: Hydra keeps its overrides for who asks."""
+    yield
+    if hydra := sys.modules.get("hydra.core.hydra_config"):
+        hydra.HydraConfig.instance().cfg = None
 
 
 @pytest.fixture(autouse=True)

@@ -77,9 +77,7 @@ class DiaHalu(Source):
         return {ALL: files}
 
     def layout(self) -> Mapping[str, Any]:
-        whose = {"labelled_by": MODEL} if self.labelled_by == MODEL else {}  # what was cached before it stays valid
-        own = {name: value for name, value in super().layout().items() if name != "labelled_by"}
-        return {**own, "domains": sorted(chosen(self.domains)), **whose}
+        return {**super().layout(), "domains": sorted(chosen(self.domains))}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUT)

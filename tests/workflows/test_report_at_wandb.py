@@ -1,5 +1,6 @@
 """`report.py wandb=...` is refused before anything is read, with what to do."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ def plain_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.delitem(sys.modules, "wandb_workspaces", raising=False)  # of a test before
     monkeypatch.setattr(surroundings, "find_spec", lambda name: None if name == "wandb_workspaces" else object())
 
 
