@@ -63,7 +63,8 @@ def test_lists_are_answered_as_each_turn_alone(
     knowledge, history = [*knowledge, knowledge[0]], [*history, history[0]]  # one turn twice
     singles = [generator.reply(k, h, decoding=decoding) for k, h in zip(knowledge, history, strict=True)]
     assert generator.reply(knowledge, history, decoding=decoding) == singles
-    assert len(set(singles)) > 1 and singles[-1] == singles[0]
+    assert singles[-1] == singles[0]
+    assert decoding is None or len(set(singles)) > 1  # the likeliest tokens of random weights may be the same for all
 
 
 def test_passages_are_joined_by_spaces_as_in_training(tiny_llama: Path) -> None:
