@@ -35,7 +35,7 @@ test: $(VENV)/.installed-dev ## the fast tests, without a network
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup
 
 test-all: $(VENV)/.installed-dev ## also the slow ones and those that fetch real weights
-	$(PY) -m pytest -n $(WORKERS) --dist loadgroup -m 'not gpu'
+	$(PY) -m pytest -n $(WORKERS) --dist loadgroup -m 'not gpu' --hypothesis-profile random
 
 fuzz: $(VENV)/.installed-dev ## 20,000 damaged inputs: a table of what was tried, survived and failed
 	$(PY) -m tests.faults

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -12,8 +13,12 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: more threads each would be slower
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "offline"
-hypothesis.settings.register_profile("untimed", deadline=None)  # a busy machine is no fault of what is tested
-hypothesis.settings.load_profile("untimed")
+# A busy machine is no fault of what is tested. The fast tests try the same inputs every time, so that a change fails them
+# and never luck; `make test-all` looks for new ones.
+UNTIMED: dict[str, Any] = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("fast", derandomize=True, **UNTIMED)
+hypothesis.settings.register_profile("random", **UNTIMED)
+hypothesis.settings.load_profile("fast")
 
 
 @pytest.fixture(scope="session", autouse=True)
