@@ -13,7 +13,7 @@ from typing import Any
 from faithkit.files.cache_entry import cache_entry
 from tests.paper_smoke.vocabularies import write_vocabulary
 
-VERSION = 1  # raised when the same architecture gives another folder
+VERSION = 2  # raised when the same architecture gives another folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,15 @@ DEBERTA = {
     "position_biased_input": False,
     "type_vocab_size": 0,
 }
-T5_BASE = {"vocab_size": 32_128, "d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12}
+T5_BASE = {
+    "vocab_size": 32_128,
+    "d_model": 768,
+    "d_kv": 64,
+    "d_ff": 3072,
+    "num_layers": 12,
+    "num_heads": 12,
+    "decoder_start_token_id": 0,
+}
 T5_SMALL = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
 T5_EXTRA = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 LLAMA = {"vocab_size": 32_000, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5}
@@ -232,7 +240,8 @@ def write_weights(folder: Path, name: str, *, small: bool = False) -> None:
     dtype = torch.bfloat16 if architecture.bf16 else torch.float32
     kept = {key: value.to(dtype).contiguous() if value.is_floating_point() else value for key, value in kept.items()}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-    stored = config.to_dict() | {"architectures": [architecture.model_class]}
+    # The sizes once more: transformers leaves out what it takes for a setting of `generate`, where published files have it.
+    stored = config.to_dict() | sizes | {"architectures": [architecture.model_class]}
     if not architecture.names_class:
         del stored["architectures"]
     (folder / "config.json").write_text(json.dumps(stored, indent=1, default=str))
