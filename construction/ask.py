@@ -32,6 +32,11 @@ class Said:
     finished: bool = True
     probabilities: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def likeliest(self) -> str:
+        """The choice of the highest probability; empty where none was weighed."""
+        return max(self.probabilities, key=lambda choice: self.probabilities[choice], default="")
+
 
 @dataclass(kw_only=True)
 class Ask:

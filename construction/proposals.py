@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from construction.dialogues import history_of
-from construction.rows import AT, KEY, Row, hole_name, is_hole
+from construction.rows import AT, KEY, NO_VERDICT, Row, hole_name, is_hole
 from construction.sheet import plain, read_sheet, write_sheet
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.records import FAITHFUL, Prediction
@@ -25,7 +25,6 @@ from faithkit.token_overlap import longest_run
 from faithkit.words import apostrophe_words, unicode_words
 
 UNCHANGED, COPIES, HALLUCINATED = "unchanged", "copies", "hallucinated"
-NO_VERDICT = "no verdict"
 FAILED = "failed"  # what became of candidates that are holes
 COLUMNS = (
     *("turn", "knowledge", "history", "original", "proposal", "candidate"),

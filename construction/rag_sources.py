@@ -12,11 +12,11 @@ from typing import Any
 
 from construction.rows import KEY, Row
 from data_modules.datasets.ragtruth_sources import FIELDS, SOURCES, TASKS, rows_with_ids
-from data_modules.reading.files import EMBEDDED
 from data_modules.reading.rows import BadRow, ReadReport
 from data_modules.reading.rows import Row as FileRow
 from faithkit.errors import UserError
 from faithkit.files.hashes import hash_files
+from faithkit.stand_in import EMBEDDED
 from faithkit.words import unicode_words
 
 QA, SUMMARY, DATA = "QA", "Summary", "Data2txt"

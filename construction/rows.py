@@ -3,9 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from faithkit.records import Prediction
+
 Row = dict[str, Any]
 KEY, HOLE = "key", "hole"
 TRIES = "tries"  # of a row that is made again: how often it was tried before
+NO_VERDICT = "no verdict"  # why a row that a model or a detector judged became a hole
 AT = "@"  # before a branch's name in the keys of rows that several branches give
 
 
@@ -20,6 +23,11 @@ def hole(key: str, step: str, why: str, detail: str = "", tries: int = 1) -> Row
     """
     said = {"detail": detail} if detail else {}
     return {KEY: key, HOLE: {"step": step, "why": why, **said, TRIES: tries}}
+
+
+def without_verdict(row: Row, step: str, found: Prediction) -> Row:
+    """Makes the hole of a row on which a detector has no verdict; it is asked again as often as others are."""
+    return hole(row[KEY], step, NO_VERDICT, found.text, row.get(TRIES, 0) + 1)
 
 
 def is_hole(row: Mapping[str, Any]) -> bool:

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from construction.embedded_topics import embedded_topics
 from construction.rows import KEY, Row
 from data_modules.datasets.diahalu import CHAT, DOMAINS, KNOWLEDGE, REASONING, TASK
-from data_modules.reading.files import EMBEDDED
 from data_modules.reading.rows import READERS, BadRow, ReadReport, read_rows
 from data_modules.reading.rows import Row as FileRow
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.files.hashes import hash_files
+from faithkit.stand_in import EMBEDDED
 
 ASKED = (KNOWLEDGE, REASONING)  # domains whose topics can be said as they are
 SUFFIXES = (".jsonl", ".json", ".csv")

@@ -10,13 +10,13 @@ from data_modules.encoding.pairs import Encoder
 from data_modules.negatives.source import add_negatives
 from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.exclude import Excluded
-from data_modules.reading.files import EMBEDDED
 from data_modules.reading.rows import ReadReport
 from data_modules.reading.wrappers import exclude_from
 from data_modules.registry import find_dataset
 from data_modules.splits import SplitPlan, use_of
 from faithkit.errors import UserError
 from faithkit.records import Example
+from faithkit.stand_in import EMBEDDED
 
 if TYPE_CHECKING:  # Lightning takes seconds, and who reads examples alone needs none
     from data_modules.data_module import DataModule

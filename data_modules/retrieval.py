@@ -10,12 +10,12 @@ from pathlib import Path
 
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples
-from data_modules.reading.files import EMBEDDED
 from data_modules.reading.rows import ReadReport
 from faithkit.bm25 import Bm25
 from faithkit.errors import UserError
 from faithkit.records import Example
 from faithkit.sentences import sentences
+from faithkit.stand_in import EMBEDDED
 
 KEY = "retrieval.path"
 SUFFIXES = (".txt", ".md")

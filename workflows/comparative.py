@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from data_modules.build import read_benchmark
-from data_modules.reading.files import EMBEDDED
 from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.evaluation.comparing import OTHER, PAIR, order_pair
@@ -14,6 +13,7 @@ from faithkit.evaluation.reports.run import Scored, write_reports
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
+from faithkit.stand_in import EMBEDDED
 from judge.choosing import COMPARATIVE, FIRST, Asker
 from workflows.detectors import Loaded
 from workflows.judging import describe_judge, load_asker

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from data_modules.build import Benchmark, read_benchmark
-from data_modules.reading.files import EMBEDDED
 from faithkit.detector import Detector
 from faithkit.environment import environment
 from faithkit.evaluation.corpus.report import report_corpus
@@ -20,6 +19,7 @@ from faithkit.evaluation.reports.suppression import report_suppression
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Prediction
+from faithkit.stand_in import EMBEDDED
 from workflows.cascade_benchmark import CascadeRun, run_cascade, with_costs
 from workflows.detectors import cascade_of, load_configured
 from workflows.fitted_baselines import read_fitting

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from data_modules.build import read_benchmark
-from data_modules.reading.files import EMBEDDED
 from faithkit.environment import environment
 from faithkit.errors import UserError, shorten
 from faithkit.evaluation.intervals import Groups
@@ -25,6 +24,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.records import HALLUCINATED, UNPARSED, Prediction
+from faithkit.stand_in import EMBEDDED
 from workflows.detectors import Loaded, load_configured
 from workflows.dialogue_writing import Dialogues, DialogueWriter, Replies
 from workflows.judges import error_of

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from data_modules.build import read_benchmark
-from data_modules.reading.files import EMBEDDED
 from faithkit.environment import environment
 from faithkit.errors import UserError, shorten
 from faithkit.evaluation.reports.meta_judging import meta_report
@@ -19,6 +18,7 @@ from faithkit.files.annotations import ACCURATE, INACCURATE, read_annotations, w
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
+from faithkit.stand_in import EMBEDDED
 from judge.choosing import META
 from judge.reply import NO, YES
 from workflows.judging import load_asker

@@ -9,7 +9,6 @@ from typing import Any
 
 from critic.scorer import Critic
 from data_modules.build import Benchmark, read_benchmark
-from data_modules.reading.files import EMBEDDED
 from faithkit import signals
 from faithkit.cli import choices_of
 from faithkit.environment import environment
@@ -25,6 +24,7 @@ from faithkit.evaluation.tables import show
 from faithkit.evaluation.transfer import Transfer, transfer_table, transfers_of
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
+from faithkit.stand_in import EMBEDDED
 from faithkit.weights.used_model import describe_model
 from workflows.origins import write_with_origin
 from workflows.processes import quoted, run_script_apart

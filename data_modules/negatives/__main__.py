@@ -12,9 +12,9 @@ from data_modules.build import build_source
 from data_modules.negatives.kinds import KINDS
 from data_modules.negatives.make import WEIGHTS, cached_negatives
 from data_modules.reading.dataset import read_examples
-from data_modules.reading.files import EMBEDDED
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
+from faithkit.stand_in import EMBEDDED
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,8 +6,9 @@ from pathlib import Path
 from data_modules.reading.hub import HubSplit
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from faithkit.errors import UserError
+from faithkit.stand_in import EMBEDDED
 
-EMBEDDED, HUB = "embedded", "hub"  # values of `path` that are not places on disk
+HUB = "hub"  # a value of `path` that is no place on disk, as EMBEDDED is
 
 File = Path | HubSplit
 Patterns = Mapping[str, Sequence[str]]

@@ -69,7 +69,7 @@ class JsonlAppender:
                 if self.dropped_bytes:
                     os.ftruncate(self._handle, self._size)
                 sync_entry(self.path)
-        except BaseException:
+        except BaseException:  # Ctrl-C too must not leave the lock behind
             os.close(self._handle)
             raise
 
@@ -90,7 +90,7 @@ class JsonlAppender:
                 written = 0
                 while written < len(data):
                     written += os.write(self._handle, data[written:])
-            except BaseException:
+            except BaseException:  # nor half a row
                 with suppress(OSError):
                     os.ftruncate(self._handle, self._size)
                 raise

@@ -13,13 +13,13 @@ from faithkit.evaluation.tables import format_metric, harmless, texts_table
 from faithkit.runs.reading import find_runs
 from faithkit.runs.run import Run, parts_of
 from faithkit.runs.state import SCORE, State
+from faithkit.stand_in import EMBEDDED, told_name
 
 # The metric that stands for a run, the first of them that it has behind the one that its training looked at.
 MAIN = (
     *("macro_f1", "char_f1", "response_f1", "f1", "accuracy", "critic_rate", "hallucination_rate", "rate"),
     *("knowledge_f1", "perplexity", "loss"),
 )
-EMBEDDED = "embedded"
 COLUMNS = ("run", "began", "what", "metric", "state")
 _STYLES = {State.FINISHED: "green", State.RESUMABLE: "yellow", State.WORKING: "blue", State.BROKEN: "red"}
 
@@ -69,14 +69,10 @@ def data_of(run: Run) -> str:
         return Path(str(run.config.get("path") or "")).name
     sets = block.get("datasets")
     blocks = {name: one for name, one in sets.items() if isinstance(one, Mapping)} if isinstance(sets, Mapping) else {}
-    names = [_stand_in(str(one.get("dataset") or name), one) for name, one in blocks.items()]
+    names = [told_name(str(one.get("dataset") or name), one.get("path")) for name, one in blocks.items()]
     # Of a pipeline the dataset, of a benchmark its own name: several may be of one dataset.
     name = block.get("name") if "benchmark" in run.config else block.get("dataset") or block.get("name")
-    return ", ".join(dict.fromkeys(names)) or _stand_in(str(name or ""), block)
-
-
-def _stand_in(name: str, block: Mapping[str, Any]) -> str:
-    return f"{EMBEDDED}-{name}" if block.get("path") == EMBEDDED and name != EMBEDDED else name
+    return ", ".join(dict.fromkeys(names)) or told_name(str(name or ""), block.get("path"))
 
 
 def main_metric(run: Run) -> tuple[str, Metric] | None:

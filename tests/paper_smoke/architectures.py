@@ -240,7 +240,7 @@ def write_weights(folder: Path, name: str, *, small: bool = False) -> None:
     dtype = torch.bfloat16 if architecture.bf16 else torch.float32
     kept = {key: value.to(dtype).contiguous() if value.is_floating_point() else value for key, value in kept.items()}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-    # The sizes once more: transformers leaves out what it takes for a setting of `generate`, where published files have it.
+    # The sizes once more: transformers leaves out what it takes for a setting of `generate`; published files have it.
     stored = config.to_dict() | sizes | {"architectures": [architecture.model_class]}
     if not architecture.names_class:
         del stored["architectures"]

@@ -12,7 +12,6 @@ from typing import Any
 from construction.manifest import NAME as MANIFEST
 from data_modules.build import build_source
 from data_modules.reading.dataset import Source, read_examples, resolve_split
-from data_modules.reading.files import EMBEDDED
 from data_modules.reading.rows import ReadReport
 from faithkit.environment import environment
 from faithkit.errors import UserError
@@ -22,6 +21,7 @@ from faithkit.evaluation.corpus.report import PAGE, describe_corpus
 from faithkit.evaluation.published.detection import comparable_models
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
+from faithkit.stand_in import EMBEDDED, told_name
 
 GENERIC_OPTION = "generic"
 ADDRESS = re.compile(r"https?://\S+ ?")
@@ -48,7 +48,7 @@ def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
     _check_facets(block["facets"], columns)
     is_embedded, known = block["path"] == EMBEDDED, built_here(Path(source.path))
     no_paper = is_embedded or known or not _is_the_papers(block["dataset"], columns)
-    title = f"embedded-{block['dataset']}" if is_embedded else block["dataset"]
+    title = told_name(block["dataset"], block["path"])
     reading = {"path": source.path, "num_rejects": len(report.rejects), "notes": _notes(neither, config["limit"])}
     describe_corpus(
         columns,

@@ -10,7 +10,7 @@ from typing import Any
 from construction.ask import Ask, Said, sampling
 from construction.dialogues import history_of
 from construction.kept_engines import Build
-from construction.rows import KEY, TRIES, Row, hole
+from construction.rows import KEY, NO_VERDICT, Row, hole, without_verdict
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text_engines import EngineOptions
 from faithkit.records import FAITHFUL, UNPARSED, Prediction
@@ -22,7 +22,6 @@ from workflows.pipelines.models import build_model
 
 ANNOTATE = "annotate"
 FIELDS = ("knowledge", "history", "reference", "response")
-NO_VERDICT = "no verdict"
 
 
 def annotation(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, Any], build: Build = build_model) -> Ask:
@@ -39,8 +38,7 @@ def annotation(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, A
     def read(row: Row, said: Said) -> Row:
         target, added = said.text.strip(), {}
         found = read_judgement(target, row["response"])
-        if found.label == UNPARSED and said.probabilities:
-            verdict = max(said.probabilities, key=lambda choice: said.probabilities[choice])
+        if found.label == UNPARSED and (verdict := said.likeliest):
             target, added = f"{verdict}. {target}".strip(), {"verdict_weighed": said.probabilities[verdict]}
             found = read_judgement(target, row["response"])
         if found.label == UNPARSED:
@@ -72,7 +70,7 @@ def detection(path: str, labels: Mapping[int | str, str] | None = None) -> Detec
 
 def _judged(row: Row, found: Prediction) -> Row:
     if found.label in (None, UNPARSED):
-        return hole(row[KEY], ANNOTATE, NO_VERDICT, found.text, row.get(TRIES, 0) + 1)
+        return without_verdict(row, ANNOTATE, found)
     example = replace(example_of(row, row["response"]), label=found.label, spans=found.spans)
     spans = [[span.start, span.end] for span in found.spans]
     judged = {"target": target_text(example, JUDGEMENT), "label": found.label, "spans": spans, "rationale": ""}

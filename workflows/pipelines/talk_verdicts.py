@@ -14,7 +14,7 @@ from construction.chain import AnyStep, Chain, Source, Step
 from construction.diahalu import VERDICT, dialogue_text
 from construction.kept_engines import Build
 from construction.manifest import sign
-from construction.rows import KEY, TRIES, Row, hole, is_hole
+from construction.rows import KEY, NO_VERDICT, Row, hole, is_hole, without_verdict
 from data_modules.datasets.diahalu import ONLY_B_JUDGED
 from data_modules.datasets.diahalu_rows import TYPES
 from faithkit.files.run_folder import RunFolder
@@ -26,7 +26,6 @@ from workflows.pipelines.models import annotator_of
 from workflows.pipelines.run_chain import ask_step, run_chain
 
 FOLDER, DIALOGUES, JUDGE = "verdicts", "dialogues", "judge"
-NO_VERDICT = "no verdict"
 # What the configurations of older runs do not have.
 DEFAULTS = {"judge": None, "judge_types": False, "weigh_verdicts": False, "max_judgement_tokens": 100, "detector": None}
 ONLY_B, BOTH = "Only the turns of B are checked: A stands for a person.", "The turns of A and of B are checked."
@@ -88,9 +87,8 @@ def _asking(config: Mapping[str, Any], block: Mapping[str, Any], build: Build) -
 
     def read(row: Row, said: Said) -> Row:
         label, added = read_verdict(said.text), {}
-        if label == UNPARSED and said.probabilities:
-            verdict = max(said.probabilities, key=lambda choice: said.probabilities[choice])
-            label, added = read_verdict(verdict), {"weighed": True, "score": said.probabilities[CHOICES[0]]}
+        if label == UNPARSED and said.likeliest:
+            label, added = read_verdict(said.likeliest), {"weighed": True, "score": said.probabilities[CHOICES[0]]}
         if label == UNPARSED:
             return hole(row[KEY], JUDGE, NO_VERDICT, said.text)
         found = {"label": label, "by": f"model {block['judge']}", "why": said.text.strip(), **added}
@@ -127,7 +125,7 @@ def first_place(text: str, rounds: int) -> dict[str, Any]:
 
 def _detected(row: Row, found: Prediction, path: str) -> Row:
     if found.label in (None, UNPARSED):
-        return hole(row[KEY], JUDGE, NO_VERDICT, found.text, row.get(TRIES, 0) + 1)
+        return without_verdict(row, JUDGE, found)
     verdict = {"label": found.label, "by": f"detector {path}", "why": found.text}
     return {**row, VERDICT: verdict | ({} if found.score is None else {"score": found.score})}
 

@@ -9,7 +9,6 @@ from pydantic import Discriminator, Field, Tag
 from construction.induced import KINDS
 from construction.rag_sources import NULLS
 from construction.replies import ENGLISH
-from data_modules.reading.files import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.text_engines import OPENAI, EngineOptions
 from faithkit.settings.types import (
@@ -22,6 +21,7 @@ from faithkit.settings.types import (
     Switch,
     Text,
 )
+from faithkit.stand_in import EMBEDDED
 from workflows.settings import surroundings as around
 from workflows.settings.annotation import Agreement, Annotate
 from workflows.settings.blocks import AsBlock, ClassLabels

@@ -39,8 +39,9 @@ def dataset_problems(key: str, block: dict[str, Any]) -> Iterator[UserError]:
         block: `dataset`, `path`, `split`, and the dataset's own options.
     """
     from data_modules.reading.dataset import resolve_split
-    from data_modules.reading.files import EMBEDDED, HUB
+    from data_modules.reading.files import HUB
     from data_modules.registry import SOURCES, find_dataset
+    from faithkit.stand_in import EMBEDDED
 
     options = {name: value for name, value in block.items() if name not in ("dataset", "path", "split")}
     name, path, split = block["dataset"], block["path"], block["split"]

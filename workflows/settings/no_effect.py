@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Set
 
-from data_modules.reading.files import EMBEDDED
+from faithkit.stand_in import EMBEDDED
 from workflows.settings.data import Data
 
 # Of the block `data` when examples are answered and nothing is trained.

@@ -7,10 +7,10 @@ from pydantic import Field
 
 from data_modules.datasets.diahalu import DOMAINS
 from data_modules.reading.fields import ANY
-from data_modules.reading.files import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.text_engines import OPENAI
 from faithkit.settings.types import Count, Hint, NonNegative, OneOf, PathText, Switch, Text
+from faithkit.stand_in import EMBEDDED
 from workflows.settings import surroundings as around
 from workflows.settings.data import OnBadRow
 from workflows.settings.pipeline import Pipeline

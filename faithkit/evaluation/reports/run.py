@@ -14,11 +14,11 @@ from faithkit.evaluation.results import full_names, write_results
 from faithkit.evaluation.tables import show
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example, Prediction
+from faithkit.stand_in import EMBEDDED
 
 TestSets = Mapping[str, tuple[Sequence[Example], Sequence[Prediction]]]
 Reports = dict[str, list[Report]]  # of each test set; none where nothing of it is labelled
 Origins = Mapping[str, Provenance]
-EMBEDDED = "embedded"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from faithkit.evaluation.outcomes import join
 from faithkit.evaluation.run_comparison.paired import Pair, compare_all
 from faithkit.evaluation.run_comparison.settings import settings_that_differ
 from faithkit.evaluation.run_comparison.slices import Slice, facts_of, slice_metrics
-from faithkit.evaluation.run_comparison.test_sets import System, TestSet, read_test_sets, told_name
+from faithkit.evaluation.run_comparison.test_sets import System, TestSet, data_name, read_test_sets
 from faithkit.runs.listing import MAIN
 from faithkit.runs.run import Run, parts_of
 
@@ -101,7 +101,7 @@ def metrics_by_part(runs: Sequence[Run]) -> dict[str, dict[int, dict[str, Metric
         for name, metric in run.metrics.items():
             split, dataset, rest = parts_of(name)
             *inner, short = rest.split("/")
-            part = "/".join([split, told_name(run, dataset), *inner])
+            part = "/".join([split, data_name(run, dataset), *inner])
             found.setdefault(part, {}).setdefault(place, {})[short] = metric
     return dict(sorted(found.items(), key=lambda item: (item[0].count("/") > 1, -len(item[1]), item[0])))
 
@@ -144,5 +144,5 @@ def _short(run: Run, name: str) -> dict[str, Metric]:
     return {
         short: run.metrics[full]
         for full, (split, dataset, short) in parts.items()
-        if split == "test" and told_name(run, dataset) == name
+        if split == "test" and data_name(run, dataset) == name
     }

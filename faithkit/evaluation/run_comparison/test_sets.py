@@ -9,8 +9,8 @@ from faithkit.evaluation.page_rows import gold_label
 from faithkit.evaluation.predicted_rows import PredictedRow, read_predicted_rows
 from faithkit.files.strict_json import read_strict_json
 from faithkit.records import Example, Prediction
-from faithkit.runs.listing import EMBEDDED
 from faithkit.runs.run import Run
+from faithkit.stand_in import told_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def read_test_sets(runs: Iterable[Run]) -> list[TestSet]:
     """Reads the predictions of all runs, joined by the test set that they are of; what cannot be read is told."""
     found: dict[str, TestSet] = {}
     for run in runs:
-        files = [(told_name(run, dataset_of(path, stem)), stem, path) for stem, path in run.predictions.items()]
+        files = [(data_name(run, dataset_of(path, stem)), stem, path) for stem, path in run.predictions.items()]
         named = [name for name, _, _ in files]
         for name, stem, path in files:
             test_set = found.setdefault(name, TestSet(name))
@@ -76,11 +76,10 @@ def read_test_sets(runs: Iterable[Run]) -> list[TestSet]:
     return sorted(found.values(), key=lambda one: (-len(one.systems), one.name))
 
 
-def told_name(run: Run, dataset: str) -> str:
-    """Names a dataset as a reader should see it: what the embedded corpus stands in for is called so."""
+def data_name(run: Run, dataset: str) -> str:
+    """Names a dataset of a run as a reader should see it."""
     block = run.config.get("benchmark") or run.config.get("data")
-    stands_in = isinstance(block, Mapping) and block.get("path") == EMBEDDED and dataset != EMBEDDED
-    return f"{EMBEDDED}-{dataset}" if stands_in else dataset
+    return told_name(dataset, block.get("path")) if isinstance(block, Mapping) else dataset
 
 
 def dataset_of(path: Path, default: str) -> str:
