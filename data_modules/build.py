@@ -13,10 +13,10 @@ from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
 from data_modules.reading.wrappers import exclude_from
 from data_modules.registry import find_dataset
-from data_modules.splits import SplitPlan, use_of
+from data_modules.splits import SplitPlan, unique_names, use_of
 from faithkit.errors import UserError
 from faithkit.records import Example
-from faithkit.stand_in import EMBEDDED
+from faithkit.stand_in import EMBEDDED, told_name
 
 if TYPE_CHECKING:  # Lightning takes seconds, and who reads examples alone needs none
     from data_modules.data_module import DataModule
@@ -153,10 +153,11 @@ def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, se
         fold=None if data["fold"] is None else (data["fold"], data["num_folds"]),
         num_rows=data["num_rows"],
     )
+    sources = build_sources(parts, data["exclude"], data["negatives"], split_plan)
     return DataModule(
-        build_sources(parts, data["exclude"], data["negatives"], split_plan),
+        sources,
         encoder,
-        names=list(parts) if isinstance(parts, Mapping) else None,
+        names=unique_names(part_names(parts, [source for source, _ in sources])),
         only=[block.get("only") for block in blocks],
         split_plan=split_plan,
         batch_size=data["batch_size"],
@@ -170,9 +171,20 @@ def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, se
     )
 
 
+def part_names(parts: Parts, sources: Sequence[Source]) -> list[str]:
+    """The names of a mix's parts in reports and files: those that they were given, or the datasets' own."""
+    blocks = list(parts.values()) if isinstance(parts, Mapping) else parts
+    own = [str(name) for name in parts] if isinstance(parts, Mapping) else [source.name for source in sources]
+    return [told_name(name, block.get("path")) for name, block in zip(own, blocks, strict=True)]
+
+
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A test set: its labelled examples, and what reading did with the rows."""
+    """A test set: its labelled examples, and what reading did with the rows.
+
+    Args:
+        name: Of a dataset that the embedded corpus stands in for, one that says so.
+    """
 
     name: str
     examples: list[Example]
@@ -183,8 +195,9 @@ def datasets_of(block: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The blocks of a benchmark's datasets by name: its `datasets`, each with what the block gives to all."""
     shared = {name: value for name, value in block.items() if name != "datasets"}
     if "datasets" not in block:
-        return {block["name"]: shared}
-    return {name: {**shared, **own, "name": name} for name, own in block["datasets"].items()}
+        return {told_name(block["name"], block["path"]): shared}
+    blocks = {name: {**shared, **own, "name": name} for name, own in block["datasets"].items()}
+    return {told_name(name, one["path"]): one for name, one in blocks.items()}
 
 
 def read_benchmark(block: Mapping[str, Any], *, labelled: bool = True) -> Benchmark:
@@ -208,4 +221,6 @@ def read_benchmark(block: Mapping[str, Any], *, labelled: bool = True) -> Benchm
             f"{block['name']}: no example has a label", place=source.path, hint="choose another benchmark.split"
         )
     path = "embedded" if block["path"] == EMBEDDED else source.path
-    return Benchmark(block["name"], kept, {"counts": counts, "path": path, "rejects": report.rejects})
+    return Benchmark(
+        told_name(block["name"], block["path"]), kept, {"counts": counts, "path": path, "rejects": report.rejects}
+    )

@@ -91,7 +91,7 @@ class DataModule(pl.LightningDataModule):
         self.subsets = {"train": [], "validation": [], "test": []}
         for (source, weight), name, only in zip(self.sources, self.names, self.only, strict=True):
             if self.streaming:
-                self._set_up_stream(source)
+                self._set_up_stream(source, name)
                 continue
             load = partial(self._load, source, name)
             divided = divide(source, load, name, self.split_plan, weight=weight, only=only)
@@ -115,12 +115,12 @@ class DataModule(pl.LightningDataModule):
                 name = f"{subset.name}/{subset.encoded.split}"
                 self.counts[name]["dropped: knowledge stands in validation or test"] = len(subset) - len(kept)
 
-    def _set_up_stream(self, source: Source) -> None:
+    def _set_up_stream(self, source: Source, name: str) -> None:
         parts = stream_parts(source, self.split_plan)
-        for name in self.split_plan.fractions:
-            part, split = parts[name]
-            encoded = self._load(part, source.name, split)
-            self.subsets[name].append(Subset(source.name, encoded, np.arange(len(encoded))))
+        for use in self.split_plan.fractions:
+            part, split = parts[use]
+            encoded = self._load(part, name, split)
+            self.subsets[use].append(Subset(name, encoded, np.arange(len(encoded))))
         assert self.batch_size is not None
         self._stream = Stream(
             *parts["train"],
@@ -131,7 +131,7 @@ class DataModule(pl.LightningDataModule):
             num_rows=self.split_plan.num_rows,
             on_bad_row=self.on_bad_row,
         )
-        self._note(f"{source.name}/{parts['train'][1]}, streamed", self._stream.report)
+        self._note(f"{name}/{parts['train'][1]}, streamed", self._stream.report)
 
     def _load(self, source: Source, name: str, split: str) -> EncodedSplit:
         num_rows = self.split_plan.num_rows
@@ -150,9 +150,9 @@ class DataModule(pl.LightningDataModule):
         sizes = {split: {s.name: len(s) for s in subsets} for split, subsets in self.subsets.items()}
         fingerprints = {f"{s.name}/{s.encoded.split}": s.encoded.fingerprint for s in every}
         if stream := self._stream:
-            sizes["train"] = {stream.source.name: stream.num_rows}
+            sizes["train"] = {self.names[0]: stream.num_rows}
             # The hash of the files: the records are never all there.
-            fingerprints[f"{stream.source.name}/{stream.split}"] = content_hash(stream.source, stream.split)
+            fingerprints[f"{self.names[0]}/{stream.split}"] = content_hash(stream.source, stream.split)
         return {"sizes": sizes, "fingerprints": fingerprints, "counts": self.counts}
 
     def keys(self, split: str) -> Iterator[RowKeys]:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from data_modules.build import build_source
+from data_modules.build import build_source, part_names
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
@@ -22,7 +22,7 @@ def read_generation_inputs(data: Mapping[str, Any]) -> dict[str, list[Example]]:
     blocks = list(parts.values()) if isinstance(parts, Mapping) else parts
     options = [{key: value for key, value in block.items() if key not in ("weight", "only")} for block in blocks]
     sources = [build_source(**each) for each in options]
-    names = [str(name) for name in parts] if isinstance(parts, Mapping) else [source.name for source in sources]
+    names = part_names(parts, sources)
     if len(set(names)) < len(names):
         raise UserError("two parts of data.parts have the same dataset", hint="give the parts names: {NAME: {...}}")
     examples = {}

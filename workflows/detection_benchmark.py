@@ -68,6 +68,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
             groups=block["groups"],
             strategies=block["strategies"],
             meta=meta,
+            name=benchmark.name,
             num_resamples=config["num_resamples"],
             origin=judged.origin,
         )

@@ -45,6 +45,7 @@ def main(cfg: Any) -> None:
     from workflows.seeds import report_mean, seeded_stages
     from workflows.settings.scripts import TrainSettings
 
+    _tell_stand_in(cfg)
     name = f"{cfg.model.name}-{cfg.data.name}"
     with open_run(cfg, name, TrainSettings, may_change=MAY_CHANGE) as (run, config):
         check_parts(config)
@@ -52,6 +53,15 @@ def main(cfg: Any) -> None:
             train(stage)
         if config.get("seeds") and process_rank() == 0:
             report_mean(run, config)
+
+
+def _tell_stand_in(cfg: Any) -> None:
+    """Names the data, and the metric that is monitored, as the run's name, its metrics and its card will have them."""
+    from faithkit.stand_in import source_of, told_name
+
+    before, monitor = cfg.data.name, cfg.callbacks.monitor
+    cfg.data.name = told_name(before, source_of(cfg.data))
+    cfg.callbacks.monitor = monitor.replace(f"validation/{before}/", f"validation/{cfg.data.name}/")
 
 
 def build_task(config: dict[str, Any]) -> "Task":

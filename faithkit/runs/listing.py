@@ -13,7 +13,7 @@ from faithkit.evaluation.tables import format_metric, harmless, texts_table
 from faithkit.runs.reading import find_runs
 from faithkit.runs.run import Run, parts_of
 from faithkit.runs.state import SCORE, State
-from faithkit.stand_in import EMBEDDED, told_name
+from faithkit.stand_in import EMBEDDED, source_of, told_name
 
 # The metric that stands for a run, the first of them that it has behind the one that its training looked at.
 MAIN = (
@@ -69,10 +69,10 @@ def data_of(run: Run) -> str:
         return Path(str(run.config.get("path") or "")).name
     sets = block.get("datasets")
     blocks = {name: one for name, one in sets.items() if isinstance(one, Mapping)} if isinstance(sets, Mapping) else {}
-    names = [told_name(str(one.get("dataset") or name), one.get("path")) for name, one in blocks.items()]
+    names = [told_name(str(one.get("dataset") or name), source_of(one)) for name, one in blocks.items()]
     # Of a pipeline the dataset, of a benchmark its own name: several may be of one dataset.
     name = block.get("name") if "benchmark" in run.config else block.get("dataset") or block.get("name")
-    return ", ".join(dict.fromkeys(names)) or told_name(str(name or ""), block.get("path"))
+    return ", ".join(dict.fromkeys(names)) or told_name(str(name or ""), source_of(block))
 
 
 def main_metric(run: Run) -> tuple[str, Metric] | None:

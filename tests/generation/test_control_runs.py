@@ -69,7 +69,7 @@ def test_the_test_figures_are_of_each_rows_own_features(controlled: Path) -> Non
             loss = model(input_ids=torch.cat([context, said])[None], labels=labels[None]).loss
         total, count = total + float(loss) * len(said), count + len(said)
     metrics = json.loads((controlled / "metrics.json").read_text())["metrics"]
-    assert metrics["test/faithdial/loss"]["value"] == pytest.approx(total / count, abs=1e-5)
+    assert metrics["test/embedded-faithdial/loss"]["value"] == pytest.approx(total / count, abs=1e-5)
 
 
 def test_the_model_is_asked_for_a_faithful_answer_unless_others_are_named(controlled: Path) -> None:
@@ -94,7 +94,7 @@ def test_answers_without_the_features_are_drawn_again(
     examples = {example.id: example for example in read_all("test")}
     missing = []
     for folder in (one, several):
-        said = read_predictions(folder / "predictions" / "faithdial.jsonl")
+        said = read_predictions(folder / "predictions" / "embedded-faithdial.jsonl")
         answered = [replace(examples[id_], response=p.text, label=None) for id_, p in said.items()]
         wanted = ("<|no-first-person|>", "<|high-overlap|>", "<|entailed|>")
         missing.append([sum(t not in tokens for t in wanted) for tokens in reader(answered)])

@@ -29,7 +29,7 @@ def test_a_model_learns_to_write_and_to_tell_apart(model: str, options: dict[str
     losses, contrast = curve(folder, "train/loss"), curve(folder, "train/contrast")
     assert np.mean(losses[-3:]) < np.mean(losses[:3]) and np.mean(contrast[-3:]) < np.mean(contrast[:3])
     assert len(curve(folder, "train/contrast_accuracy")) == 12
-    counts = json.loads((folder / "metrics.json").read_text())["meta"]["data"]["counts"]["faithdial/train"]
+    counts = json.loads((folder / "metrics.json").read_text())["meta"]["data"]["counts"]["embedded-faithdial/train"]
     assert counts["negatives: verbatim"] > 0 and counts["negatives: original"] > 0
     assert (folder / "hf" / "model.safetensors").exists()
     assert not any("projection" in name for name in weights_of(folder)), "what helped in training stays behind"

@@ -94,7 +94,7 @@ def test_a_run_leaves_the_folder_that_outside_programs_rely_on(model: str, train
     for name in ("config.yaml", "checkpoints/best.ckpt", "checkpoints/last.ckpt", "train.log", "rejects.jsonl"):
         assert (folder / name).is_file(), name
     for name in ("perplexity", "loss", "token_accuracy"):
-        metric = metrics_of(folder)[f"test/faithdial/{name}"]
+        metric = metrics_of(folder)[f"test/embedded-faithdial/{name}"]
         assert metric["low"] <= metric["value"] <= metric["high"] and metric["n"] == 40
     sidecar = json.loads((folder / "hf" / "faithkit.json").read_text())
     assert (sidecar["kind"], sidecar["labels"]) == ("generator", [])
@@ -104,8 +104,8 @@ def test_a_run_leaves_the_folder_that_outside_programs_rely_on(model: str, train
     assert sidecar["origin"]["data"]["fingerprints"] and sidecar["versions"]["torch"]
     losses = curve(folder, "train/loss")
     assert len(losses) == 15 and np.mean(losses[-3:]) < np.mean(losses[:3])
-    found = curve(folder, "validation/faithdial/perplexity")
-    assert found[-1] < found[0] and curve(folder, "validation/faithdial/token_accuracy")
+    found = curve(folder, "validation/embedded-faithdial/perplexity")
+    assert found[-1] < found[0] and curve(folder, "validation/embedded-faithdial/token_accuracy")
 
 
 def test_a_run_without_test_turns_ends_well_and_says_so(
@@ -156,7 +156,8 @@ def test_the_test_figures_are_those_of_the_exported_folder(trained: dict[str, Pa
         with torch.no_grad():
             loss = model(input_ids=torch.cat([context, response])[None], labels=labels[None]).loss
         total, count = total + float(loss) * len(response), count + len(response)
-    assert metrics_of(trained["gpt2"])["test/faithdial/loss"]["value"] == pytest.approx(total / count, abs=1e-5)
+    found = metrics_of(trained["gpt2"])["test/embedded-faithdial/loss"]["value"]
+    assert found == pytest.approx(total / count, abs=1e-5)
 
 
 def test_padded_training_takes_the_steps_of_packed_training(options: dict[str, list[str]], tmp_path: Path) -> None:
@@ -186,10 +187,10 @@ def test_two_stages_are_one_run_that_resumes_wherever_it_broke(
     given = [*options["t5"], "data=wow_then_faithdial", "data.num_rows=16", "callbacks.save_every_seconds=0"]
     train_here(f"run_dir={tmp_path / 'whole'}", *given)
     first = tmp_path / "whole" / "stage1-wow"
-    assert "test/wow/perplexity" in metrics_of(first) and (first / "hf" / "faithkit.json").exists()
-    assert set(metrics_of(tmp_path / "whole")) >= {"test/faithdial/perplexity", "test/faithdial/loss"}
+    assert "test/embedded-wow/perplexity" in metrics_of(first) and (first / "hf" / "faithkit.json").exists()
+    assert set(metrics_of(tmp_path / "whole")) >= {"test/embedded-faithdial/perplexity", "test/embedded-faithdial/loss"}
     assert len(curve(first, "train/loss")) == len(curve(tmp_path / "whole", "train/loss")) == 2
-    assert curve(tmp_path / "whole", "validation/wow_then_faithdial/perplexity")[0] < np.exp(
+    assert curve(tmp_path / "whole", "validation/embedded-wow_then_faithdial/perplexity")[0] < np.exp(
         curve(first, "train/loss")[0]
     )
     break_at(1, monkeypatch, tmp_path / "run", *given)

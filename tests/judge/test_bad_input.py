@@ -30,17 +30,18 @@ def test_a_model_without_a_chat_template_judges_and_a_row_that_is_too_long_is_co
     assert "chat_template" not in (language_models["llama"] / "tokenizer_config.json").read_text()
     model = (f"engine.model={language_models['llama']}", "engine=transformers", "engine.cache=null")
     evaluate_here(*QUIET, *model, f"run_dir={tmp_path / 'all'}")
-    assert metrics(tmp_path / "all")["test/halludial/unparsed_rate"]["value"] == 0
+    assert metrics(tmp_path / "all")["test/embedded-halludial/unparsed_rate"]["value"] == 0
     sizes = sorted(len(text) for text in prompts_of(tmp_path / "all"))
     window = 1 + sizes[ROWS // 2]  # fewer tokens than characters, so that some fit and others may not
     evaluate_here(*QUIET, *model, f"engine.max_length={window // 2}", f"run_dir={tmp_path / 'short'}")
     whole, found = (
-        read_predictions(str(tmp_path / name / "predictions" / "halludial.jsonl")) for name in ("all", "short")
+        read_predictions(str(tmp_path / name / "predictions" / "embedded-halludial.jsonl")) for name in ("all", "short")
     )
     lost = [one for one in found.values() if one.text and "too long" in one.text]
     assert 0 < len(lost) < ROWS and all(one.label == "unparsed" and one.score is None for one in lost)
     assert all(found[i].label == one.label for i, one in whole.items() if found[i] not in lost), "none was shifted"
-    assert metrics(tmp_path / "short")["test/halludial/unparsed_rate"]["value"] == pytest.approx(len(lost) / ROWS)
+    unparsed = metrics(tmp_path / "short")["test/embedded-halludial/unparsed_rate"]["value"]
+    assert unparsed == pytest.approx(len(lost) / ROWS)
 
 
 def prompts_of(run: Path) -> list[str]:
@@ -63,7 +64,8 @@ def test_a_server_that_writes_nothing_gives_an_unparsed_rate_and_no_label(
             "engine.api_key_variable=KEY", f"judge.ask={ask}", f"run_dir={tmp_path / 'run'}",
         )  # fmt: skip
     found = metrics(tmp_path / "run")
-    assert found["test/halludial/unparsed_rate"]["value"] == 1 and found["test/halludial/accuracy"]["value"] == 0
+    assert found["test/embedded-halludial/unparsed_rate"]["value"] == 1
+    assert found["test/embedded-halludial/accuracy"]["value"] == 0
 
 
 def refused(command: Any, *given: str) -> str:

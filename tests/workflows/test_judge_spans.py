@@ -55,7 +55,7 @@ def test_a_server_that_lists_spans_is_scored_by_character_beside_the_baselines(
             "engine=openai", "engine.model=small", f"engine.base_url={server.url}", "engine.api_key_variable=KEY",
             "judge.ask=spans", f"engine.cache={tmp_path / 'replies.sqlite'}", f"run_dir={tmp_path / 'run'}",
         )  # fmt: skip
-    found = read_predictions(str(tmp_path / "run" / "predictions" / "ragtruth.jsonl"))
+    found = read_predictions(str(tmp_path / "run" / "predictions" / "embedded-ragtruth.jsonl"))
     by_id = {example.id: example for example in rows.values()}
     for name, prediction in found.items():
         example = by_id[name]
@@ -67,13 +67,13 @@ def test_a_server_that_lists_spans_is_scored_by_character_beside_the_baselines(
     scored = metrics(tmp_path / "run")
     lost = sum(span.end - span.start for span in unread.spans or ())
     total = sum(span.end - span.start for e in rows.values() for span in e.spans or ())
-    assert scored["test/ragtruth/char_precision"]["value"] == 1.0
-    assert scored["test/ragtruth/char_recall"]["value"] == pytest.approx(1 - lost / total, abs=0.02)
-    assert scored["test/ragtruth/unparsed_rate"]["value"] == pytest.approx(1 / ROWS)
-    recall = scored["test/ragtruth/response_recall"]
+    assert scored["test/embedded-ragtruth/char_precision"]["value"] == 1.0
+    assert scored["test/embedded-ragtruth/char_recall"]["value"] == pytest.approx(1 - lost / total, abs=0.02)
+    assert scored["test/embedded-ragtruth/unparsed_rate"]["value"] == pytest.approx(1 / ROWS)
+    recall = scored["test/embedded-ragtruth/response_recall"]
     assert recall["value"] == pytest.approx(1 - 1 / len(hallucinated)) and recall["low"] <= recall["value"]
     for name in ("mismatch_char_f1", "all_characters_char_f1", "no_spans_response_f1", "char_f1", "response_f1"):
-        assert {"low", "high"} <= scored[f"test/ragtruth/{name}"].keys(), name
+        assert {"low", "high"} <= scored[f"test/embedded-ragtruth/{name}"].keys(), name
     shown = capsys.readouterr()
     assert "words not in context" in shown.out and "all characters" in shown.out
     assert "do not stand in their responses, and so mark nothing: 1" in shown.err
@@ -98,4 +98,6 @@ def test_a_model_of_this_machine_and_a_trained_checkpoint_are_scored_by_span_too
     evaluate_here(*small, f"checkpoint={tmp_path / 'run'}", f"run_dir={tmp_path / 'trained'}")
     for name in ("zero", "trained", "run"):
         scored = metrics(tmp_path / name)
-        assert {"test/ragtruth/char_f1", "test/ragtruth/response_f1", "test/ragtruth/unparsed_rate"} <= scored.keys()
+        assert {
+            f"test/embedded-ragtruth/{name}" for name in ("char_f1", "response_f1", "unparsed_rate")
+        } <= scored.keys()

@@ -19,6 +19,7 @@ from faithkit.settings.types import (
     Switch,
     Text,
 )
+from faithkit.stand_in import source_of, told_name
 from workflows.settings import datasets, no_effect
 from workflows.settings import surroundings as around
 from workflows.settings.blocks import (
@@ -61,9 +62,10 @@ class TrainSettings(Extensible):
         kind = kind_of(self.model.model_dump(by_alias=True))
         if kind not in METRICS:
             return self
-        prefix = f"validation/{self.data.name}/"
-        names = [f"{prefix}{name}" for name in METRICS[kind]] + ["train/loss"]
-        if monitor not in names:
+        told = told_name(self.data.name, source_of(self.data.model_dump(by_alias=True)))
+        prefix = f"validation/{told}/"
+        names = [f"validation/{data}/{name}" for data in (self.data.name, told) for name in METRICS[kind]]
+        if monitor not in [*names, "train/loss"]:
             short = monitor.rpartition("/")[2]
             hint = choice_hint(short, METRICS[kind])
             raise UserError(f"callbacks.monitor is {monitor!r}", hint=f"{prefix}NAME: {hint}")

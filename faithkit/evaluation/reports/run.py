@@ -14,7 +14,7 @@ from faithkit.evaluation.results import full_names, write_results
 from faithkit.evaluation.tables import show
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example, Prediction
-from faithkit.stand_in import EMBEDDED
+from faithkit.stand_in import EMBEDDED, source_of
 
 TestSets = Mapping[str, tuple[Sequence[Example], Sequence[Prediction]]]
 Reports = dict[str, list[Report]]  # of each test set; none where nothing of it is labelled
@@ -121,4 +121,4 @@ def _embedded(meta: Mapping[str, Any]) -> bool:
     """Tells whether our own corpus stood in for the dataset's files, so that published figures do not apply."""
     config = meta.get("config") or {}
     blocks = [meta.get("data"), config.get("benchmark"), config.get("data")]
-    return any(isinstance(block, Mapping) and block.get("path") == EMBEDDED for block in blocks)
+    return any(isinstance(block, Mapping) and source_of(block) == EMBEDDED for block in blocks)

@@ -53,6 +53,7 @@ def report_suppression(
     groups: Mapping[str, Sequence[str] | None],
     strategies: Sequence[str] = STRATEGIES,
     meta: Mapping[str, Any],
+    name: str = BENCHMARK,
     split: str = "test",
     num_resamples: int = 1000,
     origin: Provenance | None = None,
@@ -63,6 +64,7 @@ def report_suppression(
     (faithkit/evaluation/suppression.py). A group none of whose models wrote a response is left out and named.
 
     Args:
+        name: Of the test set, in metrics.
         groups: By a name of one's own, the models to choose from at each source; None: all of them.
         origin: Where the predictions are from; None leaves it out.
     """
@@ -91,7 +93,7 @@ def report_suppression(
     report = Report(metrics=_flat(found), tables=(suppression_table(found),), notes=tuple(notes))
     if origin is not None:
         report = _without_leaked(report, origin, examples, by_id, present, options)
-    return write_reports(run, {BENCHMARK: [report]}, meta=meta, split=split)
+    return write_reports(run, {name: [report]}, meta=meta, split=split)
 
 
 def _flat(groups: Mapping[str, Mapping[str, Metric]]) -> dict[str, Metric]:

@@ -10,7 +10,7 @@ from faithkit.evaluation.predicted_rows import PredictedRow, read_predicted_rows
 from faithkit.files.strict_json import read_strict_json
 from faithkit.records import Example, Prediction
 from faithkit.runs.run import Run
-from faithkit.stand_in import told_name
+from faithkit.stand_in import source_of, told_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def read_test_sets(runs: Iterable[Run]) -> list[TestSet]:
 def data_name(run: Run, dataset: str) -> str:
     """Names a dataset of a run as a reader should see it."""
     block = run.config.get("benchmark") or run.config.get("data")
-    return told_name(dataset, block.get("path")) if isinstance(block, Mapping) else dataset
+    return told_name(dataset, source_of(block)) if isinstance(block, Mapping) else dataset
 
 
 def dataset_of(path: Path, default: str) -> str:

@@ -15,6 +15,7 @@ from critic.tagger.settings import tagger_labels
 from faithkit.cli import explain
 from faithkit.errors import UserError
 from faithkit.span_types import SPAN_LABELS, TYPES
+from faithkit.stand_in import told_name
 from tests.running import evaluate_here, run, train_here
 
 
@@ -46,11 +47,11 @@ def answers(split: str = "test", dataset: str = "ragtruth") -> dict[str, Any]:
 def test_a_run_leaves_the_folder_that_outside_programs_rely_on(trained_tagger: Path) -> None:
     found = metrics_of(trained_tagger)
     for name in ("response_f1", "response_precision", "response_recall", "char_f1", "char_precision", "char_recall"):
-        metric = found[f"test/ragtruth/{name}"]
+        metric = found[f"test/embedded-ragtruth/{name}"]
         assert 0 <= metric["low"] <= metric["value"] <= metric["high"] <= 1 and metric["n"] == 60
-    assert "test/ragtruth/task/qa/char_f1" in found and "test/ragtruth/response_ece" in found
+    assert "test/embedded-ragtruth/task/qa/char_f1" in found and "test/embedded-ragtruth/response_ece" in found
     gold = answers()
-    rows = rows_of(trained_tagger / "predictions" / "ragtruth.jsonl")
+    rows = rows_of(trained_tagger / "predictions" / "embedded-ragtruth.jsonl")
     assert {row["id"] for row in rows} == gold.keys()
     for row in rows:
         for span in row["spans"]:
@@ -65,7 +66,7 @@ def test_a_run_leaves_the_folder_that_outside_programs_rely_on(trained_tagger: P
 
 
 def test_the_folder_loads_and_repeats_its_own_predictions(trained_tagger: Path) -> None:
-    stored = {row["id"]: row for row in rows_of(trained_tagger / "predictions" / "ragtruth.jsonl")}
+    stored = {row["id"]: row for row in rows_of(trained_tagger / "predictions" / "embedded-ragtruth.jsonl")}
     examples = list(answers().values())[:10]
     for prediction in Tagger.load(str(trained_tagger)).predict_examples(examples):
         row = stored[prediction.id]
@@ -119,7 +120,7 @@ def test_two_processes_take_the_steps_of_one(trainer: str, tmp_path: Path, tagge
     two = [f"trainer={trainer}", "trainer.accelerator=cpu", "trainer.devices=2"]
     done = run("train.py", f"run_dir={tmp_path / 'two'}", *plain, *two)
     assert done.returncode == 0, done.stderr
-    one, both = (rows_of(tmp_path / name / "predictions" / "ragtruth.jsonl") for name in ("one", "two"))
+    one, both = (rows_of(tmp_path / name / "predictions" / "embedded-ragtruth.jsonl") for name in ("one", "two"))
     assert [row["id"] for row in one] == [row["id"] for row in both]
     for first, second in zip(one, both, strict=True):
         assert second["score"] == pytest.approx(first["score"], abs=1e-4)
@@ -139,11 +140,10 @@ def test_every_corpus_of_spans_trains_a_tagger(
     data: str, more: list[str], tmp_path: Path, tagger_options: list[str]
 ) -> None:
     train_here(f"run_dir={tmp_path / 'run'}", *tagger_options, f"data={data}", *more)
-    found = metrics_of(tmp_path / "run")
-    assert {f"test/{data}/response_f1", f"test/{data}/char_f1"} <= found.keys()
-    labels = {
-        span["label"] for row in rows_of(tmp_path / "run" / "predictions" / f"{data}.jsonl") for span in row["spans"]
-    }
+    found, name = metrics_of(tmp_path / "run"), told_name(data, "embedded")
+    assert {f"test/{name}/response_f1", f"test/{name}/char_f1"} <= found.keys()
+    rows = rows_of(tmp_path / "run" / "predictions" / f"{name}.jsonl")
+    labels = {span["label"] for row in rows for span in row["spans"]}
     assert labels <= {SPAN_LABELS[-1]} if "model.typed=false" in more else labels <= set(TYPES)
 
 
@@ -157,7 +157,7 @@ def test_training_goes_on_from_a_tagger_or_a_critic(
     after = load_token_classifier(str(trained_tagger / "hf"), tagger_labels(True)).state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before), "the head too"
     train_here(f"run_dir={tmp_path / 'critic'}", *options, f"model.weights={trained / 'hf'}")
-    assert "test/ragtruth/char_f1" in metrics_of(tmp_path / "critic")
+    assert "test/embedded-ragtruth/char_f1" in metrics_of(tmp_path / "critic")
     with pytest.raises(UserError, match="5 classes"):
         train_here(
             f"run_dir={tmp_path / 'no'}", *options, f"model.weights={trained_tagger / 'hf'}", "model.typed=false"
@@ -203,11 +203,11 @@ def test_evaluating_repeats_the_runs_figures_and_writes_a_page(trained_tagger: P
     assert done.returncode == 0 and done.stdout.rstrip().endswith(str(tmp_path / "a")), done.stderr
     ours, again = metrics_of(trained_tagger), metrics_of(tmp_path / "a")
     for name in ("response_f1", "char_f1", "response_ece"):
-        assert again[f"test/ragtruth/{name}"]["value"] == pytest.approx(
-            ours[f"test/ragtruth/{name}"]["value"], abs=1e-6
+        assert again[f"test/embedded-ragtruth/{name}"]["value"] == pytest.approx(
+            ours[f"test/embedded-ragtruth/{name}"]["value"], abs=1e-6
         )
     assert "<html" in page.read_text() and next(iter(answers().values())).response.split()[0] in page.read_text()
-    file = tmp_path / "a" / "predictions" / "ragtruth.jsonl"
+    file = tmp_path / "a" / "predictions" / "embedded-ragtruth.jsonl"
     evaluate_here(*SPANS, f"predictions={file}", f"run_dir={tmp_path / 'b'}")
     scored = metrics_of(tmp_path / "b")
     assert scored.keys() == again.keys()
@@ -224,7 +224,7 @@ def test_another_tools_spans_are_scored(tmp_path: Path) -> None:
     file.write_text("\n".join(map(json.dumps, rows)))
     evaluate_here(*SPANS, f"predictions={file}", f"run_dir={tmp_path / 'run'}")
     found = metrics_of(tmp_path / "run")
-    assert found["test/ragtruth/char_f1"]["value"] == found["test/ragtruth/response_f1"]["value"] == 1
+    assert found["test/embedded-ragtruth/char_f1"]["value"] == found["test/embedded-ragtruth/response_f1"]["value"] == 1
     one = next(e for e in gold.values() if e.spans)
     rows[list(gold).index(one.id)]["spans"] = [{"start": 0, "end": len(one.response) + 1, "label": "hallucination"}]
     file.write_text("\n".join(map(json.dumps, rows)))
@@ -239,7 +239,7 @@ def test_another_tools_spans_are_scored(tmp_path: Path) -> None:
 def test_a_critic_is_scored_by_its_labels_alone(trained: Path, tmp_path: Path) -> None:
     evaluate_here(*SPANS, f"checkpoint={trained}", f"run_dir={tmp_path / 'run'}")
     found = metrics_of(tmp_path / "run")
-    assert "test/ragtruth/macro_f1" in found and "test/ragtruth/response_f1" in found
+    assert "test/embedded-ragtruth/macro_f1" in found and "test/embedded-ragtruth/response_f1" in found
 
 
 def test_choosing_among_answers_by_what_a_tagger_finds(trained_tagger: Path, tmp_path: Path) -> None:
@@ -247,8 +247,8 @@ def test_choosing_among_answers_by_what_a_tagger_finds(trained_tagger: Path, tmp
     evaluate_here(*options, f"checkpoint={trained_tagger}")
     found = metrics_of(tmp_path / "run")
     assert {
-        "test/suppression/all/random/hallucination_rate",
-        "test/suppression/all/fewest/hallucination_rate",
+        "test/embedded-suppression/all/random/hallucination_rate",
+        "test/embedded-suppression/all/fewest/hallucination_rate",
     } <= found.keys()
 
 
