@@ -1,5 +1,7 @@
 """Loss truncation: leaves out the responses that the model finds least likely."""
 
+from typing import Any, Self
+
 import torch
 from torch import Tensor
 
@@ -60,6 +62,15 @@ class LossTruncation(Objective):
         self.register_buffer("seen", torch.tensor(0))
         self.register_buffer("computed_at", torch.tensor(0))
         self.register_buffer("cutoff", torch.tensor(torch.inf))
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        """Follows the model to its device, not to its precision: a cutoff in half precision would not tell rows apart."""
+        whole = {name: self._buffers[name] for name in ("recent", "cutoff")}
+        super()._apply(fn, recurse)
+        for name, values in whole.items():
+            if values is not None and not values.is_meta:
+                self._buffers[name] = values.to(getattr(self, name).device)
+        return self
 
     def forward(self, step: Step) -> Tensor:
         row, real = step.batch["target_row"], step.real

@@ -123,6 +123,16 @@ def test_window_and_cutoff_are_in_the_checkpoint() -> None:
         assert gradient(objective(steps[0]), steps[0]) == gradient(again(steps[1]), steps[1])
 
 
+def test_a_model_in_half_precision_keeps_losses_and_cutoff_whole() -> None:
+    objective = truncation(drop_fraction=0.5, window=4, hot_start=4, recompute_every=1)
+    objective.to(torch.bfloat16)  # as trainer.precision=bf16-true does
+    losses = torch.tensor([1.001, 1.002, 1.003, 1.004])  # all 1.0 in bfloat16
+    objective.update_cutoff(losses)
+    assert torch.equal(objective.recent, losses) and float(objective.cutoff) == pytest.approx(1.0025)
+    objective.to(torch.bfloat16)
+    assert torch.equal(objective.recent, losses) and float(objective.cutoff) == pytest.approx(1.0025)
+
+
 def test_the_share_that_was_dropped_is_logged() -> None:
     objective = truncation()
     logged: dict[str, torch.Tensor] = {}
