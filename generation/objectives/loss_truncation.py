@@ -64,7 +64,7 @@ class LossTruncation(Objective):
         self.register_buffer("cutoff", torch.tensor(torch.inf))
 
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
-        """Follows the model to its device, not to its precision: a cutoff in half precision would not tell rows apart."""
+        """Follows the model to its device, not to its precision: in half precision losses would hardly differ."""
         whole = {name: self._buffers[name] for name in ("recent", "cutoff")}
         super()._apply(fn, recurse)
         for name, values in whole.items():
