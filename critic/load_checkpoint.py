@@ -27,7 +27,7 @@ Settings = TypeVar("Settings", bound=DetectorSettings)
 
 
 class LoadedCheckpoint(NamedTuple, Generic[Settings]):
-    """A model in fp32 or its ONNX graph, its tokenizer, its device, and its settings: None without a sidecar of ours."""
+    """A model in fp32 or its ONNX graph, tokenizer, device, and settings: None without a sidecar of ours."""
 
     model: Any
     tokenizer: Any

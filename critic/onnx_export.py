@@ -119,7 +119,9 @@ def _export(folder: Path, path: Path, *, is_tagger: bool) -> None:
         except ModuleNotFoundError as error:
             raise UserError(f"format=onnx needs the package {error.name}", hint=INSTALL) from error
         except torch.onnx.OnnxExporterError as error:
-            problem = f"torch cannot export a {type(model).__name__} to ONNX: {str(error).strip().splitlines()[0][:160]}"
+            problem = (
+                f"torch cannot export a {type(model).__name__} to ONNX: {str(error).strip().splitlines()[0][:160]}"
+            )
             raise UserError(problem, place=str(folder), hint="export it without format=onnx") from error
 
 
