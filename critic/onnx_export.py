@@ -119,9 +119,8 @@ def _export(folder: Path, path: Path, *, is_tagger: bool) -> None:
         except ModuleNotFoundError as error:
             raise UserError(f"format=onnx needs the package {error.name}", hint=INSTALL) from error
         except torch.onnx.OnnxExporterError as error:
-            problem = (
-                f"torch cannot export a {type(model).__name__} to ONNX: {str(error).strip().splitlines()[0][:160]}"
-            )
+            said = str(error).strip().partition("\n")[0][:160]
+            problem = f"torch cannot export a {type(model).__name__} to ONNX: {said}"
             raise UserError(problem, place=str(folder), hint="export it without format=onnx") from error
 
 
@@ -136,7 +135,7 @@ def _quantise(exact: Path, path: Path) -> None:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silences exporters, which print their steps and warn of packages that nobody needs."""
-    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), warnings.catch_warnings():
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
         try:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from faithkit.evaluation.intervals import Difference
 from faithkit.records import Example, Prediction
@@ -76,16 +77,14 @@ def measure(kind: str, checkpoint: str, folder: Path, options: argparse.Namespac
     rows = []
     for name, seconds in taken.items():
         changes = difference(kind, judged, predicted[name], predicted[TORCH[0]])
-        moved = [
-            abs(float(predicted[name][e.id].score or 0) - float(predicted[TORCH[0]][e.id].score or 0)) for e in judged
-        ]
+        moved = np.abs(scores(predicted[name], judged) - scores(predicted[TORCH[0]], judged))
         rows.append(
             [
                 f"torch, {name}" if name in TORCH else f"onnxruntime, {'int8' if name == 'onnx_int8' else 'fp32'}",
                 f"{len(timed) / np.median(seconds):.1f}",
                 Ratio.of(taken[TORCH[0]], seconds),
                 *(tell(changes[metric]) if name != TORCH[0] else "" for metric in SHOWN[kind]),
-                f"{np.mean(moved):.4f}, {max(moved):.3f}",
+                f"{moved.mean():.4f}, {moved.max():.3f}",
                 f"{memory[name]:.0f}",
             ]
         )
@@ -115,6 +114,10 @@ def export(checkpoint: str, folder: Path, form: str) -> str:
 
 def predict(detector: Any, examples: Sequence[Example]) -> dict[str, Prediction]:
     return {prediction.id: prediction for prediction in detector.predict_examples(examples)}
+
+
+def scores(predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> NDArray[np.float64]:
+    return np.array([predictions[example.id].score for example in examples], np.float64)
 
 
 def difference(
