@@ -3,9 +3,10 @@
 Speed is taken on texts of mixed lengths, in turns; the change in F1 on the embedded corpus's test split, paired with
 fp32 (bootstrap over dialogues; up to 500 of them a jackknife).
 
-Needs: the `onnx` extra; a run of a critic and one of a tagger, which need not be of the embedded corpus.
+Needs: the `onnx` extra. Without a run the demo's critic is trained first (minutes, once).
 
-python -m speed.onnx_speed --critic RUN --tagger RUN
+python -m speed.onnx_speed                              with the demo's critic
+python -m speed.onnx_speed --critic RUN --tagger RUN    of whatever data
 """
 
 import argparse
@@ -24,7 +25,7 @@ from faithkit.evaluation.intervals import Difference
 from faithkit.records import Example, Prediction
 from speed.measure import Ratio, alternate, report, require, table
 from speed.mixed import DESCRIPTION as PAIRS
-from speed.mixed import mixed_pairs
+from speed.mixed import demo_critic, mixed_pairs
 from speed.tagged import DESCRIPTION as TAGGED
 from speed.tagged import mixed_tagged
 
@@ -48,7 +49,11 @@ def main() -> None:
 
     import torch
 
+    from faithkit.files.home import cache_dir
+
     torch.set_num_threads(1)
+    if not options.critic and not options.tagger:
+        options.critic = demo_critic(cache_dir("speed"))
     for kind in SHOWN:
         if checkpoint := getattr(options, kind):
             with tempfile.TemporaryDirectory() as folder:

@@ -58,7 +58,8 @@ def _push(folder: Path, cfg: Any) -> None:
     from faithkit.weights.publish import check_private, describe, push, shorten_paths
 
     if shortened := shorten_paths(folder):
-        print(f"paths of this machine were shortened to their last part: {', '.join(shortened)}")
+        more = f" and {len(shortened) - 3} more" if len(shortened) > 3 else ""
+        print(f"paths of this machine, shortened to their last part: {', '.join(shortened[:3])}{more}")
     num_texts = check_private(folder)
     print(f"no token and no path of this machine in {num_texts} texts")
     if cfg.dry_run:

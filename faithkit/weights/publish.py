@@ -21,7 +21,7 @@ NAMES_OF_PATHS = ("_name_or_path", "name_or_path", "tokenizer_file")  # keys of 
 PATH = re.compile(r"(~?/|file:/|[A-Za-z]:[\\/])[^\n]+")
 TOKENS = re.compile(r"\b(hf_[A-Za-z0-9]{30,}|sk-[\w-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|AKIA[0-9A-Z]{16})\b")
 SECRETS = re.compile(r"TOKEN|KEY|SECRET|PASSW", re.IGNORECASE)  # in the name of a variable of the environment
-CARD_LINES = 12  # of the card that a dry run shows
+CARD_LINES = 16  # of the card that a dry run shows
 
 
 def shorten_paths(folder: Path) -> list[str]:
@@ -109,6 +109,8 @@ def describe(folder: Path, repository: str, *, private: bool, run: Path | None) 
     if run is not None:
         kept = [path.name + "/" * path.is_dir() for path in sorted(run.iterdir()) if path.name not in ("hf", ".lock")]
         yield f"left out, of the run: {', '.join(kept) or 'nothing'}"
+    if others := sorted({path.name for path in folder.iterdir() if path.is_file()} - files.keys()):
+        yield f"left out, of the folder: {', '.join(others)}"
     yield f"{CARD} begins:"
     yield from (f"  {line}".rstrip() for line in (folder / CARD).read_text(encoding="utf-8").splitlines()[:CARD_LINES])
 
@@ -130,7 +132,7 @@ def push(folder: Path, repository: str, *, private: bool) -> str:
         UserError: The hub refuses or is not reached.
     """
     from huggingface_hub import HfApi, constants
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     api = HfApi(endpoint=constants.ENDPOINT)
     try:
@@ -142,10 +144,13 @@ def push(folder: Path, repository: str, *, private: bool) -> str:
             commit_message="Export by faithkit",
         )
     except (HfHubHTTPError, HFValidationError) as error:
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         hint = "check the name, and that the token may write there"
-        raise UserError(f"the hub refuses: {said[:200]}", place=repository, hint=hint) from error
-    except (OfflineModeIsEnabled, OSError) as error:
-        problem = f"the hub at {constants.ENDPOINT} was not reached"
+        raise UserError(f"the hub refuses: {_first_line(error)}", place=repository, hint=hint) from error
+    except Exception as error:  # of connections, whose kinds have no class in common
+        problem = f"the push to {constants.ENDPOINT} broke off: {_first_line(error)}"
         raise UserError(problem, place=repository, hint="try again; output_dir=DIR keeps the export") from error
     return str(done.commit_url)
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]
