@@ -44,9 +44,8 @@ in_answer = torch.tensor([side == 1 for side in inputs.sequence_ids()])
 A question stands before the context, with a separator between them. faithkit's own `Tagger.load(FOLDER)` also reads
 texts of any length, weighs a token's sentence and the words that the context lacks, and joins tokens into spans."""
 
-ONNX_CARD = """
-## ONNX
-
+GRAPH_TITLE = "\n## ONNX\n"
+GRAPH_CARD = """
 `{file}` is the same model as a graph of opset {opset}, in {numbers}, for ids and masks of any size [windows, tokens].
 {comparison} faithkit reads it with `precision="onnx"`.
 
@@ -56,7 +55,7 @@ from transformers import AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained(FOLDER)
 session = onnxruntime.InferenceSession(FOLDER + "/{file}")
-inputs = tokenizer({texts}, truncation="only_first", max_length={max_length}, return_tensors="np")
+inputs = tokenizer({texts}, truncation={truncation}, max_length={max_length}, return_tensors="np")
 logits = session.run(["logits"], {{one.name: inputs[one.name] for one in session.get_inputs()}})[0][0]
 ```
 """
@@ -120,12 +119,13 @@ def _tagger(layout: dict[str, Any], thresholds: dict[str, Any]) -> Card:
 def graph_card(sidecar: Sidecar, described: dict[str, Any]) -> str:
     """The card's section about an ONNX graph, as `critic.onnx_export` describes it."""
     texts = "context, answer" if sidecar.kind == TAGGER else _ordered(sidecar.layout)
-    return ONNX_CARD.format(
+    return GRAPH_TITLE + GRAPH_CARD.format(
         file=described["file"],
         opset=described["opset"],
         numbers="int8" if described["int8"] else "fp32",
         comparison=tell_comparison(described["compared"]),
         texts=texts,
+        truncation='"only_first"' if sidecar.kind == TAGGER else "True",
         max_length=sidecar.layout["max_length"],
     )
 

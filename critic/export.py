@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from critic.cards import LIMITS, PAIRS, card_of, graph_card, tell_comparison
+from critic.cards import GRAPH_TITLE, LIMITS, PAIRS, card_of, graph_card, tell_comparison
 from critic.onnx_export import write_graph
 from critic.onnx_model import ONNX
 from faithkit.errors import UserError
@@ -34,9 +34,7 @@ def export(checkpoint: str, output_dir: str, *, graph: bool = False, int8: bool 
     def finish(sidecar: Sidecar, folder: Path) -> None:
         if graph:
             write_graph(folder, quantised=int8)
-        if described := (read_stored(folder) or {}).get(ONNX):
-            with (folder / CARD).open("a", encoding="utf-8") as card:
-                card.write(graph_card(sidecar, described))
+        _tell_in_card(sidecar, folder)
 
     return export_folder(checkpoint, output_dir, card=_card, compare=_compare, finish=finish)
 
@@ -46,13 +44,22 @@ def add_graph(checkpoint: str, *, int8: bool) -> Path:
     folder = find_folder(checkpoint)
     run = RunFolder(folder.parent)
     with run_lock(run.path) if folder == run.hf and run.config.exists() else nullcontext():
-        if read_sidecar(folder) is None:
+        if (sidecar := read_sidecar(folder)) is None:
             raise UserError(f"no {SIDECAR} here: not a model of ours", place=str(folder), hint="give a run's folder")
         check_folder(folder)
         with atomic_folder(folder, replace=True) as unfinished:
             shutil.copytree(folder, unfinished, dirs_exist_ok=True)
             write_graph(unfinished, quantised=int8)
+            _tell_in_card(sidecar, unfinished)
     return folder
+
+
+def _tell_in_card(sidecar: Sidecar, folder: Path) -> None:
+    """Puts the graph of a folder into its card, if it has both, in the place of an older one's section."""
+    card, described = folder / CARD, (read_stored(folder) or {}).get(ONNX)
+    if described and card.exists():
+        text = card.read_text(encoding="utf-8").partition(GRAPH_TITLE)[0]
+        card.write_text(text + graph_card(sidecar, described), encoding="utf-8")
 
 
 def tell_graph(folder: Path) -> list[str]:

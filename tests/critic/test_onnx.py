@@ -1,9 +1,12 @@
 """A detector's ONNX graph: it scores as the weights do, in any batch, and is the one that was exported."""
 
+import re
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from critic import Critic, Tagger
@@ -144,7 +147,13 @@ def test_an_exported_graph_scores_as_the_weights_do(
     described = (read_stored(report.folder) or {})[ONNX]
     assert (described["file"], described["opset"], described["int8"]) == (GRAPH, 18, False)
     assert described["compared"]["largest_logit_difference"] < 1e-4
-    assert "onnx/model.onnx" in (report.folder / "README.md").read_text()
+    code = re.findall(r"```python\n(.*?)```", (report.folder / "README.md").read_text(), re.DOTALL)
+    scope: dict[str, Any] = {"FOLDER": str(report.folder), **dict.fromkeys(("knowledge", "context"), KNOWLEDGE[0])}
+    scope |= dict.fromkeys(("response", "answer"), RESPONSES[0])
+    by_torch, by_graph = ({**scope} for _ in range(2))
+    exec(code[0], by_torch)  # noqa: S102 - our own card
+    exec(code[-1], by_graph)  # noqa: S102 - our own card
+    assert np.abs(by_torch["logits"].detach().numpy() - by_graph["logits"]).max() < 1e-4
 
 
 @pytest.mark.slow
