@@ -44,6 +44,22 @@ in_answer = torch.tensor([side == 1 for side in inputs.sequence_ids()])
 A question stands before the context, with a separator between them. faithkit's own `Tagger.load(FOLDER)` also reads
 texts of any length, weighs a token's sentence and the words that the context lacks, and joins tokens into spans."""
 
+GRAPH_TITLE = "\n## ONNX\n"
+GRAPH_CARD = """
+`{file}` is the same model as a graph of opset {opset}, in {numbers}, for ids and masks of any size [windows, tokens].
+{comparison} faithkit reads it with `precision="onnx"`.
+
+```python
+import onnxruntime
+from transformers import AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(FOLDER)
+session = onnxruntime.InferenceSession(FOLDER + "/{file}")
+inputs = tokenizer({texts}, truncation={truncation}, max_length={max_length}, return_tensors="np")
+logits = session.run(["logits"], {{one.name: inputs[one.name] for one in session.get_inputs()}})[0][0]
+```
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
@@ -62,13 +78,12 @@ def card_of(sidecar: Sidecar) -> Card:
 
 
 def _critic(layout: dict[str, Any], thresholds: dict[str, Any]) -> Card:
-    first = layout["order"] == "knowledge_response"
     return Card(
         title="A hallucination critic",
         purpose="A hallucination critic: given a source text (knowledge) and a response, it gives the probability that "
         "the response says something that the source does not support.",
         usage=CRITIC_USAGE.format(
-            texts="knowledge, response" if first else "response, knowledge",
+            texts=_ordered(layout),
             max_length=layout["max_length"],
             temperature=thresholds["temperature"],
             threshold=thresholds["threshold"],
@@ -77,6 +92,10 @@ def _critic(layout: dict[str, Any], thresholds: dict[str, Any]) -> Card:
         thresholds=f"Decision threshold {thresholds['threshold']:.4f}, chosen on validation for {thresholds['aim']}; "
         f"temperature {thresholds['temperature']:.4f}, fitted on validation.",
     )
+
+
+def _ordered(layout: dict[str, Any]) -> str:
+    return "knowledge, response" if layout["order"] == "knowledge_response" else "response, knowledge"
 
 
 def _tagger(layout: dict[str, Any], thresholds: dict[str, Any]) -> Card:
@@ -94,4 +113,28 @@ def _tagger(layout: dict[str, Any], thresholds: dict[str, Any]) -> Card:
         f"{thresholds['merge_gap']} characters between them are joined and those of fewer than "
         f"{thresholds['min_length']} dropped; a response is called hallucinated from "
         f"{thresholds['response_threshold']:.4f} on, chosen for {thresholds['aim']}. All were fitted on validation.",
+    )
+
+
+def graph_card(sidecar: Sidecar, described: dict[str, Any]) -> str:
+    """The card's section about an ONNX graph, as `critic.onnx_export` describes it."""
+    texts = "context, answer" if sidecar.kind == TAGGER else _ordered(sidecar.layout)
+    return GRAPH_TITLE + GRAPH_CARD.format(
+        file=described["file"],
+        opset=described["opset"],
+        numbers="int8" if described["int8"] else "fp32",
+        comparison=tell_comparison(described["compared"]),
+        texts=texts,
+        truncation='"only_first"' if sidecar.kind == TAGGER else "True",
+        max_length=sidecar.layout["max_length"],
+    )
+
+
+def tell_comparison(found: dict[str, Any]) -> str:
+    """Says how far a graph's outputs are from those of the weights, and how fast it is."""
+    return (
+        f"On {found['responses']} embedded responses its logits differ from the weights' by at most "
+        f"{found['largest_logit_difference']:.1e}, their probabilities by {found['mean_probability_change']:.1e} on "
+        f"average and {found['largest_probability_change']:.1e} at most; {found['labels_changed']} labels change. "
+        f"onnxruntime is {found['times_as_fast']:.2f} times as fast as torch in fp32 (one thread)."
     )

@@ -1,23 +1,73 @@
-"""Exports a detector's run as a folder that plain transformers loads."""
+"""Exports a detector's run as a folder that plain transformers loads, with an ONNX graph if wanted."""
 
+import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from critic.cards import LIMITS, PAIRS, card_of
+from critic.cards import GRAPH_TITLE, LIMITS, PAIRS, card_of, graph_card, tell_comparison
+from critic.onnx_export import write_graph
+from critic.onnx_model import ONNX
+from faithkit.errors import UserError
 from faithkit.evaluation.results import read_metrics
-from faithkit.files.model_folder import TAGGER, Sidecar
+from faithkit.files.atomic import atomic_folder
+from faithkit.files.folder_check import check_folder
+from faithkit.files.model_folder import CARD, SIDECAR, TAGGER, Sidecar, find_folder, read_sidecar, read_stored
 from faithkit.files.run_folder import RunFolder
+from faithkit.files.run_lock import run_lock
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
 from faithkit.weights.export import Report, export_folder, model_card
 from faithkit.weights.load import load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 
 
-def export(checkpoint: str, output_dir: str) -> Report:
-    """Writes the folder, reloads it in plain transformers, and compares logits with the best checkpoint's."""
-    return export_folder(checkpoint, output_dir, card=_card, compare=_compare)
+def export(checkpoint: str, output_dir: str, *, graph: bool = False, int8: bool = False) -> Report:
+    """Writes the folder, reloads it in plain transformers, and compares logits with the best checkpoint's.
+
+    Args:
+        graph: Writes an ONNX graph too; without it one that the run's folder has is copied.
+        int8: The graph's numbers.
+    """
+
+    def finish(sidecar: Sidecar, folder: Path) -> None:
+        if graph:
+            write_graph(folder, quantised=int8)
+        _tell_in_card(sidecar, folder)
+
+    return export_folder(checkpoint, output_dir, card=_card, compare=_compare, finish=finish)
+
+
+def add_graph(checkpoint: str, *, int8: bool) -> Path:
+    """Writes an ONNX graph into the hf/ folder of a run, or another folder of a detector; returns the folder."""
+    folder = find_folder(checkpoint)
+    run = RunFolder(folder.parent)
+    with run_lock(run.path) if folder == run.hf and run.config.exists() else nullcontext():
+        if (sidecar := read_sidecar(folder)) is None:
+            raise UserError(f"no {SIDECAR} here: not a model of ours", place=str(folder), hint="give a run's folder")
+        check_folder(folder)
+        with atomic_folder(folder, replace=True) as unfinished:
+            shutil.copytree(folder, unfinished, dirs_exist_ok=True)
+            write_graph(unfinished, quantised=int8)
+            _tell_in_card(sidecar, unfinished)
+    return folder
+
+
+def _tell_in_card(sidecar: Sidecar, folder: Path) -> None:
+    """Puts the graph of a folder into its card, if it has both, in the place of an older one's section."""
+    card, described = folder / CARD, (read_stored(folder) or {}).get(ONNX)
+    if described and card.exists():
+        text = card.read_text(encoding="utf-8").partition(GRAPH_TITLE)[0]
+        card.write_text(text + graph_card(sidecar, described), encoding="utf-8")
+
+
+def tell_graph(folder: Path) -> list[str]:
+    """Says how the graph of a folder compares with its weights; nothing where there is none."""
+    described = (read_stored(folder) or {}).get(ONNX)
+    if described is None:
+        return []
+    return [f"{described['file']}, opset {described['opset']}: {tell_comparison(described['compared'])}"]
 
 
 def _card(sidecar: Sidecar, run: RunFolder) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from critic.onnx_model import load_graph
 from critic.weights import longest_sequence
 from data_modules.encoding.tokens import PairTemplate, load_tokenizer
 from faithkit.errors import UserError, shorten
@@ -26,7 +27,7 @@ Settings = TypeVar("Settings", bound=DetectorSettings)
 
 
 class LoadedCheckpoint(NamedTuple, Generic[Settings]):
-    """A model in fp32, its tokenizer, its device, and its settings: None without a sidecar of ours."""
+    """A model in fp32 or its ONNX graph, tokenizer, device, and settings: None without a sidecar of ours."""
 
     model: Any
     tokenizer: Any
@@ -35,7 +36,7 @@ class LoadedCheckpoint(NamedTuple, Generic[Settings]):
 
 
 def load_checkpoint(
-    path: str, auto: str, kind: str, build: Callable[[Sidecar], Settings], device: str | None
+    path: str, auto: str, kind: str, build: Callable[[Sidecar], Settings], device: str | None, *, onnx: bool = False
 ) -> LoadedCheckpoint[Settings]:
     """Loads what a path names; nothing in it is executed.
 
@@ -44,12 +45,15 @@ def load_checkpoint(
         kind: What the sidecar must say it is.
         build: Makes settings of a sidecar.
         device: None takes the GPU where there is one.
+        onnx: Takes the ONNX graph that was exported, on the CPU, in the place of the weights.
     """
+    if onnx and device not in (None, "cpu"):
+        raise UserError(f"precision=onnx runs on the CPU, and device is {device!r}", hint="leave device out")
     import_transformers()
     import torch
     import transformers
 
-    folder = hub_folder(path) if is_hub_name(path) else find_folder(path)
+    folder = hub_folder(path, with_graph=onnx) if is_hub_name(path) else find_folder(path)
     settings = read_settings(folder, kind, build) if folder else None
     with loading(str(folder or path)) as source:
         config = load_config(transformers.AutoConfig, source)
@@ -57,6 +61,8 @@ def load_checkpoint(
             _check_architecture(config, source, auto, kind)
         tokenizer = load_tokenizer(source)
         PairTemplate.of(tokenizer)  # fails for a tokenizer that makes no pairs
+        if onnx:
+            return LoadedCheckpoint(load_graph(Path(source), config), tokenizer, "cpu", settings)
         model = load_model(getattr(transformers, auto), source, config=config)
         check_vocabulary(model, tokenizer, source)
     if folder and settings:

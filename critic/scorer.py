@@ -17,6 +17,7 @@ from tqdm.auto import tqdm
 from critic.calibration_texts import calibration_pairs
 from critic.class_labels import ClassLabels, hallucinated_classes
 from critic.load_checkpoint import LoadedCheckpoint, load_checkpoint
+from critic.onnx_model import ONNX
 from critic.precision import apply_precision, check_precision
 from critic.requests import (
     History,
@@ -110,7 +111,8 @@ class Critic:
 
         Args:
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
-            precision: 32-true, bf16, int8 (CPU), or auto: what the hardware is fastest in.
+            precision: 32-true, bf16, int8 (CPU), onnx (the graph of `export.py format=onnx`), or auto: what the
+                hardware is fastest in.
             labels: Of a classifier from elsewhere, what each class means, by its number or its name:
                 `{0: "faithful", 1: "hallucinated"}`, `{"LABEL_0": "hallucinated", "LABEL_1": "faithful"}`. Classes
                 named faithful and hallucinated need none.
@@ -121,7 +123,8 @@ class Critic:
         path, device = arguments.read_path(path), arguments.read_device(device)
         check_precision(precision)
         batch_tokens = arguments.read_count("batch_tokens", batch_tokens)
-        loaded = load_checkpoint(path, "AutoModelForSequenceClassification", CRITIC, Settings.from_sidecar, device)
+        onnx, auto = precision == ONNX, "AutoModelForSequenceClassification"
+        loaded = load_checkpoint(path, auto, CRITIC, Settings.from_sidecar, device, onnx=onnx)
         critic = cls.of(loaded, path, batch_tokens=batch_tokens, labels=labels)
         critic.model = apply_precision(
             loaded.model, precision, loaded.device, lambda: critic.odds(*calibration_pairs())
@@ -251,7 +254,7 @@ class Critic:
     @property
     def device(self) -> torch.device:
         """Gives the model's device."""
-        return next(self.model.parameters()).device
+        return self.model.device
 
 
 def window_logits(
@@ -267,7 +270,7 @@ def window_logits(
 
 @torch.inference_mode()
 def _logits(model: Any, batch: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-    device = next(model.parameters()).device
+    device = model.device
     inputs = {name: torch.from_numpy(array).to(device) for name, array in batch.items()}
     if bool(inputs["attention_mask"].all()):
         del inputs["attention_mask"]  # nothing is masked: attention takes its faster way

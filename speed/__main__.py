@@ -13,6 +13,7 @@ NAMES = (
     "prepare_speed",
     "stream_memory",
     "score_speed",
+    "onnx_speed",
     "train_speed",
     "tagger_speed",
     "metric_speed",

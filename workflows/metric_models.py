@@ -97,8 +97,8 @@ def load_q2_models(names: Mapping[str, Any], nli: str | None, *, precision: str)
     if missing or not nli:
         hint = "give all of its models, or set benchmark.q2.questions and benchmark.q2.answers to null"
         raise UserError(f"Q2 lacks {', '.join(missing)}", hint=hint)
-    if precision == "int8":
-        log.info("Q2's models stay in fp32: int8 is for detectors")
+    if precision in ("int8", "onnx"):
+        log.info("Q2's models stay in fp32: %s is for detectors", precision)
     return Q2Models(
         SpacyCandidates.load(names["candidates"]),
         Seq2SeqQuestions.load(

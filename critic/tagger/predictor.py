@@ -11,6 +11,7 @@ from tqdm.auto import tqdm
 
 from critic.calibration_texts import calibration_requests
 from critic.load_checkpoint import load_checkpoint
+from critic.onnx_model import ONNX
 from critic.precision import apply_precision, check_precision
 from critic.requests import History, Knowledge, Request, number_passages, request_of
 from critic.stream import stream_results
@@ -75,7 +76,8 @@ class Tagger:
 
         Args:
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
-            precision: 32-true, bf16, int8 (CPU), or auto: what the hardware is fastest in.
+            precision: 32-true, bf16, int8 (CPU), onnx (the graph of `export.py format=onnx`), or auto: what the
+                hardware is fastest in.
 
         Raises:
             UserError: There is none, or it is of another kind.
@@ -83,9 +85,10 @@ class Tagger:
         path, device = arguments.read_path(path), arguments.read_device(device)
         check_precision(precision)
         batch_tokens = arguments.read_count("batch_tokens", batch_tokens)
-        loaded = load_checkpoint(path, "AutoModelForTokenClassification", TAGGER, Settings.from_sidecar, device)
+        onnx, auto = precision == ONNX, "AutoModelForTokenClassification"
+        loaded = load_checkpoint(path, auto, TAGGER, Settings.from_sidecar, device, onnx=onnx)
         settings = loaded.settings or foreign_settings(loaded.model.config, path)
-        packed = use_packed_attention(loaded.model)
+        packed = not onnx and use_packed_attention(loaded.model)
         encoder = SpanEncoder(tokenizer=loaded.tokenizer, max_length=settings.max_length, packed=packed)
         tagger = cls(loaded.model, encoder, settings.calibration, batch_tokens=batch_tokens, name=path)
         tagger.model = apply_precision(
@@ -259,4 +262,4 @@ class Tagger:
     @property
     def device(self) -> torch.device:
         """Gives the model's device."""
-        return next(self.model.parameters()).device
+        return self.model.device

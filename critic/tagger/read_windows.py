@@ -41,7 +41,7 @@ def token_logits(
 @torch.inference_mode()
 def _run(model: Any, batch: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
     """Runs the model over a batch of windows; logits of the response tokens, window by window [places, classes]."""
-    device = next(model.parameters()).device
+    device = model.device
     inputs = {name: torch.from_numpy(array).to(device) for name, array in batch.items()}
     logits = run_model(model, inputs).logits.flatten(0, 1)[answer_places(inputs)]
     return logits.float().cpu().numpy()

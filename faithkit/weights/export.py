@@ -59,6 +59,7 @@ def export_folder(
     compare: Callable[[Sidecar, RunFolder, Path], tuple[int, float]],
     reloaded_in: Callable[[Sidecar], str] = lambda _: "plain transformers",
     copy: Callable[[Path, Path], None] = lambda source, target: _copy(source, target),
+    finish: Callable[[Sidecar, Path], None] = lambda _, __: None,
 ) -> Report:
     """Copies the hf/ folder of a run, adds a card, and checks the copy's logits before it takes its place.
 
@@ -67,6 +68,7 @@ def export_folder(
         compare: How many logits of the reloaded folder differ how far, at most, from those of the run's checkpoint.
         reloaded_in: What `compare` reloads the folder in.
         copy: Writes the model, all but its card, from its folder into another.
+        finish: Adds to the folder before it takes its place.
 
     Raises:
         UserError: The output folder is not empty, or the reloaded model differs.
@@ -89,6 +91,7 @@ def export_folder(
         num_logits, difference = compare(sidecar, run, unfinished)
         if not difference <= TOLERANCE:
             raise UserError(f"the reloaded model differs by {difference:.1e} in its logits", place=str(source))
+        finish(sidecar, unfinished)
     return Report(target, num_logits, difference, reloaded_in(sidecar))
 
 

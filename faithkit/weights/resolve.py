@@ -20,6 +20,7 @@ HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 CONFIGS = ("config.json", "adapter_config.json", "meta.json")  # of a model, of an adapter, of spaCy
 # All that a folder of ours is read from.
 OUR_FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model", "*.parquet")
+GRAPHS = "onnx/*.onnx"  # beside them; many times as large as all but the weights
 PATH_STARTS = (".", "~", "/")
 RUST_PANIC = "PanicException"  # of tokenizers and safetensors; it is no Exception, and its class has no module
 
@@ -60,8 +61,12 @@ def is_hub_name(path: str) -> bool:
     return not Path(path).expanduser().exists() and bool(HUB_NAME.fullmatch(path))
 
 
-def hub_folder(name: str) -> Path | None:
-    """Fetches a model of ours from the hub, with its sidecar, or LoRA adapters; None for another model."""
+def hub_folder(name: str, *, with_graph: bool = False) -> Path | None:
+    """Fetches a model of ours from the hub, with its sidecar, or LoRA adapters; None for another model.
+
+    Args:
+        with_graph: Fetches its ONNX graph too.
+    """
     if name in LOCAL:
         return None
     if (adapters := hub_adapters(name)) is not None:
@@ -71,7 +76,8 @@ def hub_folder(name: str) -> Path | None:
 
     with loading(name) as source:
         stored, _ = PreTrainedConfig.get_config_dict(source)
-        return Path(snapshot_download(source, allow_patterns=[*OUR_FILES])) if MARK in stored else None
+        wanted = [*OUR_FILES, *([GRAPHS] if with_graph else [])]
+        return Path(snapshot_download(source, allow_patterns=wanted)) if MARK in stored else None
 
 
 def hub_adapters(name: str) -> Path | None:

@@ -19,7 +19,9 @@ from tests.running import compose
 
 def schema_of(script: str) -> str:
     """Names the schema of a script's configuration, as the script itself does."""
-    module = {"evaluate": "evaluation", "construct": "construction", "report": "report"}.get(script, "scripts")
+    module = {"evaluate": "evaluation", "construct": "construction", "report": "report", "export": "exporting"}.get(
+        script, "scripts"
+    )
     return f"workflows.settings.{module}:{script.title()}Settings"
 
 

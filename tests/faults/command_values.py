@@ -230,7 +230,7 @@ VALUES: dict[tuple[str, ...], dict[str, str]] = {
         "output": "5",
         "num_rows": "0 -1 a",
         "on_bad_row": "foo null",
-        "precision": "int4",
+        "precision": "int4 onx",
         "batch_tokens": "0 -5",
         "save_every_num_rows": "0 -1",
         "save_texts": "1 maybe null",
@@ -256,5 +256,13 @@ VALUES: dict[tuple[str, ...], dict[str, str]] = {
         "seed": "x",
         "detector": "5",
     },
-    ("export",): {"checkpoint": "5 ''", "output_dir": "5 ''", "debug": "maybe"},
+    ("export",): {
+        "checkpoint": "5 ''",
+        "output_dir": "5 ''",
+        "format": "5 null onnx8",
+        "push_to": "5 critic me/a/b /a/b 'me/a b'",
+        "private": "1 null",
+        "dry_run": "maybe null",
+        "debug": "maybe",
+    },
 }

@@ -70,6 +70,7 @@ class EvaluateSettings(Extensible):
     def surroundings(self) -> Iterator[UserError]:
         yield from around.run_dir_problems(self.run_dir)
         yield from around.logger_problems(self.logger)
+        yield from around.precision_problems(self.precision)
         block = self.benchmark
         if isinstance(block, Transfer):
             yield from _transfer_problems(block)

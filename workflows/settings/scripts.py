@@ -198,14 +198,4 @@ class ScoreSettings(Run):
             yield from around.column_problems(self.path, self.columns.model_dump(), self.by)
         yield from around.output_problems("output", self.output)
         yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger", "judge")
-
-
-class ExportSettings(Common):
-    """export.py."""
-
-    checkpoint: PathText
-    output_dir: PathText
-
-    def surroundings(self) -> Iterator[UserError]:
-        yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger", "generator", "judge")
-        yield from around.run_dir_problems(self.output_dir, "output_dir")
+        yield from around.precision_problems(self.precision)

@@ -98,7 +98,7 @@ def checkpoint_problems(key: str, path: str | None, *kinds: str) -> Iterator[Use
 
             read_detector_file(path)
             return
-        kind = _kind_in(find_folder(path))
+        kind = kind_of(path)
     except UserError as error:
         yield error
         return
@@ -109,8 +109,9 @@ def checkpoint_problems(key: str, path: str | None, *kinds: str) -> Iterator[Use
         )
 
 
-def _kind_in(folder: Path) -> str | None:
+def kind_of(path: str) -> str | None:
     """The kind that a sidecar names; None where there is none, or one that only its reader can explain."""
+    folder = find_folder(path)
     try:
         stored = json.loads((folder / SIDECAR).read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -147,6 +148,12 @@ def package_problems(asked: str, package: str, extra: str) -> Iterator[UserError
     """An optional package that is not installed."""
     if package not in sys.modules and find_spec(package) is None:
         yield UserError(f"{asked} needs the package {package}", hint=f"pip install '.[{extra}]'")
+
+
+def precision_problems(precision: str) -> Iterator[UserError]:
+    """A precision whose package is not installed."""
+    if precision == "onnx":
+        yield from package_problems("precision=onnx", "onnxruntime", "onnx")
 
 
 def class_problems(key: str, target: str) -> Iterator[UserError]:

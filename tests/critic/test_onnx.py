@@ -1,0 +1,200 @@
+"""A detector's ONNX graph: it scores as the weights do, in any batch, and is the one that was exported."""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from critic import Critic, Tagger
+from critic.export import add_graph as export_graph
+from critic.export import export
+from critic.load_checkpoint import load_checkpoint
+from critic.onnx_export import write_graph
+from critic.onnx_model import GRAPH, ONNX, QUANTISED
+from critic.settings import Settings
+from faithkit.errors import UserError
+from faithkit.files.hashes import hash_files
+from faithkit.files.model_folder import read_stored, seal
+from tests.critic.graphs import add_graph
+from tests.model_folders import Change
+
+pytest.importorskip("onnx", reason="needs pip install '.[onnx]'")
+pytest.importorskip("onnxruntime", reason="needs pip install '.[onnx]'")
+KNOWLEDGE = ["the river is long", "the king wrote a book " * 6, "red music", "a city of stone " * 40]
+RESPONSES = ["it is long", "he wrote", "the music was green and not red", "they made a stone city"]
+
+
+@pytest.fixture
+def with_graph(trained: Path, tmp_path: Path) -> Path:
+    """A critic's folder with a small graph."""
+    return add_graph(shutil.copytree(trained / "hf", tmp_path / "hf"), 2)
+
+
+def test_a_score_of_the_graph_does_not_depend_on_its_batch(with_graph: Path) -> None:
+    critic = Critic.load(with_graph, precision="onnx")
+    together = critic.score(KNOWLEDGE, RESPONSES)
+    alone = [critic.score(k, r) for k, r in zip(KNOWLEDGE, RESPONSES, strict=True)]
+    assert together == alone
+    assert len({score.probability for score in together}) == len(together)
+    assert critic.device.type == "cpu"
+
+
+def test_spans_of_the_graph_do_not_depend_on_their_batch(trained_tagger: Path, tmp_path: Path) -> None:
+    stored = read_stored(trained_tagger / "hf")
+    assert stored is not None
+    folder = shutil.copytree(trained_tagger / "hf", tmp_path / "hf")
+    tagger = Tagger.load(add_graph(folder, len(stored["labels"]), per_token=True), precision="onnx")
+    together = tagger.predict(KNOWLEDGE, RESPONSES)
+    assert together == [tagger.predict(k, r) for k, r in zip(KNOWLEDGE, RESPONSES, strict=True)]
+    assert len({one.score for one in together}) == len(together)
+
+
+def test_the_weights_are_read_as_before_beside_a_graph(with_graph: Path, trained: Path) -> None:
+    wanted = Critic.load(trained).score(KNOWLEDGE, RESPONSES)
+    assert Critic.load(with_graph).score(KNOWLEDGE, RESPONSES) == wanted
+    shutil.rmtree(with_graph / ONNX)  # as a hub's cache has it: the graph is fetched when it is asked for
+    assert Critic.load(with_graph).score(KNOWLEDGE, RESPONSES) == wanted
+
+
+def damaged(folder: Path) -> None:
+    (folder / GRAPH).write_bytes((folder / GRAPH).read_bytes()[:-40])
+
+
+def of_others(folder: Path) -> None:
+    other = add_graph(shutil.copytree(folder, folder.parent / "other"), 2, seed=1)
+    shutil.copy(other / GRAPH, folder / GRAPH)
+
+
+def missing(folder: Path) -> None:
+    (folder / GRAPH).unlink()
+
+
+def elsewhere(folder: Path) -> None:
+    stored = read_stored(folder) or {}
+    seal(folder, {**stored, ONNX: {**stored[ONNX], "file": "../other/model.onnx"}})
+
+
+def no_graph(folder: Path) -> None:
+    """A graph made and sealed anew that onnxruntime cannot read."""
+    (folder / GRAPH).write_bytes(b"no graph")
+    stored = read_stored(folder) or {}
+    seal(folder, {**stored, ONNX: {**stored[ONNX], "sha256": hash_files(folder, [GRAPH])[GRAPH]}})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (damaged, "is not the graph that was exported with these weights"),
+        (of_others, "is not the graph that was exported with these weights"),
+        (missing, "model.onnx is missing"),
+        (elsewhere, "broken sidecar: onnx is"),
+        (no_graph, "onnxruntime cannot load"),
+    ],
+)
+def test_what_is_wrong_with_a_graph_is_said(with_graph: Path, change: Change, message: str) -> None:
+    change(with_graph)
+    with pytest.raises(UserError, match=message):
+        Critic.load(with_graph, precision="onnx")
+
+
+def test_a_model_without_a_graph_says_how_to_write_one(trained: Path) -> None:
+    with pytest.raises(UserError, match=r"no ONNX graph(.|\n)*python export.py checkpoint=\S+ format=onnx"):
+        Critic.load(trained, precision="onnx")
+
+
+def test_a_graph_runs_on_the_cpu_alone(with_graph: Path) -> None:
+    kind = ("AutoModelForSequenceClassification", "critic", Settings.from_sidecar)
+    with pytest.raises(UserError, match="runs on the CPU"):
+        load_checkpoint(str(with_graph), *kind, "cuda", onnx=True)
+
+
+def test_the_missing_package_is_named(with_graph: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(UserError, match=r"onnxruntime(.|\n)*pip install '.\[onnx\]'"):
+        Critic.load(with_graph, precision="onnx")
+    with pytest.raises(UserError, match=r"onnxruntime(.|\n)*pip install '.\[onnx\]'"):
+        export_graph(str(trained), int8=False)
+    assert not (trained / "hf" / ONNX).exists()
+
+
+def test_an_export_copies_a_graph_with_its_card(with_graph: Path, tmp_path: Path) -> None:
+    export(str(with_graph), str(tmp_path / "out"))
+    assert "## ONNX" in (tmp_path / "out" / "README.md").read_text()
+    before, after = (
+        Critic.load(one, precision="onnx").score("a river", "long") for one in (with_graph, tmp_path / "out")
+    )
+    assert before == after
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["critic", "tagger"])
+def test_an_exported_graph_scores_as_the_weights_do(
+    kind: str, trained: Path, trained_tagger: Path, tmp_path: Path
+) -> None:
+    run, load = (trained, Critic.load) if kind == "critic" else (trained_tagger, Tagger.load)
+    report = export(str(run), str(tmp_path / "out"), graph=True)
+    wanted, found = load(run, device="cpu"), load(report.folder, precision="onnx")
+    if isinstance(wanted, Critic) and isinstance(found, Critic):
+        pairs = zip(wanted.score(KNOWLEDGE, RESPONSES), found.score(KNOWLEDGE, RESPONSES), strict=True)
+        assert all(a.label == b.label and a.probability == pytest.approx(b.probability, abs=1e-5) for a, b in pairs)
+    elif isinstance(wanted, Tagger) and isinstance(found, Tagger):
+        tagged = zip(wanted.predict(KNOWLEDGE, RESPONSES), found.predict(KNOWLEDGE, RESPONSES), strict=True)
+        assert all(a.label == b.label and a.score == pytest.approx(b.score, abs=1e-5) for a, b in tagged)
+    described = (read_stored(report.folder) or {})[ONNX]
+    assert (described["file"], described["opset"], described["int8"]) == (GRAPH, 18, False)
+    assert described["compared"]["largest_logit_difference"] < 1e-4
+    code = re.findall(r"```python\n(.*?)```", (report.folder / "README.md").read_text(), re.DOTALL)
+    scope: dict[str, Any] = {"FOLDER": str(report.folder), **dict.fromkeys(("knowledge", "context"), KNOWLEDGE[0])}
+    scope |= dict.fromkeys(("response", "answer"), RESPONSES[0])
+    by_torch, by_graph = ({**scope} for _ in range(2))
+    exec(code[0], by_torch)  # noqa: S102 - our own card
+    exec(code[-1], by_graph)  # noqa: S102 - our own card
+    assert np.abs(by_torch["logits"].detach().numpy() - by_graph["logits"]).max() < 1e-4
+
+
+@pytest.mark.slow
+def test_a_run_gets_a_graph_in_int8_and_one_too_far_off_is_refused(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = shutil.copytree(trained, tmp_path / "run")
+    folder = export_graph(str(run), int8=True)
+    assert folder == run / "hf"
+    assert (folder / QUANTISED).exists() and not (folder / GRAPH).exists()
+    near = Critic.load(folder, precision="onnx").score(KNOWLEDGE, RESPONSES)
+    exact = Critic.load(folder).score(KNOWLEDGE, RESPONSES)
+    assert all(a.probability == pytest.approx(b.probability, abs=0.1) for a, b in zip(near, exact, strict=True))
+    monkeypatch.setattr("critic.onnx_export.MOST_DIFFERENCE", 0.0)
+    with pytest.raises(UserError, match="the graph's logits differ by up to"):
+        export_graph(str(run), int8=False)
+    assert (folder / QUANTISED).exists(), "the folder of before stays"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["roberta", "modernbert"])
+def test_other_encoders_are_exported_too(family: str, tmp_path: Path) -> None:
+    import transformers
+
+    from faithkit.evaluation.score_calibration import ScoreCalibration
+    from faithkit.files.model_folder import write_folder
+    from tests.tiny import tiny_tokenizer
+
+    size = {"vocab_size": 500, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    places = {"intermediate_size": 64, "max_position_embeddings": 130, "pad_token_id": 1}
+    labels = {"num_labels": 2, "id2label": {0: "faithful", 1: "hallucinated"}}
+    if family == "roberta":
+        model: object = transformers.RobertaForSequenceClassification(
+            transformers.RobertaConfig(**size, **places, **labels, initializer_range=0.5)
+        )
+    else:
+        windows = {"local_attention": 16, "global_attn_every_n_layers": 2}
+        config = transformers.ModernBertConfig(**size, **places, **labels, **windows, initializer_range=0.5)
+        model = transformers.ModernBertForSequenceClassification(config)
+    settings = Settings(max_length=96, order="response_knowledge", calibration=ScoreCalibration(), origin={})
+    write_folder(tmp_path / "hf", model, tiny_tokenizer("bpe"), settings.to_sidecar())
+    described = write_graph(tmp_path / "hf", quantised=False)
+    assert described["compared"]["largest_logit_difference"] < 1e-4
+    assert described["compared"]["labels_changed"] == 0
