@@ -24,7 +24,7 @@ class Chosen:
 
 
 def chosen_of(run: Run) -> Chosen | None:
-    """Finds the figure that chose the checkpoint: in metrics.json, else in the learning curves; None where neither has it.
+    """Finds the figure that chose the checkpoint, in metrics.json or else in the learning curves.
 
     A run that was cut off has the best of its curves so far.
     """

@@ -79,11 +79,7 @@ def write_sweep(record: SweepRecord) -> None:
     jobs = {
         job.name: {
             "settings": dict(job.settings),
-            **{
-                name: value
-                for name in ("ended", "problem", "seconds")
-                if (value := getattr(job, name)) is not None
-            },
+            **{name: value for name in ("ended", "problem", "seconds") if (value := getattr(job, name)) is not None},
         }
         for job in record.jobs.values()
     }

@@ -65,7 +65,9 @@ class CommandLine:
         """Tells whether it is `-m` with keys and choices alone; `hydra...` and glob() leave a sweep to Hydra."""
         options, texts = self._options()
         asked = {name for name, value in vars(options).items() if value and name != "overrides"}
-        return asked == {"multirun"} and not any(text.lstrip("+~").startswith("hydra") or "glob(" in text for text in texts)
+        return asked == {"multirun"} and not any(
+            text.lstrip("+~").startswith("hydra") or "glob(" in text for text in texts
+        )
 
     def overrides(self) -> list[str]:
         """Gives the keys and choices as they were typed, without options."""
