@@ -86,6 +86,11 @@ class RankedSweep:
     notes: Sequence[str] = field(default_factory=tuple)
 
     @property
+    def is_search(self) -> bool:
+        """Tells whether each job was proposed by what the jobs before it came to."""
+        return any(argument.lstrip("+") == "sweep=optuna" for argument in self.record.arguments)
+
+    @property
     def name(self) -> str:
         """Names the sweep by its folder."""
         return self.record.folder.resolve().name
