@@ -55,7 +55,16 @@ class RankedRow:
     @property
     def name(self) -> str:
         """Tells the settings in a line."""
-        return ", ".join(f"{key}={value}" for key, value in self.settings.items()) or self.runs[0].run.name
+        told = ", ".join(f"{key}={short_value(value)}" for key, value in self.settings.items())
+        return told or self.runs[0].run.name
+
+
+def short_value(value: str) -> str:
+    """Shortens a number of many digits, as a search draws it, to four."""
+    try:
+        return f"{float(value):.4g}" if len(value) > 8 else value
+    except ValueError:
+        return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +179,7 @@ def _notes(record: SweepRecord, rankings: Sequence[Ranking]) -> list[str]:
     done = {one.job.name for ranking in rankings for one in ranking.runs}
     for job in record.jobs.values():
         if job.ended == FAILED:
-            notes.append(f"{job.name} failed: {job.problem}")
+            notes.append(f"{job.name} failed{f': {job.problem}' if job.problem else ''}")
     pruned = sum(job.ended == PRUNED for job in record.jobs.values())
     if pruned:
         notes.append(f"{pruned} jobs were ended early by their validations, and are not ranked")

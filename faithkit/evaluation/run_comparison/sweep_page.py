@@ -6,7 +6,7 @@ from typing import Any
 
 from faithkit.evaluation.metric import Metric
 from faithkit.evaluation.page_rows import rounded
-from faithkit.evaluation.run_comparison.sweep import Ranking
+from faithkit.evaluation.run_comparison.sweep import Ranking, short_value
 from faithkit.evaluation.run_comparison.sweep_report import SweepReport
 from faithkit.evaluation.run_comparison.sweep_tables import repeating
 from faithkit.evaluation.tables import harmless
@@ -31,7 +31,7 @@ def _data(name: str, sweep: SweepReport, ranking: Ranking) -> dict[str, Any]:
     rows = [
         [
             place + 1,
-            *(row.settings.get(key) for key in keys),
+            *(short_value(row.settings[key]) if key in row.settings else None for key in keys),
             _told(row.validation),
             _told(row.test),
             len(row.runs),

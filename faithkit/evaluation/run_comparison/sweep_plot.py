@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from faithkit.evaluation.plotting import COLOURS, MARKERS, new_figure, plot_name
-from faithkit.evaluation.run_comparison.plots import GREY, svg
+from faithkit.evaluation.run_comparison.plots import svg
 from faithkit.evaluation.run_comparison.sweep import Ranking
 from faithkit.evaluation.run_comparison.sweep_settings import (
     MOST_VALUES,
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MAX_PANELS = 6
 MOST_NAMES = 8  # on an axis
+BESIDE = 0.16  # of the way to the next value: where a mean stands
 
 
 def plot_sweep(ranking: Ranking, effects: Effects) -> bytes | None:
@@ -36,10 +37,13 @@ def plot_sweep(ranking: Ranking, effects: Effects) -> bytes | None:
         figure, _ = new_figure(4.6 * columns, 2.8 * rows + 0.4, rows=rows, columns=columns)
         for axes, effect in zip(figure.axes, shown, strict=False):
             _panel(axes, ranking, effect)
+            axes.set_ylim(*_limits(ranking))
         for axes in figure.axes[len(shown) :]:
             axes.set_visible(False)
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower left", ncols=3)
+        handles: dict[Any, Any] = {}
+        for axes in figure.axes:
+            handles |= zip(*axes.get_legend_handles_labels()[::-1], strict=True)
+        figure.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=3)
         return figure
 
     return svg(draw)
@@ -71,18 +75,20 @@ def _panel(axes: "Axes", ranking: Ranking, effect: SettingEffect) -> None:
     share = "" if effect.importance is None else f", importance {effect.importance:.0%}"
     axes.set_title(f"{plot_name(effect.key)}{share}")
     axes.set_xlabel(plot_name(effect.key))
-    axes.set_ylabel(plot_name(parts_of(ranking.monitor)[2]))
+    axes.set_ylabel(f"validation {plot_name(parts_of(ranking.monitor)[2])}")
 
 
 def _means(axes: "Axes", effect: SettingEffect) -> None:
-    metrics = list(effect.values.values())
-    middle = [metric.value for metric in metrics]
-    axes.plot(range(len(middle)), middle, color=GREY, linewidth=1.0, marker="_", markersize=16, label="mean")
-    for place, metric in enumerate(metrics):
-        if metric.low is not None and metric.high is not None:
-            # An interval of two or three runs is wider than all that is seen: it ends at the axes.
-            axes.vlines(place, metric.low, metric.high, color=GREY, linewidth=1.0)
-    scores = axes.collections[0].get_offsets()
-    points = np.asarray(scores)[:, 1]
-    room = max(float(np.ptp(points)), 1e-3)
-    axes.set_ylim(points.min() - 0.6 * room, points.max() + 0.6 * room)
+    """Draws the mean of each value beside its runs; an interval that is wider than the panel ends at its edge."""
+    for place, metric in enumerate(effect.values.values()):
+        known = metric.low is not None and metric.high is not None
+        reach = [[metric.value - metric.low], [metric.high - metric.value]] if known else None
+        style: dict[str, Any] = {"fmt": "D", "color": COLOURS[2], "markersize": 5, "capsize": 3, "linewidth": 1.2}
+        axes.errorbar([place + BESIDE], [metric.value], yerr=reach, label="mean, 95% interval", **style)
+
+
+def _limits(ranking: Ranking) -> tuple[float, float]:
+    """Gives all panels one scale, that of the runs."""
+    scores = [one.chosen.metric.value for one in ranking.runs]
+    room = max(0.15 * (max(scores) - min(scores)), 1e-3)
+    return min(scores) - room, max(scores) + room
