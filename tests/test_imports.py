@@ -20,7 +20,7 @@ ALLOWED = {
     "workflows": {"faithkit", "data_modules", "critic", "generation", "judge", "construction"},
 }
 MODULES = sorted(path for package in ALLOWED for path in (ROOT / package).rglob("*.py"))
-OPTIONAL = ("tensorboard", "gguf", "vllm", "ray", "peft", "openai", "wandb_workspaces")
+OPTIONAL = ("tensorboard", "gguf", "vllm", "ray", "peft", "openai", "wandb_workspaces", "optuna", "submitit")
 
 
 def imported(path: Path) -> set[str]:

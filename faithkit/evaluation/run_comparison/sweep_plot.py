@@ -81,8 +81,8 @@ def _panel(axes: "Axes", ranking: Ranking, effect: SettingEffect) -> None:
 def _means(axes: "Axes", effect: SettingEffect) -> None:
     """Draws the mean of each value beside its runs; an interval that is wider than the panel ends at its edge."""
     for place, metric in enumerate(effect.values.values()):
-        known = metric.low is not None and metric.high is not None
-        reach = [[metric.value - metric.low], [metric.high - metric.value]] if known else None
+        low, high = (metric.value if bound is None else bound for bound in (metric.low, metric.high))
+        reach = [[metric.value - low], [high - metric.value]]
         style: dict[str, Any] = {"fmt": "D", "color": COLOURS[2], "markersize": 5, "capsize": 3, "linewidth": 1.2}
         axes.errorbar([place + BESIDE], [metric.value], yerr=reach, label="mean, 95% interval", **style)
 

@@ -8,12 +8,15 @@ import pytest
 
 from faithkit.evaluation.means import mean_of
 from faithkit.evaluation.run_comparison import sweep_settings
+from faithkit.evaluation.run_comparison.page import write_report_page
+from faithkit.evaluation.run_comparison.report import compare_runs
 from faithkit.evaluation.run_comparison.sweep import rank_sweep, sweeps_of
 from faithkit.evaluation.run_comparison.sweep_plot import plot_sweep
 from faithkit.evaluation.run_comparison.sweep_settings import effects_of, grouped, permutation_p
 from faithkit.runs.chosen import chosen_of
 from faithkit.runs.reading import find_runs, read_run
 from faithkit.runs.sweeps import SweepJob, SweepRecord, write_sweep
+from tests.browser import PROGRAM, chromium
 from tests.workflows.sweep.sweeping import write_job
 
 
@@ -157,3 +160,32 @@ def test_only_the_runs_that_are_given_are_ranked(tmp_path):
     record = sweeps_of(find_runs(f"{folder}/*"))[0][0].record
     found = rank_sweep(record, [read_run(folder / "job0")])
     assert [one.run.name for one in found.rankings[0].runs] == ["job0"] and "nothing to rank" in " ".join(found.notes)
+
+
+def test_the_page_shows_the_sweep_before_all_else_and_no_name_is_markup(tmp_path):
+    table = [({"lr": lr, "<b>": "<i>x"}, value) for lr, value in (("1", 0.5), ("2", 0.7), ("3", 0.6))]
+    folder = write_sweep_runs(tmp_path / "s", table)
+    report = compare_runs(find_runs(f"{folder}/*"), num_resamples=20)
+    write_report_page(tmp_path / "page.html", report, title="Runs")
+    page = (tmp_path / "page.html").read_text()
+    assert page.index('id="sweep-0"') < page.index('id="runs"') and "data:image/svg+xml" in page
+    assert "<i>x" not in page and "python train.py" in page and "3 runs are too few" in page
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(PROGRAM is None, reason="needs the program chromium")
+def test_a_reader_sorts_the_ranking_and_nothing_leaves_the_window(tmp_path):
+    folder = write_sweep_runs(tmp_path / "s", list(settings_table(12)))
+    report = compare_runs(find_runs(f"{folder}/*"), num_resamples=20)
+    write_report_page(tmp_path / "page.html", report, title="Runs")
+    with chromium() as browser:
+        for width, dark in ((1280, False), (390, True)):
+            browser.window(width, 900, dark=dark)
+            browser.open(f"file://{tmp_path / 'page.html'}")
+            assert browser.ask("document.documentElement.scrollWidth") <= width
+        places = "#sweep-0-ranking tbody tr > :nth-child(1)"
+        assert browser.texts(places) == [str(place) for place in range(1, 13)]
+        browser.click("#sweep-0-ranking thead button")
+        assert browser.texts(places)[0] == "12"
+        settings = set(browser.texts("#sweep-0-effects tbody tr > :nth-child(1)"))
+        assert settings == {"lr", "dropout", "seed"} and browser.complaints == []
