@@ -220,17 +220,9 @@ def _values(override: Any) -> list[str]:
     if not override.is_sweep_override():
         return [override.input_line]
     head = override.input_line.partition("=")[0]
+    from faithkit.settings.overrides import values_of_sweep
+
     return [f"{head}={value}" for value in values_of_sweep(override)]
-
-
-def values_of_sweep(override: Any) -> list[str]:
-    """Gives the values of a sweep over one key as texts; of an interval both its ends."""
-    from hydra.core.override_parser.types import IntervalSweep
-
-    value = override.value()
-    if isinstance(value, IntervalSweep):
-        return [repr(value.start), repr(value.end)]
-    return list(override.sweep_string_iterator())
 
 
 def _without(config: dict[str, Any], missing: Sequence[str]) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from typing import Any
 from faithkit.errors import UserError
 from faithkit.files.run_folder import SWEEP_FILE, RunFolder
 from faithkit.runs.sweeps import DONE, SweepJob, SweepRecord, read_sweep
-from faithkit.settings.command_line import CommandLine, values_of_sweep
-from faithkit.settings.overrides import Overrides
+from faithkit.settings.command_line import CommandLine
+from faithkit.settings.overrides import Overrides, values_of_sweep
 from faithkit.targets import outsiders_in
 
 LONGEST_NAME = 120  # of a job's folder
