@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, NoReturn
 
 from faithkit import signals
@@ -26,6 +27,7 @@ _HERE = Path(__file__).resolve().parent
 CONFIGS = _HERE / "configs" if (_HERE / "configs").is_dir() else _HERE.parent / "configs"
 DONE, FAILED, USER_ERROR, INTERRUPTED = 0, 1, 2, signals.EXIT_CODE
 COMMAND_VARIABLE = "FAITHKIT_COMMAND"  # tells the jobs of one sweep, in whichever process, that they belong together
+SWEEP_VARIABLE = "FAITHKIT_SWEEP"  # names the sweep whose jobs are processes of their own
 
 HELP_END = """
 Any value of the configuration can be set: key=value, for a list key=[a,b]; `--cfg job` prints the whole of it.
@@ -34,7 +36,15 @@ Exit codes: 0 done, 2 a mistake to correct (debug=true shows the traceback), 130
 """
 
 
-def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: tuple[str, ...], settings: str) -> None:
+def run_script(
+    main: Callable[[Any], None],
+    config_name: str,
+    doc: str,
+    groups: tuple[str, ...],
+    settings: str,
+    *,
+    sweep: str | None = None,
+) -> None:
     """Runs a script's `main` on its composed configuration, and ends the process with the documented exit code.
 
     Args:
@@ -43,10 +53,11 @@ def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: 
         doc: The script's docstring, shown by `--help`.
         groups: The configuration groups whose choices `--help` lists.
         settings: Where the kinds of the script's keys stand, as `package.module:Class`.
+        sweep: What carries out the command line of a sweep, as `package.module:function`; None leaves it to Hydra.
     """
     signals.install()
     try:
-        _run(main, config_name, doc, groups, settings)
+        _run(main, config_name, doc, groups, settings, sweep)
         signals.check()  # an exception can be lost in a destructor; a command that was told to end has not ended well
     except (KeyboardInterrupt, Interrupted) as error:
         if int(os.environ.get("LOCAL_RANK") or 0) == 0:
@@ -54,7 +65,14 @@ def run_script(main: Callable[[Any], None], config_name: str, doc: str, groups: 
         sys.exit(INTERRUPTED)
 
 
-def _run(main: Callable[[Any], None], config_name: str, doc: str, groups: tuple[str, ...], settings: str) -> None:
+def _run(
+    main: Callable[[Any], None],
+    config_name: str,
+    doc: str,
+    groups: tuple[str, ...],
+    settings: str,
+    sweep: str | None,
+) -> None:
     if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
         _print_help(help_text(doc, groups))
         sys.exit(DONE)
@@ -79,6 +97,10 @@ def _run(main: Callable[[Any], None], config_name: str, doc: str, groups: tuple[
             _end(error, debug)
 
     try:
+        if sweep is not None and line.is_sweep():
+            gc.enable()
+            resolve_name(sweep)(line)
+            return
         say(line.check())
         if line.is_one_job():
             explained(line.compose_job())

@@ -81,6 +81,17 @@ def named_in(overrides: Sequence[str], candidates: Mapping[str, Any]) -> list[st
     return [name for name in names if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", typed)]
 
 
+def outsiders_in(stored: Sequence[str]) -> str | None:
+    """Finds an override in a stored command that may name somebody else's code; a file alone cannot ask for it."""
+    from importlib.metadata import entry_points
+
+    outsiders = {entry.name for entry in entry_points(group=ENTRY_POINTS)} - DATASETS.keys()
+    words = "|".join(
+        ["_target_", r"^\+*extensions=", *(rf"(?<![\w.]){re.escape(name)}(?![\w.])" for name in outsiders)]
+    )
+    return next((shorten(text) for text in stored if re.search(words, text)), None)
+
+
 def _targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """Gives each `_target_` with its key, wherever it is nested; one that is no text is given as it would be shown."""
     if isinstance(value, Mapping):

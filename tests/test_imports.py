@@ -31,6 +31,8 @@ OPTIONAL = (
     "onnx",
     "onnxscript",
     "onnxruntime",
+    "optuna",
+    "submitit",
 )
 
 

@@ -14,7 +14,7 @@ from workflows.score import as_override
 README = (ROOT / "README.md").read_text()
 PAGES = README + "".join(
     (ROOT / "docs" / f"{page}.md").read_text()
-    for page in ("judging", "constructing", "describing", "reporting", "runs_in_python", "exporting")
+    for page in ("judging", "constructing", "describing", "reporting", "runs_in_python", "exporting", "sweeps")
 )
 BLOCKS = re.findall(r"```bash\n(.*?)```", PAGES, re.DOTALL)
 LINES = [line.split("#")[0].strip() for block in BLOCKS for line in block.replace("\\\n", " ").splitlines()]
@@ -30,6 +30,7 @@ def test_every_command_composes(line: str) -> None:
     _, script, *arguments = shlex.split(line.replace("python -m ", "python "))
     script = script.removesuffix(".py").rsplit(".", 1)[-1]
     overrides = as_override([argument for argument in arguments if argument != "-m"])
+    overrides = [re.sub(r"=.*interval\(([^,]+),.*", r"=\1", argument) for argument in overrides]
     swept = [re.sub(r"=([^\[{]+?),.*", r"=\1", argument) if "-m" in arguments else argument for argument in overrides]
     assert compose(script, *swept) is not None
 

@@ -39,6 +39,7 @@ def compare(config: dict[str, Any]) -> None:
     from faithkit.errors import UserError, choice_hint
     from faithkit.evaluation.run_comparison.page import write_report_page
     from faithkit.evaluation.run_comparison.report import compare_runs, told_apart
+    from faithkit.evaluation.run_comparison.sweep_report import sweep_lines
     from faithkit.evaluation.run_comparison.tables import report_tables, told_problems
     from faithkit.evaluation.tables import show
     from faithkit.runs.reading import find_runs
@@ -50,7 +51,7 @@ def compare(config: dict[str, Any]) -> None:
     report = compare_runs(runs, num_compared=config["num_compared"], num_resamples=config["num_resamples"])
     tables = list(report_tables(report, against=against))
     show(*tables)
-    for line in told_problems(report.problems):
+    for line in (*sweep_lines(report.sweeps), *told_problems(report.problems)):
         print(line)
     title = f"{len(runs):,} runs compared" if len(runs) > 1 else runs[0].name
     if config["wandb"]:

@@ -4,19 +4,19 @@ python train.py model=judge scale=paper trainer=fsdp seeds=[1,2,3]
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import mean, stdev
 from typing import Any
 
-from scipy.special import stdtrit
-
-from faithkit.evaluation.intervals import Metric
+from faithkit.evaluation.means import mean_of
+from faithkit.evaluation.metric import Metric
 from faithkit.evaluation.results import read_metrics, write_results
 from faithkit.evaluation.tables import metrics_table, show
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
+from faithkit.runs.chosen import chosen_of
+from faithkit.runs.reading import read_run
+from faithkit.runs.run import Run
 from faithkit.training.stages import Stage, stages
 
-BOTH_SIDES = 0.975  # of Student's t, for a 95% interval
 SHOWN = (
     *("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "unparsed_rate", "perplexity"),
     *(f"{level}_{name}" for level in ("response", "char") for name in ("f1", "precision", "recall")),
@@ -50,7 +50,8 @@ def report_mean(run: RunFolder, config: Mapping[str, Any]) -> None:
     found = [read_metrics(folder_of(run, seed).metrics) for seed in seeds]
     names = [name for name in found[0] if all(name in one for one in found)]
     means = {name: mean_of([one[name]["value"] for one in found], found[0][name].get("n")) for name in names}
-    write_results(run.metrics, means, {"config": config, "seeds": list(seeds)})
+    chosen = _mean_chosen([read_run(folder_of(run, seed).path) for seed in seeds])
+    write_results(run.metrics, means, {"config": config, "seeds": list(seeds), **chosen})
     columns = {"mean": means}
     columns |= {
         f"seed {seed}": {name: Metric(value=one[name]["value"]) for name in names}
@@ -63,10 +64,10 @@ def report_mean(run: RunFolder, config: Mapping[str, Any]) -> None:
     print(run.path)
 
 
-def mean_of(values: Sequence[float], n: int | None = None) -> Metric:
-    """Computes the mean with its interval; that of shares stays within 0 and 1."""
-    middle, reach = mean(values), float(stdtrit(len(values) - 1, BOTH_SIDES)) * stdev(values) / len(values) ** 0.5
-    low, high = middle - reach, middle + reach
-    if all(0 <= value <= 1 for value in values):
-        low, high = max(low, 0.0), min(high, 1.0)
-    return Metric(value=middle, low=low, high=high, n=n)
+def _mean_chosen(runs: Sequence[Run]) -> dict[str, Any]:
+    """Gives the mean of the validations that chose the checkpoints, as a single training tells its own."""
+    found = [chosen for run in runs if (chosen := chosen_of(run)) is not None]
+    if len(found) < len(runs):
+        return {}
+    mode, metric = "min" if found[0].is_lower_better else "max", mean_of([one.metric.value for one in found])
+    return {"chosen": {"monitor": found[0].monitor, "mode": mode, **metric.to_dict()}}

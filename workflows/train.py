@@ -5,7 +5,8 @@ python train.py model=critic data=faithcritic data.path=DIR         official fil
 python train.py model=t5 objective=loss_truncation                  a generator
 python train.py resume=runs/...                                     go on after any interruption
 python train.py model=judge seeds=[1,2,3]                           the mean of three trainings, in one run
-python train.py -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4   a sweep
+python train.py -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4   a sweep, its runs ranked; -m resume=FOLDER goes on
+python train.py -m sweep=optuna 'optimizer.lr=tag(log,interval(1e-5,1e-3))' model.dropout=0,0.1   a search
 """
 
 from typing import TYPE_CHECKING, Any
@@ -34,11 +35,13 @@ MAY_CHANGE = (
     "logger",
     "logger.*",
 )
-GROUPS = ("model", "objective", "control", "data", "scale", "trainer", "logger", "experiment")
+GROUPS = ("model", "objective", "control", "data", "scale", "trainer", "logger", "experiment", "sweep")
 
 
 def main(cfg: Any) -> None:
     """One training, or several behind each other."""
+    from omegaconf import OmegaConf
+
     from faithkit.files.open_run import open_run
     from faithkit.files.run_folder import process_rank
     from faithkit.training.stages import check_parts
@@ -47,6 +50,7 @@ def main(cfg: Any) -> None:
 
     _tell_stand_in(cfg)
     name = f"{cfg.model.name}-{cfg.data.name}"
+    cfg = OmegaConf.masked_copy(cfg, [key for key in cfg if key != "sweep"])  # a run is the same whoever started it
     with open_run(cfg, name, TrainSettings, may_change=MAY_CHANGE) as (run, config):
         check_parts(config)
         for stage in seeded_stages(run, config):
@@ -79,6 +83,7 @@ def train(stage: "Stage") -> None:
     from faithkit.evaluation.reports.run import samples_of, write_reports
     from faithkit.files.jsonl import write_jsonl
     from faithkit.files.run_folder import log_to
+    from faithkit.training.callbacks import chosen_score
     from faithkit.training.loggers.build import check_loggers, open_loggers
     from faithkit.training.loggers.results import Finished
     from faithkit.training.task import FinishedTraining
@@ -118,7 +123,8 @@ def train(stage: "Stage") -> None:
         reports, fit = task.finish(finished)
         if trainer.is_global_zero:
             write_jsonl(run.path / "rejects.jsonl", data.rejects)
-            metrics = write_reports(run, reports, meta={**origin, "calibration": fit, "environment": environment()})
+            meta = {**origin, "chosen": chosen_score(trainer), "calibration": fit, "environment": environment()}
+            metrics = write_reports(run, reports, meta=meta)
             step, samples = trainer.global_step, samples_of(reports)
             loggers.log_results(Finished(run=run, step=step, metrics=metrics, samples=samples, data=origin["data"]))
         trainer.strategy.barrier()  # the next stage of every process reads what the first one wrote
@@ -126,7 +132,8 @@ def train(stage: "Stage") -> None:
 
 def run() -> None:
     """The command line."""
-    run_script(main, "train", __doc__ or "", GROUPS, "workflows.settings.scripts:TrainSettings")
+    settings, sweep = "workflows.settings.scripts:TrainSettings", "workflows.sweep.run:sweep"
+    run_script(main, "train", __doc__ or "", GROUPS, settings, sweep=sweep)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from faithkit.files.atomic import disk_errors, make_folder
 RUN_DIR_VARIABLE = "FAITHKIT_RUN_DIR"  # tells the other processes of a run which folder the first one chose
 # What a command leaves before it has produced anything: settings, log, refused rows, and the curves of no step.
 LEFTOVERS = ("config.yaml", "train.log", "rejects.jsonl", "csv", "tensorboard", "wandb", "wandb.json")
+SWEEP_FILE = "sweep.json"  # in the folder of a sweep, whose runs have folders in it
 log = logging.getLogger("faithkit")
 
 

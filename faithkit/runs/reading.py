@@ -14,7 +14,7 @@ from typing import Any
 
 from faithkit.errors import UserError, shorten
 from faithkit.evaluation.metric import Metric
-from faithkit.files.run_folder import RunFolder
+from faithkit.files.run_folder import SWEEP_FILE, RunFolder
 from faithkit.files.saved_config import read_config
 from faithkit.runs.run import Run, script_of
 from faithkit.runs.state import state_of
@@ -69,7 +69,9 @@ def _identity(folder: Path) -> Path:
 def is_run(folder: Path) -> bool:
     """Tells whether a command of ours has worked in a folder, or W&B has logged a run there."""
     try:
-        return folder.is_dir() and (any((folder / sign).exists() for sign in SIGNS) or wandb_id(folder) is not None)
+        if not folder.is_dir() or (folder / SWEEP_FILE).exists():  # a sweep has its runs in it
+            return False
+        return any((folder / sign).exists() for sign in SIGNS) or wandb_id(folder) is not None
     except OSError:  # a folder that may not be entered
         return False
 

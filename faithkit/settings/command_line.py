@@ -3,7 +3,7 @@
 import argparse
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
@@ -41,8 +41,11 @@ class CommandLine:
     arguments: Sequence[str]
     settings: str
 
-    def check(self) -> Iterator[str]:
+    def check(self, each: Callable[[Any], None] = lambda cfg: None) -> Iterator[str]:
         """Checks what needs no composition, and every value of a sweep; yields notes on what has no effect.
+
+        Args:
+            each: Gets the configurations in which the values of a sweep are tried.
 
         Raises:
             UserError: With every problem.
@@ -56,7 +59,19 @@ class CommandLine:
             refuse(self._every_problem(overrides))
         yield from overrides.twice()
         if options.multirun and options.cfg is None:
-            self._check_sweep(overrides.parsed)
+            self._check_sweep(overrides.parsed, each)
+
+    def is_sweep(self) -> bool:
+        """Tells whether it is `-m` with keys and choices alone; `hydra...` and glob() leave a sweep to Hydra."""
+        options, texts = self._options()
+        asked = {name for name, value in vars(options).items() if value and name != "overrides"}
+        return asked == {"multirun"} and not any(
+            text.lstrip("+~").startswith("hydra") or "glob(" in text for text in texts
+        )
+
+    def overrides(self) -> list[str]:
+        """Gives the keys and choices as they were typed, without options."""
+        return self._options()[1]
 
     def is_one_job(self) -> bool:
         """Tells whether it is keys and choices alone: no option of Hydra's, such as a sweep, and no setting of it."""
@@ -158,7 +173,7 @@ class CommandLine:
             raise UserError(f"{shorten(other)} stands behind an option", hint="write all key=value before the options")
         return options, options.overrides
 
-    def _check_sweep(self, parsed: Sequence[Any]) -> None:
+    def _check_sweep(self, parsed: Sequence[Any], each: Callable[[Any], None]) -> None:
         """Tries each value of a sweep once, beside the first values of the others, before the first job runs."""
         from hydra.errors import HydraException
         from omegaconf.errors import OmegaConfBaseException
@@ -178,6 +193,7 @@ class CommandLine:
                 raise job.explain(error) from error
             for _ in job.check_job(cfg):
                 pass
+            each(cfg)
 
     def _check_resumed(self, resume: Any) -> None:
         """Refuses to resume what is no run, or another script's."""
@@ -185,7 +201,12 @@ class CommandLine:
             raise UserError(f"resume is {shorten(resume)}", hint="set resume to a run's folder")
         config = Path(resume) / "config.yaml"
         if not config.is_file():
-            raise UserError("nothing to resume: no config.yaml", place=resume, hint="set resume to a run's folder")
+            from faithkit.files.run_folder import SWEEP_FILE
+
+            hint = "set resume to a run's folder"
+            if (Path(resume) / SWEEP_FILE).is_file():
+                hint = f"this is a sweep, which goes on with: python {self.config_name}.py -m resume={resume}"
+            raise UserError("nothing to resume: no config.yaml", place=resume, hint=hint)
         text = config.read_text(encoding="utf-8", errors="replace")[:1_000_000]
         keys = re.findall(r'^"?(\w+)"?:', text, re.MULTILINE) or re.findall(r'^ {1,4}"(\w+)":', text, re.MULTILINE)
         made_by = next((script for key, script in MADE_BY.items() if key in keys), self.config_name)
@@ -199,7 +220,9 @@ def _values(override: Any) -> list[str]:
     if not override.is_sweep_override():
         return [override.input_line]
     head = override.input_line.partition("=")[0]
-    return [f"{head}={value}" for value in override.sweep_string_iterator()]
+    from faithkit.settings.overrides import values_of_sweep
+
+    return [f"{head}={value}" for value in values_of_sweep(override)]
 
 
 def _without(config: dict[str, Any], missing: Sequence[str]) -> dict[str, Any]:

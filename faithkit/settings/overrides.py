@@ -176,6 +176,16 @@ def _values(override: Any) -> list[Any]:
     return list(value) if isinstance(value, list) else [value]
 
 
+def values_of_sweep(override: Any) -> list[str]:
+    """Gives the values of a sweep over one key as texts; of an interval both its ends."""
+    from hydra.core.override_parser.types import IntervalSweep
+
+    value = override.value()
+    if isinstance(value, IntervalSweep):
+        return [repr(value.start), repr(value.end)]
+    return list(override.sweep_string_iterator())
+
+
 def all_keys(cfg: Any) -> list[str]:
     """All keys of a composed configuration, dotted; what stands in lists has none."""
     from omegaconf import OmegaConf

@@ -1,5 +1,6 @@
 """Callbacks of every training run: checkpoints that survive any end, a check for a loss that is not finite, a bar."""
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,13 @@ class BestCheckpoint(ModelCheckpoint):
         own = str(Path(self.dirpath or "") / self.path.name)
         names = {"best_model_path": own, "kth_best_model_path": own, "best_k_models": {own: score}}
         super().load_state_dict({**state_dict, **names, "dirpath": self.dirpath, "last_model_path": ""})
+
+
+def chosen_score(trainer: pl.Trainer) -> dict[str, Any]:
+    """Gives the score of the validation that chose the best checkpoint, and the metric's name and direction."""
+    best = next(callback for callback in trainer.checkpoint_callbacks if isinstance(callback, BestCheckpoint))
+    score = math.nan if best.best_model_score is None else float(best.best_model_score)
+    return {"monitor": best.monitor, "mode": best.mode, "value": score if math.isfinite(score) else None}
 
 
 class FiniteLoss(pl.Callback):

@@ -194,20 +194,6 @@ def test_two_processes_take_the_steps_of_one(
         assert both["score"] == pytest.approx(one["score"], abs=1e-4)
 
 
-def test_a_sweep_makes_a_folder_a_run(options: list[str], tmp_path: Path) -> None:
-    arguments = [option for option in options if "num_epochs" not in option]
-    done = subprocess.run(
-        [*command("train.py"), "-m", "model=critic", "seed=1,2", "model.num_epochs=1", *arguments],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    seeds = sorted(path.read_text().count("seed: 1") for path in tmp_path.glob("runs/*/config.yaml"))
-    assert len(seeds) == 2 and len(list(tmp_path.glob("runs/*/metrics.json"))) == 2
-
-
 def test_rejected_rows_are_written_beside_the_run(options: list[str], tmp_path: Path) -> None:
     rows = [
         {"gold_label": label, "sentence1": f"river {i}", "sentence2": "it is long", "pairID": f"p{i}"}

@@ -7,8 +7,8 @@ from statistics import mean, stdev
 import pytest
 
 from faithkit.errors import UserError
+from faithkit.evaluation.means import mean_of
 from tests.running import SMALL, commanded, train_here
-from workflows.seeds import mean_of
 
 
 def test_the_mean_and_its_interval_by_hand() -> None:

@@ -39,6 +39,7 @@ from workflows.settings.engines import (
 )
 from workflows.settings.models import LOWER_IS_BETTER, METRICS, AnyModel, ControlBlock, Objective, kind_of
 from workflows.settings.strategies import check_strategy
+from workflows.settings.sweep import Sweep
 
 
 class TrainSettings(Extensible):
@@ -55,6 +56,7 @@ class TrainSettings(Extensible):
     scale: dict[str, Any]
     seeds: Seeds = None
     optimizer: Optimizer
+    sweep: Sweep | None = None  # of the command line alone: runs do not keep it
 
     @model_validator(mode="after")
     def _chooses_by_what_is_logged(self) -> Self:
@@ -96,6 +98,7 @@ class TrainSettings(Extensible):
         yield from datasets.part_problems(blocks_of(self.data), self.data.split)
 
     def notes(self, given: Set[str]) -> Iterator[str]:
+        yield from no_effect.without_effect(given, ["sweep"], "without -m: python train.py -m ...")
         yield from no_effect.of_data(given, self.data)
         if self.optimizer.schedule == "constant":
             yield from no_effect.without_effect(given, ["optimizer.floor"], "with optimizer.schedule=constant")

@@ -23,6 +23,16 @@ function showRuns() {
   show();
 }
 
+function showSweeps() {
+  for (const { name, keys, monitor, test, rows, effects } of report.sweeps) {
+    const heads = [["place", ""], ...keys.map((key) => [key, "a setting that varies"]), [monitor, "at its best validation; ranks"], [test, "ranks nothing"], ["runs", "their mean, where there are several"], ["names", "of their folders"]];
+    table(box(`${name}-ranking`), heads, rows);
+    if (!effects.length) continue;
+    const columns = [["setting", ""], ["importance", "share of the variance, by fANOVA"], ["p", "permutation test"], ["p (Holm)", "corrected for the settings"], ["value", ""], [`mean ${spell(monitor.split("/").pop())}`, "over runs, with its 95% interval"], ["runs", ""]];
+    table(box(`${name}-effects`), columns, effects.map(([key, share, p, corrected, ...rest]) => [key, share === null ? null : { text: percent(share), by: share }, pValue(p), pValue(corrected), ...rest]));
+  }
+}
+
 function showMetrics() {
   if (!report.metrics.length) return;
   const show = (place) => {
@@ -114,6 +124,7 @@ function showChosen() {
   box("pair-note").textContent = `${pair.rows.toLocaleString("en")} rows in ${pair.groups.toLocaleString("en")} groups. Only the first is right on ${alone.toLocaleString("en")} rows, only the second on ${other.toLocaleString("en")}: McNemar's p ${pValue(pair.mcnemar[2]).text}, by Holm ${pValue(pair.mcnemar[3]).text}.`;
 }
 
+showSweeps();
 showRuns();
 showMetrics();
 showPairs();

@@ -17,10 +17,16 @@ from faithkit.evaluation.run_comparison.page_data import table_data
 from faithkit.evaluation.run_comparison.plots import plot_curves, plot_precision_recall, plot_reliability
 from faithkit.evaluation.run_comparison.report import ComparedSet, RunReport
 from faithkit.evaluation.run_comparison.slices import TITLES, in_order
+from faithkit.evaluation.run_comparison.sweep_page import sweep_notes, told_rankings
+from faithkit.evaluation.run_comparison.sweep_plot import plot_sweep
 from faithkit.evaluation.tables import harmless
 from faithkit.files.atomic import atomic_file, disk_errors
 
 SHOWN_PROBLEMS = 12  # before the rest is folded away
+EFFECTS_NOTE = (
+    "Importance: fANOVA's share of the figure's variance. p: a permutation test of runs dealt to the values by chance, "
+    "corrected by Holm for the settings. Means over runs whose other settings differ, with 95% intervals (Student's t)."
+)
 Section = tuple[str, str, str]  # its name in the page, its head, its markup
 
 
@@ -63,6 +69,13 @@ def _section(name: str, head: str, body: str) -> str:
 
 
 def _sections(report: RunReport, max_rows: int) -> Iterator[Section]:
+    for name, sweep, ranking in told_rankings(report.sweeps):
+        plot = plot_sweep(ranking, effects := sweep.effects[ranking.monitor])
+        body = _figure(plot, f"{ranking.monitor} of each run by setting.") if plot else ""
+        body += _box(f"{name}-ranking", "Runs of the sweep, ranked") + sweep_notes(sweep, ranking)
+        if effects.settings:
+            body += "<h3>Which settings mattered</h3>\n" + _box(f"{name}-effects", "Settings") + _note(EFFECTS_NOTE)
+        yield name, f"Sweep {sweep.ranked.name}: the best {ranking.monitor} first", body
     runs = (
         '<p class="choices"><label>Find <input id="run-filter" type="search" placeholder="run or setting" '
         'autocomplete="off" spellcheck="false"></label> <span id="run-count" role="status"></span></p>'

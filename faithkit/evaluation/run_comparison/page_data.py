@@ -8,6 +8,7 @@ from faithkit.evaluation.page_rows import rounded
 from faithkit.evaluation.run_comparison.paired import LABELS, SPANS, Pair
 from faithkit.evaluation.run_comparison.report import ComparedSet, RunReport
 from faithkit.evaluation.run_comparison.slices import METRICS, TITLES
+from faithkit.evaluation.run_comparison.sweep_page import sweep_data
 
 
 def table_data(report: RunReport) -> dict[str, Any]:
@@ -27,6 +28,7 @@ def table_data(report: RunReport) -> dict[str, Any]:
             for n, run in enumerate(report.runs)
         ],
         "metrics": [_metrics(part, own, names) for part, own in report.metrics.items()],
+        "sweeps": sweep_data(report.sweeps),
         "tested": tested,
         "pairs": [
             {"name": one.test_set.name, "rows": rows}

@@ -63,7 +63,7 @@ def plot_curves(runs: Sequence[Run]) -> bytes | None:
             figure.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=2)
         return figure
 
-    return _svg(draw)
+    return svg(draw)
 
 
 def _read(run: Run) -> dict[str, Curve]:
@@ -119,7 +119,7 @@ def plot_precision_recall(compared: ComparedSet) -> bytes | None:
         legend_above(axes, "Precision by recall; marks: what each calls, from the score beside on")
         return figure
 
-    return _svg(draw)
+    return svg(draw)
 
 
 def plot_reliability(compared: ComparedSet) -> bytes | None:
@@ -142,7 +142,7 @@ def plot_reliability(compared: ComparedSet) -> bytes | None:
         legend_above(axes, "Reliability")
         return figure
 
-    return _svg(draw)
+    return svg(draw)
 
 
 def _scored(compared: ComparedSet) -> dict[str, Outcomes]:
@@ -181,7 +181,7 @@ def _kept(count: int) -> NDArray[np.intp]:
     return np.unique(np.linspace(0, count - 1, min(count, MAX_POINTS)).astype(np.intp))
 
 
-def _svg(draw: Any) -> bytes:
+def svg(draw: Any) -> bytes:
     """Draws a figure as SVG, the same bytes for the same data."""
     from matplotlib import rc_context
 

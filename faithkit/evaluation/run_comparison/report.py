@@ -12,6 +12,7 @@ from faithkit.evaluation.outcomes import join
 from faithkit.evaluation.run_comparison.paired import Pair, compare_all
 from faithkit.evaluation.run_comparison.settings import settings_that_differ
 from faithkit.evaluation.run_comparison.slices import Slice, facts_of, slice_metrics
+from faithkit.evaluation.run_comparison.sweep_report import SweepReport, report_sweeps
 from faithkit.evaluation.run_comparison.test_sets import System, TestSet, data_name, read_test_sets
 from faithkit.runs.listing import MAIN
 from faithkit.runs.run import Run, parts_of
@@ -47,6 +48,7 @@ class RunReport:
             each run, by its place among the runs.
         pairs: Every two systems of each test set.
         problems: Sentences on what could not be read or compared.
+        sweeps: Those that runs come from.
     """
 
     runs: Sequence[Run]
@@ -55,6 +57,7 @@ class RunReport:
     sets: Sequence[ComparedSet]
     pairs: Sequence[Pair]
     problems: Sequence[str]
+    sweeps: Sequence[SweepReport] = ()
 
 
 def told_apart(runs: Sequence[Run]) -> list[Run]:
@@ -82,6 +85,7 @@ def compare_runs(runs: Sequence[Run], *, num_compared: int = 20, num_resamples: 
             left = len(best) - num_compared
             problems.append(f"{test_set.name}: the best {num_compared} of {len(best)} are compared, {left} are not")
         sets.append(_compared(test_set, best[:num_compared], num_resamples))
+    sweeps, unread = report_sweeps(runs)
     told = [(one.test_set, one.systems) for one in sets]
     pairs, unpaired = compare_all(told, num_resamples=num_resamples)
     return RunReport(
@@ -90,7 +94,8 @@ def compare_runs(runs: Sequence[Run], *, num_compared: int = 20, num_resamples: 
         metrics=metrics_by_part(runs),
         sets=sets,
         pairs=pairs,
-        problems=[*problems, *unpaired],
+        problems=[*problems, *unread, *unpaired],
+        sweeps=sweeps,
     )
 
 

@@ -9,6 +9,7 @@ from faithkit.evaluation.metric import Metric
 from faithkit.evaluation.run_comparison.paired import LABELS, Pair
 from faithkit.evaluation.run_comparison.report import RunReport
 from faithkit.evaluation.run_comparison.settings import MISSING
+from faithkit.evaluation.run_comparison.sweep_report import sweep_tables
 from faithkit.evaluation.tables import figures_table, format_metric, format_p, harmless, texts_table
 
 MAX_RUNS = 30  # of a table; the page has all
@@ -30,6 +31,7 @@ def report_tables(report: RunReport, *, against: str | None = None) -> Iterator[
     Args:
         against: A run; the pairs that it is in are shown, all others are left to the page.
     """
+    yield from sweep_tables(report.sweeps)
     yield _settings_table(report)
     for part, own in report.metrics.items():
         if part.count("/") == 1:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from faithkit.cli import COMMAND_VARIABLE
+from faithkit.cli import COMMAND_VARIABLE, SWEEP_VARIABLE
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_json
 from faithkit.files.run_folder import RunFolder
@@ -82,6 +82,8 @@ def _sweep() -> str | None:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
+    if name := os.environ.get(SWEEP_VARIABLE):
+        return f"sweep-{name}"
     is_sweep = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
     command = os.environ.get(COMMAND_VARIABLE)
     return f"sweep-{command}" if is_sweep and command else None

@@ -27,12 +27,12 @@ TINY = (
 )
 
 
-def test_a_sweep_in_one_process_logs_each_job_on_its_own(
+def test_hydras_own_sweep_in_one_process_logs_each_job_on_its_own(
     tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {name: value for name, value in os.environ.items() if name != "HYDRA_FULL_ERROR"}
     loggers = ["logger=[csv,wandb]", "logger.wandb.offline=true", "callbacks.num_examples=2"]
-    sweep = ["-m", "seed=1,2", f"run_dir={tmp_path}/run${{seed}}", f"model.weights={tiny_bert}"]
+    sweep = ["-m", "hydra/launcher=basic", "seed=1,2", f"run_dir={tmp_path}/run${{seed}}", f"model.weights={tiny_bert}"]
     monkeypatch.setattr(sys, "argv", ["train.py", *sweep, *SMALL, *TINY, *loggers])
     monkeypatch.chdir(tmp_path)
     train.run()
