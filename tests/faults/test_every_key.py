@@ -11,7 +11,10 @@ from tests.faults.command_places import Places, composed, refusal
 NONSENSE = ("{odd:[1]}", "-7.5")
 # The groups whose choices bring keys of their own, with what these need.
 GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
-    "train": {"model": (), "data": (), "logger": (), "objective": ("model=t5",), "control": ("model=t5",)},
+    "train": {
+        **{"model": (), "data": (), "logger": (), "sweep": ()},
+        **{"objective": ("model=t5",), "control": ("model=t5",)},
+    },
     "evaluate": {"benchmark": (), "engine": ("checkpoint=null", "engine.model=smollm2-135m"), "decoding": ()},
     "generate": {"engine": (), "decoding": (), "data": ()},
     "score": {},
