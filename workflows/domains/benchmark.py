@@ -12,6 +12,7 @@ from faithkit.evaluation.domains.report import DomainTest, domains_report
 from faithkit.evaluation.domains.response_alone import response_alone, telling_words
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.leaks import WITHOUT, find_leaks
+from faithkit.evaluation.outcomes import align
 from faithkit.evaluation.reports.provenance import Provenance, select
 from faithkit.evaluation.reports.report import Report
 from faithkit.evaluation.reports.run import Scored
@@ -50,7 +51,7 @@ def run_domains(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     for name, rows in tested.items():
         log.info("%s: fitting its baselines on other domains", name)
         origin = Provenance.of(name, rows.originals, models)
-        said = {example.id: predictions[example.id] for example in rows.shown if example.id in predictions}
+        said = {example.id: predictions[example.id] for example in rows.shown}
         fitted = baselines.fit(name, rows.shown, block["part"])
         tests.append(
             DomainTest(
@@ -102,8 +103,8 @@ def _judge(
         given = read_predictions(config["predictions"])
         origin = origin_of_file(config["predictions"], NAME, shown, checkpoint=config["checkpoint"])
         kept = {example.id: given[example.id] for example in shown if example.id in given}
-        if len(kept) == len(shown):  # else the report says which are missing
-            write_given(path, shown, kept, texts=texts)
+        align(shown, kept)  # tells what is missing before any work
+        write_given(path, shown, kept, texts=texts)
         return kept, list(origin.models), list(origin.notes)
     loaded = load_configured(config)
     portion = config["save_every_num_rows"]

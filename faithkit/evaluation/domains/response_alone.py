@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from faithkit.evaluation.calibration import apply_temperature
 from faithkit.evaluation.cheap_baselines import FIRST_PERSON, MARKS, NEGATIONS
 from faithkit.evaluation.classification import statistic
 from faithkit.evaluation.fitted_baselines import folds_by_group
@@ -98,7 +99,10 @@ def _measure(examples: Sequence[Example], counts: Sequence[Counts], num_resample
         if not 0 < gold.sum() < len(gold):
             return None
         model = _fit([by_id[example.id] for example in others], gold)
-        scores = model.predict_proba([by_id[example.id] for example in held])[:, 1]
+        # Less the mean of the rows that it learnt from: a fold with more of a class leaves fewer of it to learn from,
+        # so raw log-odds would order folds the wrong way round.
+        usual = model.decision_function([by_id[example.id] for example in others]).mean()
+        scores = apply_temperature(model.decision_function([by_id[example.id] for example in held]) - usual, 1.0)
         predictions |= {
             example.id: Prediction(id=example.id, label=HALLUCINATED if value >= 0.5 else FAITHFUL, score=float(value))
             for example, value in zip(held, scores, strict=True)
