@@ -2,8 +2,8 @@
 
 For a left-out domain X every choice is made by leaving out a second one: for each other domain Y that X may learn from,
 a setting is fitted without X and Y (and their kin) and scored on Y. The setting with the best mean AUROC over all Y is
-taken; temperature and threshold are fitted on the scores of all Y; then it is fitted anew on all domains but X and its
-kin. Every domain weighs the same in a fit, however many rows it has.
+taken; scores are calibrated (Platt 1999), and a threshold chosen, on those of all Y; then it is fitted anew on all
+domains but X and its kin. Every domain weighs the same in a fit, however many rows it has.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.evaluation.calibration import apply_temperature, choose_threshold, fit_temperature, logit
+from faithkit.evaluation.calibration import apply_temperature, choose_threshold, logit
 from faithkit.evaluation.domains.recipes import Recipe, Values, fit, score
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+
+MIN_SLOPE = 0.01  # a smaller one would tie scores that differ
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +40,29 @@ class FitRows:
         return bool(0 < self.gold.sum() < len(self.gold))
 
 
+@dataclass(frozen=True, slots=True)
+class Platt:
+    """Calibrates scores by their log-odds: sigmoid(slope * log-odds + intercept).
+
+    A temperature alone would not do: domains differ in how much of them is hallucinated, and of scores that are too
+    high everywhere it can only make halves.
+    """
+
+    slope: float = 1.0
+    intercept: float = 0.0
+
+    @classmethod
+    def fit(cls, scores: Values, gold: NDArray[np.bool_], weights: Values) -> "Platt":
+        """Fits both on rows of both classes; an order that says nothing, or the wrong way round, is kept, but flat."""
+        from sklearn.linear_model import LogisticRegression
+
+        model = LogisticRegression(C=1e3).fit(logit(scores)[:, None], gold, weights * len(gold))
+        return cls(max(float(model.coef_[0, 0]), MIN_SLOPE), float(model.intercept_[0]))
+
+    def __call__(self, scores: Values) -> Values:
+        return apply_temperature(self.slope * logit(scores) + self.intercept, 1.0)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Fitted:
     """A baseline fitted for one left-out domain.
@@ -51,7 +76,7 @@ class Fitted:
     recipe: Recipe
     model: Any
     setting: Mapping[str, Any]
-    temperature: float
+    platt: Platt
     threshold: float
     trained_on: tuple[str, ...]
     num_rows: int
@@ -59,7 +84,7 @@ class Fitted:
 
     def predictions(self, examples: Sequence[Example], features: Values) -> dict[str, Prediction]:
         """Predicts rows by their features [rows, features of the recipe]."""
-        scores = apply_temperature(logit(score(self.model, features)), self.temperature) if len(examples) else []
+        scores = self.platt(score(self.model, features)) if len(examples) else []
         return {
             example.id: Prediction(
                 id=example.id, label=HALLUCINATED if value >= self.threshold else FAITHFUL, score=float(value)
@@ -70,7 +95,8 @@ class Fitted:
     def to_dict(self) -> dict[str, Any]:
         """Gives what was chosen, for files."""
         inner = {} if np.isnan(self.inner_auroc) else {"inner_auroc": self.inner_auroc}
-        chosen = {"setting": dict(self.setting), "temperature": self.temperature, "threshold": self.threshold}
+        platt = {"slope": self.platt.slope, "intercept": self.platt.intercept}
+        chosen = {"setting": dict(self.setting), "platt": platt, "threshold": self.threshold}
         return {"trained_on": list(self.trained_on), "num_rows": self.num_rows, **chosen, **inner}
 
 
@@ -116,13 +142,13 @@ class Nested:
             own = [self.rows[name] for name in trained_on]
             pooled = [(score(model, self.select(recipe, rows.features)), rows.gold) for rows in own]
         values, gold = (np.concatenate(part) for part in zip(*pooled, strict=True))
-        temperature = fit_temperature(logit(values), gold).value
-        threshold = choose_threshold(apply_temperature(logit(values), temperature), gold, "macro_f1").value
+        platt = Platt.fit(values, gold, np.concatenate([weights_of(one, balanced=False) for _, one in pooled]))
+        threshold = choose_threshold(platt(values), gold, "macro_f1").value
         return Fitted(
             recipe=recipe,
             model=model,
             setting=recipe.settings[best],
-            temperature=temperature,
+            platt=platt,
             threshold=threshold,
             trained_on=trained_on,
             num_rows=sum(len(self.rows[name].gold) for name in trained_on),
