@@ -84,7 +84,9 @@ class Fitted:
 
     def predictions(self, examples: Sequence[Example], features: Values) -> dict[str, Prediction]:
         """Predicts rows by their features [rows, features of the recipe]."""
-        scores = self.platt(score(self.model, features)) if len(examples) else []
+        if not examples:
+            return {}
+        scores = self.platt(score(self.model, features))
         return {
             example.id: Prediction(
                 id=example.id, label=HALLUCINATED if value >= self.threshold else FAITHFUL, score=float(value)
