@@ -95,7 +95,8 @@ def predict_critic(fold: Fold, recipe: str, options: argparse.Namespace) -> dict
         assert not leaked, f"{leaked} tested rows of {fold.name} were trained on"
         critic = Critic.load(str(run), device="cpu")
         write_predictions(predictions, {one.id: one for one in critic.predict_examples(fold.tested.shown)})
-        facts = {"settings": settings, "trained_on": {other: len(rows) for other, rows in fold.train.items()}}
+        sizes = {other: len(rows.capped(options.max_train_rows)) for other, rows in fold.train.items()}
+        facts = {"settings": settings, "trained_on": sizes}
         write_json(folder / f"{options.part}.json", facts)
     return read_predictions(predictions)
 

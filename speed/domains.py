@@ -128,7 +128,7 @@ def write_report(
             full_names("test", "domains", found.metrics),
             {
                 "looks": looks_at(domains),
-                "folds": {fold.name: {n: len(r) for n, r in fold.train.items()} for fold in folds},
+                "folds": {fold.name: list(fold.train) for fold in folds},
             },
         )
         rows |= {side: found.metrics}
