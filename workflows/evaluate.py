@@ -4,6 +4,7 @@ python evaluate.py benchmark=begin benchmark.path=FILE checkpoint=runs/...   pre
 python evaluate.py benchmark=begin benchmark.path=FILE predictions=FILE      score only: no model is loaded
 python evaluate.py benchmark=ragtruth benchmark.path=DIR checkpoint=runs/... html=answers.html   and a page to read
 python evaluate.py benchmark=faithdial predictions=FILE benchmark.critic=runs/... against=FILE   generated responses
+python evaluate.py benchmark=domains benchmark.path=DIR checkpoint=runs/...   every domain, beside cheap baselines
 python evaluate.py benchmark=halueval benchmark.path=DIR engine=auto engine.model=NAME   a language model judges
 python evaluate.py benchmark=halludial_comparative engine=auto engine.model=NAME   or meta_judging, hallucination_rates
 python evaluate.py benchmark=begin checkpoint=runs/... logger=[csv,wandb]    metrics and a sample to each logger
@@ -83,6 +84,10 @@ def evaluate(run: "RunFolder", config: dict[str, Any]) -> "Scored":
         from workflows.transfer import run_transfer
 
         return run_transfer(run, config)
+    if config["benchmark"]["name"] == "domains":
+        from workflows.domains.benchmark import run_domains
+
+        return run_domains(run, config)
     from workflows.detection_benchmark import run_benchmark
 
     return run_benchmark(run, config)

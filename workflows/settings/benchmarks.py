@@ -1,4 +1,4 @@
-"""The block `benchmark` of evaluate.py: a detector's, one of generated responses, or the transfer table."""
+"""The block `benchmark` of evaluate.py: a detector's, one of generated responses, domains, or the transfer table."""
 
 from typing import Annotated, Any
 
@@ -7,6 +7,7 @@ from pydantic import Discriminator, Field, Tag
 from faithkit.settings.types import Block, Count, Hint, OneOf, OpenBlock, PathText, Switch, Text
 from faithkit.training.options import Aim
 from workflows.settings.data import FittingSet, NumRows, OnBadRow, Split
+from workflows.settings.domains import Domains
 from workflows.settings.protocols import PROTOCOLS, Comparative, MetaJudging, Options, Rates
 
 BASELINES = ("gold", "copy")  # as in faithkit.evaluation.responses.report, without torch
@@ -121,7 +122,7 @@ def _kind(block: Any) -> str:
         return "<detection>"
     if (task := block.get("task")) is not None:
         return OF_TASK.get(str(task), OF_TASK[RESPONSES])  # which refuses an unknown one
-    return "<transfer>" if block.get("name") == "transfer" else "<detection>"
+    return {"transfer": "<transfer>", "domains": "<domains>"}.get(str(block.get("name")), "<detection>")
 
 
 AnyBenchmark = Annotated[
@@ -130,6 +131,7 @@ AnyBenchmark = Annotated[
     | Annotated[Comparative, Tag("<comparative>")]
     | Annotated[MetaJudging, Tag("<meta_judging>")]
     | Annotated[Rates, Tag("<rates>")]
-    | Annotated[Transfer, Tag("<transfer>")],
+    | Annotated[Transfer, Tag("<transfer>")]
+    | Annotated[Domains, Tag("<domains>")],
     Discriminator(_kind),
 ]

@@ -24,6 +24,7 @@ from workflows.settings.blocks import (
     Resamples,
 )
 from workflows.settings.common import BatchTokens, Extensible, Length
+from workflows.settings.domains import Domains, domain_notes, domain_problems
 from workflows.settings.engines import (
     Ask,
     Cascade,
@@ -82,6 +83,10 @@ class EvaluateSettings(Extensible):
             yield from protocol_problems(self)
         elif isinstance(block, Responses):
             yield from self._response_problems(block)
+        elif isinstance(block, Domains):
+            yield from domain_problems(self)
+            yield from self._detection_problems(block)
+            return
         else:
             yield from self._detection_problems(block)
         for key, one in datasets.benchmark_sets(block):
@@ -94,8 +99,8 @@ class EvaluateSettings(Extensible):
             yield UserError("the page is for answers with marked spans, as of benchmark=ragtruth", hint=hint)
         yield from self._checkpoint_problems("generator", has_predictions=bool(self.predictions or block.datasets))
 
-    def _detection_problems(self, block: Detection) -> Iterator[UserError]:
-        if block.name == "analysis":
+    def _detection_problems(self, block: Detection | Domains) -> Iterator[UserError]:
+        if isinstance(block, Detection) and block.name == "analysis":
             if block.plots:
                 yield from around.package_problems("benchmark.plots=true", "matplotlib", "plots")
             return
@@ -106,7 +111,9 @@ class EvaluateSettings(Extensible):
         if is_baseline:
             yield from baseline_problems(self.selfcheck, self.examiner, self.engine, self.checkpoint)
         if self.cascade.is_on:
-            yield from cascade_problems(self.cascade, self.engine, self.checkpoint, block.fit_on)
+            yield from cascade_problems(
+                self.cascade, self.engine, self.checkpoint, block.fit_on if isinstance(block, Detection) else []
+            )
             yield from around.checkpoint_problems("checkpoint", self.checkpoint, *DETECTORS)
         if self.engine.name:
             given = {"checkpoint": self.checkpoint, "predictions": self.predictions}
@@ -124,13 +131,15 @@ class EvaluateSettings(Extensible):
 
     def notes(self, given: Set[str]) -> Iterator[str]:
         named = f"with benchmark={self.benchmark.name}"
-        judges = bool(self.engine.name) and isinstance(self.benchmark, Detection | Protocol)
+        judges = bool(self.engine.name) and isinstance(self.benchmark, Detection | Domains | Protocol)
         yield from engine_notes(given, self.engine, judges=judges)
         if isinstance(self.benchmark, Protocol):
             yield from protocol_notes(given, self)
             return
         if not isinstance(self.benchmark, Responses):
             yield from no_effect.without_effect(given, [*no_effect.GENERATORS_ALONE, "against"], named)
+        if isinstance(self.benchmark, Domains):
+            yield from domain_notes(given)
         if isinstance(self.benchmark, Detection) and self.benchmark.name in ("analysis", "suppression"):
             yield from no_effect.without_effect(given, ["benchmark.fit_on", "num_examples"], named)
         if self.benchmark.name == "analysis":

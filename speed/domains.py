@@ -1,0 +1,153 @@
+"""Leave one domain out: each domain's figure comes from a model that saw neither it nor anything that shares with it.
+
+The domains are those of configs/benchmark/domains.yaml (docs/domains.md). For each one the cheap baselines are fitted,
+and critics trained, on the rows of the domains that share no texts, corpora or authors with it; settings, thresholds,
+calibrations and checkpoints are chosen on those rows too. The dev half of each domain is tested; the other half is kept
+for the end, and every look at it is counted.
+
+python -m speed.domains --data FOLDER --out FOLDER                        the cheap baselines
+python -m speed.domains --data FOLDER --out FOLDER --recipe 'long: model.num_epochs=3'   and a critic by this recipe
+python -m speed.domains ... --folds-only xsum                             the fold of one domain
+python -m speed.domains ... --part held                                   the end: a look that is counted
+
+Finished folds are kept as JSON: an interrupted run goes on, and recipes may be added later.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from faithkit.evaluation.domains.report import MEAN, DomainTest, domains_report
+from faithkit.evaluation.fitted_baselines import Baseline
+from faithkit.evaluation.intervals import Metric
+from faithkit.evaluation.results import full_names, write_results
+from faithkit.evaluation.tables import format_metric, show
+from faithkit.records import Prediction
+from speed.domain_sides import Fold, make_folds, predict_baselines, predict_critic
+from speed.measure import report, table
+from workflows.domains.baselines import CHOSEN, DomainBaselines
+from workflows.domains.benchmark import looks_at, read_all
+from workflows.domains.features import Features
+from workflows.domains.looks import record_looks
+from workflows.domains.rows import ALL, DEV, HELD, DomainRows
+
+SHOWN = ("auroc", "macro_f1", "average_precision", "ece")
+
+
+def main() -> None:
+    """Predicts every fold with every side that is asked for, then scores all that there is."""
+    options = read_options()
+    domains = read_all(read_definition(options.data))
+    if options.part != DEV:
+        names = options.folds_only or list(domains)
+        record_looks(names, by=f"speed.domains {options.recipe or 'baselines'}")
+    features = Features(options.out / "features", encoder=options.encoder)
+    baselines = DomainBaselines(domains, features, nli=options.nli, max_fit_rows=options.max_fit_rows)
+    # A critic learns from all rows that there are, each domain capped by --max-train-rows.
+    folds = [
+        fold
+        for fold in make_folds(domains, baselines.all_rows, options.part)
+        if fold.name in (options.folds_only or domains)
+    ]
+    settings = {"part": options.part, "encoder": options.encoder, "nli": options.nli, "fit_rows": options.max_fit_rows}
+    cheap: dict[str, list[Baseline]] = {}
+    for fold in folds:
+        print(f"baselines without {fold.name}", file=sys.stderr, flush=True)
+        cheap[fold.name] = predict_baselines(fold, baselines, settings, options.out)
+    critics = {
+        recipe.partition(":")[0].strip(): {fold.name: predict_critic(fold, recipe, options) for fold in folds}
+        for recipe in options.recipe
+    }
+    write_report(domains, folds, cheap, critics, options)
+
+
+def read_options() -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", required=True, help="the folder of the corpora, or embedded")
+    parser.add_argument("--out", required=True, type=Path, help="where folds are kept")
+    parser.add_argument("--part", choices=(DEV, HELD, ALL), default=DEV, help="held and all are counted looks")
+    parser.add_argument("--folds-only", nargs="+", help="run the folds of these domains alone")
+    parser.add_argument("--recipe", action="append", default=[], help="'NAME: overrides of train.py', once or often")
+    parser.add_argument("--encoder", help="of the cosine baseline; none leaves it out")
+    parser.add_argument("--nli", help="an NLI model or a critic, for NLI alone")
+    parser.add_argument("--max-fit-rows", type=int, default=600, help="of each domain, for the baselines")
+    parser.add_argument("--max-train-rows", type=int, help="of each domain, for a critic")
+    parser.add_argument("--weights", default="minilm", help="that critics begin with")
+    parser.add_argument("--resamples", type=int, default=1000)
+    parser.add_argument("--no-report", action="store_true", help="print, and leave RESULTS.md as it is")
+    return parser.parse_args()
+
+
+def read_definition(data: str) -> dict:
+    """Reads the domains as `evaluate.py benchmark=domains benchmark.path=DATA` does."""
+    from hydra import compose, initialize_config_dir
+    from omegaconf import OmegaConf
+
+    from faithkit.cli import CONFIGS
+
+    with initialize_config_dir(config_dir=str(CONFIGS), version_base="1.3"):
+        cfg = compose("evaluate", overrides=["benchmark=domains"])
+    block = OmegaConf.to_container(cfg.benchmark, resolve=True)
+    assert isinstance(block, dict)
+    return {**block, "path": data}
+
+
+def write_report(
+    domains: Mapping[str, DomainRows],
+    folds: Sequence[Fold],
+    cheap: Mapping[str, Sequence[Baseline]],
+    critics: Mapping[str, Mapping[str, Mapping[str, Prediction]]],
+    options: argparse.Namespace,
+) -> None:
+    """Shows each critic beside the baselines; without one, the baseline that is chosen inside beside all others."""
+    sides = dict(critics)
+    if not sides:
+        sides = {CHOSEN: {name: one.predictions for name, own in cheap.items() for one in own if one.key == CHOSEN}}
+    rows: dict[str, dict[str, Metric]] = {}
+    for side, predictions in sides.items():
+        tests = [
+            DomainTest(
+                name=fold.name,
+                title=domains[fold.name].domain.title,
+                examples=fold.tested.shown,
+                predictions=predictions[fold.name],
+                baselines=[one for one in cheap[fold.name] if one.key != side],
+                beside=domains[fold.name].domain.beside,
+                num_seen=0,
+            )
+            for fold in folds
+            if fold.name in predictions
+        ]
+        found = domains_report(tests, title=f"{side}, {options.part}", num_resamples=options.resamples, num_examples=0)
+        show(*found.tables)
+        print(*(f"note: {note}" for note in found.notes), sep="\n")
+        write_results(
+            options.out / f"{side.replace(' ', '-')}-{options.part}.json",
+            full_names("test", "domains", found.metrics),
+            {
+                "looks": looks_at(domains),
+                "folds": {fold.name: list(fold.train) for fold in folds},
+            },
+        )
+        rows |= {side: found.metrics}
+    if not options.no_report:
+        names = [fold.name for fold in folds] + [MEAN]
+        body = [table(["side", *names], [line for side, own in rows.items() for line in lines_of(side, own, names)])]
+        body.append(f"AUROC in percent, of the {options.part} halves, every side without the domain and its kin.")
+        report("Domains: one left out at a time", "\n\n".join(body))
+
+
+def lines_of(side: str, metrics: Mapping[str, Metric], names: Sequence[str]) -> list[list[str]]:
+    """Writes the AUROC of a side, and of each baseline, in every domain and in the mean."""
+    keys = {name.split("/")[1] for name in metrics if name.endswith("auroc") and name.count("/") == 1}
+    lines = []
+    for key in sorted(keys, key=lambda key: (key != "auroc", key)):
+        cells = [format_metric(metrics.get(f"{name}/{key}"), digits=1, scale=100) for name in names]
+        lines.append([side if key == "auroc" else key.removesuffix("_auroc"), *cells])
+    return lines
+
+
+if __name__ == "__main__":
+    main()

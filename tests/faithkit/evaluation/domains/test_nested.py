@@ -1,0 +1,88 @@
+"""Baselines that are fitted for a domain on other domains alone."""
+
+import numpy as np
+import pytest
+
+from faithkit.evaluation.domains.nested import FitRows, Nested, weights_of
+from faithkit.evaluation.domains.recipes import REGRESSION, SETTINGS, TREES, WORDS, Recipe, Values, recipes_of
+from faithkit.records import HALLUCINATED, Example
+
+COLUMNS = ("good", "noise")
+REGRESSED = Recipe(key="r", name="r", kind=REGRESSION, columns=COLUMNS, settings=SETTINGS[REGRESSION])
+GROWN = Recipe(key="t", name="t", kind=TREES, columns=COLUMNS, settings=SETTINGS[TREES])
+
+
+def rows(seed: int, *kin: str, sign: float = 1.0, num: int = 80) -> FitRows:
+    """Rows whose first feature tells the label, with this sign."""
+    generator = np.random.default_rng(seed)
+    gold = generator.random(num) < 0.5
+    good = sign * (gold + generator.normal(0, 0.4, num))
+    return FitRows(np.stack([good, generator.normal(0, 1, num)], axis=1), gold, frozenset(kin))
+
+
+DOMAINS = {"a": rows(1, "a"), "b": rows(2, "b", "c"), "c": rows(3, "b", "c"), "d": rows(4, "d")}
+
+
+def scores_of(nested: Nested, recipe: Recipe, left_out: str, features: Values) -> list[float | None]:
+    fitted = nested.fit(recipe, left_out)
+    assert fitted is not None
+    examples = [
+        Example(id=str(i), source="s", split="t", group="g", knowledge="", response="") for i in range(len(features))
+    ]
+    return [one.score for one in fitted.predictions(examples, features).values()]
+
+
+@pytest.mark.parametrize("recipe", [REGRESSED, GROWN])
+def test_neither_a_domain_nor_its_kin_moves_its_own_baseline(recipe: Recipe) -> None:
+    features = rows(9).features
+    turned = DOMAINS | {"b": rows(7, "b", "c", sign=-5), "c": rows(8, "b", "c", sign=-5)}
+    before, after = (scores_of(Nested(every, COLUMNS), recipe, "b", features) for every in (DOMAINS, turned))
+    assert before == after
+    assert scores_of(Nested(turned, COLUMNS), recipe, "a", features) != before  # others do learn from them
+
+
+def test_what_it_learnt_from_is_told_and_orders_a_domain_that_it_never_saw() -> None:
+    nested = Nested(DOMAINS, COLUMNS)
+    fitted = nested.fit(REGRESSED, "b")
+    assert fitted is not None and fitted.trained_on == ("a", "d") and fitted.num_rows == 160
+    assert fitted.inner_auroc > 0.9
+    held = DOMAINS["b"]
+    scores = np.array(scores_of(nested, REGRESSED, "b", held.features))
+    assert scores[held.gold].mean() > scores[~held.gold].mean() + 0.3
+
+
+def test_labels_follow_a_threshold_that_was_fitted_elsewhere() -> None:
+    nested = Nested(DOMAINS, COLUMNS)
+    fitted = nested.fit(REGRESSED, "a")
+    assert fitted is not None
+    example = Example(id="1", source="s", split="t", group="g", knowledge="", response="")
+    [prediction] = fitted.predictions([example], np.array([[3.0, 0.0]])).values()
+    assert prediction.label == HALLUCINATED and prediction.score is not None
+    assert prediction.score >= fitted.threshold
+
+
+def test_with_one_other_domain_there_is_nothing_to_choose_by_and_with_none_there_is_no_baseline() -> None:
+    alone = Nested({"a": DOMAINS["a"], "d": DOMAINS["d"]}, COLUMNS).fit(REGRESSED, "a")
+    assert alone is not None and alone.trained_on == ("d",) and np.isnan(alone.inner_auroc)
+    assert "inner_auroc" not in alone.to_dict()
+    assert Nested({"a": DOMAINS["a"]}, COLUMNS).fit(REGRESSED, "a") is None
+
+
+def test_rows_of_one_class_teach_nothing_and_are_left_out() -> None:
+    one_class = FitRows(np.zeros((5, 2)), np.ones(5, bool), frozenset({"e"}))
+    assert Nested(DOMAINS | {"e": one_class}, COLUMNS).domains_without("a") == ("b", "c", "d")
+
+
+def test_domains_and_classes_weigh_the_same_however_many_rows_they_have() -> None:
+    gold = np.array([True, False, False, False])
+    assert weights_of(gold, balanced=False).sum() == pytest.approx(1)
+    balanced = weights_of(gold, balanced=True)
+    assert balanced[0] == pytest.approx(0.5) and balanced[1:].sum() == pytest.approx(0.5)
+
+
+def test_recipes_take_what_models_gave_where_they_gave_it() -> None:
+    plain = {one.key for one in recipes_of(["response words", *WORDS])}
+    both = {one.key: one for one in recipes_of([*WORDS, "cosine", "not entailed"])}
+    assert plain == {"overlap", "mismatch", "length", "word_regression", "word_trees", "counted"}
+    assert both.keys() - plain == {"cosine", "nli", "regression", "trees"}
+    assert both["trees"].columns == (*WORDS, "cosine", "not entailed")

@@ -1,0 +1,72 @@
+"""The harness that leaves one domain out: its folds, its commands, and what it keeps."""
+
+import argparse
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_modules.build import build_source
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport
+from faithkit.records import Example, Turn
+from speed.domain_sides import TARGET, make_folds, read_kept, train_arguments
+from speed.domains import read_definition
+from tests.running import compose
+from workflows.domains.baselines import rows_to_fit
+from workflows.domains.benchmark import read_all
+from workflows.domains.rows import DEV
+
+
+def test_no_fold_trains_on_its_own_domain_or_its_kin_or_on_held_rows() -> None:
+    definition = read_definition("embedded") | {"only": ["wow", "cmu_dog", "xsum", "snli"]}
+    domains = read_all(definition)
+    folds = {fold.name: fold for fold in make_folds(domains, rows_to_fit(domains), DEV)}
+    assert set(folds["wow"].train) == {"xsum", "snli"} and set(folds["snli"].train) == {"wow", "cmu_dog", "xsum"}
+    held = {row.id for own in domains.values() for row in own.halves["held"].shown}
+    for fold in folds.values():
+        assert not held & {row.id for rows in (*fold.train.values(), fold.tested) for row in rows.shown}
+
+
+def test_a_fold_is_a_mix_that_train_composes_with_about_as_many_rows_of_each_domain(tmp_path: Path) -> None:
+    domains = read_all(read_definition("embedded") | {"only": ["wow", "xsum", "conjnli"]})
+    rows = rows_to_fit(domains)
+    files = {name: tmp_path / f"{name}.jsonl" for name in rows}
+    options = argparse.Namespace(max_train_rows=40, weights="minilm")
+    cfg = compose("train", *train_arguments(files, rows, options))
+    assert [part["_target_"] for part in cfg.data.parts] == [TARGET] * len(rows)
+    given = {name: part.weight * len(rows[name].capped(40)) for name, part in zip(rows, cfg.data.parts, strict=True)}
+    assert max(given.values()) < 1.6 * min(given.values())
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS, st.booleans()), min_size=1, max_size=6))
+def test_rows_come_back_as_they_were_written(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[tuple[str, str, bool]]
+) -> None:
+    path = tmp_path_factory.mktemp("rows") / "x.jsonl"
+    rows = [
+        Example(
+            id=f"d/{i}", source="s", split="all", group=f"g{i}", knowledge=knowledge, response=response,
+            label="hallucinated" if wrong else "faithful", history=(Turn(speaker="seeker", text=knowledge),),
+        )
+        for i, (knowledge, response, wrong) in enumerate(texts)
+    ]  # fmt: skip
+    path.write_text("".join(json.dumps(row.to_dict()) + "\n" for row in rows), encoding="utf-8")
+    source = build_source(None, str(path), _target_=TARGET)
+    assert list(read_examples(source, "all", report := ReadReport())) == rows
+    assert Counter(report.counts)["kept"] == len(rows)
+
+
+def test_what_other_settings_made_is_not_mixed_with_these(tmp_path: Path) -> None:
+    file = tmp_path / "wow.json"
+    assert read_kept(file, {"part": "dev"}) is None
+    file.write_text(json.dumps({"settings": {"part": "dev"}, "baselines": {}}))
+    assert read_kept(file, {"part": "dev"}) is not None
+    with pytest.raises(SystemExit, match="other settings"):
+        read_kept(file, {"part": "held"})

@@ -1,0 +1,70 @@
+"""`evaluate.py benchmark=domains` on embedded corpora."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from faithkit.errors import UserError
+from faithkit.evaluation.baselines import unsupported_share
+from faithkit.files.jsonl import write_jsonl
+from tests.running import evaluate_here, plain_config
+from workflows.domains.benchmark import read_all
+from workflows.domains.looks import count_looks
+from workflows.domains.rows import ALL, DEV, HELD
+
+ONLY = "benchmark.only=[xsum,snli,conjnli]"
+
+
+@pytest.fixture(scope="module")
+def predictions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Word overlap's scores of all rows, as if a detector had given them."""
+    path = tmp_path_factory.mktemp("predictions") / "all.jsonl"
+    domains = read_all(plain_config("evaluate", "benchmark=domains", ONLY)["benchmark"])
+    rows = [row for own in domains.values() for row in own.part(ALL).shown]
+    shares = {row.id: unsupported_share(row.knowledge, row.response) for row in rows}
+    labels = {id: "hallucinated" if share > 0.4 else "faithful" for id, share in shares.items()}
+    write_jsonl(path, ({"id": id, "label": labels[id], "score": share} for id, share in shares.items()))
+    return path
+
+
+def run(path: Path, predictions: Path, *overrides: str) -> dict:
+    options = ["benchmark=domains", ONLY, "benchmark.encoder=null", f"predictions={predictions}", f"run_dir={path}"]
+    evaluate_here(*options, *overrides)
+    return json.loads((path / "metrics.json").read_text())
+
+
+def test_every_domain_has_its_metrics_beside_baselines_that_never_saw_it(
+    predictions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = run(tmp_path / "run", predictions)
+    metrics, facts = found["metrics"], found["meta"]["test_sets"]
+    for name in ("xsum", "snli", "conjnli", "mean"):
+        for metric in ("auroc", "macro_f1", "average_precision", "ece", "counted_auroc", "difference/length_auroc"):
+            value = metrics[f"test/domains/{name}/{metric}"]
+            assert value["low"] <= value["value"] <= value["high"]
+    # The model is word overlap itself, and one feature's regression changes no order.
+    assert metrics["test/domains/snli/difference/overlap_auroc"]["value"] == pytest.approx(0, abs=1e-9)
+    for name in ("xsum", "snli", "conjnli"):
+        assert name not in facts[name]["baselines"]["counted"]["trained_on"]
+    assert "test/domains/snli/without_knowledge/length_auroc" in metrics
+    assert found["meta"]["part"] == DEV and count_looks()["xsum"] == found["meta"]["looks"]["xsum"]["held"]
+    shown = capsys.readouterr().out
+    assert "what decides each set without the knowledge" in shown and "looks at held halves" in shown
+    again = run(tmp_path / "again", tmp_path / "run" / "predictions" / "domains.jsonl")
+    assert again["metrics"] == metrics
+
+
+def test_a_look_at_held_rows_is_counted(predictions: Path, tmp_path: Path) -> None:
+    before = count_looks()
+    found = run(tmp_path / "run", predictions, f"benchmark.part={HELD}", "benchmark.only=[snli,conjnli]")
+    since = count_looks()
+    assert since["snli"] == before["snli"] + 1 == found["meta"]["looks"]["snli"]["held"]
+    assert since["xsum"] == before["xsum"]
+
+
+def test_predictions_that_are_missing_are_told(predictions: Path, tmp_path: Path) -> None:
+    few = tmp_path / "few.jsonl"
+    few.write_text("".join(predictions.read_text().splitlines(keepends=True)[:-40]))
+    with pytest.raises(UserError, match="have no prediction"):
+        run(tmp_path / "run", few)
