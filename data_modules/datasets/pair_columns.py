@@ -139,7 +139,7 @@ def _given(name: str, column: str, row: Row, keys: str) -> str:
 
 
 def _by_name(name: str, row: Row, keys: str) -> str | None:
-    known = {_plain(column): column for column in reversed(row.values)}
+    known = {_plain(column): column for column in reversed(list(row.values))}
     usual = NAMES[name]
     if usual[0] in known:
         return known[usual[0]]

@@ -6,9 +6,10 @@ has is kept to tell rows apart by.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,7 +22,7 @@ from data_modules.reading.fields import other_fields, text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from data_modules.reading.saved_datasets import saved_splits
-from data_modules.reading.tables import SUFFIXES, Table, read_table
+from data_modules.reading.tables import SUFFIXES, read_table
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 from faithkit.span_types import UNTYPED
@@ -76,6 +77,13 @@ class Pairs(Source):
             return {official.get(name, name): [split] for name, split in splits.items()}
         return find_files(self.path, BY_SPLIT, {"all": [f"*{suffix}" for suffix in SUFFIXES]})
 
+    def check(self) -> None:
+        """Refuses a table without the columns, or whose first label has no meaning."""
+        for table in (table for tables in self.files().values() for table in tables[:1]):
+            for row in islice(read_table(table, ReadReport("skip", self.keys), self.encoding), 1):
+                with suppress(BadRow):
+                    self._reader(table, row).read(row, self.name, "all")
+
     def read_split(self, split: str, report: ReadReport) -> Records:
         report.keys = self.keys
         with counted_bad_rows(lambda counting: self._records(split, counting)):
@@ -89,7 +97,7 @@ class Pairs(Source):
                 if (example := self._read(reader, row, split, report)) is not None:
                     yield example, row
 
-    def _reader(self, table: Table, row: Row) -> "PairReader":
+    def _reader(self, table: File, row: Row) -> "PairReader":
         columns = find_columns(self.columns, row, keys=self.keys)
         if columns.label is None and columns.spans is None and self.columns.get("label", AUTO) is not None:
             hint = f"name it: {self.keys}columns.label=COLUMN; {have(row)}"
@@ -118,7 +126,7 @@ class Pairs(Source):
 
 
 def rows_with_reader(
-    table: Table, report: ReadReport, make: Callable[[Row], "PairReader"], encoding: str | None = None
+    table: File, report: ReadReport, make: Callable[[Row], "PairReader"], encoding: str | None = None
 ) -> Iterator[tuple[Row, "PairReader"]]:
     """Reads the rows of a table with what makes examples of them, found by the first row.
 

@@ -149,3 +149,19 @@ def _info_in(metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]:
     except (ValueError, KeyError, TypeError, RecursionError):
         return {}
     return found if isinstance(found, Mapping) else {}
+
+
+def arrow_schema(table: Path | SavedSplit) -> Any:
+    """The columns of a Parquet file or a saved split with their types, as its rows are read; None of another file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if isinstance(table, SavedSplit):
+        with pa.memory_map(str(table._shards()[0])) as file, pa.ipc.open_stream(file) as stream:
+            schema, classes = stream.schema, _classes(_read(table.folder / INFO))
+    elif table.suffix == ".parquet":
+        schema = pq.read_schema(table)
+        classes = _classes(_info_in(schema.metadata or {}))
+    else:
+        return None
+    return pa.schema([pa.field(each.name, pa.string() if each.name in classes else each.type) for each in schema])

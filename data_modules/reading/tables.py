@@ -13,12 +13,12 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from data_modules.reading.files import File
 from data_modules.reading.formats import SEPARATORS, Parsed, parse_csv, parse_json, parse_tsv
-from data_modules.reading.rows import ReadReport, Row, read_rows
-from data_modules.reading.saved_datasets import SavedSplit, parse_parquet
+from data_modules.reading.rows import Parser, ReadReport, Row, read_rows
+from data_modules.reading.saved_datasets import parse_parquet
 from faithkit.errors import UserError, shorten
 
-Table = Path | SavedSplit
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 MARKS = {  # what a file begins with, the longer ones first: UTF-32's begins as UTF-16's does
     codecs.BOM_UTF32_LE: "utf-32",
@@ -45,7 +45,7 @@ class TextFormat:
         return ", ".join(found)
 
 
-def read_table(table: Table, report: ReadReport, encoding: str | None = None) -> Iterator[Row]:
+def read_table(table: File, report: ReadReport, encoding: str | None = None) -> Iterator[Row]:
     """Rows of a table.
 
     Args:
@@ -54,9 +54,9 @@ def read_table(table: Table, report: ReadReport, encoding: str | None = None) ->
     Raises:
         UserError: The file is missing, empty, broken, of another kind or of another encoding.
     """
-    if isinstance(table, SavedSplit):
+    if not isinstance(table, Path):
         return table.rows()
-    parsers = {
+    parsers: dict[str, Parser] = {
         ".csv": partial(_parse_csv, encoding=encoding, keys=report.keys),
         ".tsv": partial(_parse_tsv, encoding=encoding, keys=report.keys),
         ".txt": partial(_parse_tsv, encoding=encoding, keys=report.keys),
