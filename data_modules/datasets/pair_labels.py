@@ -28,7 +28,7 @@ MOST_LABELS = 6  # that an error lists
 MOST_COUNTED = 1000  # different values of a column that an error counts
 LEFT_OUT = "left_out"
 BY_LABEL = {HALLUCINATED: HALLUCINATED, FAITHFUL: FAITHFUL, LEFT_OUT: None}
-TYPED_AS_KEY = re.compile(r"[a-z0-9_./%?()\[\]{}:=,]+( [a-z0-9_./%?()\[\]{}:=,]+)*")
+TYPED_AS_KEY = re.compile(r"(?!null\b)[a-z_][a-z0-9_./%?+-]*( [a-z0-9_./%?+-]+)*|0|-?[1-9]\d{0,8}|\d\.\d")
 
 
 @dataclass(slots=True)
@@ -124,15 +124,11 @@ def _plain(value: Any) -> str:
 def _typed(pairs: Sequence[tuple[str, str | None]]) -> str:
     """The labels as Hydra reads them: a key cannot be quoted there, so odd ones stand in lists."""
     if all(TYPED_AS_KEY.fullmatch(value) for value, _ in pairs):
-        inside = [f"{_escaped(value)}: {label or 'null'}" for value, label in pairs]
-    else:
-        by_label: dict[str, list[str]] = {}
-        for value, label in pairs:
-            quoted = value.replace("\\", "\\\\").replace('"', '\\"')
-            by_label.setdefault(label or LEFT_OUT, []).append(f'"{quoted}"')
-        inside = [f"{label}: [{', '.join(values)}]" for label, values in by_label.items()]
+        inside = [f"{value}: {label or 'null'}" for value, label in pairs]
+        return f"{{{', '.join(inside)}}}"
+    by_label: dict[str, list[str]] = {}
+    for value, label in pairs:
+        quoted = re.sub(r'(\\*)("|$)', r"\1\1\2", value).replace('"', '\\"')  # backslashes count before a quote alone
+        by_label.setdefault(label or LEFT_OUT, []).append(f'"{quoted}"')
+    inside = [f"{label}: [{', '.join(values)}]" for label, values in by_label.items()]
     return f"{{{', '.join(inside)}}}"
-
-
-def _escaped(value: str) -> str:
-    return "".join(f"\\{character}" if character in "()[]{}:=," else character for character in value)

@@ -93,7 +93,7 @@ class Pairs(Source):
         for table in self.files()[split]:
             make = partial(self._reader, table)
             for row, reader in rows_with_reader(table, report, make, self.encoding):
-                report.count(f"columns: {reader.columns}")
+                report.count(reader.outcome)
                 if (example := self._read(reader, row, split, report)) is not None:
                     yield example, row
 
@@ -170,7 +170,7 @@ def counted_bad_rows(read: Callable[[ReadReport], Iterable[object]]) -> Iterator
         raise UserError(problem, place=error.place, hint=error.hint) from error.__cause__
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PairReader:
     """Makes examples of the rows of a table whose columns are known.
 
@@ -184,6 +184,12 @@ class PairReader:
     join: Callable[[Sequence[str]], str] = " ".join
     labels: LabelReader | None = None
     every_label: Callable[[], Iterable[Any]] = tuple
+    outcome: str = field(init=False)  # under which rows are counted that are read so
+    _taken: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.outcome = f"columns: {self.columns}"
+        self._taken = frozenset(column.partition(".")[0] for _, column in self.columns.items())
 
     def read(self, row: Row, source: str, split: str) -> Example:
         """The example of a row.
@@ -237,6 +243,5 @@ class PairReader:
         return tuple(sorted(spans, key=lambda span: (span.start, span.end)))
 
     def _others(self, row: Row) -> dict[str, Any]:
-        taken = {column.partition(".")[0] for _, column in self.columns.items()}
-        others = other_fields(row.values, taken)
+        others = other_fields(row.values, self._taken)
         return {name: v for name, v in others.items() if not isinstance(v, str) or len(v) <= MAX_CHARACTERS}

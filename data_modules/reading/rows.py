@@ -7,6 +7,7 @@ file, line, field and hint; with `on_bad_row=skip` it is counted and kept in the
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ class Row:
     @property
     def default_id(self) -> str:
         """`<file stem>:<row>`, for corpora without ids of their own."""
-        return f"{Path(self.file).stem}:{self.number}"
+        return f"{_stem(self.file)}:{self.number}"
 
     @property
     def place(self) -> str:
@@ -107,6 +108,11 @@ class Row:
             known = ", ".join(repr(choice) for choice in choices)
             raise BadRow(f"field {name!r} is {shorten(self.values.get(name))}; known: {known}")
         return choices[key]
+
+
+@lru_cache(maxsize=8)  # rows of one file come one after the other
+def _stem(file: str) -> str:
+    return Path(file).stem
 
 
 def place_of(file: str, line: int) -> str:

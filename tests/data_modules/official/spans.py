@@ -99,7 +99,7 @@ XSUM_TOKENS: Rows = [
 ]
 PAIRS: Rows = [
     {"knowledge": LAKE, "response": "It is deep.", "label": "faithful", "model": "m"},
-    {"knowledge": LAKE, "response": "It is small, red\nand \"old\".", "label": "hallucinated", "model": "n"},
+    {"knowledge": LAKE, "response": 'It is small, red\nand "old".', "label": "hallucinated", "model": "n"},
     {"knowledge": "A hill, high.", "response": "It is high.", "label": "Supported", "model": "m"},
 ]
 SPANS: Rows = [
