@@ -27,7 +27,8 @@ MARKS = {  # what a file begins with, the longer ones first: UTF-32's begins as 
     codecs.BOM_UTF16_BE: "utf-16",
 }
 UTF_8 = "utf-8-sig"
-LOOKED_AT = 4096  # bytes that tell zeros
+LOOKED_AT = 4096  # bytes that tell the encoding
+MOST_ZEROS = 4  # one byte of so many: a text may hold some
 TRIED_ROWS = 20  # that tell the separator
 QUOTING = 'write a quote inside a quoted cell twice (""), and close every quoted cell'
 
@@ -88,10 +89,10 @@ def _find_encoding(path: Path, keys: str) -> str:
     for mark, name in MARKS.items():
         if begin.startswith(mark):
             return name
-    if (place := begin.find(b"\0")) >= 0:
-        problem = f"not UTF-8 text: a zero byte at offset {place}"
+    if begin.count(b"\0") * MOST_ZEROS > len(begin):
+        problem = f"not UTF-8 text: a zero byte at offset {begin.find(0)}, and many more"
         hint = f"if it is UTF-16 without its mark: {keys}encoding=utf-16-le"
-        raise UserError(problem, place=f"{path}, line {begin.count(10, 0, place) + 1}", hint=hint)
+        raise UserError(problem, place=str(path), hint=hint)
     return UTF_8
 
 
