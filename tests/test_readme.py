@@ -14,7 +14,7 @@ from workflows.score import as_override
 README = (ROOT / "README.md").read_text()
 PAGES = README + "".join(
     (ROOT / "docs" / f"{page}.md").read_text()
-    for page in ("judging", "constructing", "describing", "reporting", "runs_in_python")
+    for page in ("judging", "constructing", "describing", "own_data", "reporting", "runs_in_python")
 )
 BLOCKS = re.findall(r"```bash\n(.*?)```", PAGES, re.DOTALL)
 LINES = [line.split("#")[0].strip() for block in BLOCKS for line in block.replace("\\\n", " ").splitlines()]

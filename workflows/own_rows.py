@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from data_modules.datasets.pair_columns import Columns, find_columns, has_field, have
-from data_modules.datasets.pairs import PairReader, counted_bad_rows, rows_with_reader
+from data_modules.datasets.pair_rows import PairReader, counted_bad_rows, rows_with_reader
 from data_modules.encoding.cache import group_hash
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from data_modules.reading.saved_datasets import SavedSplit, saved_splits
@@ -65,7 +65,11 @@ class OwnRows:
         if list(splits) == ["all"]:
             return splits["all"]
         if not splits:
-            raise UserError("no plain file: a folder, and not one that `datasets` saved", place=self.path, hint="set path to a file in it")
+            raise UserError(
+                "no plain file: a folder, and not one that `datasets` saved",
+                place=self.path,
+                hint="set path to a file in it",
+            )
         first = next(iter(splits.values()))
         raise UserError(f"a folder of the splits {', '.join(splits)}", place=self.path, hint=f"path={first.folder}")
 

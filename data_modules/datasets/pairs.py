@@ -5,34 +5,30 @@ Columns are found by their usual names or named by `columns`; labels are words t
 has is kept to tell rows apart by.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
-from data_modules.datasets.pair_columns import AUTO, NAMES, Columns, field_of, find_columns, have, list_in
+from data_modules.datasets.pair_columns import AUTO, NAMES, field_of, find_columns, have
 from data_modules.datasets.pair_labels import LabelReader, meanings
-from data_modules.datasets.span_checks import read_spans
-from data_modules.datasets.span_rows import LABELS
-from data_modules.reading.dataset import Records, Source
-from data_modules.reading.fields import other_fields, text_group
+from data_modules.datasets.pair_rows import PairReader, counted_bad_rows, rows_with_reader
+from data_modules.reading.dataset import Records, Source, read_examples
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from data_modules.reading.saved_datasets import saved_splits
 from data_modules.reading.tables import SUFFIXES, read_table
 from faithkit.errors import UserError, choice_hint, shorten
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
-from faithkit.span_types import UNTYPED
+from faithkit.records import Example
 
 STEMS = {"train": ("train", "training"), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
 BY_SPLIT = {
     split: [f"**/{stem}{part}{suffix}" for stem in stems for part in ("", "-*") for suffix in SUFFIXES]
     for split, stems in STEMS.items()
 }
-MAX_CHARACTERS = 100  # of a further column's text: longer ones tell no rows apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +93,7 @@ class Pairs(Source):
                 if (example := self._read(reader, row, split, report)) is not None:
                     yield example, row
 
-    def _reader(self, table: File, row: Row) -> "PairReader":
+    def _reader(self, table: File, row: Row) -> PairReader:
         columns = find_columns(self.columns, row, keys=self.keys)
         if columns.label is None and columns.spans is None and self.columns.get("label", AUTO) is not None:
             hint = f"name it: {self.keys}columns.label=COLUMN; {have(row)}"
@@ -110,7 +106,7 @@ class Pairs(Source):
 
         return PairReader(columns, labels=labels, every_label=every_label)
 
-    def _read(self, reader: "PairReader", row: Row, split: str, report: ReadReport) -> Example | None:
+    def _read(self, reader: PairReader, row: Row, split: str, report: ReadReport) -> Example | None:
         try:
             example = reader.read(row, self.name, split)
         except UserError:
@@ -125,123 +121,28 @@ class Pairs(Source):
         return example
 
 
-def rows_with_reader(
-    table: File, report: ReadReport, make: Callable[[Row], "PairReader"], encoding: str | None = None
-) -> Iterator[tuple[Row, "PairReader"]]:
-    """Reads the rows of a table with what makes examples of them, found by the first row.
+def read_pairs(
+    path: str | Path,
+    *,
+    columns: Mapping[str, str | None] | None = None,
+    labels: Mapping[Any, Any] | None = None,
+    split: str | None = None,
+    encoding: str | None = None,
+) -> list[Example]:
+    """Reads a table of one's own as records, which `predict_examples` of every detector takes.
 
-    Where bad rows are skipped, and each row has names of its own, a first row without the columns may be one of these.
-    """
-    reader, refused = None, None
-    for row in read_table(table, report, encoding):
-        if reader is None:
-            try:
-                reader = make(row)
-            except UserError as error:
-                if report.on_bad_row == "stop" or Path(row.file).suffix not in (".json", ".jsonl"):
-                    raise
-                refused = refused or error
-                report.reject(row.file, row.line, BadRow(error.problem), row.values)
-                continue
-        yield row, reader
-    if reader is None and refused is not None:
-        raise refused
-
-
-@contextmanager
-def counted_bad_rows(read: Callable[[ReadReport], Iterable[object]]) -> Iterator[None]:
-    """Says with the bad row that stops a run how many there are.
+        from faithkit import Critic, read_pairs
+        examples = read_pairs("my.csv", labels={1: "hallucinated", 0: "faithful"})
+        predictions = list(Critic.load("runs/...").predict_examples(examples))
 
     Args:
-        read: Reads all rows.
+        columns: What stands in which column, where its name does not say it; of label None reads rows without any.
+        labels: The meaning of each label, where its word does not say it; None leaves its rows out.
+        split: Of a folder that has several; None takes the test split, or the only one.
+        encoding: Of CSV and TSV; None finds UTF-8 and what has a byte order mark.
+
+    Raises:
+        UserError: A column or the meaning of a label is missing, or a row is bad.
     """
-    try:
-        yield
-    except UserError as error:
-        if not isinstance(error.__cause__, BadRow):
-            raise
-        counting = ReadReport("skip")
-        for _ in read(counting):
-            pass
-        number = counting.counts["rejected: bad row"]
-        if number < 2:
-            raise
-        problem = f"{error.problem} (the first of {number:,} bad rows)"
-        raise UserError(problem, place=error.place, hint=error.hint) from error.__cause__
-
-
-@dataclass(slots=True)
-class PairReader:
-    """Makes examples of the rows of a table whose columns are known.
-
-    Args:
-        join: Makes one text of a list of passages.
-        labels: None: the rows have none, and spans alone tell what is hallucinated.
-        every_label: Reads the labels of the whole table, for the error about one that has no meaning.
-    """
-
-    columns: Columns
-    join: Callable[[Sequence[str]], str] = " ".join
-    labels: LabelReader | None = None
-    every_label: Callable[[], Iterable[Any]] = tuple
-    outcome: str = field(init=False)  # under which rows are counted that are read so
-    _taken: frozenset[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.outcome = f"columns: {self.columns}"
-        self._taken = frozenset(column.partition(".")[0] for _, column in self.columns.items())
-
-    def read(self, row: Row, source: str, split: str) -> Example:
-        """The example of a row.
-
-        Raises:
-            BadRow: A text is missing, or something is of another kind.
-            UserError: A label has no meaning.
-        """
-        columns = self.columns
-        passages, response = columns.texts(row, "knowledge"), columns.text(row, "response")
-        knowledge = passages[0] if len(passages) == 1 else self.join(passages)
-        label, spans = self._label(row), self._spans(row, response)
-        if label == FAITHFUL and spans:
-            raise BadRow(f"the label is faithful, but {columns.spans!r} marks {len(spans)} spans")
-        if self.labels is None and spans is not None:
-            label = HALLUCINATED if spans else FAITHFUL
-        return Example(
-            id=columns.name(row, "id") or row.default_id,
-            source=source,
-            split=split,
-            group=columns.name(row, "group") or text_group(knowledge),
-            knowledge=knowledge,
-            response=response,
-            history=columns.turns(row),
-            label=label,
-            spans=() if label == FAITHFUL and columns.spans else spans,
-            meta=self._others(row),
-        )
-
-    def _label(self, row: Row) -> str | None:
-        if self.labels is None:
-            return None
-        value = field_of(row.values, self.labels.column)
-        if value is None or (isinstance(value, str) and not value.strip()):
-            return None
-        if not self.labels.knows(value):
-            raise self.labels.refuse(self.every_label(), row.place)
-        return self.labels.read(value)
-
-    def _spans(self, row: Row, response: str) -> tuple[Span, ...] | None:
-        marked = field_of(row.values, self.columns.spans)
-        if isinstance(marked, str) and marked.strip():
-            marked = list_in(marked)
-            if marked is None:
-                example = 'write a list such as [{"start": 0, "end": 4}], or []'
-                raise BadRow(f"column {self.columns.spans!r} holds no JSON list", hint=example)
-        if marked is None or marked == "":
-            return None
-        inside = row.inside({"spans": marked})
-        spans = [span for span, _ in read_spans(inside, "spans", response, "label", LABELS, UNTYPED)]
-        return tuple(sorted(spans, key=lambda span: (span.start, span.end)))
-
-    def _others(self, row: Row) -> dict[str, Any]:
-        others = other_fields(row.values, self._taken)
-        return {name: v for name, v in others.items() if not isinstance(v, str) or len(v) <= MAX_CHARACTERS}
+    source = Pairs(path=str(path), columns=columns or {}, labels=labels, encoding=encoding, keys="")
+    return list(read_examples(source, split, ReadReport()))
