@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # for editors and type checkers; at run time a name is imported when it is first used
     from critic.scorer import Critic
     from critic.tagger.predictor import Tagger
+    from data_modules.datasets.pairs import read_pairs
     from generation.generator import Generator
     from judge.judge import Judge
     from workflows.cascade import Cascade
 
-__all__ = ["Cascade", "Critic", "Generator", "Judge", "Tagger"]
+__all__ = ["Cascade", "Critic", "Generator", "Judge", "Tagger", "read_pairs"]
 # The one place where the ground names what stands on it; imports run one way everywhere else.
 _PUBLIC = {
     "Cascade": "workflows.cascade",
@@ -28,6 +29,7 @@ _PUBLIC = {
     "Generator": "generation.generator",
     "Judge": "judge.judge",
     "Tagger": "critic.tagger.predictor",
+    "read_pairs": "data_modules.datasets.pairs",
 }
 
 

@@ -45,6 +45,7 @@ DATASETS = {
     "decode": "data_modules.datasets.decode.Decode",
     "ragtruth": "data_modules.datasets.ragtruth.RagTruth",
     "xsum_tokens": "data_modules.datasets.xsum_tokens.XsumTokens",
+    "pairs": "data_modules.datasets.pairs.Pairs",
     "spans": "data_modules.datasets.span_rows.SpanRows",
     "halludial": "data_modules.datasets.halludial.HalluDial",
     "halueval": "data_modules.datasets.halueval.HaluEval",

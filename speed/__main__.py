@@ -12,6 +12,7 @@ NAMES = (
     "help_speed",
     "prepare_speed",
     "stream_memory",
+    "table_memory",
     "score_speed",
     "onnx_speed",
     "train_speed",

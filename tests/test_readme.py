@@ -12,10 +12,18 @@ from tests.running import ROOT, SMALL, compose, evaluate_here, train_here
 from workflows.score import as_override
 
 README = (ROOT / "README.md").read_text()
-PAGES = README + "".join(
-    (ROOT / "docs" / f"{page}.md").read_text()
-    for page in ("judging", "constructing", "describing", "reporting", "runs_in_python", "exporting", "sweeps")
+NAMES = (
+    "judging",
+    "constructing",
+    "describing",
+    "own_data",
+    "domains",
+    "sweeps",
+    "reporting",
+    "runs_in_python",
+    "exporting",
 )
+PAGES = README + "".join((ROOT / "docs" / f"{name}.md").read_text() for name in NAMES)
 BLOCKS = re.findall(r"```bash\n(.*?)```", PAGES, re.DOTALL)
 LINES = [line.split("#")[0].strip() for block in BLOCKS for line in block.replace("\\\n", " ").splitlines()]
 COMMANDS = [line for line in LINES if line.startswith(("python ", "faithkit "))]

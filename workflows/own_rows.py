@@ -1,44 +1,168 @@
-"""A table of one's own: rows to examples, and the same rows back with a detector's verdicts beside them."""
+"""A table of one's own that a detector is to judge: its rows as examples, read anew at each pass and never held."""
 
-import csv
-import io
-import json
-import re
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table
-from rich.text import Text
 
-from data_modules.reading.fields import alternate
-from data_modules.reading.rows import BadRow, ReadReport, Row, check_text, read_rows
-from faithkit.errors import UserError, shorten
-from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means
-from faithkit.evaluation.tables import figures_table, harmless, percent
-from faithkit.files.atomic import dumps, write_text
-from faithkit.files.jsonl import write_json, write_jsonl
-from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Turn
+from data_modules.datasets.pair_columns import Columns, find_columns, has_field, have
+from data_modules.datasets.pair_rows import PairReader, counted_bad_rows, rows_with_reader
+from data_modules.encoding.cache import group_hash
+from data_modules.reading.rows import BadRow, ReadReport, Row
+from data_modules.reading.saved_datasets import SavedSplit, saved_splits
+from data_modules.reading.tables import text_format
+from faithkit.errors import UserError
+from faithkit.files.atomic import dumps
+from faithkit.records import Example
 
-ADDED = ("label", "probability", "spans")
-MAX_PARTS = 50  # values of `by` that the table shows; a column of free text has thousands
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
+SOURCE, SPLIT = "own rows", "all"
+JSON = (".json", ".jsonl")
+NOT_LABELLED = ("label", "spans")  # columns that are not looked for
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, kw_only=True)
 class OwnRows:
-    """Rows as the file has them, with the example of each (None where a row could not be used), and the rejects."""
+    """The rows of a table.
 
-    values: list[Mapping[str, Any]]
-    by_row: list[Example | None]
-    rejects: list[dict[str, Any]]
+    Args:
+        columns: The names of the columns that hold knowledge, response, history, id and group; null for none, `auto` to
+            find one by its usual name.
+        join: Makes one text of a list of passages, as the detector was trained to read them.
+        by: Columns that every row must have.
+        encoding: Of CSV and TSV; None finds UTF-8 and what has a byte order mark.
+    """
+
+    path: str
+    columns: Mapping[str, str | None]
+    join: Callable[[Sequence[str]], str]
+    by: Sequence[str] = ()
+    on_bad_row: str = "stop"
+    num_rows: int | None = None
+    encoding: str | None = None
+    # What the first pass finds: columns, the kinds of their values, and numbers of rows.
+    found: Columns | None = None
+    kinds: dict[str, set[type]] = field(default_factory=dict)
+    num_read: int = 0
+    num_examples: int = 0
+    report: ReadReport = field(default_factory=ReadReport)
+    _repeated: frozenset[int] = frozenset()
 
     @property
-    def examples(self) -> list[Example]:
-        return [example for example in self.by_row if example is not None]
+    def table(self) -> Path | SavedSplit:
+        """The file, or the folder that `datasets` saved.
+
+        Raises:
+            UserError: A folder of something else, or of several splits.
+        """
+        path = Path(self.path).expanduser()
+        if not path.is_dir():
+            return path
+        splits = saved_splits(path)
+        if list(splits) == ["all"]:
+            return splits["all"]
+        if not splits:
+            raise UserError(
+                "no plain file: a folder, and not one that `datasets` saved",
+                place=self.path,
+                hint="set path to a file in it",
+            )
+        first = next(iter(splits.values()))
+        raise UserError(f"a folder of the splits {', '.join(splits)}", place=self.path, hint=f"path={first.folder}")
+
+    @property
+    def description(self) -> str:
+        """Says which columns are read, and in which format, in one line."""
+        table = self.table
+        form = str(text_format(table, self.encoding, "")) if isinstance(table, Path) and table.suffix == ".csv" else ""
+        return f"{self.found}{f'; {form}' if form else ''}"
+
+    @property
+    def _is_json(self) -> bool:
+        return isinstance(self.table, Path) and self.table.suffix in JSON
+
+    @property
+    def grouped_by(self) -> str:
+        """Says what the rows of a group have in common."""
+        return self.found.group if self.found and self.found.group else "knowledge"
+
+    def check(self) -> None:
+        """Reads all rows once, so that a bad one is told before any work.
+
+        Raises:
+            UserError: A column is missing, a text is empty, or an id is given twice (with `on_bad_row=stop`).
+        """
+        self.report = ReadReport(self.on_bad_row, "")
+        self._repeated, is_json = self._find_repeated(), self._is_json
+        with counted_bad_rows(lambda counting: self._scan(counting)):
+            for row, example in self._scan(self.report):
+                self.num_read += 1
+                self.num_examples += example is not None
+                if not self.kinds or is_json:  # whose rows have names of their own each
+                    for name, value in row.values.items():
+                        self.kinds.setdefault(name, set()).add(type(value))
+        if not self.num_examples:
+            raise UserError("no row can be scored", place=self.path, hint="set columns.knowledge and columns.response")
+
+    def __iter__(self) -> Iterator[tuple[Mapping[str, Any], Example | None]]:
+        """Yields each row as the file has it, with its example; None where it could not be used."""
+        return ((row.values, example) for row, example in self._scan(ReadReport("skip", "")))
+
+    @property
+    def examples(self) -> Iterator[Example]:
+        """Yields the rows that can be judged."""
+        return (example for _, example in self if example is not None)
+
+    def _scan(self, report: ReadReport) -> Iterator[tuple[Row, Example | None]]:
+        places: dict[str, str] = {}  # of ids that are given twice: where they were first
+        is_json = self._is_json
+        rows = rows_with_reader(self.table, report, self._reader, self.encoding)
+        for row, reader in islice(rows, self.num_rows):
+            example = None
+            try:
+                if is_json:
+                    _check_json(row)
+            except ValueError as error:  # the row could not be written back
+                report.reject(row.file, row.line, BadRow.of(error), row.values)
+                continue
+            try:
+                example = self._example(row, reader, places)
+            except ValueError as error:
+                report.reject(row.file, row.line, BadRow.of(error), row.values)
+            yield row, example
+
+    def _reader(self, row: Row) -> PairReader:
+        self.found = find_columns(self.columns, row, keys="", without=NOT_LABELLED)
+        return PairReader(self.found, join=self.join)
+
+    def _example(self, row: Row, reader: PairReader, places: dict[str, str]) -> Example:
+        for column in self.by:
+            if not has_field(row.values, column):
+                raise BadRow(f"there is no column {column!r} to count by; {have(row)}", hint=f"by=COLUMN; {have(row)}")
+        example = reader.read(row, SOURCE, SPLIT)
+        if self._repeated and group_hash(example.id) in self._repeated:
+            if example.id in places:
+                raise BadRow(f"id {example.id!r} was already given by {places[example.id]}", hint="columns.id=null")
+            places[example.id] = row.place
+        return example
+
+    def _find_repeated(self) -> frozenset[int]:
+        """Hashes of ids that may be given twice; numbers of rows are not."""
+        if self.columns.get("id") is None:
+            return frozenset()
+        hashes = array("Q", (group_hash(example.id) for example in self.examples))
+        values, counts = np.unique(np.frombuffer(hashes, np.uint64) if hashes else [], return_counts=True)
+        return frozenset(int(value) for value in values[counts > 1])
+
+
+def _check_json(row: Row) -> None:
+    try:
+        dumps(row.values)
+    except (ValueError, RecursionError) as error:
+        raise BadRow(f"the row cannot be written as JSON: {error}") from error
 
 
 def read_own_rows(
@@ -46,178 +170,13 @@ def read_own_rows(
     columns: Mapping[str, str | None],
     *,
     join: Callable[[Sequence[str]], str],
-    by: str | None,
-    on_bad_row: str,
-    num_rows: int | None,
+    by: Sequence[str] = (),
+    on_bad_row: str = "stop",
+    num_rows: int | None = None,
+    encoding: str | None = None,
 ) -> OwnRows:
-    """Reads .csv, .tsv, .jsonl or .json.
-
-    Args:
-        columns: The names of the columns that hold knowledge, response, history, id and group; null for none.
-        join: Makes one text of a list of passages, as the detector was trained to read them.
-        by: A column that every row must have.
-
-    Raises:
-        UserError: A column is missing, a text is empty, or an id is given twice (with `on_bad_row=stop`).
-    """
-    report = ReadReport(on_bad_row)
-    values: list[Mapping[str, Any]] = []
-    by_row: list[Example | None] = []
-    seen: dict[str, str] = {}
-    for row in islice(read_rows(Path(path), report), num_rows):
-        example = None
-        try:
-            dumps(row.values)
-        except (ValueError, RecursionError) as error:  # NaN: the row could not be written back
-            report.reject(row.file, row.line, BadRow(f"the row cannot be written as JSON: {error}"), row.values)
-            continue
-        try:
-            example = _example(row, columns, join, by)
-            if example.id in seen:
-                raise BadRow(f"id {example.id!r} was already given by {seen[example.id]}")
-            seen[example.id] = row.place
-        except ValueError as error:
-            report.reject(row.file, row.line, BadRow.of(error), row.values)
-            example = None
-        values.append(row.values)
-        by_row.append(example)
-    if not any(by_row):
-        raise UserError("no row can be scored", place=path, hint="set columns.knowledge and columns.response")
-    return OwnRows(values, by_row, report.rejects)
-
-
-def _example(
-    row: Row, columns: Mapping[str, str | None], join: Callable[[Sequence[str]], str], by: str | None
-) -> Example:
-    if by is not None and by not in row.values:
-        raise BadRow(f"there is no column {by!r} to count by; the row has {', '.join(row.values)}")
-    knowledge_column, response_column = columns["knowledge"] or "knowledge", columns["response"] or "response"
-    passages = row.values.get(knowledge_column)
-    joined = join(row.texts(knowledge_column)) if isinstance(passages, list) else passages
-    knowledge = check_text(joined, knowledge_column, have=row.values)
-    name = _named(row, columns["id"]) or row.default_id
-    group = _named(row, columns["group"]) or name
-    return Example(
-        id=name,
-        source="own rows",
-        split="all",
-        group=group,
-        knowledge=knowledge,
-        response=row.text(response_column),
-        history=_history(row, columns["history"]),
-    )
-
-
-def _named(row: Row, column: str | None) -> str:
-    """Reads the id or group that a row names; empty where no column is given."""
-    if column is None:
-        return ""
-    if row.values.get(column) in (None, ""):
-        raise BadRow(f"column {column!r} is missing or empty")
-    if isinstance(row.values[column], list | dict):
-        raise BadRow(f"column {column!r} must hold texts or numbers, got {shorten(row.values[column])}")
-    return check_text(str(row.values[column]), column)
-
-
-def _history(row: Row, column: str | None) -> tuple[Turn, ...]:
-    """Reads a list of texts, a list of {speaker, text}, or one text: the last turn."""
-    turns = row.values.get(column) if column else None
-    if not turns:
-        return ()
-    if isinstance(turns, str):
-        return alternate([check_text(turns, column or "")])
-    if isinstance(turns, list) and all(isinstance(turn, dict) for turn in turns):
-        return tuple(
-            Turn(speaker=row.inside(turn).text("speaker"), text=row.inside(turn).text("text")) for turn in turns
-        )
-    return alternate(row.texts(column or ""))
-
-
-def write_scored(path: Path, rows: OwnRows, predictions: Sequence[Prediction]) -> None:
-    """Writes the rows as they were, in the format of the path's suffix, with label, probability and spans added.
-
-    A column of the file's own that has one of these names keeps it; ours is then called `faithkit_label` and so on.
-    """
-    taken = {name for row in rows.values for name in row}
-    names = {name: f"faithkit_{name}" if name in taken else name for name in ADDED}
-    by_id = {prediction.id: prediction for prediction in predictions}
-    scored = [
-        {**row, **{names[name]: value for name, value in _verdict(example, by_id).items()}}
-        for row, example in zip(rows.values, rows.by_row, strict=True)
-    ]
-    if path.suffix in DELIMITERS:
-        write_table(path, scored, DELIMITERS[path.suffix])
-    elif path.suffix == ".json":
-        write_json(path, scored)
-    else:
-        write_jsonl(path, scored)
-
-
-def _verdict(example: Example | None, by_id: Mapping[str, Prediction]) -> dict[str, Any]:
-    if example is None:
-        return dict.fromkeys(ADDED)
-    prediction = by_id[example.id]
-    spans = [
-        {"start": s.start, "end": s.end, "text": example.response[s.start : s.end], "label": s.label, "score": s.score}
-        for s in prediction.spans
-    ]
-    return {"label": prediction.label, "probability": prediction.score, "spans": spans}
-
-
-def write_table(path: Path, rows: Sequence[Mapping[str, Any]], delimiter: str) -> None:
-    """Writes rows as .csv or .tsv, with the columns of them all in order of appearance."""
-    header = list(dict.fromkeys(name for row in rows for name in row))
-    cells = [header, *([_cell(row.get(name)) for name in header] for row in rows)]
-    text = io.StringIO(newline="")
-    if delimiter == "\t":  # unquoted, as TSV is read here: white space within a cell becomes a space
-        text.writelines("\t".join(re.sub(r"[\t\r\n]", " ", cell) for cell in line) + "\n" for line in cells)
-    else:
-        csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(cells)
-    write_text(path, text.getvalue())
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text.encode(errors="backslashreplace").decode()  # half a surrogate pair of a JSON file
-
-
-def share_table(rows: OwnRows, predictions: Sequence[Prediction], *, by: str | None, num_resamples: int) -> Table:
-    """Shows the share of hallucinated responses with its interval, of all rows and of each value of the column `by`."""
-    pairs = [(row, example) for row, example in zip(rows.values, rows.by_row, strict=True) if example is not None]
-    verdicts = {prediction.id: prediction.label for prediction in predictions}
-    judged = [(row, example) for row, example in pairs if verdicts[example.id] not in (None, UNPARSED)]
-    heads = ("rows", "hallucinated")
-    table = figures_table("Hallucinated responses, percent", by or "", heads, no_wrap=heads, show_edge=True)
-    for name, part in _parts(judged, by):
-        share = _share([example for _, example in part], verdicts, num_resamples)
-        table.add_row(Text(harmless(name, 60)), f"{len(part):,}", percent(share))
-    captions = ["95% intervals over groups of rows, as the detector calls them: its own errors are not in them"]
-    if len(judged) < len(rows.values):
-        captions.append(f"{len(rows.values) - len(judged):,} rows have no verdict and do not count")
-    table.caption = Text("\n".join(captions))
-    return table
-
-
-def _parts(judged: Sequence[tuple[Mapping[str, Any], Example]], by: str | None) -> Iterator[tuple[str, list[Any]]]:
-    """Gives all rows, then those of each value of `by`, the most frequent first."""
-    yield "all", list(judged)
-    if by is None:
-        return
-    parts: dict[str, list[Any]] = {}
-    for row, example in judged:
-        parts.setdefault(str(row[by]), []).append((row, example))
-    ordered = sorted(parts.items(), key=lambda part: (-len(part[1]), part[0]))
-    yield from ordered[:MAX_PARTS]
-    if others := [pair for _, part in ordered[MAX_PARTS:] for pair in part]:
-        yield f"the other {len(ordered) - MAX_PARTS} values", others
-
-
-def _share(examples: Sequence[Example], verdicts: Mapping[str, str | None], num_resamples: int) -> Metric | None:
-    if not examples:
-        return None
-    groups = Groups.of(example.group for example in examples)
-    called = np.array([verdicts[example.id] == HALLUCINATED for example in examples], np.float64)
-    scored = bootstrap(groups, means(groups, {"share": called}), shares=True, num_resamples=num_resamples)
-    return scored.metrics["share"]
+    """Opens a table and checks it; arguments and errors are those of `OwnRows`."""
+    options: dict[str, Any] = {"on_bad_row": on_bad_row, "num_rows": num_rows, "encoding": encoding}
+    rows = OwnRows(path=path, columns=columns, join=join, by=by, **options)
+    rows.check()
+    return rows

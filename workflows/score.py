@@ -1,7 +1,8 @@
 """Score rows of your own: which responses does their knowledge not support, and how many are they?
 
 faithkit score my.csv checkpoint=runs/...                columns knowledge and response; adds label, probability, spans
-faithkit score my.jsonl checkpoint=runs/... by=model     also the hallucinated share of each value of a column
+faithkit score my.jsonl checkpoint=runs/... by=model     also the hallucinated share of each value of a column, or of
+                                                         several: by=[model,topic]
 faithkit score my.csv checkpoint=runs/... columns.knowledge=source columns.response=answer
 faithkit score resume=runs/...                           go on after any interruption
 """
@@ -15,10 +16,14 @@ from faithkit.cli import run_script
 
 if TYPE_CHECKING:
     from faithkit.files.run_folder import RunFolder
+    from workflows.detectors import Loaded
+    from workflows.own_rows import OwnRows
 
 # What a resumed run may change: how it is carried out and counted, never what it judges.
 MAY_CHANGE = ("batch_tokens", "save_every_num_rows", "num_resamples", "by", "output", "save_texts")
 GROUPS = ()
+NOTE = """note: this is the detector's share, its errors are not in the interval; labels of some rows correct it:
+  faithkit construct pipeline=estimate pipeline.predictions={predictions} pipeline.label_next=50"""
 
 
 def main(cfg: Any) -> None:
@@ -33,33 +38,57 @@ def main(cfg: Any) -> None:
 
 
 def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
-    """Reads the rows, judges them, writes them back with the verdicts, and shows the hallucinated share."""
+    """Reads the rows, judges them, writes them back with the verdicts, and shows the hallucinated share.
+
+    The rows are read anew for each of this, and a portion of them is held: a file may be of any size.
+    """
     from critic.requests import join_passages, number_passages
     from faithkit.evaluation.tables import show
-    from faithkit.files.jsonl import write_jsonl
+    from faithkit.files.jsonl import stream_predictions, write_jsonl
     from faithkit.files.model_folder import TAGGER
     from workflows.detectors import kind_of, load_checkpoint
-    from workflows.origins import write_with_origin
-    from workflows.own_rows import read_own_rows, share_table, write_scored
-    from workflows.write_answers import DetectorAnswerer
+    from workflows.own_rows import read_own_rows
+    from workflows.scored_rows import scored_suffix, write_scored
+    from workflows.shares import Shares
 
     join = number_passages if kind_of(config["checkpoint"]) == TAGGER else join_passages
-    options = {name: config[name] for name in ("by", "on_bad_row", "num_rows")}
-    rows = read_own_rows(config["path"], config["columns"], join=join, **options)
-    loaded = load_checkpoint(config)
-    if rows.rejects:
-        write_jsonl(run.path / "rejects.jsonl", rows.rejects)
-        print(f"note: {len(rows.rejects):,} rows cannot be scored; {run.path / 'rejects.jsonl'} says why")
+    options: dict[str, Any] = {name: config.get(name) for name in ("on_bad_row", "num_rows", "encoding")}
+    by = [config["by"]] if isinstance(config["by"], str) else config["by"] or []
+    rows = read_own_rows(config["path"], config["columns"], join=join, by=by, **options)
+    print(f"{rows.num_read:,} rows; columns: {rows.description}")
+    if rejects := rows.report.rejects:
+        write_jsonl(run.path / "rejects.jsonl", rejects)
+        number = rows.report.counts["rejected: bad row"]
+        print(f"note: {number:,} rows cannot be scored; {run.path / 'rejects.jsonl'} says why")
     name = Path(config["path"]).stem
-    path, portion = run.predictions / f"{name}.jsonl", config["save_every_num_rows"]
-    answerer = DetectorAnswerer(loaded.detector)
-    options = {"at_a_time": portion, "texts": config.get("save_texts", True)}
-    predictions = write_with_origin(path, name, rows.examples, answerer, loaded.models, **options)
-    output = Path(config["output"] or run.path / f"{name}.scored{Path(config['path']).suffix}")
-    write_scored(output, rows, predictions)
-    show(share_table(rows, predictions, by=config["by"], num_resamples=config["num_resamples"]))
+    path = run.predictions / f"{name}.jsonl"
+    _judge(path, name, rows, load_checkpoint(config), config)
+    output = Path(config["output"] or run.path / f"{name}.scored{scored_suffix(config['path'])}")
+    shares = Shares(by)
+    write_scored(output, rows, stream_predictions(path), shares.add)
+    show(shares.table(grouped_by=rows.grouped_by, num_resamples=config["num_resamples"]))
+    print(NOTE.format(predictions=path))
     print(output)
     print(run.path)
+
+
+def _judge(path: Path, name: str, rows: "OwnRows", loaded: "Loaded", config: Mapping[str, Any]) -> None:
+    """Writes a verdict on each row; what an interrupted run has written stays."""
+    from functools import partial
+
+    from faithkit.evaluation.predicted_rows import line_of
+    from faithkit.evaluation.predictions_origin import write_origin
+    from workflows.write_answers import DetectorAnswerer, stream_answers
+
+    options: dict[str, Any] = {
+        "at_a_time": config["save_every_num_rows"],
+        "line_of": partial(line_of, texts=config.get("save_texts", True)),
+    }
+    answerer = DetectorAnswerer(loaded.detector)
+    for _ in stream_answers(path, rows.examples, rows.num_examples, answerer, **options):
+        pass
+    write_origin(path, name, rows.examples, loaded.models)
+    loaded.tell()
 
 
 def as_override(arguments: Sequence[str]) -> list[str]:

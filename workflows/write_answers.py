@@ -4,8 +4,10 @@ Examples are answered in portions, in their order. A resumed run drops a portion
 the last whole one, so it answers the same portions and ends in the same file.
 """
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from faithkit import signals
 from faithkit.detector import Detector
 from faithkit.errors import UserError, shorten
 from faithkit.evaluation.tables import add_context, fields_table, harmless
-from faithkit.files.jsonl import JsonlAppender, parse_prediction, read_numbered_jsonl, write_jsonl
+from faithkit.files.jsonl import JsonlAppender, disk_errors, parse_prediction, read_numbered_jsonl
 from faithkit.records import Example, Prediction
 from workflows.answer_strategy import Answerer
 
@@ -57,59 +59,91 @@ def write_answers(
         at_a_time: Examples in a portion.
         line_of: Writes an answer to an example as a line of the file.
     """
-    if at_a_time < 1:
-        raise UserError(f"save_every_num_rows is {at_a_time}", hint="use 1 or more")
-    answers = _written(path, examples, at_a_time)
-    with (
-        JsonlAppender(path) as file,
-        tqdm(total=len(examples), initial=len(answers), desc=path.stem, unit="row", mininterval=0.5) as bar,
-    ):
-        for begin in range(len(answers), len(examples), at_a_time):
-            signals.check()
-            asked = examples[begin : begin + at_a_time]
-            portion = answerer.answer(asked, bar.update)
-            for answer, example in zip(portion, asked, strict=True):
-                file.append(line_of(answer, example))
-            file.sync()
-            answers += portion
-    return answers
+    options = {"at_a_time": at_a_time, "line_of": line_of}
+    return list(stream_answers(path, examples, len(examples), answerer, **options))  # type: ignore[arg-type]
 
 
-def _written(path: Path, examples: Sequence[Example], at_a_time: int) -> list[Prediction]:
-    """Reads the whole portions of a file, and cuts the file to them.
+def stream_answers(
+    path: Path,
+    examples: Iterable[Example],
+    total: int,
+    answerer: Answerer,
+    *,
+    at_a_time: int,
+    line_of: Callable[[Prediction, Example], dict[str, Any]] = _answer_alone,
+) -> Iterator[Prediction]:
+    """Does what `write_answers` does with any number of examples: it holds a portion of them.
+
+    Args:
+        total: The number of examples.
 
     Raises:
         UserError: The file answers other examples.
     """
+    if at_a_time < 1:
+        raise UserError(f"save_every_num_rows is {at_a_time}", hint="use 1 or more")
+    written = _cut_to_whole_portions(path, total, at_a_time)
+    rest = iter(examples)
+    yield from _written(path, islice(rest, written))
+    with (
+        JsonlAppender(path) as file,
+        tqdm(total=total, initial=written, desc=path.stem, unit="row", mininterval=0.5) as bar,
+    ):
+        while asked := list(islice(rest, at_a_time)):
+            signals.check()
+            portion = answerer.answer(asked, bar.update)
+            for answer, example in zip(portion, asked, strict=True):
+                file.append(line_of(answer, example))
+            file.sync()
+            yield from portion
+
+
+def _cut_to_whole_portions(path: Path, total: int, at_a_time: int) -> int:
+    """Cuts a file to its whole portions, and gives the number of its answers.
+
+    Raises:
+        UserError: The file has more answers than there are examples.
+    """
     if not path.exists():
-        return []
+        return 0
     with JsonlAppender(path):
         pass  # opening it drops an incomplete last line
-    rows, answers = _read_rows(path)
-    if len(rows) < len(examples) and len(rows) % at_a_time:
-        rows = rows[: len(rows) // at_a_time * at_a_time]
-        write_jsonl(path, rows)
-    answers = answers[: len(rows)]
-    if len(answers) > len(examples):
-        raise UserError(f"{len(answers)} answers to {len(examples)} examples", place=str(path), hint=_HINT)
-    for number, (answer, example) in enumerate(zip(answers, examples, strict=False), start=1):
-        if answer.id != example.id:
-            problem = f"answers {shorten(answer.id)} where the data now have {shorten(example.id)}"
+    ends = [0]  # of portions, in bytes
+    count = size = 0
+    with path.open("rb") as file:
+        for line in file:
+            size += len(line)
+            count += bool(line.strip())
+            if count and count % at_a_time == 0 and line.strip():
+                ends.append(size)
+    if count > total:
+        raise UserError(f"{count} answers to {total} examples", place=str(path), hint=_HINT)
+    if count == total or count % at_a_time == 0:
+        return count
+    with disk_errors(path):
+        os.truncate(path, ends[-1])
+    return (len(ends) - 1) * at_a_time
+
+
+def _written(path: Path, examples: Iterable[Example]) -> Iterator[Prediction]:
+    """Reads the answers to these examples that a file begins with.
+
+    Raises:
+        UserError: It answers others, or a line is broken.
+    """
+    rows = read_numbered_jsonl(path) if path.exists() else iter(())
+    for example in examples:
+        try:
+            number, row = next(rows)
+            answer = parse_prediction(row, f"{path}, line {number}")
+        except UserError as error:
+            hint = "delete this line and all behind it: they are answered again"
+            raise UserError(error.problem, place=error.place, hint=hint) from error
+        if answer.id != example.id or row.get("response", example.response) != example.response:
+            changed = " with another response" if answer.id == example.id else ""
+            problem = f"answers {shorten(answer.id)} where the data now have {shorten(example.id)}{changed}"
             raise UserError(problem, place=f"{path}, line {number}", hint=_HINT)
-    return answers
-
-
-def _read_rows(path: Path) -> tuple[list[dict[str, Any]], list[Prediction]]:
-    rows: list[dict[str, Any]] = []
-    answers: list[Prediction] = []
-    try:
-        for number, row in read_numbered_jsonl(path):
-            answers.append(parse_prediction(row, f"{path}, line {number}"))
-            rows.append(row)
-    except UserError as error:
-        hint = "delete this line and all behind it: they are answered again"
-        raise UserError(error.problem, place=error.place, hint=hint) from error
-    return rows, answers
+        yield answer
 
 
 _HINT = "the data have changed since: begin again in another run_dir"

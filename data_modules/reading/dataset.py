@@ -60,6 +60,14 @@ class Source(ABC):
     def files(self) -> Mapping[str, Sequence[File]]:
         """The files of each split that is there: all files that its records depend on."""
 
+    def check(self) -> None:
+        """Refuses what can be seen before anything is loaded: by default that there are no files.
+
+        Raises:
+            UserError: The dataset cannot be read.
+        """
+        self.files()
+
     def split_names(self) -> list[str]:
         """The names of the splits that are there."""
         return list(self.files())

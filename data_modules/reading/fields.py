@@ -69,10 +69,17 @@ def other_fields(values: Mapping[str, Any], known: Collection[str]) -> dict[str,
     return {n: v for n, v in values.items() if n not in known and n not in RESERVED and isinstance(v, kept)}
 
 
+_MARKS = {code: None for code in range(128) if not chr(code).isalnum()}
+
+
 def text_group(text: str) -> str:
     """Names a group by a text: the same name for texts that differ only in case, white space and punctuation.
 
     BEGIN's four models had one source tokenised in different ways ("end." and "end .").
     """
-    kept = "".join(character for character in text.lower() if character.isalnum()) or text
+    lowered = text.lower()
+    if text.isascii():  # the same, ten times as fast
+        kept = lowered.translate(_MARKS) or text
+    else:
+        kept = "".join(character for character in lowered if character.isalnum()) or text
     return hashlib.blake2b(kept.encode(), digest_size=12).hexdigest()

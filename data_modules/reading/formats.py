@@ -17,6 +17,7 @@ from faithkit.files.jsonl import SPACE, parse_lines
 
 csv.field_size_limit(2**31 - 1)  # a field of 100,000 characters is legal: the default limit of 131,072 is not ours
 FETCH = "fetch the file again"
+SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +111,9 @@ def _object(values: Any) -> Mapping[str, Any] | Broken:
     return values if isinstance(values, dict) else Broken(f"a row must be a JSON object, got {shorten(values)}", values)
 
 
-def parse_tsv(path: Path) -> Iterator[Parsed]:
+def parse_tsv(path: Path, *, encoding: str = "utf-8-sig") -> Iterator[Parsed]:
     """Parses tab-separated rows under a header; quotes are ordinary characters, lines end in LF or CRLF."""
-    with path.open(encoding="utf-8-sig", newline="\n") as file:
+    with path.open(encoding=encoding, newline="\n") as file:
         header = _header(path, _cells(file.readline()))
         for line, text in enumerate(file, start=2):
             if text.rstrip("\r\n"):
@@ -123,20 +124,20 @@ def _cells(line: str) -> list[str]:
     return line.removesuffix("\n").removesuffix("\r").split("\t")
 
 
-def parse_csv(path: Path) -> Iterator[Parsed]:
+def parse_csv(path: Path, *, delimiter: str = ",", encoding: str = "utf-8-sig", hint: str = FETCH) -> Iterator[Parsed]:
     """Parses comma-separated rows under a header, quoted as RFC 4180 says: a quoted cell may hold line ends."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, strict=True)
+    with path.open(encoding=encoding, newline="") as file:
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
         line = 1
         try:
             header = _header(path, next(reader, [""]))
             line = reader.line_num + 1
             for cells in reader:
                 if cells:
-                    yield line, _table_row(header, cells, "comma")
+                    yield line, _table_row(header, cells, SEPARATORS[delimiter])
                 line = reader.line_num + 1
         except csv.Error as error:
-            raise UserError(f"broken CSV: {error}", place=f"{path}, line {line}", hint=FETCH) from error
+            raise UserError(f"broken CSV: {error}", place=f"{path}, line {line}", hint=hint) from error
 
 
 def _header(path: Path, names: list[str]) -> list[str]:

@@ -5,21 +5,31 @@ file, line, field and hint; with `on_bad_row=skip` it is counted and kept in the
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from data_modules.reading.formats import Broken, parse_csv, parse_json, parse_tsv
+from data_modules.reading.formats import Broken, Parsed, parse_csv, parse_json, parse_tsv
 from faithkit.errors import UserError, shorten
 
-READERS = {".jsonl": parse_json, ".json": parse_json, ".tsv": parse_tsv, ".txt": parse_tsv, ".csv": parse_csv}
+Parser = Callable[[Path], Iterator[Parsed]]
+READERS: Mapping[str, Parser] = {
+    **{".jsonl": parse_json, ".json": parse_json},
+    **{".tsv": parse_tsv, ".txt": parse_tsv, ".csv": parse_csv},
+}
+MAX_REJECTS = 10_000  # that a report keeps: files of any size are read in flat memory
 
 
 class BadRow(ValueError):
-    """A row that is wrong; its place is added where the error is caught."""
+    """A row that is wrong; its place is added where the error is caught.
 
-    def __init__(self, problem: str, *, hint: str = "correct the row, or set data.on_bad_row=skip to leave it out"):
+    Args:
+        hint: None: to correct the row, or to leave it out.
+    """
+
+    def __init__(self, problem: str, *, hint: str | None = None):
         super().__init__(problem)
         self.hint = hint
 
@@ -41,7 +51,7 @@ class Row:
         values: The row as its file has it.
         file: Path of the file, or `hub:NAME:SPLIT`.
         number: Position among the data rows, from 0: the same for everyone who reads the file.
-        line: Line in the file, from 1.
+        line: Line in the file, from 1; of files without lines the number of the row.
     """
 
     values: Mapping[str, Any]
@@ -52,11 +62,11 @@ class Row:
     @property
     def default_id(self) -> str:
         """`<file stem>:<row>`, for corpora without ids of their own."""
-        return f"{Path(self.file).stem}:{self.number}"
+        return f"{_stem(self.file)}:{self.number}"
 
     @property
     def place(self) -> str:
-        return f"{self.file}, line {self.line}"
+        return place_of(self.file, self.line)
 
     def layout(self, layouts: Mapping[str, Sequence[str]]) -> str:
         """The name of the first layout whose fields the row has, all of them."""
@@ -100,6 +110,17 @@ class Row:
         return choices[key]
 
 
+@lru_cache(maxsize=8)  # rows of one file come one after the other
+def _stem(file: str) -> str:
+    return Path(file).stem
+
+
+def place_of(file: str, line: int) -> str:
+    """Tells a row's place: by its line, or by its number in files without lines."""
+    suffix = Path(file).suffix
+    return f"{file}, {'line' if suffix in READERS or file.startswith('hub:') else 'row'} {line}"
+
+
 def _names(values: Mapping[str, Any]) -> str:
     return " ".join(", ".join(values).split())[:160] or "nothing"  # a file that is no table may "name" its whole text
 
@@ -126,19 +147,21 @@ def check_text(value: object, name: str, *, empty_ok: bool = False, have: Mappin
 
 @dataclass(slots=True)
 class ReadReport:
-    """Counts what became of the rows that were read, and keeps the rejected ones with their place.
+    """Counts what became of the rows that were read, and keeps the first rejected ones with their place.
 
     Args:
         on_bad_row: `stop` raises at the first bad row; `skip` counts it and goes on.
+        keys: How the keys of the settings begin that hints name.
     """
 
     on_bad_row: str = "stop"
+    keys: str = "data."
     counts: Counter[str] = field(default_factory=Counter)
     rejects: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.on_bad_row not in ("stop", "skip"):
-            raise UserError(f"data.on_bad_row is {self.on_bad_row!r}", hint="use stop or skip")
+            raise UserError(f"{self.keys}on_bad_row is {self.on_bad_row!r}", hint="use stop or skip")
 
     def count(self, outcome: str, by: int = 1) -> None:
         """Counts an outcome, for example `dropped: generic`."""
@@ -147,25 +170,30 @@ class ReadReport:
     def reject(self, file: str, line: int, error: BadRow, values: object = None) -> None:
         """Stops the run, or counts and keeps the row, as `on_bad_row` says."""
         if self.on_bad_row == "stop":
-            raise UserError(str(error), place=f"{file}, line {line}", hint=error.hint) from error
+            hint = error.hint or f"correct the row, or set {self.keys}on_bad_row=skip to leave it out"
+            raise UserError(str(error), place=place_of(file, line), hint=hint) from error
         self.count("rejected: bad row")
-        self.rejects.append({"file": file, "line": line, "problem": str(error), "row": shorten(values, 2000)})
+        if len(self.rejects) < MAX_REJECTS:
+            self.rejects.append({"file": file, "line": line, "problem": str(error), "row": shorten(values, 2000)})
 
 
-def read_rows(path: Path, report: ReadReport) -> Iterator[Row]:
+def read_rows(path: Path, report: ReadReport, parse: Parser | None = None) -> Iterator[Row]:
     """Rows of a file by its suffix: .jsonl or .json (a list, or JSON lines), .tsv (unquoted) and .csv (quoted).
+
+    Args:
+        parse: Parses it in the place of the parser of its suffix.
 
     Raises:
         UserError: The file is missing, empty, not UTF-8 or of another layout.
     """
-    if path.suffix not in READERS:
+    if parse is None and path.suffix not in READERS:
         raise UserError(f"cannot read files of kind {path.suffix!r}", place=str(path), hint="use " + ", ".join(READERS))
     number = -1
     if path.exists() and not path.is_file():
         hint = "write it into a file first" if not path.is_dir() else "name a file in it"
         raise UserError("cannot read: it is no plain file", place=str(path), hint=hint)
     try:
-        for number, (line, values) in enumerate(READERS[path.suffix](path)):
+        for number, (line, values) in enumerate((parse or READERS[path.suffix])(path)):
             if isinstance(values, Broken):
                 report.reject(str(path), line, BadRow(values.problem), values.raw)
             else:
@@ -176,7 +204,7 @@ def read_rows(path: Path, report: ReadReport) -> Iterator[Row]:
         problem = (
             "the file does not exist" if isinstance(error, FileNotFoundError) else f"cannot read: {error.strerror}"
         )
-        raise UserError(problem, place=str(path), hint="check data.path") from error
+        raise UserError(problem, place=str(path), hint=f"check {report.keys}path") from error
     if number < 0:
         raise UserError("the file has no data rows", place=str(path), hint="check that the download is complete")
 

@@ -30,6 +30,9 @@ class WrappedSource(Source):
     def files(self) -> Mapping[str, Sequence[File]]:
         return self.source.files()
 
+    def check(self) -> None:
+        self.source.check()
+
     def split_names(self) -> list[str]:
         return self.source.split_names()
 

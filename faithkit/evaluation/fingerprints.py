@@ -1,14 +1,21 @@
 """Fingerprints of test rows: a name for exactly the rows that predictions were made on and metrics stand on."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
+from tempfile import TemporaryFile
 from typing import Any
 
 from faithkit.files.atomic import dumps
 from faithkit.records import Example
 
 SIZE = 16  # bytes of a hash
+HELD = 10_000  # rows in memory at a time
 SHOWN = 8  # characters of it that a reader sees
 
 
@@ -32,12 +39,18 @@ class TestRows:
     gold: str
 
     @classmethod
-    def of(cls, dataset: str, examples: Sequence[Example]) -> "TestRows":
-        """Describes the rows that some examples are."""
-        split = ", ".join(sorted({example.split for example in examples}))
-        ordered = sorted(examples, key=lambda example: example.id)
-        hashes = {"rows": _hash(ordered, _read), "gold": _hash(ordered, _compared)}
-        return cls(dataset=dataset, split=split, num_rows=len(examples), **hashes)
+    def of(cls, dataset: str, examples: Iterable[Example]) -> "TestRows":
+        """Describes the rows that some examples are; of many it holds a part, and sorts the others on the disk."""
+        splits: set[str] = set()
+        hashes = {"rows": hashlib.blake2b(digest_size=SIZE), "gold": hashlib.blake2b(digest_size=SIZE)}
+        number = 0
+        with ExitStack() as files:
+            for _, read, compared in merge(*_sorted_parts(examples, splits, files), key=itemgetter(0)):
+                hashes["rows"].update(read.encode(errors="surrogatepass"))
+                hashes["gold"].update(compared.encode(errors="surrogatepass"))
+                number += 1
+        digests = {name: digest.hexdigest() for name, digest in hashes.items()}
+        return cls(dataset=dataset, split=", ".join(sorted(splits)), num_rows=number, **digests)
 
     def __str__(self) -> str:
         return f"{self.dataset} {self.split}, {self.num_rows:,} rows {self.rows[:SHOWN]}"
@@ -57,8 +70,25 @@ def _compared(example: Example) -> list[Any]:
     return [example.id, example.label, spans, list(example.tags), example.reference]
 
 
-def _hash(examples: Sequence[Example], fields: Callable[[Example], list[Any]]) -> str:
-    digest = hashlib.blake2b(digest_size=SIZE)
-    for example in examples:
-        digest.update(dumps(fields(example)).encode(errors="surrogatepass"))
-    return digest.hexdigest()
+def _sorted_parts(
+    examples: Iterable[Example], splits: set[str], files: ExitStack
+) -> list[Iterable[tuple[str, str, str]]]:
+    """Gives the rows in parts that are sorted by id: id, what is read, what is compared with.
+
+    Args:
+        splits: Takes the rows' splits.
+        files: Closes the files of all parts but the last.
+    """
+    parts: list[Iterable[tuple[str, str, str]]] = []
+    rest = iter(examples)
+    while chunk := sorted(islice(rest, HELD), key=lambda example: example.id):
+        splits.update(example.split for example in chunk)
+        rows = ((example.id, dumps(_read(example)), dumps(_compared(example))) for example in chunk)
+        if len(chunk) < HELD:
+            parts.append(list(rows))
+            break
+        file: Any = files.enter_context(TemporaryFile("w+", encoding="utf-8", newline="\n"))  # noqa: SIM115
+        file.writelines(f"{json.dumps(row)}\n" for row in rows)
+        file.seek(0)
+        parts.append(tuple(json.loads(line)) for line in file)
+    return parts

@@ -7,6 +7,7 @@ of a generator's answer `knowledge`, `history` and `reference`. Files from elsew
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ FACTS = (
     *("turn", "quality", "temperature", "severity", "topic", "movie", "topic_source"),
 )
 MAX_CHARACTERS = 100  # of a fact
+OWN = ("pairs", "own rows")  # sources whose further columns are all facts: their owner named them
+MAX_OWN = 20  # of these
 UNKNOWN = "unknown"  # the split of a row whose file does not name it
 
 
@@ -61,7 +64,8 @@ def line_of(prediction: Prediction, example: Example, *, texts: bool = True, gen
     line |= {"group": example.group, "source": example.source, "split": example.split}
     if example.tags:
         line["tags"] = list(example.tags)
-    if facts := {name: meta[name] for name in FACTS if _is_fact(meta.get(name))}:
+    names = islice((name for name in meta if _is_fact(meta[name])), MAX_OWN) if example.source in OWN else FACTS
+    if facts := {name: meta[name] for name in names if _is_fact(meta.get(name))}:
         line["facts"] = facts
     if not texts:
         return line

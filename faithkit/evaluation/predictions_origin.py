@@ -4,7 +4,7 @@ It names the rows that were predicted, the models with their weights and thresho
 themselves, so that a later score can say what it stands on. Predictions without it are scored all the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +69,7 @@ def origin_path(predictions: Path) -> Path:
     return predictions.with_suffix(".origin.json")
 
 
-def write_origin(predictions: Path, dataset: str, examples: Sequence[Example], models: Sequence[UsedModel]) -> None:
+def write_origin(predictions: Path, dataset: str, examples: Iterable[Example], models: Sequence[UsedModel]) -> None:
     """Writes the origin of a finished predictions file beside it."""
     stored = {
         "rows": TestRows.of(dataset, examples).to_dict(),

@@ -25,6 +25,7 @@ __all__ = [
     "read_jsonl",
     "read_numbered_jsonl",
     "read_predictions",
+    "stream_predictions",
     "write_json",
     "write_jsonl",
 ]
@@ -220,6 +221,12 @@ def read_predictions(path: str | Path) -> dict[str, Prediction]:
     if not found:
         raise UserError("the file holds no predictions", place=str(path), hint="check that it was written whole")
     return found
+
+
+def stream_predictions(path: str | Path) -> Iterator[Prediction]:
+    """Reads a predictions file one by one, for files of any size; whether an id is given twice is not looked at."""
+    for line, row in read_numbered_jsonl(path):
+        yield parse_prediction(row, f"{path}, line {line}")
 
 
 def parse_prediction(row: Mapping[str, Any], place: str) -> Prediction:

@@ -16,6 +16,7 @@ from tests.data_modules.official.common import Rows
 from tests.data_modules.official.dialogues import WOW_PARLAI
 from tests.data_modules.official.judged import AUDIT_DOHA, AUDIT_GPT2, BEGIN_2021
 from tests.data_modules.official.judgements import HALUEVAL_DIALOGUE, HALUEVAL_GENERAL, HALUEVAL_SUMMARIZATION
+from tests.data_modules.official.spans import PAIRS
 from tests.data_modules.official_rows import CASES, write, write_case
 from tests.faults.mutations import mutate_bytes, mutate_value
 
@@ -25,6 +26,7 @@ OTHERS: dict[str, tuple[str, str, Rows]] = {
     "begin, 2021": ("begin", "dev_05_24_21.tsv", BEGIN_2021),
     "audit, DoHA": ("audit", "doha_processed_wow.csv", AUDIT_DOHA),
     "audit, GPT2": ("audit", "gpt2_processed_wow.csv", AUDIT_GPT2),
+    "pairs": ("pairs", "test.csv", PAIRS),
     "halueval, dialogue": ("halueval", "dialogue_data.json", HALUEVAL_DIALOGUE),
     "halueval, summarization": ("halueval", "summarization_data.json", HALUEVAL_SUMMARIZATION),
     "halueval, general": ("halueval", "general_data.json", HALUEVAL_GENERAL),

@@ -17,7 +17,8 @@ from faithkit.records import Example, Prediction
 from tests.data_modules.official_rows import CASES, encode
 from tests.faults.campaign import Campaign, Wrong
 from tests.faults.corpora import corpora, damage, write_files
-from workflows.own_rows import read_own_rows, write_scored
+from workflows.own_rows import read_own_rows
+from workflows.scored_rows import write_scored
 
 WITHOUT_KNOWLEDGE = ("diahalu", "halueval")  # all rows of the one, some of the other
 
@@ -144,9 +145,7 @@ def attempt_own_rows(rng: random.Random, folder: Path) -> None:
     refused = None
     for on_bad_row in ("skip", "stop"):
         try:
-            read = read_own_rows(
-                str(file), OWN_COLUMNS, join="\n".join, by="model", on_bad_row=on_bad_row, num_rows=None
-            )
+            read = read_own_rows(str(file), OWN_COLUMNS, join="\n".join, by=["model"], on_bad_row=on_bad_row)
         except UserError as error:
             refused = error
             continue

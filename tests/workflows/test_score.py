@@ -2,17 +2,27 @@
 
 import csv
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from faithkit.errors import UserError
 from faithkit.records import Prediction, Span
 from tests.running import compose
-from workflows.own_rows import OwnRows, read_own_rows, share_table, write_scored
+from workflows.own_rows import OwnRows, read_own_rows
 from workflows.score import as_override
+from workflows.scored_rows import write_scored
+from workflows.shares import Shares
 
-COLUMNS = {"knowledge": "knowledge", "response": "response", "history": None, "id": None, "group": None}
+COLUMNS: dict[str, str | None] = {
+    "knowledge": "auto",
+    "response": "auto",
+    "history": "auto",
+    "id": None,
+    "group": "auto",
+}
 TEXTS = [
     ("The river is long.", "It is long."),
     ("The city, old.", 'They say "new"\nand great.'),
@@ -20,8 +30,8 @@ TEXTS = [
 ]
 
 
-def read(path: Path, by: str | None = None, on_bad_row: str = "stop", **columns: str) -> OwnRows:
-    return read_own_rows(str(path), {**COLUMNS, **columns}, join=" ".join, by=by, on_bad_row=on_bad_row, num_rows=None)
+def read(path: Path, by: Sequence[str] = (), on_bad_row: str = "stop", **columns: str) -> OwnRows:
+    return read_own_rows(str(path), {**COLUMNS, **columns}, join=" ".join, by=by, on_bad_row=on_bad_row)
 
 
 def write_csv(path: Path, rows: list[dict[str, str]]) -> Path:
@@ -86,7 +96,7 @@ def test_spans_stand_beside_the_row_with_their_text(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({"knowledge": ["A dog plays.", "It is red."], "response": "A cat plays.", "label": "x"}))
     rows = read(path)
-    assert rows.examples[0].knowledge == "A dog plays. It is red."
+    assert next(rows.examples).knowledge == "A dog plays. It is red."
     marked = Prediction(
         id="rows:0", label="hallucinated", score=0.9, spans=(Span(start=2, end=5, label="entity", score=0.8),)
     )
@@ -106,9 +116,12 @@ def test_a_json_list_comes_back_as_a_list(tmp_path: Path) -> None:
 
 def test_the_share_is_that_of_the_rows_and_its_interval_resamples_groups(tmp_path: Path) -> None:
     rows = [{"knowledge": "k", "response": "r", "model": "ab"[i % 2], "doc": str(i // 4)} for i in range(40)]
-    table = read(write_csv(tmp_path / "rows.csv", rows), by="model", group="doc")
+    table = read(write_csv(tmp_path / "rows.csv", rows), by=["model"], group="doc")
     labels = ["hallucinated" if i % 4 == 0 else "faithful" for i in range(40)]  # one of four in every document
-    shown = share_table(table, verdicts(table, labels), by="model", num_resamples=200)
+    shares = Shares(["model"])
+    write_scored(tmp_path / "out.csv", table, verdicts(table, labels), shares.add)
+    shown = shares.table(grouped_by=table.grouped_by, num_resamples=200)
+    assert "rows of one doc" in str(shown.caption)
     cells = list(zip(*(column.cells for column in shown.columns), strict=True))
     found = {str(name): (count, share) for name, count, share in cells}
     assert found["all"] == ("40", "25.0 [25.0, 25.0]")  # documents are alike, so resampling them changes nothing
@@ -127,12 +140,12 @@ def test_a_bad_row_is_told_with_its_line_or_left_without_a_verdict(tmp_path: Pat
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"by": "model"}, "there is no column 'model'"),
-        ({"knowledge": "source"}, "field 'source' must be text"),
-        ({"id": "name"}, "column 'name' is missing or empty"),
+        ({"by": ["model"]}, "there is no column 'model'"),
+        ({"knowledge": "source"}, "columns.knowledge: there is no column 'source'"),
+        ({"id": "name"}, "columns.id: there is no column 'name'"),
     ],
 )
-def test_a_column_that_is_not_there_is_told(options: dict[str, str], words: str, tmp_path: Path) -> None:
+def test_a_column_that_is_not_there_is_told(options: dict[str, Any], words: str, tmp_path: Path) -> None:
     path = write_csv(tmp_path / "rows.csv", [{"knowledge": "k", "response": "r"}])
     with pytest.raises(UserError, match=words):
         read(path, **options)

@@ -19,8 +19,8 @@ from faithkit.evaluation.prediction_powered import Verdicts, plan_labels
 from faithkit.evaluation.results import metric_name, write_results
 from faithkit.evaluation.tables import show
 from faithkit.files.run_folder import RunFolder
-from workflows.own_rows import write_table
 from workflows.pipelines.describe import every_row
+from workflows.scored_rows import write_table
 
 NEXT = "label_next.csv"
 log = logging.getLogger("faithkit")

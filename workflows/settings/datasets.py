@@ -77,7 +77,9 @@ def dataset_problems(key: str, block: dict[str, Any]) -> Iterator[UserError]:
             field = f"{key}.path" if key.startswith("data.first") else field
             yield UserError("no such file or folder", place=path, hint=near_hint(field, place, "a folder or file"))
         elif not kind.train_only:
-            resolve_split(source, split) if split is not None else source.files()
+            if split is not None:
+                resolve_split(source, split)
+            source.check()
     except UserError as error:
         yield error
     except (TypeError, ValueError) as error:

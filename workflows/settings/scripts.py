@@ -1,9 +1,10 @@
 """The keys of each script but evaluate.py: what `check_settings` is given."""
 
 from collections.abc import Iterator, Set
+from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from faithkit.errors import UserError, choice_hint
 from faithkit.settings.types import (
@@ -183,7 +184,8 @@ class ScoreSettings(Run):
     path: PathText
     checkpoint: PathText
     columns: Columns
-    by: Text | None
+    encoding: Text | None = None
+    by: Annotated[Text | Annotated[list[Text], Field(min_length=1)] | None, Hint("use by=COLUMN, or by=[ONE,OTHER]")]
     output: PathText | None
     num_rows: NumRows
     on_bad_row: OnBadRow
@@ -196,9 +198,10 @@ class ScoreSettings(Run):
 
     def surroundings(self) -> Iterator[UserError]:
         yield from around.run_dir_problems(self.run_dir)
-        yield from around.file_problems("path", self.path)
+        if not Path(self.path).expanduser().is_dir():
+            yield from around.file_problems("path", self.path)
         if self.on_bad_row == "stop":  # a first row without them may else be one of those to skip
-            yield from around.column_problems(self.path, self.columns.model_dump(), self.by)
+            yield from around.column_problems(self.path, self.columns.model_dump(), self.by, self.encoding)
         yield from around.output_problems("output", self.output)
         yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger", "judge")
         yield from around.precision_problems(self.precision)

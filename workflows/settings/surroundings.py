@@ -7,7 +7,7 @@ import json
 import netrc
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -61,23 +61,31 @@ def run_dir_problems(path: str | None, key: str = "run_dir") -> Iterator[UserErr
             return
 
 
-def column_problems(path: str, columns: Mapping[str, str | None], by: str | None) -> Iterator[UserError]:
+def column_problems(
+    path: str, columns: Mapping[str, str | None], by: str | Sequence[str] | None, encoding: str | None
+) -> Iterator[UserError]:
     """Columns that the first row of a table does not have; a file that cannot be read says so when it is read."""
-    from data_modules.reading.rows import ReadReport, read_rows
+    from data_modules.datasets.pair_columns import find_columns, has_field, have
+    from data_modules.reading.rows import ReadReport
+    from data_modules.reading.tables import read_table
 
     if not Path(path).is_file():
         return
     try:
-        first = next(iter(read_rows(Path(path), ReadReport("skip"))), None)
+        first = next(iter(read_table(Path(path), ReadReport("skip", ""), encoding)), None)
     except (UserError, OSError):
         return
-    wanted = {f"columns.{name}": columns[name] or name for name in ("knowledge", "response")}
-    wanted |= {f"columns.{name}": columns[name] or "" for name in ("id", "group")} | {"by": by or ""}
-    for key, column in wanted.items():
-        if column and first is not None and column not in first.values:
+    if first is None:
+        return
+    try:
+        find_columns(columns, first, keys="", without=("label", "spans"))
+    except UserError as error:
+        yield error
+    for column in [by] if isinstance(by, str) else by or []:
+        if not has_field(first.values, column):
             close = nearest(column, first.values, 1)
-            hint = f"did you mean {key}={close[0]}?" if close else f"the file has {', '.join(first.values)}"
-            yield UserError(f"{key}: there is no column {column!r}", place=path, hint=hint)
+            hint = f"did you mean by={close[0]}?" if close else have(first)
+            yield UserError(f"by: there is no column {column!r}", place=path, hint=hint)
 
 
 def checkpoint_problems(key: str, path: str | None, *kinds: str) -> Iterator[UserError]:

@@ -14,7 +14,7 @@ from data_modules.embedded.layouts.grounded import write_cmu_dog, write_topical_
 from data_modules.embedded.layouts.halueval import write_halueval
 from data_modules.embedded.layouts.judged import write_halludial
 from data_modules.embedded.layouts.nli import write_conjnli, write_mnli, write_snli
-from data_modules.embedded.layouts.spans import write_ragtruth, write_spans, write_xsum_tokens
+from data_modules.embedded.layouts.spans import write_pairs, write_ragtruth, write_spans, write_xsum_tokens
 from data_modules.embedded.layouts.wow import write_wow_parlai
 from faithkit.errors import UserError
 from faithkit.files.cache_entry import cache_entry
@@ -38,6 +38,7 @@ WRITERS: dict[str, Callable[..., Path]] = {
     "ragtruth": write_ragtruth,
     "xsum_tokens": write_xsum_tokens,
     "spans": write_spans,
+    "pairs": write_pairs,
     "halludial": write_halludial,
     "halueval": write_halueval,
     "diahalu": write_diahalu,

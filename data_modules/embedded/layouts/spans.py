@@ -1,5 +1,7 @@
-"""Corpora with marked spans: RAGTruth, token labels on summaries of XSum, and the plain layout."""
+"""Corpora with marked spans: RAGTruth, token labels on summaries of XSum, and the plain layouts."""
 
+import csv
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +9,7 @@ from typing import Any
 
 from data_modules.embedded.answers import Answer, RagSource, rag_sources
 from data_modules.embedded.layouts.common import NumRows, sizes, write_jsonl
+from faithkit.records import FAITHFUL, HALLUCINATED
 
 TASKS = {"QA": "MARCO", "Summary": "CNN/DM", "Data2txt": "Yelp"}
 LABELS = {
@@ -125,3 +128,18 @@ def _plain(split: str, size: int, seed: int) -> Iterator[dict[str, Any]]:
                 "spans": spans,
                 "model": answer.model,
             }
+
+
+def write_pairs(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
+    """Writes a table as anyone may have it: train.csv, validation.csv and test.csv with a word as label."""
+    for split, size in sizes(num_rows).items():
+        path = (folder / SPAN_FILES[split]).with_suffix(".csv")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["id", "group", "knowledge", "question", "response", "label", "spans", "model"])
+            for row in _plain(split, size, seed):
+                own = [row[name] for name in ("id", "group", "context", "question", "answer")]
+                label = HALLUCINATED if row["spans"] else FAITHFUL
+                writer.writerow([*own, label, json.dumps(row["spans"]), row["model"]])
+    return folder

@@ -16,7 +16,7 @@ from faithkit.evaluation.page_template import data_blocks, page_parts, part
 from faithkit.evaluation.run_comparison.page_data import table_data
 from faithkit.evaluation.run_comparison.plots import plot_curves, plot_precision_recall, plot_reliability
 from faithkit.evaluation.run_comparison.report import ComparedSet, RunReport
-from faithkit.evaluation.run_comparison.slices import TITLES, in_order
+from faithkit.evaluation.run_comparison.slices import in_order, title_of
 from faithkit.evaluation.run_comparison.sweep_page import sweep_notes, told_rankings
 from faithkit.evaluation.run_comparison.sweep_plot import plot_sweep
 from faithkit.evaluation.tables import harmless
@@ -168,7 +168,7 @@ def _facts(one: ComparedSet) -> list[Fact]:
     # The script has a filter of its own for types of spans.
     named = {"type": "row_type"}
     return [
-        Fact(named.get(name, name), TITLES[name], in_order(values), values)
+        Fact(named.get(name, name), title_of(name), in_order(values), values)
         for name, values in one.facts.items()
         if name != "span_types"
     ]

@@ -7,7 +7,7 @@ from faithkit.evaluation.metric import Metric
 from faithkit.evaluation.page_rows import rounded
 from faithkit.evaluation.run_comparison.paired import LABELS, SPANS, Pair
 from faithkit.evaluation.run_comparison.report import ComparedSet, RunReport
-from faithkit.evaluation.run_comparison.slices import METRICS, TITLES
+from faithkit.evaluation.run_comparison.slices import METRICS, title_of
 from faithkit.evaluation.run_comparison.sweep_page import sweep_data
 
 
@@ -77,7 +77,7 @@ def _slices(one: ComparedSet) -> dict[str, Any]:
     systems = [system.name for system in one.systems if system.name in one.confusions]
     rows = [
         [
-            TITLES[cut.field],
+            title_of(cut.field),
             cut.value,
             cut.num_rows,
             rounded(cut.hallucinated),

@@ -10,7 +10,7 @@ import numpy as np
 from faithkit.evaluation.classification import statistic
 from faithkit.evaluation.intervals import Groups, Metric, Values, bootstrap
 from faithkit.evaluation.outcomes import Outcomes, join
-from faithkit.evaluation.predicted_rows import FACTS
+from faithkit.evaluation.predicted_rows import FACTS, OWN
 from faithkit.evaluation.run_comparison.test_sets import System, TestSet
 from faithkit.records import Example
 
@@ -42,9 +42,15 @@ class Slice:
     metrics: Mapping[str, Mapping[str, Metric]]
 
 
+def title_of(name: str) -> str:
+    """Names a field for a reader; a column of one's own keeps its name."""
+    return TITLES.get(name, name)
+
+
 def facts_of(test_set: TestSet) -> dict[str, dict[str, str]]:
     """Gives the fields that rows differ in: by field the value of each row that has one, by id."""
-    found: dict[str, dict[str, str]] = {name: {} for name in TITLES}
+    own = (name for example in test_set.examples.values() if example.source in OWN for name in example.meta)
+    found: dict[str, dict[str, str]] = {name: {} for name in dict.fromkeys([*TITLES, *own])}
     for id_, example in test_set.examples.items():
         for name, value in _facts(example, has_text=id_ in test_set.with_text):
             found[name][id_] = value
@@ -57,7 +63,8 @@ def facts_of(test_set: TestSet) -> dict[str, dict[str, str]]:
 
 def _facts(example: Example, *, has_text: bool) -> list[tuple[str, str]]:
     found = [("source", example.source), ("split", example.split)]
-    found += [(name, str(example.meta[name])) for name in FACTS if name in example.meta]
+    names = example.meta if example.source in OWN else FACTS
+    found += [(name, str(example.meta[name])) for name in names if name in example.meta]
     if example.tags:
         found.append(("tags", ", ".join(example.tags)))
     if example.spans:

@@ -97,6 +97,11 @@ XSUM_TOKENS: Rows = [
         ("8", "Gold", ["a", "lake", "in", "france"], [0, 0, 1, 1]),
     ]
 ]
+PAIRS: Rows = [
+    {"knowledge": LAKE, "response": "It is deep.", "label": "faithful", "model": "m"},
+    {"knowledge": LAKE, "response": 'It is small, red\nand "old".', "label": "hallucinated", "model": "n"},
+    {"knowledge": "A hill, high.", "response": "It is high.", "label": "Supported", "model": "m"},
+]
 SPANS: Rows = [
     {
         "context": LAKE,

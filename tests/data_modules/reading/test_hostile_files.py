@@ -102,7 +102,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
 def test_own_rows_and_predictions_are_plain_files(tmp_path: Path, make_odd: Callable[[Path], None]) -> None:
     make_odd(tmp_path / "rows.jsonl")
     file = str(tmp_path / "rows.jsonl")
-    told(lambda: read_own_rows(file, COLUMNS, join="".join, by=None, on_bad_row="stop", num_rows=None), "no plain file")
+    told(lambda: read_own_rows(file, COLUMNS, join="".join), "no plain file")
     told(lambda: read_predictions(file), "no plain file")
 
 

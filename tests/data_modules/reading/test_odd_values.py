@@ -17,7 +17,8 @@ from tests.data_modules.examples import example
 from tests.data_modules.official.dialogues import FAITHDIAL, TURNS
 from tests.data_modules.official.inference import DECODE
 from tests.data_modules.official_rows import CASES, make, read, write
-from workflows.own_rows import read_own_rows, write_scored
+from workflows.own_rows import read_own_rows
+from workflows.scored_rows import write_scored
 
 COLUMNS: dict[str, str | None] = dict.fromkeys(("knowledge", "response", "history", "id", "group"))
 
@@ -141,7 +142,7 @@ def test_bad_generations(tmp_path: Path, replies: Any) -> None:
 
 def own_rows(path: str, **columns: str) -> Any:
     wanted = {**COLUMNS, **columns}
-    return read_own_rows(path, wanted, join="\n".join, by=None, on_bad_row="stop", num_rows=None)
+    return read_own_rows(path, wanted, join="\n".join)
 
 
 OWN: list[tuple[dict[str, Any], dict[str, str], str]] = [

@@ -1,0 +1,148 @@
+"""Pairs of one's own: a table of knowledge, response and label, in CSV, TSV, JSON lines, JSON, Parquet or `datasets`.
+
+Columns are found by their usual names or named by `columns`; labels are words that can mean one thing alone, or what
+`labels` says. A question or history, an id, a group and marked spans are read where a column has them; what else a row
+has is kept to tell rows apart by.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar
+
+from data_modules.datasets.pair_columns import AUTO, NAMES, field_of, find_columns, have
+from data_modules.datasets.pair_labels import LabelReader, meanings
+from data_modules.datasets.pair_rows import PairReader, counted_bad_rows, rows_with_reader
+from data_modules.reading.dataset import Records, Source, read_examples
+from data_modules.reading.files import File, find_files
+from data_modules.reading.rows import BadRow, ReadReport, Row
+from data_modules.reading.saved_datasets import saved_splits
+from data_modules.reading.tables import SUFFIXES, read_table
+from faithkit.errors import UserError, choice_hint, shorten
+from faithkit.records import Example
+
+STEMS = {"train": ("train", "training"), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
+BY_SPLIT = {
+    split: [f"**/{stem}{part}{suffix}" for stem in stems for part in ("", "-*") for suffix in SUFFIXES]
+    for split, stems in STEMS.items()
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs(Source):
+    """Labelled pairs in a table of one's own.
+
+    Args:
+        path: A file; or a folder, of `datasets.save_to_disk` or with train, validation and test files, whichever there
+            are; files of other names make one split, `all`.
+        columns: What stands in which column, by name: knowledge, response, label, history, id, group, spans. A column,
+            `a.b` for the field b of an object a, `auto` (as what is left out) for its usual name, or None for none.
+        labels: The meaning of each label: hallucinated, faithful, or None, which leaves its rows out.
+        encoding: Of CSV and TSV; None finds UTF-8 and what has a byte order mark.
+        keys: How the keys of the settings begin that hints name.
+    """
+
+    name: ClassVar[str] = "pairs"
+    embedded_layout: ClassVar[str | None] = "pairs"
+    columns: Mapping[str, str | None] = field(default_factory=dict)
+    labels: Mapping[Any, Any] | None = None
+    encoding: str | None = None
+    keys: str = "data."
+
+    def __post_init__(self) -> None:
+        for name, column in self.columns.items():
+            if name not in NAMES:
+                raise UserError(f"{self.keys}columns.{name}: there is no such key", hint=choice_hint(name, NAMES))
+            if not isinstance(column, str | None) or column == "":
+                hint = f"use the name of a column, {AUTO}, or null for none"
+                raise UserError(f"{self.keys}columns.{name} is {shorten(column)}", hint=hint)
+        if self.labels is not None:
+            meanings(self.labels, self.keys)
+
+    def layout(self) -> Mapping[str, Any]:
+        labels = None if self.labels is None else sorted(meanings(self.labels, self.keys).items())
+        return {"columns": dict(self.columns), "labels": labels, "encoding": self.encoding}
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        folder = Path(self.path).expanduser()
+        if folder.is_dir() and (splits := saved_splits(folder)):
+            official = {name: split for split, names in STEMS.items() for name in names}
+            return {official.get(name, name): [split] for name, split in splits.items()}
+        return find_files(self.path, BY_SPLIT, {"all": [f"*{suffix}" for suffix in SUFFIXES]})
+
+    def check(self) -> None:
+        """Refuses a table without the columns, or whose first label has no meaning."""
+        for table in (table for tables in self.files().values() for table in tables[:1]):
+            for row in islice(read_table(table, ReadReport("skip", self.keys), self.encoding), 1):
+                with suppress(BadRow):
+                    self._reader(table, row).read(row, self.name, "all")
+
+    def read_split(self, split: str, report: ReadReport) -> Records:
+        report.keys = self.keys
+        with counted_bad_rows(lambda counting: self._records(split, counting)):
+            yield from self._records(split, report)
+
+    def _records(self, split: str, report: ReadReport) -> Records:
+        for table in self.files()[split]:
+            make = partial(self._reader, table)
+            for row, reader in rows_with_reader(table, report, make, self.encoding):
+                report.count(reader.outcome)
+                if (example := self._read(reader, row, split, report)) is not None:
+                    yield example, row
+
+    def _reader(self, table: File, row: Row) -> PairReader:
+        columns = find_columns(self.columns, row, keys=self.keys)
+        if columns.label is None and columns.spans is None and self.columns.get("label", AUTO) is not None:
+            hint = f"name it: {self.keys}columns.label=COLUMN; {have(row)}"
+            raise UserError("no column holds the label", place=row.file, hint=hint)
+        labels = LabelReader(columns.label, self.labels, self.keys) if columns.label else None
+
+        def every_label() -> Iterator[Any]:
+            rows = read_table(table, ReadReport("skip", self.keys), self.encoding)
+            return (field_of(each.values, columns.label) for each in rows)
+
+        return PairReader(columns, labels=labels, every_label=every_label)
+
+    def _read(self, reader: PairReader, row: Row, split: str, report: ReadReport) -> Example | None:
+        try:
+            example = reader.read(row, self.name, split)
+        except UserError:
+            raise
+        except ValueError as error:
+            report.reject(row.file, row.line, BadRow.of(error), row.values)
+            return None
+        if example.label is None and reader.labels is not None:
+            known = field_of(row.values, reader.columns.label)
+            report.count("dropped: no label" if known in (None, "") else "dropped: a label that is left out")
+            return None
+        return example
+
+
+def read_pairs(
+    path: str | Path,
+    *,
+    columns: Mapping[str, str | None] | None = None,
+    labels: Mapping[Any, Any] | None = None,
+    split: str | None = None,
+    encoding: str | None = None,
+) -> list[Example]:
+    """Reads a table of one's own as records, which `predict_examples` of every detector takes.
+
+        from faithkit import Critic, read_pairs
+        examples = read_pairs("my.csv", labels={1: "hallucinated", 0: "faithful"})
+        predictions = list(Critic.load("runs/...").predict_examples(examples))
+
+    Args:
+        columns: What stands in which column, where its name does not say it; of label None reads rows without any.
+        labels: The meaning of each label, where its word does not say it; None leaves its rows out.
+        split: Of a folder that has several; None takes the test split, or the only one.
+        encoding: Of CSV and TSV; None finds UTF-8 and what has a byte order mark.
+
+    Raises:
+        UserError: A column or the meaning of a label is missing, or a row is bad.
+    """
+    source = Pairs(path=str(path), columns=columns or {}, labels=labels, encoding=encoding, keys="")
+    return list(read_examples(source, split, ReadReport()))

@@ -1,0 +1,167 @@
+"""Parquet files, and the folders that `datasets` writes by `save_to_disk`: rows in batches, no code of theirs.
+
+A folder of `save_to_disk` has Arrow streams, `state.json` that names them, and `dataset_info.json` that tells the names
+of classes; a folder of several splits has one such folder for each, and `dataset_dict.json`.
+"""
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from data_modules.reading.formats import Parsed
+from data_modules.reading.rows import Row
+from faithkit.errors import UserError
+
+BATCH = 1024  # rows that become Python's values at a time
+STATE, INFO, SPLITS_FILE = "state.json", "dataset_info.json", "dataset_dict.json"
+SAVE = "datasets.load_dataset(...).save_to_disk(FOLDER) writes such a folder; or give .parquet, .jsonl or .csv"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedSplit:
+    """A folder of `save_to_disk`; it stands where a file's path stands."""
+
+    folder: Path
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    def open(self, mode: str = "rb") -> BinaryIO:
+        """Bytes that change when the content changes: the encodings' key reads them as it reads a file's."""
+        assert mode == "rb"
+        digest = hashlib.blake2b(digest_size=16)
+        for path in (*self._shards(), self.folder / INFO):
+            with path.open("rb") as file:
+                while block := file.read(1 << 20):
+                    digest.update(block)
+        return io.BytesIO(digest.digest())
+
+    def rows(self) -> Iterator[Row]:
+        """The rows in their order; a class stands by its name."""
+        number = -1
+        for number, values in enumerate(self._values()):
+            yield Row(values, str(self.folder), number, number + 1)
+        if number < 0:
+            raise UserError("the folder has no rows", place=str(self.folder), hint="choose another split")
+
+    def _values(self) -> Iterator[dict[str, Any]]:
+        import pyarrow as pa
+
+        classes = _classes(_read(self.folder / INFO))
+        for path in self._shards():
+            try:
+                with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
+                    for batch in stream:
+                        for start in range(0, len(batch), BATCH):
+                            for values in batch.slice(start, BATCH).to_pylist():
+                                yield _named(values, classes)
+            except (pa.ArrowException, OSError) as error:
+                raise UserError(f"no Arrow stream: {error}", place=str(path), hint=SAVE) from error
+
+    def _shards(self) -> list[Path]:
+        state = _read(self.folder / STATE)
+        try:
+            return [self.folder / Path(file["filename"]).name for file in state["_data_files"]]
+        except (KeyError, TypeError) as error:
+            raise UserError("not a folder that `datasets` saved", place=str(self.folder), hint=SAVE) from error
+
+
+def _classes(info: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The names of the classes of each column whose values are numbers of classes."""
+    features = info.get("features")
+    return {
+        column: feature["names"]
+        for column, feature in (features.items() if isinstance(features, Mapping) else ())
+        if isinstance(feature, Mapping) and feature.get("_type") == "ClassLabel" and feature.get("names")
+    }
+
+
+def _named(values: dict[str, Any], classes: Mapping[str, list[str]]) -> dict[str, Any]:
+    for column, names in classes.items():
+        number = values.get(column)
+        if number is not None:
+            values[column] = names[number] if 0 <= number < len(names) else None  # -1: of a test set without labels
+    return values
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"cannot be read: {error}", place=str(path), hint=SAVE) from error
+    if not isinstance(found, dict):
+        raise UserError("not a folder that `datasets` saved", place=str(path), hint=SAVE)
+    return found
+
+
+def saved_splits(folder: Path) -> dict[str, SavedSplit]:
+    """The splits of a folder that `datasets` saved, by their names; one alone is called `all`; none of another folder.
+
+    Raises:
+        UserError: The folder is of `datasets`' own cache, or lacks a split.
+    """
+    if (folder / STATE).is_file():
+        return {"all": SavedSplit(folder=folder)}
+    if (folder / SPLITS_FILE).is_file():
+        names = _read(folder / SPLITS_FILE).get("splits")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise UserError("it names no splits", place=str(folder / SPLITS_FILE), hint=SAVE)
+        return {name: SavedSplit(folder=folder / Path(name).name) for name in names}
+    if (folder / INFO).is_file() or any(folder.glob("*.arrow")):
+        raise UserError(f"a folder of `datasets`, but not of save_to_disk: no {STATE}", place=str(folder), hint=SAVE)
+    return {}
+
+
+def parse_parquet(path: Path) -> Iterator[Parsed]:
+    """Parses the rows of a Parquet file, a batch at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    number = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            if len(set(file.schema_arrow.names)) < len(file.schema_arrow.names):
+                raise UserError("two columns have one name", place=str(path), hint="give each a name of its own")
+            classes = _classes(_info_in(file.schema_arrow.metadata or {}))
+            for batch in file.iter_batches(BATCH):
+                for values in batch.to_pylist():
+                    number += 1
+                    yield number, _named(values, classes)
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.filename:
+            raise
+        hint = "write it again, or give the rows as .jsonl"
+        raise UserError(f"no whole Parquet file: {error}", place=str(path), hint=hint) from error
+
+
+def _info_in(metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]:
+    """What `datasets` tells of the columns of a Parquet file that it wrote."""
+    try:
+        found = json.loads(metadata.get(b"huggingface", b"{}"))["info"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    return found if isinstance(found, Mapping) else {}
+
+
+def arrow_schema(table: Path | SavedSplit) -> Any:
+    """The columns of a Parquet file or a saved split with their types, as its rows are read; None of another file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if isinstance(table, SavedSplit):
+        with pa.memory_map(str(table._shards()[0])) as file, pa.ipc.open_stream(file) as stream:
+            schema, classes = stream.schema, _classes(_read(table.folder / INFO))
+    elif table.suffix == ".parquet":
+        schema = pq.read_schema(table)
+        classes = _classes(_info_in(schema.metadata or {}))
+    else:
+        return None
+    return pa.schema([pa.field(each.name, pa.string() if each.name in classes else each.type) for each in schema])

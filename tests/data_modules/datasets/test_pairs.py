@@ -1,0 +1,192 @@
+"""Tables of one's own: any format and encoding, columns and labels found or named, and every mistake with its mend."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_modules.datasets.pair_labels import LabelReader
+from data_modules.datasets.pairs import Pairs
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport
+from faithkit.errors import UserError
+from faithkit.records import Example, Span, Turn
+
+ROWS = [
+    {"context": "A lake, deep.", "answer": 'It is "deep".', "verdict": "faithful", "model": "a"},
+    {"context": "A hill;\nhigh.", "answer": "It is low – café.", "verdict": "hallucinated", "model": "b"},
+]
+CSV = 'context,answer,verdict,model\n"A lake, deep.","It is ""deep"".",faithful,a\n' + (
+    '"A hill;\nhigh.",It is low – café.,hallucinated,b\n'
+)
+
+
+def read(path: Path, on_bad_row: str = "stop", split: str | None = None, **options: Any) -> list[Example]:
+    return list(read_examples(Pairs(path=str(path), **options), split, ReadReport(on_bad_row)))
+
+
+def said(examples: list[Example]) -> list[tuple[Any, ...]]:
+    return [(e.knowledge, e.response, e.label, e.meta) for e in examples]
+
+
+EXPECTED = [(r["context"], r["answer"], r["verdict"], {"model": r["model"]}) for r in ROWS]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "options"),
+    [
+        ("a.csv", CSV.encode(), {}),
+        ("a.csv", CSV.encode("utf-8-sig"), {}),
+        ("a.csv", CSV.encode("utf-16"), {}),
+        ("a.csv", CSV.encode("utf-16-le"), {"encoding": "utf-16-le"}),
+        ("a.csv", CSV.encode("cp1252"), {"encoding": "cp1252"}),
+        ("a.csv", CSV.replace("\n", "\r\n").replace(";\r\n", ";\n").encode(), {}),
+        ("a.csv", CSV.replace(",faithful,", ";faithful;").replace(",hallucinated,", ";hallucinated;")
+            .replace("context,answer,verdict,model", "context;answer;verdict;model").replace('.","It', '.";"It')
+            .replace('",It', '";It').encode(), {}),
+        ("a.jsonl", "".join(f"{json.dumps(row)}\n" for row in ROWS).encode(), {}),
+        ("a.json", json.dumps(ROWS).encode(), {}),
+    ],
+)  # fmt: skip
+def test_a_text_file_is_read_whatever_wrote_it(name: str, data: bytes, options: Any, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(data)
+    assert said(read(tmp_path / name, **options)) == EXPECTED
+
+
+def test_parquet_and_saved_datasets_are_read_with_the_names_of_their_classes(tmp_path: Path) -> None:
+    import datasets
+
+    classes = datasets.ClassLabel(names=["faithful", "hallucinated"])
+    table = datasets.Dataset.from_list([{**row, "verdict": place} for place, row in enumerate(ROWS)])
+    table = table.cast_column("verdict", classes)
+    table.to_parquet(str(tmp_path / "a.parquet"))
+    table.save_to_disk(str(tmp_path / "one"))
+    datasets.DatasetDict(train=table, valid=table, test=table).save_to_disk(str(tmp_path / "several"))
+    for path, split in (("a.parquet", None), ("one", None), ("several", "validation"), ("several", "test")):
+        assert said(read(tmp_path / path, split=split)) == EXPECTED, path
+    assert [example.id for example in read(tmp_path / "several", split="test")] == ["test:0", "test:1"]
+    assert Pairs(path=str(tmp_path / "several")).split_names() == ["train", "validation", "test"]
+    before = Pairs(path=str(tmp_path / "one")).files()["all"][0].open("rb").read()
+    assert before == Pairs(path=str(tmp_path / "several")).files()["test"][0].open("rb").read()
+
+
+# The file's name, its text, the options, and what is said: the problem, its place and the mend.
+BAD: dict[str, tuple[str, str | bytes, dict[str, Any], list[str]]] = {
+    "no knowledge": ("a.csv", "ctx,answer,label\nk,r,1\n", {}, [
+        "no column holds the knowledge", "a.csv", "data.columns.knowledge=COLUMN; the file has ctx, answer, label"]),
+    "no label": ("a.csv", "context,answer\nk,r\n", {}, ["no column holds the label", "data.columns.label=COLUMN"]),
+    "two columns": ("a.csv", "context,source,answer,label\nk,k,r,1\n", {}, [
+        "several columns may hold the knowledge: context, source", "hint: data.columns.knowledge=context"]),
+    "a mistyped column": ("a.csv", "context,answer,label\nk,r,1\n", {"columns": {"knowledge": "contxt"}}, [
+        "data.columns.knowledge: there is no column 'contxt'", "did you mean data.columns.knowledge=context?"]),
+    "as a benchmark": ("a.csv", "ctx,answer,label\nk,r,1\n", {"keys": "benchmark."}, ["benchmark.columns.knowledge="]),
+    "1 and 0": ("a.csv", "context,answer,label\nk,r,1\nk,s,0\nk,t,1\n", {}, [
+        "column 'label' does not say what its labels mean, by rows: 1 (2), 0 (1)", "a.csv, line 2",
+        "hint: 'data.labels={1: hallucinated, 0: faithful}', or the other way round"]),
+    "three labels": ("a.csv", "context,answer,label\nk,r,supported\nk,s,refuted\nk,t,unsure\nk,u,unsure\n", {}, [
+        "column 'label' holds 3 labels, by rows: unsure (2), supported (1), refuted (1)", "a.csv, line 3",
+        "'data.labels={unsure: hallucinated, supported: faithful, refuted: null}'; null leaves such rows out"]),
+    "a label to itself": ("a.csv", "context,answer,label\nk,r,x\n", {"labels": {"x": "wrong"}}, ["x is 'wrong'"]),
+    "an empty cell": ("a.csv", "context,answer,label\nk,r,faithful\nk,,faithful\n,r,faithful\n", {}, [
+        "column 'answer' is empty (the first of 2 bad rows)", "a.csv, line 3", "data.on_bad_row=skip"]),
+    "too many cells": ("a.csv", "context,answer,label\nk,r,faithful\nk,r,s,faithful\n", {}, [
+        "4 comma-separated fields where the header has 3", "a.csv, line 3"]),
+    "an open quote": ("a.csv", 'context,answer,label\nk,"r,faithful\nk,r,faithful\n', {}, [
+        "broken CSV: unexpected end of data", "a.csv, line 2", 'twice (""), and close every quoted cell']),
+    "a lone quote": ("a.csv", 'context,answer,label\nk,"r" s,faithful\n', {}, ["broken CSV", "a.csv, line 2"]),
+    "another encoding": ("a.csv", "context,answer,label\nk,r,faithful\nk,café au lait,x\n".encode("cp1252"), {}, [
+        "not UTF-8 text: the byte at position 6 of the line", "line 3", "data.encoding=cp1252 reads it as 'k,café"]),
+    "UTF-16 without its mark": ("a.csv", "context,answer\n".encode("utf-16-le"), {}, ["data.encoding=utf-16-le"]),
+    "no such encoding": ("a.csv", "context,answer,label\n", {"encoding": "klingon"}, ["no encoding 'klingon'"]),
+    "the wrong encoding": ("a.csv", "context,answer,label\nk,é,faithful\n", {"encoding": "ascii"}, ["not ascii text"]),
+    "nested text": ("a.jsonl", '{"context": {"text": "k"}, "answer": "r", "label": "faithful"}\n', {}, [
+        "column 'context' holds an object with text", "a.jsonl, line 1", "data.columns.knowledge=context.text"]),
+    "a number": ("a.jsonl", '{"context": "k", "answer": 5, "label": "faithful"}\n', {}, ["must be text, got 5"]),
+    "no JSON spans": ("a.csv", "context,answer,spans\nk,r,here\n", {}, ["column 'spans' holds no JSON list"]),
+    "a span outside": ("a.csv", 'context,answer,spans\nk,r,"[{""start"": 0, ""end"": 5}]"\n', {}, ["has 1 char"]),
+    "marked and faithful": ("a.jsonl", json.dumps({"context": "k", "answer": "r", "label": "faithful", "spans":
+        [{"start": 0, "end": 1}]}), {}, ["the label is faithful, but 'spans' marks 1"]),
+    "no Parquet": ("a.parquet", "PAR1", {}, ["no whole Parquet file"]),
+    "no rows": ("a.csv", "context,answer,label\n", {}, ["no data rows"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_mistake_is_told_with_its_place_and_its_mend(name: str, tmp_path: Path) -> None:
+    file, data, options, words = BAD[name]
+    (tmp_path / file).write_bytes(data.encode() if isinstance(data, str) else data)
+    with pytest.raises(UserError) as caught:
+        read(tmp_path / file, **options)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+    assert len(str(caught.value).splitlines()) <= 3
+
+
+def test_a_folder_of_datasets_own_cache_and_an_empty_one_are_told(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "dataset_info.json").write_text("{}")
+    with pytest.raises(UserError, match=r"not of save_to_disk(.|\n)*save_to_disk\(FOLDER\)"):
+        read(tmp_path / "cache")
+    (tmp_path / "cache" / "state.json").write_text("[]")
+    with pytest.raises(UserError, match="not a folder that `datasets` saved"):
+        read(tmp_path / "cache")
+
+
+def test_bad_rows_are_skipped_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("context,answer,label\nk,,faithful\nk,r,faithful\nk,r\nk,s,\n")
+    report = ReadReport("skip")
+    found = list(read_examples(Pairs(path=str(tmp_path / "a.csv")), None, report))
+    assert [example.id for example in found] == ["a:1"]
+    assert report.counts["rejected: bad row"] == 2 and report.counts["dropped: no label"] == 1
+    assert [(reject["line"], reject["problem"].split(" ")[0]) for reject in report.rejects] == [(2, "column"), (4, "2")]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "label"),
+    [
+        ("hallucinated", "1", "hallucinated"),
+        ("is_hallucination", "False", "faithful"),
+        ("Supported", "yes", "faithful"),
+        ("is_faithful", 0, "hallucinated"),
+        ("unsupported", True, "hallucinated"),
+        ("label", "Not supported", "hallucinated"),
+        ("verdict", " HALLUCINATED ", "hallucinated"),
+        ("label", "not_hallucinated", "faithful"),
+    ],
+)
+def test_labels_that_can_mean_one_thing(column: str, value: Any, label: str) -> None:
+    assert LabelReader(column).read(value) == label
+
+
+def test_what_labels_mean_may_be_said_and_a_third_one_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("context,answer,label\nk,r,1\nk,s,0\nk,t,Unsure\n")
+    labels = {1: "faithful", 0: "hallucinated", "unsure": None}
+    assert [example.label for example in read(tmp_path / "a.csv", labels=labels)] == ["faithful", "hallucinated"]
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=("C", "Z"), exclude_characters="$"), min_size=1), min_size=3,
+    max_size=5, unique_by=str.lower))  # fmt: skip
+def test_the_setting_that_an_error_shows_can_be_typed(labels: list[str]) -> None:
+    hint = str(LabelReader("verdict").refuse(labels, "here").hint)
+    (typed,) = shlex.split(hint.removesuffix("; null leaves such rows out"))
+    reader = LabelReader("verdict", OverridesParser.create().parse_override(typed).value())
+    assert all(reader.knows(label) for label in labels)
+
+
+def test_questions_groups_ids_and_spans_are_read_where_a_table_has_them(tmp_path: Path) -> None:
+    marked = '"[{""start"": 6, ""end"": 9}]"'
+    (tmp_path / "a.csv").write_text(f"id,doc,document,question,reply,spans\nx,d,A lake.,Is it?,It is red.,{marked}\n")
+    (found,) = read(tmp_path / "a.csv", columns={"group": "doc"})
+    assert (found.id, found.group, found.label) == ("x", "d", "hallucinated")
+    assert found.history == (Turn(speaker="seeker", text="Is it?"),)
+    assert found.spans == (Span(start=6, end=9, label="hallucination"),)
+
+
+def test_responses_to_one_knowledge_are_one_group(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("context,answer,label\nA lake.,r,faithful\na lake,s,faithful\nA hill.,t,faithful\n")
+    first, second, third = (example.group for example in read(tmp_path / "a.csv"))
+    assert first == second != third

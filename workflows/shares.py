@@ -1,0 +1,116 @@
+"""Counts the hallucinated share of many verdicts, also by the values of columns, in some bytes a row."""
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+from rich.text import Text
+
+from data_modules.datasets.pair_columns import field_of
+from data_modules.encoding.cache import group_hash
+from faithkit.evaluation.intervals import CHUNK, LOWER, UPPER, Groups, Metric, bootstrap, means
+from faithkit.evaluation.tables import figures_table, harmless, percent
+from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
+
+MAX_PARTS = 20  # values of a column that the table shows; a column of free text has thousands
+MAX_VALUES = 100_000  # of a column that are told apart: those that come later count as the rest
+MANY_GROUPS = 10_000  # above, groups of one kind are drawn together
+
+
+class Shares:
+    """Verdicts by group and by the values of columns.
+
+    Args:
+        by: Columns of the rows, whose values are counted apart.
+    """
+
+    def __init__(self, by: Sequence[str] = ()):
+        self._groups, self._called = array("Q"), array("b")
+        self._numbers: dict[str, dict[str, int]] = {column: {} for column in by}
+        self._values = {column: array("i") for column in by}
+        self.num_rows = 0
+
+    def add(self, values: Mapping[str, Any], example: Example | None, prediction: Prediction | None) -> None:
+        """Counts a row; one without a verdict is counted as such alone."""
+        self.num_rows += 1
+        if example is None or prediction is None or prediction.label in (None, UNPARSED):
+            return
+        self._groups.append(group_hash(example.group))
+        self._called.append(prediction.label == HALLUCINATED)
+        for column, numbers in self._numbers.items():
+            value = str(field_of(values, column))
+            number = numbers.get(value, len(numbers) if len(numbers) < MAX_VALUES else -1)
+            if number == len(numbers):
+                numbers[value] = number
+            self._values[column].append(number)
+
+    def table(self, *, grouped_by: str, num_resamples: int) -> Table:
+        """Shows the share of all rows, and of each value of each column, with their intervals.
+
+        Args:
+            grouped_by: What the rows of a group have in common.
+        """
+        heads, columns = ("rows", "hallucinated"), list(self._numbers)
+        table = figures_table(
+            "Hallucinated responses, percent", ", ".join(columns), heads, no_wrap=heads, show_edge=True
+        )
+        groups, called = np.frombuffer(self._groups, np.uint64), np.frombuffer(self._called, np.int8)
+        for name, rows in self._parts():
+            share = hallucinated_share(groups[rows], called[rows], num_resamples=num_resamples)
+            table.add_row(Text(harmless(name, 60)), f"{len(called[rows]):,}", percent(share))
+        captions = [f"95% intervals over rows of one {harmless(grouped_by, 60)}, as the detector calls them"]
+        if len(called) < self.num_rows:
+            captions.append(f"{self.num_rows - len(called):,} rows have no verdict and do not count")
+        table.caption = Text("\n".join(captions))
+        return table
+
+    def _parts(self) -> Iterator[tuple[str, Any]]:
+        """Gives all rows, then those of each value of each column, the most frequent first."""
+        yield "all", slice(None)
+        for column, numbers in self._numbers.items():
+            before = f"{column}: " if len(self._numbers) > 1 else ""
+            values, names = np.frombuffer(self._values[column], np.intc), list(numbers)
+            counts = np.bincount(values[values >= 0], minlength=len(names))
+            ordered = sorted(range(len(names)), key=lambda number: (-counts[number], names[number]))
+            shown = ordered[:MAX_PARTS]
+            for number in shown:
+                yield before + names[number], values == number
+            if len(names) > MAX_PARTS:
+                more = "" if len(names) < MAX_VALUES else " or more"
+                yield f"{before}the other {len(names) - MAX_PARTS:,}{more} values", ~np.isin(values, shown)
+
+
+def hallucinated_share(
+    groups: NDArray[np.uint64], called: NDArray[np.int8], *, num_resamples: int, seed: int = 0
+) -> Metric | None:
+    """Computes a share with its bootstrap interval over groups; None of no rows.
+
+    Of very many groups it draws how many of each kind there are (so many rows, so many of them hallucinated), which has
+    the same distribution as drawing them one by one.
+
+    Args:
+        groups: Hashes of the rows' groups [N].
+        called: 1 for hallucinated [N].
+    """
+    if not len(called):
+        return None
+    names, index = np.unique(groups, return_inverse=True)
+    if len(names) <= MANY_GROUPS:
+        found = Groups(index, len(names))
+        statistic = means(found, {"share": called})
+        return bootstrap(found, statistic, shares=True, num_resamples=num_resamples, seed=seed).metrics["share"]
+    pairs = np.stack([np.bincount(index), np.bincount(index, weights=called).astype(np.int64)], axis=1)
+    kinds, counts = np.unique(pairs, axis=0, return_counts=True)
+    generator, chances = np.random.default_rng(seed), counts / len(names)
+    at_a_time = max(1, CHUNK // len(kinds))
+    drawn = []
+    for start in range(0, num_resamples, at_a_time):
+        size = min(at_a_time, num_resamples - start)
+        totals = generator.multinomial(len(names), chances, size=size) @ kinds  # [size, 2]: rows, hallucinated ones
+        drawn.append(totals[:, 1] / totals[:, 0])
+    value = float(called.mean())
+    low, high = np.quantile(np.concatenate(drawn), (LOWER, UPPER))
+    return Metric(value=value, low=float(min(low, value)), high=float(max(high, value)), n=len(called))
