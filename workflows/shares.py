@@ -86,7 +86,7 @@ class Shares:
 def hallucinated_share(
     groups: NDArray[np.uint64], called: NDArray[np.int8], *, num_resamples: int, seed: int = 0
 ) -> Metric | None:
-    """Computes a share with its bootstrap interval over groups; None of no rows.
+    """Computes a share with its bootstrap interval over groups; None of no rows, no interval of a single group.
 
     Of very many groups it draws how many of each kind there are (so many rows, so many of them hallucinated), which has
     the same distribution as drawing them one by one.
@@ -98,6 +98,8 @@ def hallucinated_share(
     if not len(called):
         return None
     names, index = np.unique(groups, return_inverse=True)
+    if len(names) == 1:
+        return Metric(value=float(called.mean()), n=len(called))
     if len(names) <= MANY_GROUPS:
         found = Groups(index, len(names))
         statistic = means(found, {"share": called})

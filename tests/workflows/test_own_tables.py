@@ -119,6 +119,11 @@ def test_many_groups_drawn_by_their_kinds_have_the_interval_of_single_ones(monke
     assert by_kind.high == pytest.approx(one_by_one.high, abs=2e-3)
 
 
+def test_a_share_of_one_group_has_no_interval() -> None:
+    share = hallucinated_share(np.zeros(3, np.uint64), np.array([1, 0, 0], np.int8), num_resamples=100)
+    assert share is not None and share.value == pytest.approx(1 / 3) and share.low is share.high is None
+
+
 def test_rows_of_any_number_have_the_fingerprint_of_those_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     examples: list[Example] = [example(id=f"x{number}", knowledge="é\u2028" * number) for number in range(11)]
     whole = TestRows.of("own", examples)
