@@ -168,7 +168,7 @@ def test_a_training_reads_every_key_that_it_accepts(tiny_bert: Path, tmp_path: P
     ignored = unread(config, ("data", "trainer", "callbacks"))
     # The parts have taken the values of these, as their blocks say; folds count only with a fold.
     assert ignored == {
-        *(f"data.{key}" for key in ("embedded_rows", "num_train", "num_validation", "num_test", "corpus_seed")),
+        *(f"data.{key}" for key in ("path", "embedded_rows", "num_train", "num_validation", "num_test", "corpus_seed")),
         "data.num_folds",
     }
 

@@ -226,7 +226,7 @@ VALUES: dict[tuple[str, ...], dict[str, str]] = {
         "columns.knowledge": "5",
         "columns.response": "[a]",
         "columns.history": "{a:b}",
-        "by": "5 [model]",
+        "by": "5",
         "output": "5",
         "num_rows": "0 -1 a",
         "on_bad_row": "foo null",

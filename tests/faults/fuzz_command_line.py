@@ -14,7 +14,7 @@ from tests.faults.command_places import Places, composed, schema_of
 from tests.faults.mutations import ODD_VALUES
 from tests.running import temporary_folder
 
-MOST_SECONDS = 1.0  # of this process, whatever else the machine does
+MOST_SECONDS = 3.0  # of this process; processors that are shared do less in a second
 ODD_TEXTS = (
     *("null", "true", "-1", "0", "1e99", "nan", "inf", "-inf", "[]", "{}", "[[1]]", "{a:{b:[c]}}", "''", "' '", "???"),
     *("${seed}", "${nope}", "${oc.env:HOME}", "a,b", "range(1,9)", "99999999999999999999", "é", "\u202e", "\\", "a b"),

@@ -117,7 +117,7 @@ def test_a_predictions_file_is_of_one_setting(tiny_llama: Path, tmp_path: Path) 
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     for folder in (whole, cut):
         assert run_forked("generate", *options, f"run_dir={folder}").code == 0
-    file = cut / "predictions" / "faithdial.jsonl"
+    file = cut / "predictions" / "embedded-faithdial.jsonl"
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:3]))
     refused = run_forked("generate", f"resume={cut}", "decoding.temperature=2")
     assert refused.code == 2 and "decoding.temperature=2" in refused.output and "Traceback" not in refused.output

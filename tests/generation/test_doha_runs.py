@@ -66,7 +66,7 @@ def test_what_it_writes_does_not_depend_on_the_batch(decoding: str, trained: Pat
 def test_every_objective_trains_it(objective: list[str], options: list[str], tmp_path: Path) -> None:
     name, *further = objective
     train_here(f"run_dir={tmp_path / 'run'}", *options, f"objective={name}", *further)
-    assert 1 < perplexity(tmp_path / "run", "faithdial") < 1000
+    assert 1 < perplexity(tmp_path / "run", "embedded-faithdial") < 1000
 
 
 def test_a_second_stage_goes_on_from_the_first(options: list[str], tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_every_question_of_a_run_begins_with_the_same_examples(
     beginnings = {content.split("Now the one that you are to judge:")[0] for content in server.contents}
     [beginning] = beginnings
     assert "\n\nYes\n\nExample 2\n\n" in beginning and beginning.endswith("\n\nNo\n\n")
-    assert "examples in the prompt, of halludial/train: " in capsys.readouterr().err
+    assert "examples in the prompt, of embedded-halludial/train: " in capsys.readouterr().err
 
 
 def test_a_dataset_without_training_rows_is_told_how_to_go_on() -> None:

@@ -35,7 +35,7 @@ def generate_here(*overrides: str) -> None:
     generate.main(compose("generate", *overrides))
 
 
-def answers(folder: Path, name: str = "faithdial") -> bytes:
+def answers(folder: Path, name: str = "embedded-faithdial") -> bytes:
     return (folder / "predictions" / f"{name}.jsonl").read_bytes()
 
 
@@ -51,7 +51,7 @@ def test_it_writes_a_predictions_file_in_the_datas_order(whole: Path) -> None:
     assert len(rows) == 24 and all(list(row)[:5] == ["id", "label", "score", "spans", "text"] for row in rows)
     assert all(row["knowledge"] and row["reference"] and "response" not in row for row in rows)
     assert all(row["label"] is None and row["score"] is None for row in rows)
-    assert list(read_predictions(whole / "predictions" / "faithdial.jsonl")) == [row["id"] for row in rows]
+    assert list(read_predictions(whole / "predictions" / "embedded-faithdial.jsonl")) == [row["id"] for row in rows]
 
 
 def test_batch_size_and_portions_change_nothing_and_the_seed_does(
@@ -143,7 +143,8 @@ def test_examples_that_nobody_labelled_are_answered_too(tiny_llama: Path, tmp_pa
     (read,) = read_generation_inputs(compose("generate", "checkpoint=x", "data=wow", "num_rows=6")["data"]).values()
     assert all(example.label is None for example in read)
     generate_here(f"checkpoint={tiny_llama}", f"run_dir={tmp_path / 'run'}", "data=wow", *OPTIONS, "num_rows=6")
-    assert [json.loads(line)["id"] for line in answers(tmp_path / "run", "wow").splitlines()] == [e.id for e in read]
+    written = answers(tmp_path / "run", "embedded-wow").splitlines()
+    assert [json.loads(line)["id"] for line in written] == [e.id for e in read]
 
 
 def test_several_datasets_are_several_files(tiny_t5: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,7 +153,7 @@ def test_several_datasets_are_several_files(tiny_t5: Path, tmp_path: Path, capsy
         f"checkpoint={tiny_t5}", f"run_dir={tmp_path / 'run'}", "data=mix", parts, *OPTIONS, "decoding=greedy"
     )
     written = (tmp_path / "run" / "predictions").glob("*.jsonl")
-    assert {path.name for path in written} == {"faithdial.jsonl", "embedded.jsonl"}
+    assert {path.name for path in written} == {"embedded-faithdial.jsonl", "embedded.jsonl"}
     assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "run")
 
 
@@ -160,7 +161,9 @@ def test_the_best_of_several_carries_the_critics_verdict(tiny_llama: Path, train
     options = [f"checkpoint={tiny_llama}", f"detector={trained}", "num_rows=8", "decoding.max_new_tokens=6"]
     generate_here(*options, f"run_dir={tmp_path / 'one'}")
     generate_here(*options, f"run_dir={tmp_path / 'best'}", "best_of=4")
-    one, best = (read_predictions(tmp_path / name / "predictions" / "faithdial.jsonl") for name in ("one", "best"))
+    one, best = (
+        read_predictions(tmp_path / name / "predictions" / "embedded-faithdial.jsonl") for name in ("one", "best")
+    )
     assert all(p.label is not None and p.score is not None for p in best.values() if p.text)
     assert all((best[id_].score or 0) <= (one[id_].score or 0) + 1e-6 for id_ in one if one[id_].text)
 
@@ -232,7 +235,7 @@ def test_a_real_process_is_interrupted_and_taken_up_again(
         stdout=subprocess.PIPE,
         text=True,
     )
-    file = folder / "predictions" / "faithdial.jsonl"
+    file = folder / "predictions" / "embedded-faithdial.jsonl"
     for _ in range(1200):
         if file.exists() and file.stat().st_size:
             break

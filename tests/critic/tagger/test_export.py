@@ -40,7 +40,14 @@ def test_the_cards_own_code_gives_our_probabilities(exported: Path, trained_tagg
 
 def test_the_card_names_data_metrics_thresholds_and_limits(exported: Path) -> None:
     card = (exported / "README.md").read_text()
-    wanted = ("span tagger", "data: ragtruth (", "char_f1", "token-classification", "## Limits", "Fingerprints")
+    wanted = (
+        "span tagger",
+        "data: embedded-ragtruth (",
+        "char_f1",
+        "token-classification",
+        "## Limits",
+        "Fingerprints",
+    )
     for part in (*wanted, "Characters are called hallucinated from", "chosen for f1"):
         assert part in card, part
 

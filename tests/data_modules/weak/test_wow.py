@@ -195,6 +195,6 @@ def test_the_whole_recipe_runs_on_the_embedded_corpus(
     train_here(f"run_dir={tmp_path / 'run'}", "data=weak_wow", "model.max_length=64", *options)
     settings = json.loads((tmp_path / "run" / "hf" / "faithkit.json").read_text())
     sizes = settings["origin"]["data"]["sizes"]
-    assert sizes["train"].keys() == {"natural", "synthetic", "audit_wow", "audit_cmu"}
-    assert sizes["validation"].keys() == {"audit_wow", "audit_cmu"}
+    assert sizes["train"].keys() == {f"embedded-{name}" for name in ("natural", "synthetic", "audit_wow", "audit_cmu")}
+    assert sizes["validation"].keys() == {"embedded-audit_wow", "embedded-audit_cmu"}
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["metrics"] == {}
