@@ -24,3 +24,10 @@ def source_of(block: Mapping[str, Any]) -> object:
     each = list(parts.values() if isinstance(parts, Mapping) else parts)
     is_embedded = all(EMBEDDED in (part.get("path"), part.get("dataset")) for part in each)
     return EMBEDDED if is_embedded else each[0].get("path")
+
+
+def tell_stand_in(cfg: Any) -> None:
+    """Names a training's data, and the metric that it monitors, as its run's name, metrics and card will have them."""
+    before, monitor = cfg.data.name, cfg.callbacks.monitor
+    cfg.data.name = told_name(before, source_of(cfg.data))
+    cfg.callbacks.monitor = monitor.replace(f"validation/{before}/", f"validation/{cfg.data.name}/")

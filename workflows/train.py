@@ -44,11 +44,12 @@ def main(cfg: Any) -> None:
 
     from faithkit.files.open_run import open_run
     from faithkit.files.run_folder import process_rank
+    from faithkit.stand_in import tell_stand_in
     from faithkit.training.stages import check_parts
     from workflows.seeds import report_mean, seeded_stages
     from workflows.settings.scripts import TrainSettings
 
-    _tell_stand_in(cfg)
+    tell_stand_in(cfg)
     name = f"{cfg.model.name}-{cfg.data.name}"
     cfg = OmegaConf.masked_copy(cfg, [key for key in cfg if key != "sweep"])  # a run is the same whoever started it
     with open_run(cfg, name, TrainSettings, may_change=MAY_CHANGE) as (run, config):
@@ -57,15 +58,6 @@ def main(cfg: Any) -> None:
             train(stage)
         if config.get("seeds") and process_rank() == 0:
             report_mean(run, config)
-
-
-def _tell_stand_in(cfg: Any) -> None:
-    """Names the data, and the metric that is monitored, as the run's name, its metrics and its card will have them."""
-    from faithkit.stand_in import source_of, told_name
-
-    before, monitor = cfg.data.name, cfg.callbacks.monitor
-    cfg.data.name = told_name(before, source_of(cfg.data))
-    cfg.callbacks.monitor = monitor.replace(f"validation/{before}/", f"validation/{cfg.data.name}/")
 
 
 def build_task(config: dict[str, Any]) -> "Task":

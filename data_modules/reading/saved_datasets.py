@@ -21,11 +21,6 @@ STATE, INFO, SPLITS_FILE = "state.json", "dataset_info.json", "dataset_dict.json
 SAVE = "datasets.load_dataset(...).save_to_disk(FOLDER) writes such a folder; or give .parquet, .jsonl or .csv"
 
 
-def is_saved(folder: Path) -> bool:
-    """Tells whether a folder is one of `save_to_disk`: of one split, or of several."""
-    return any((folder / name).exists() for name in (STATE, SPLITS_FILE))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedSplit:
     """A folder of `save_to_disk`; it stands where a file's path stands."""
@@ -148,7 +143,7 @@ def parse_parquet(path: Path) -> Iterator[Parsed]:
 
 
 def _info_in(metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]:
-    """What `datasets` tells of the columns of a Parquet file that it wrote."""
+    """The description that `datasets` gives of the columns of a Parquet file that it wrote."""
     try:
         found = json.loads(metadata.get(b"huggingface", b"{}"))["info"]
     except (ValueError, KeyError, TypeError, RecursionError):

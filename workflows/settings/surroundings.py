@@ -67,10 +67,10 @@ def column_problems(
     """Columns that the first row of a table does not have; a file that cannot be read says so when it is read."""
     from data_modules.datasets.pair_columns import find_columns, has_field, have
     from data_modules.reading.rows import ReadReport
-    from data_modules.reading.saved_datasets import SAVE, is_saved
+    from data_modules.reading.saved_datasets import SAVE, saved_splits
     from data_modules.reading.tables import read_table
 
-    if Path(path).is_dir() and not is_saved(Path(path)):
+    if Path(path).is_dir() and not saved_splits(Path(path)):
         yield UserError("path is a folder, and no saved dataset", place=path, hint=SAVE)
     if not Path(path).is_file():
         return

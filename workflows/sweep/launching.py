@@ -16,8 +16,7 @@ from typing import Any, Protocol
 
 from faithkit import signals
 from faithkit.errors import UserError
-from faithkit.files.run_folder import RUN_DIR_VARIABLE
-from workflows.processes import ROOT, quoted
+from workflows.processes import end_of, quoted, script_environment
 from workflows.settings.sweep import JOBLIB, LOCAL, Sweep
 
 LOOK_SECONDS = 1.0  # between two looks at a job that may end before its time
@@ -48,21 +47,13 @@ class TrainJob:
 
     def environment(self) -> dict[str, str]:
         """Gives all variables of the job's process."""
-        mine = {name: value for name, value in os.environ.items() if name != RUN_DIR_VARIABLE} | dict(self.environ)
-        # A checkout that is not installed is found by its path.
-        path = os.pathsep.join(path for path in (mine.get("PYTHONPATH"), str(ROOT)) if path)
-        return {**mine, "PYTHONPATH": path}
+        return script_environment(self.environ)
 
     def __call__(self) -> int:
         # SLURM's word that time is over reaches this process and its child; it is for this one.
         process = subprocess.Popen(self.command(), env=self.environment(), preexec_fn=_leave_time_out_to_parent)
         _children.append(process)
-        try:
-            return process.wait()
-        except BaseException:
-            process.send_signal(signal.SIGTERM)
-            process.wait()
-            raise
+        return end_of(process)
 
     def checkpoint(self) -> Any:
         """Ends the run in good order, and tells submitit to submit the job again, which goes on in its folder."""

@@ -1,4 +1,4 @@
-"""What a sweep's command line asks for: the settings that vary, those that all jobs share, and its folder."""
+"""Reads a sweep's command line: the settings that vary, those that all jobs share, and its folder."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

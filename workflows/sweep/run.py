@@ -19,6 +19,7 @@ from faithkit.runs.state import State
 from faithkit.runs.sweeps import DONE, SweepRecord, write_sweep
 from faithkit.settings.check import refuse
 from faithkit.settings.command_line import CommandLine, say
+from faithkit.stand_in import tell_stand_in
 from workflows.settings import surroundings as around
 from workflows.settings.sweep import JOBLIB, OPTUNA, Sweep
 from workflows.sweep.jobs import Jobs, failures
@@ -42,6 +43,8 @@ def sweep(line: CommandLine, launcher: Launcher | None = None) -> None:
     plan = plan_of(line)
     options = Sweep.model_validate(plain_block(tried[0].sweep))
     refuse(_missing_packages(options))
+    for cfg in tried:
+        tell_stand_in(cfg)
     monitors = list(dict.fromkeys((str(cfg.callbacks.monitor), str(cfg.callbacks.mode)) for cfg in tried))
     if options.search == OPTUNA:
         _check_search(plan, monitors)

@@ -34,7 +34,7 @@ class RankedRun:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What differs, by key."""
+        """The settings that differ, by key."""
         return {key.lstrip("+"): value for key, value in self.job.settings.items()}
 
 

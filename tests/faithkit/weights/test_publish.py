@@ -1,4 +1,4 @@
-"""What is pushed to the hub: the model's own files, without paths of this machine, tokens, logs or predictions."""
+"""A push to the hub has the model's own files, without paths of this machine, tokens, logs or predictions."""
 
 import json
 import shutil
@@ -132,7 +132,7 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """What a hub on this machine was sent."""
+    """The requests that a hub on this machine was sent."""
     from huggingface_hub import constants
 
     sent: dict[str, Any] = {}

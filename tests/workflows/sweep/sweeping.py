@@ -42,8 +42,13 @@ class Trainings:
         shows: Validations that a job writes before its end, at steps 1, 2, ...
     """
 
-    def __init__(self, score: Score, shows: Callable[[Mapping[str, str]], list[float]] = lambda settings: []):
-        self.score, self.shows = score, shows
+    def __init__(
+        self,
+        score: Score,
+        shows: Callable[[Mapping[str, str]], list[float]] = lambda settings: [],
+        monitor: str = MONITOR,
+    ):
+        self.score, self.shows, self.monitor = score, shows, monitor
         self.started: list[TrainJob] = []
         self.told_to_stop = 0
         self.lock = threading.Lock()
@@ -75,7 +80,7 @@ class Trainings:
         for path in sorted(folder.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
         folder.rmdir()
-        write_job(folder, value)
+        write_job(folder, value, monitor=self.monitor)
         return 0
 
     def stop(self) -> None:

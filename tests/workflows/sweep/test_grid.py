@@ -32,6 +32,12 @@ def test_every_combination_is_a_run_in_a_folder_that_tells_what_differs(tmp_path
     assert "therefore too good" in shown
 
 
+def test_jobs_are_chosen_by_the_name_that_says_what_stands_in(tmp_path):
+    trainings = Trainings(by_lr, monitor="validation/embedded-begin/macro_f1")
+    sweep_here(trainings, *FOUR, "data=begin", f"run_dir={tmp_path / 'sweep'}")
+    assert trainings.names == NAMES
+
+
 @pytest.mark.parametrize("as_typed", [False, True])
 def test_a_failed_job_loses_no_other_and_is_tried_again_alone(tmp_path, as_typed, capsys):
     def failing(settings) -> float:

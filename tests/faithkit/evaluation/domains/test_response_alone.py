@@ -1,4 +1,4 @@
-"""What decides a set without the knowledge."""
+"""Sets that are decided without the knowledge."""
 
 import random
 
