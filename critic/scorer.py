@@ -1,11 +1,12 @@
 """The public class `Critic`: scores one (knowledge, response) pair or many.
 
 Pairs are ordered by length and batched by tokens, so almost nothing is padding. Knowledge longer than the model's
-length is read through overlapping windows, and a response takes the lowest log-odds of all its windows.
+length is read through overlapping windows, all or `max_windows` of them, and a response takes the lowest log-odds of
+these.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -105,6 +106,7 @@ class Critic:
         device: str | None = None,
         precision: str = "32-true",
         batch_tokens: int | None = None,
+        max_windows: int | None = None,
         labels: ClassLabels | None = None,
     ) -> "Critic":
         """Loads a critic from a run, an hf/ folder or a hub name.
@@ -113,6 +115,8 @@ class Critic:
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
             precision: 32-true, bf16, int8 (CPU), onnx (the graph of `export.py format=onnx`), or auto: what the
                 hardware is fastest in.
+            max_windows: Of knowledge that is longer than the model's length, read this many windows: those that share
+                most words with the response. None reads all (docs/scoring.md).
             labels: Of a classifier from elsewhere, what each class means, by its number or its name:
                 `{0: "faithful", 1: "hallucinated"}`, `{"LABEL_0": "hallucinated", "LABEL_1": "faithful"}`. Classes
                 named faithful and hallucinated need none.
@@ -126,6 +130,7 @@ class Critic:
         onnx, auto = precision == ONNX, "AutoModelForSequenceClassification"
         loaded = load_checkpoint(path, auto, CRITIC, Settings.from_sidecar, device, onnx=onnx)
         critic = cls.of(loaded, path, batch_tokens=batch_tokens, labels=labels)
+        critic.encoder = replace(critic.encoder, max_windows=arguments.read_count("max_windows", max_windows))
         critic.model = apply_precision(
             loaded.model, precision, loaded.device, lambda: critic.odds(*calibration_pairs())
         )

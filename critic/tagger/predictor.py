@@ -70,7 +70,13 @@ class Tagger:
     @classmethod
     @arguments.explain_keywords
     def load(
-        cls, path: str | Path, *, device: str | None = None, precision: str = "32-true", batch_tokens: int | None = None
+        cls,
+        path: str | Path,
+        *,
+        device: str | None = None,
+        precision: str = "32-true",
+        batch_tokens: int | None = None,
+        max_windows: int | None = None,
     ) -> "Tagger":
         """Loads a tagger from a run, an hf/ folder or a hub name.
 
@@ -78,6 +84,8 @@ class Tagger:
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
             precision: 32-true, bf16, int8 (CPU), onnx (the graph of `export.py format=onnx`), or auto: what the
                 hardware is fastest in.
+            max_windows: Of knowledge that is longer than the model's length, read this many windows for each part of
+                the response: those that share most words with it. None reads all (docs/scoring.md).
 
         Raises:
             UserError: There is none, or it is of another kind.
@@ -89,7 +97,10 @@ class Tagger:
         loaded = load_checkpoint(path, auto, TAGGER, Settings.from_sidecar, device, onnx=onnx)
         settings = loaded.settings or foreign_settings(loaded.model.config, path)
         packed = not onnx and use_packed_attention(loaded.model)
-        encoder = SpanEncoder(tokenizer=loaded.tokenizer, max_length=settings.max_length, packed=packed)
+        most = arguments.read_count("max_windows", max_windows)
+        encoder = SpanEncoder(
+            tokenizer=loaded.tokenizer, max_length=settings.max_length, packed=packed, max_windows=most
+        )
         tagger = cls(loaded.model, encoder, settings.calibration, batch_tokens=batch_tokens, name=path)
         tagger.model = apply_precision(
             loaded.model, precision, loaded.device, lambda: tagger.odds(calibration_requests())

@@ -202,3 +202,14 @@ def test_weights_that_are_cut_short_are_refused(tmp_path: Path, trained: Path) -
 def test_a_hub_out_of_reach_is_explained() -> None:
     with pytest.raises(UserError, match="hub was not reached"):
         Critic.load("someone/some-critic")
+
+
+def test_fewer_windows_of_long_knowledge_never_make_a_response_more_supported(trained: Path, critic: Critic) -> None:
+    few = Critic.load(str(trained), max_windows=2)
+    knowledge = [*KNOWLEDGE, "a dog and a cat " * 200 + "the king plays music " + "in the old city " * 200]
+    response = [*RESPONSE, "the king plays music in the city"]
+    read = [len(one.encoder.windows(one.encoder.encode_texts(knowledge, response))) for one in (few, critic)]
+    assert read[0] < read[1]
+    some, every = (one.odds(knowledge, response) for one in (few, critic))
+    assert (some >= every - 1e-5).all(), "the lowest of some windows is not below the lowest of all"
+    assert some[:4] == pytest.approx(every[:4], abs=1e-5), "short knowledge is read whole"

@@ -58,6 +58,8 @@ def loads(owner: str) -> Iterator[Call]:
     yield from of(owner, "load", "device", NO_DEVICE)
     yield from of(owner, "load", "precision", NO_WORD)
     yield from of(owner, "load", "batch_size" if owner == "generator" else "batch_tokens", NO_COUNT)
+    if owner in ("critic", "tagger"):
+        yield from of(owner, "load", "max_windows", NO_COUNT)
     yield Call(owner, "load", {"devise": "cpu"}, "devise")
 
 

@@ -23,7 +23,7 @@ from workflows.settings.blocks import (
     Loggers,
     Resamples,
 )
-from workflows.settings.common import BatchTokens, Extensible, Length
+from workflows.settings.common import BatchTokens, Extensible, Length, MaxWindows
 from workflows.settings.domains import Domains, domain_notes, domain_problems
 from workflows.settings.engines import (
     Ask,
@@ -54,6 +54,7 @@ class EvaluateSettings(Extensible):
     against: PathText | None
     html: PathText | None
     batch_tokens: BatchTokens
+    max_windows: MaxWindows = None
     labels: ClassLabels = None
     engine: Engine
     judge: Ask
@@ -136,7 +137,9 @@ class EvaluateSettings(Extensible):
         if isinstance(self.benchmark, Protocol):
             yield from protocol_notes(given, self)
             return
-        if not isinstance(self.benchmark, Responses):
+        if isinstance(self.benchmark, Responses):
+            yield from no_effect.without_effect(given, ["max_windows"], named)
+        else:
             yield from no_effect.without_effect(given, [*no_effect.GENERATORS_ALONE, "against"], named)
         if isinstance(self.benchmark, Domains):
             yield from domain_notes(given)
@@ -145,10 +148,10 @@ class EvaluateSettings(Extensible):
         if self.benchmark.name == "analysis":
             yield from no_effect.without_effect(given, ["logger"], named)
         if isinstance(self.benchmark, Transfer):
-            keys = ["predictions", "checkpoint", "html", "labels", "num_examples"]
+            keys = ["predictions", "checkpoint", "html", "labels", "max_windows", "num_examples"]
             yield from no_effect.without_effect(given, keys, named)
         elif self.predictions is not None:  # of responses, `labels` are those of benchmark.critic
-            keys = [*no_effect.GENERATORS_ALONE] if isinstance(self.benchmark, Responses) else ["labels"]
+            keys = [*no_effect.GENERATORS_ALONE] if isinstance(self.benchmark, Responses) else ["labels", "max_windows"]
             yield from no_effect.without_effect(given, keys, "beside predictions")
 
 

@@ -32,7 +32,7 @@ from workflows.settings.blocks import (
     Resamples,
     Trainer,
 )
-from workflows.settings.common import BatchTokens, BestOf, Common, Extensible, Length, Names, Run, Seeds
+from workflows.settings.common import BatchTokens, BestOf, Common, Extensible, Length, MaxWindows, Names, Run, Seeds
 from workflows.settings.data import Data, NumRows, OnBadRow, blocks_of
 from workflows.settings.engines import (
     GeneratorEngine,
@@ -192,6 +192,7 @@ class ScoreSettings(Run):
     labels: ClassLabels = None
     precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
     batch_tokens: BatchTokens
+    max_windows: MaxWindows = None
     save_every_num_rows: Count
     save_texts: Switch = True
     num_resamples: Resamples
