@@ -33,6 +33,7 @@ from data_modules.encoding.pairs import PairEncoder
 from faithkit import arguments
 from faithkit.errors import UserError
 from faithkit.evaluation.score_calibration import OURS, ScoreCalibration, log_odds
+from faithkit.evaluation.selective import is_unsure
 from faithkit.files.model_folder import CRITIC
 from faithkit.records import Example, Prediction
 from faithkit.text_arguments import read_examples
@@ -49,11 +50,11 @@ class Score:
     """The judgement of one response.
 
     Args:
-        label: hallucinated or faithful.
+        label: hallucinated or faithful; None where the critic cannot tell (`abstain_at`).
         probability: Calibrated P(hallucinated).
     """
 
-    label: str
+    label: str | None
     probability: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -163,7 +164,13 @@ class Critic:
 
     @overload
     def score(
-        self, knowledge: Knowledge, response: str, history: History = None, *, threshold: float | None = None
+        self,
+        knowledge: Knowledge,
+        response: str,
+        history: History = None,
+        *,
+        threshold: float | None = None,
+        abstain_at: float | None = None,
     ) -> Score: ...
     @overload
     def score(
@@ -173,10 +180,17 @@ class Critic:
         history: Sequence[History] | None = None,
         *,
         threshold: float | None = None,
+        abstain_at: float | None = None,
     ) -> list[Score]: ...
     @arguments.explain_keywords
     def score(
-        self, knowledge: Any, response: Any, history: Any = None, *, threshold: float | None = None
+        self,
+        knowledge: Any,
+        response: Any,
+        history: Any = None,
+        *,
+        threshold: float | None = None,
+        abstain_at: float | None = None,
     ) -> Score | list[Score]:
         """Judges one response, or many at once: a list of responses gives a list of scores, in their order.
 
@@ -189,12 +203,14 @@ class Critic:
             history: The turns before the response. Critics are trained on knowledge and response alone: it is checked,
                 so that calls of critic and tagger look alike, but changes no score.
             threshold: From this probability on a response is called hallucinated; None takes the stored one.
+            abstain_at: Leaves the label out (None) where it is right with less than this probability; None always
+                gives one.
 
         Raises:
             UserError: Lists of different lengths, something that is no text, or an empty text.
         """
         single, requests = read_requests(knowledge, response, history, join_passages)
-        scores = self._scores(requests, arguments.read_probability("threshold", threshold))
+        scores = self._scores(requests, *_cuts(threshold, abstain_at))
         return scores[0] if single else scores
 
     @arguments.explain_keywords
@@ -205,6 +221,7 @@ class Critic:
         history: Iterable[History] | None = None,
         *,
         threshold: float | None = None,
+        abstain_at: float | None = None,
         progress: bool = True,
     ) -> Iterator[Score]:
         """Scores of any number of responses, one by one: what `score` gives, without holding them all.
@@ -214,9 +231,9 @@ class Critic:
         Args:
             progress: Shows a bar.
         """
-        wanted = arguments.read_probability("threshold", threshold)
+        cuts = _cuts(threshold, abstain_at)
         yield from stream_results(
-            lambda requests: self._scores(requests, wanted),
+            lambda requests: self._scores(requests, *cuts),
             knowledge,
             response,
             history,
@@ -226,9 +243,13 @@ class Critic:
             progress=progress,
         )
 
-    def _scores(self, requests: Sequence[Request], threshold: float | None) -> list[Score]:
+    def _scores(self, requests: Sequence[Request], threshold: float | None, abstain_at: float | None) -> list[Score]:
         probabilities = self.probabilities([r.knowledge for r in requests], [r.response for r in requests])
-        return [Score(self.calibration.label(float(p), threshold), float(p)) for p in probabilities]
+        scores = [Score(self.calibration.label(float(p), threshold), float(p)) for p in probabilities]
+        return [
+            Score(None, score.probability) if is_unsure(score.label, score.probability, abstain_at) else score
+            for score in scores
+        ]
 
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
@@ -260,6 +281,13 @@ class Critic:
     def device(self) -> torch.device:
         """Gives the model's device."""
         return self.model.device
+
+
+def _cuts(threshold: Any, abstain_at: Any) -> tuple[float | None, float | None]:
+    return (
+        arguments.read_probability("threshold", threshold),
+        arguments.read_probability("abstain_at", abstain_at),
+    )
 
 
 def window_logits(

@@ -12,6 +12,7 @@ and the section says so.
 """
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -112,6 +113,8 @@ class Judging:
             module = task.module(num_steps=data.num_batches, dataset="mixed", seed=0)
             taken = train_one_epoch(data, module, precision=precision, monitor="validation/mixed/macro_f1")
             self.losses.setdefault(label, []).append(self.held_out_loss(module.model))
+            del data, module, task
+            gc.collect()  # a trainer and its module name each other, and each pair takes gigabytes
             return taken
 
         return work

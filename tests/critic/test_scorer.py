@@ -213,3 +213,12 @@ def test_fewer_windows_of_long_knowledge_never_make_a_response_more_supported(tr
     some, every = (one.odds(knowledge, response) for one in (few, critic))
     assert (some >= every - 1e-5).all(), "the lowest of some windows is not below the lowest of all"
     assert some[:4] == pytest.approx(every[:4], abs=1e-5), "short knowledge is read whole"
+
+
+def test_a_critic_that_cannot_tell_gives_no_label(critic: Critic) -> None:
+    told, silent = (critic.score(KNOWLEDGE, RESPONSE, abstain_at=wanted) for wanted in (0.0, 1.0))
+    assert [score.label for score in told] == [score.label for score in critic.score(KNOWLEDGE, RESPONSE)]
+    assert [score.label for score in silent] == [None] * 4
+    assert [score.probability for score in silent] == [score.probability for score in told]
+    assert silent[0].to_dict()["label"] is None
+    assert [one.label for one in critic.stream(KNOWLEDGE, RESPONSE, abstain_at=1.0, progress=False)] == [None] * 4

@@ -234,6 +234,7 @@ VALUES: dict[tuple[str, ...], dict[str, str]] = {
         "precision": "int4 onx",
         "batch_tokens": "0 -5",
         "max_windows": "0 1.5",
+        "abstain_at": "-1 2 a",
         "save_every_num_rows": "0 -1",
         "save_texts": "1 maybe null",
         "num_resamples": "0 text 1.5",

@@ -17,6 +17,7 @@ from faithkit.settings.types import (
     OneOf,
     PathText,
     Seed,
+    Share,
     Switch,
     Text,
 )
@@ -195,6 +196,7 @@ class ScoreSettings(Run):
     max_windows: MaxWindows = None
     save_every_num_rows: Count
     save_texts: Switch = True
+    abstain_at: Share | None = None
     num_resamples: Resamples
 
     def surroundings(self) -> Iterator[UserError]:
