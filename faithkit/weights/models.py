@@ -61,7 +61,7 @@ def known_models() -> dict[str, KnownModel]:
 
 def _model(row: dict[str, Any]) -> KnownModel:
     memory = row.pop("memory", None)
-    lists = {key: tuple(map(_figure, row.pop(key, []))) for key in ("speed", "training", "figures")}
+    lists: dict[str, Any] = {key: tuple(map(_figure, row.pop(key, []))) for key in ("speed", "training", "figures")}
     return KnownModel(task=row.pop("for"), memory=_figure(memory) if memory else None, **lists, **row)
 
 

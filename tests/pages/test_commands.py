@@ -133,3 +133,8 @@ def test_no_command_stands_outside_a_block_that_is_tested() -> None:
 def test_the_first_page_has_the_two_first_commands() -> None:
     beginning = PAGES["README.md"].split("\n## ")[0]
     assert "\nmake demo " in beginning and "\nmake test " in beginning
+
+
+def test_the_extras_of_the_page_are_those_that_there_are() -> None:
+    (named,) = re.findall(r"Extras bring what few need:\n(.*?)\.", PAGES["docs/command_line.md"], re.DOTALL)
+    assert set(re.findall(r"`([\w-]+)`", named)) == set(EXTRAS) - {"dev", "docs", "bench"}
