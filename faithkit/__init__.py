@@ -1,10 +1,11 @@
 """Train and measure what holds language models to their sources.
 
-from faithkit import Critic, Generator, Judge, Tagger
+from faithkit import Critic, Generator, Judge, Tagger, assert_faithful
 Critic.load("runs/...").score(knowledge="...", response="...")
 Tagger.load("runs/...").predict(knowledge="...", response="...")
 Generator.load("runs/...").reply(knowledge="...", history=["..."])
 Judge.load("runs/...").judge(knowledge="...", response="...")
+assert_faithful(knowledge="...", response="...", by="runs/...")
 
 from faithkit import runs
 runs.to_pandas("runs/*")
@@ -19,9 +20,10 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time a name is import
     from data_modules.datasets.pairs import read_pairs
     from generation.generator import Generator
     from judge.judge import Judge
+    from workflows.assertions import assert_faithful
     from workflows.cascade import Cascade
 
-__all__ = ["Cascade", "Critic", "Generator", "Judge", "Tagger", "read_pairs"]
+__all__ = ["Cascade", "Critic", "Generator", "Judge", "Tagger", "assert_faithful", "read_pairs"]
 # The one place where the ground names what stands on it; imports run one way everywhere else.
 _PUBLIC = {
     "Cascade": "workflows.cascade",
@@ -29,6 +31,7 @@ _PUBLIC = {
     "Generator": "generation.generator",
     "Judge": "judge.judge",
     "Tagger": "critic.tagger.predictor",
+    "assert_faithful": "workflows.assertions",
     "read_pairs": "data_modules.datasets.pairs",
 }
 

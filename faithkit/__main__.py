@@ -21,6 +21,7 @@ COMMANDS = {
     "chat": "talk to a generator in the terminal, with a verdict on each answer",
     "report": "compare runs: tables, paired tests, one page",
     "reproduce": "make tables of the papers, ours beside theirs with a verdict",
+    "models": "say which models there are, what each takes, and what is known of it",
     "export": "write a run's best model as a Hugging Face folder",
 }
 

@@ -33,6 +33,7 @@ def explain_keywords(method: Callable[Parameters, Result]) -> Callable[Parameter
 
     @wraps(method)
     def explained(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        __tracebackhide__ = True  # pytest shows the caller's line
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:

@@ -1,0 +1,140 @@
+"""Every command of every page is one that its script, make or pip understands."""
+
+import importlib
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+import pytest
+
+from faithkit.__main__ import COMMANDS
+from faithkit.cli import CONFIGS
+from faithkit.errors import UserError
+from faithkit.settings.command_line import CommandLine
+from tests.pages.reading import PAGES, STARTS, Command, commands, prose
+from tests.running import ROOT
+
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+OTHERS = {"mkdocs": "docs"}  # modules of other packages, and the extra that brings them
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+
+
+def check_script(name: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has a script read its command line and check every value, short of the files, packages and accounts it needs."""
+    module = importlib.import_module(f"workflows.{name}")
+    if not hasattr(module, "run_script"):  # it has arguments of its own, not Hydra's
+        module.parse(arguments)
+        return
+    read: list[str] = []
+
+    def stop(main: Any, config_name: str, doc: str, groups: tuple[str, ...], settings: str, **sweep: Any) -> None:
+        monkeypatch.setattr(resolve_name(settings), "surroundings", lambda self: iter(()))
+        line = CommandLine(CONFIGS, config_name, sys.argv[1:], settings)
+        read.extend(line.check())
+        if line.is_one_job():
+            cfg = line.compose_job()
+            if cfg.get("resume") is None:  # else the settings of a folder count, which a page cannot have
+                read.extend(line.check_job(cfg))
+
+    monkeypatch.setattr(module, "run_script", stop)
+    monkeypatch.setattr(sys, "argv", [name, *arguments])
+    module.run()
+    assert read == [], "a page names a setting that has no effect"
+
+
+def check_module(name: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that has arguments of its own: it is there, and knows the flags."""
+    if name in OTHERS:
+        assert any(name in needed for needed in EXTRAS[OTHERS[name]])
+        return
+    spec = find_spec(name)
+    assert spec is not None and spec.origin is not None, f"there is no module {name}"
+    own = Path(spec.origin).with_name("__main__.py") if spec.submodule_search_locations else Path(spec.origin)
+    source = own.read_text(encoding="utf-8")
+    for word in arguments:
+        assert not word.startswith("--") or f'"{word}"' in source, f"{name} has no {word}"
+
+
+def check_make(target: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), f"the Makefile has no {target}"
+    for word in arguments:
+        assert f"$({word.partition('=')[0]})" in MAKEFILE, word
+
+
+def check_pip(verb: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert verb == "install"
+    for extra in re.findall(r"\[(.+?)\]", " ".join(arguments)):
+        assert extra in EXTRAS
+
+
+def check_pytest(first: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for word in (first, *arguments):
+        assert word.startswith("-") or (ROOT / word).exists() or word in ("test_answers.py", "slow"), word
+
+
+def checker(words: list[str]) -> tuple[Callable[[str, list[str], pytest.MonkeyPatch], None], list[str]]:
+    """Finds who knows a command, and what it is given: a name and arguments."""
+    match words:
+        case ["python", "-m", "faithkit", *rest] | ["faithkit", *rest] if rest != ["--version"]:
+            assert rest[0] in COMMANDS, f"there is no command {rest[0]}"
+            return check_script, rest
+        case ["faithkit", "--version"]:
+            return check_module, ["faithkit"]
+        case ["python", "-m", name, *rest]:
+            return check_module, [name, *rest]
+        case ["python", script, *rest] if script.endswith(".py"):
+            return check_script, [script.removesuffix(".py"), *rest]
+        case ["make", *rest]:
+            return check_make, rest
+        case ["pip", *rest]:
+            return check_pip, rest
+        case ["pytest", *rest]:
+            return check_pytest, rest or ["-q"]
+    raise AssertionError(f"no test knows this command: {shlex.join(words)}")
+
+
+def write_begun(page: str, folder: str) -> None:
+    """Writes what tells the pipeline of a run that an earlier command of the page began."""
+    began = next((each.text for each in commands() if each.page == page and f"run_dir={folder}" in each.text), "")
+    if pipeline := re.search(r"pipeline=(\w+)", began):
+        Path(folder).mkdir(parents=True)
+        Path(folder, "config.yaml").write_text(f"pipeline: {{name: {pipeline[1]}}}\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", commands(), ids=str)
+def test_a_command_of_a_page_is_understood(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in re.findall(r"resume=(\S+)", command.text):
+        write_begun(command.page, folder)
+    words = shlex.split(command.text.replace("...", "x"))
+    while "=" in words[0]:  # a variable that is set for the command alone
+        del words[0]
+    check, (name, *arguments) = checker(words)
+    try:
+        check(name, arguments, monkeypatch)
+    except UserError as error:
+        assert str(error).startswith("nothing to resume: no config.yaml\n  at: runs/"), error
+
+
+def test_no_command_stands_outside_a_block_that_is_tested() -> None:
+    for page in PAGES:
+        loose = [
+            line for line in prose(page).splitlines() if line.startswith("    ") and line.strip().startswith(STARTS)
+        ]
+        assert not loose, f"{page}: {loose[0]}"
+
+
+def test_the_first_page_has_the_two_first_commands() -> None:
+    beginning = PAGES["README.md"].split("\n## ")[0]
+    assert "\nmake demo " in beginning and "\nmake test " in beginning
+
+
+def test_the_extras_of_the_page_are_those_that_there_are() -> None:
+    (named,) = re.findall(r"Extras bring what few need:\n(.*?)\.", PAGES["docs/command_line.md"], re.DOTALL)
+    assert set(re.findall(r"`([\w-]+)`", named)) == set(EXTRAS) - {"dev", "docs", "bench"}

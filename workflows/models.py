@@ -1,0 +1,95 @@
+"""Which models there are, what each takes, and what is known of it.
+
+faithkit models                     all of them, a line each
+faithkit models judge               those for a task: critic, tagger, generator, judge
+faithkit models critic-dialogue     one: every figure with where it was measured, and the command that trains it
+"""
+
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from faithkit.cli import USER_ERROR
+from faithkit.errors import UserError, choice_hint
+from faithkit.weights.local import LOCAL
+from faithkit.weights.models import Figure, KnownModel, known_models
+
+WIDTH = 100
+LINE = "{:<17} {:<28} {:>9}  {:<8} {:<13}  {}"
+
+
+def parse(arguments: Sequence[str]) -> list[KnownModel]:
+    """Finds the models that a command line asks for: all, those of a task, or one by its name.
+
+    Raises:
+        UserError: There is no such model and no such task.
+    """
+    models = known_models()
+    if not arguments:
+        return list(models.values())
+    tasks = dict.fromkeys(model.task for model in models.values())
+    (asked, *more) = arguments
+    if more:
+        raise UserError(f"one name or task is asked for, got {len(arguments)}", hint=f"faithkit models {asked}")
+    if asked in models:
+        return [models[asked]]
+    if asked in tasks:
+        return [model for model in models.values() if model.task == asked]
+    raise UserError(f"there is no model and no task {asked!r}", hint=choice_hint(asked, [*tasks, *models]))
+
+
+def overview(models: Sequence[KnownModel]) -> Iterator[str]:
+    """Writes what each model is for, and a line of what its use takes and of its first figure."""
+    yield LINE.format("name", "weights", "size", "memory", "a CPU-second", "measured").rstrip()
+    for model in models:
+        memory = model.memory.says if model.memory else "-"
+        speed = model.speed[0].says if model.speed else "-"
+        measured = model.figures[0].says if model.figures else "-"
+        yield LINE.format(model.name, model.weights, model.parameters, memory, speed, measured)
+        yield f"    {model.what}"
+    yield ""
+    yield "- was not measured; `faithkit models NAME` says on what the rest was, and how to get the model"
+
+
+def detail(model: KnownModel) -> Iterator[str]:
+    """Writes all that is known of one model."""
+    yield f"{model.name}: {model.what}"
+    where = "local: comes through the package index" if model.weights in LOCAL else "from the hub"
+    yield f"  weights       {model.weights}, {model.parameters} ({where})"
+    yield f"  to get it     {model.command}"
+    for figure in model.training:
+        yield from _lines("training", figure)
+    if model.memory:
+        yield from _lines("memory", model.memory)
+    for figure in model.speed:
+        yield from _lines("a CPU-second", figure)
+    for figure in model.figures:
+        yield from _lines("measured", figure)
+    if not model.figures:
+        yield "  measured      nothing yet: compare it with the baselines that evaluate.py shows beside it"
+
+
+def _lines(title: str, figure: Figure) -> Iterator[str]:
+    text = f"{figure.says}: {figure.what} ({figure.file}, {figure.under!r})"
+    yield from textwrap.wrap(
+        text, WIDTH, initial_indent=f"  {title:<13} ", subsequent_indent=" " * 16, break_on_hyphens=False
+    )
+
+
+def run() -> None:
+    """The command line."""
+    arguments = sys.argv[1:]
+    if any(argument in ("--help", "-h") for argument in arguments):
+        print((__doc__ or "").strip())
+        return
+    try:
+        models = parse(arguments)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(USER_ERROR)
+    alone = len(models) == 1 and arguments == [models[0].name]
+    print("\n".join(detail(models[0]) if alone else overview(models)))
+
+
+if __name__ == "__main__":
+    run()
