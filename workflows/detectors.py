@@ -1,5 +1,6 @@
 """Loads any detector of ours: by the kind that its folder names, or as a configuration or a file describes it."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,6 +18,7 @@ from workflows.settings.detector_file import is_detector_file, read_detector_fil
 if TYPE_CHECKING:  # it brings what trainings need
     from data_modules.build import Benchmark
 
+log = logging.getLogger("faithkit")
 # Where the class of each kind stands, imported when one is asked for. Its `load` takes precision and batch_tokens.
 DETECTORS = {
     CRITIC: ("critic.scorer", "Critic"),
@@ -107,6 +109,14 @@ def load_configured(config: Mapping[str, Any], benchmark: "Benchmark | None" = N
     if (config.get("engine") or {}).get("name"):
         return load_engine(config, benchmark=benchmark)
     return load_checkpoint(config)
+
+
+def tell_model(loaded: Loaded) -> None:
+    """Says which models judge, how large they are, and what they run on."""
+    from faithkit.hardware import describe_runner
+
+    names = ", ".join(f"{model.kind or 'not ours'} {model.path}" for model in loaded.models)
+    log.info("model: %s; %s", names, describe_runner(loaded.detector))
 
 
 def cascade_of(config: Mapping[str, Any]) -> CascadeOptions:

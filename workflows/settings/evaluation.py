@@ -68,6 +68,7 @@ class EvaluateSettings(Extensible):
     save_texts: Switch = True
     num_resamples: Resamples
     num_examples: NonNegativeInt
+    verbose: Switch = False
 
     def surroundings(self) -> Iterator[UserError]:
         yield from around.run_dir_problems(self.run_dir)
@@ -95,9 +96,6 @@ class EvaluateSettings(Extensible):
 
     def _response_problems(self, block: Responses) -> Iterator[UserError]:
         yield from around.checkpoint_problems("benchmark.critic", block.critic, *DETECTORS)
-        if self.html:
-            hint = "leave html out; a response stands beside its values in the run's scores/"
-            yield UserError("the page is for answers with marked spans, as of benchmark=ragtruth", hint=hint)
         yield from self._checkpoint_problems("generator", has_predictions=bool(self.predictions or block.datasets))
 
     def _detection_problems(self, block: Detection | Domains) -> Iterator[UserError]:

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from faithkit.errors import UserError, choice_hint
 from faithkit.settings.types import (
     DETECTOR_PRECISIONS,
+    KEPT_CHECKPOINTS,
     PRECISIONS,
     Block,
     Count,
@@ -57,6 +58,8 @@ class TrainSettings(Extensible):
     control: ControlBlock | None = None
     scale: dict[str, Any]
     seeds: Seeds = None
+    checkpoints: Annotated[str, OneOf(KEPT_CHECKPOINTS)] = "all"
+    verbose: Switch = False
     optimizer: Optimizer
     sweep: Sweep | None = None  # of the command line alone: runs do not keep it
 
@@ -126,6 +129,7 @@ class GenerateSettings(Extensible):
     save_every_num_rows: Count
     save_texts: Switch = True
     num_examples: NonNegativeInt
+    verbose: Switch = False
 
     @model_validator(mode="after")
     def _one_way_to_choose(self) -> Self:
