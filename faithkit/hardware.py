@@ -1,4 +1,4 @@
-"""Finds the precision that the hardware computes fastest in, and turns models to bf16."""
+"""Finds the precision that the hardware computes fastest in, turns models to bf16, and tells what runs where."""
 
 from typing import Any
 
@@ -30,6 +30,40 @@ def resolve_precision(precision: str, device: str) -> str:
     """Turns `auto` into 32-true or bf16 by the device, and refuses unknown precisions."""
     read_choice("precision", precision, PRECISIONS)
     return "bf16" if wants_bf16(precision, device) else "32-true"
+
+
+def describe(model: Any, device: Any, precision: str | None = None) -> str:
+    """Tells a model's size, its device and its precision: `22.7 million parameters; cpu, 2 threads; 32-true`.
+
+    Args:
+        precision: None reads it off the weights.
+    """
+    device, parts = torch.device(device), []
+    parameters = {id(one): one for one in model.parameters()} if hasattr(model, "parameters") else {}
+    if total := sum(one.numel() for one in parameters.values()):
+        trained = sum(one.numel() for one in parameters.values() if one.requires_grad)
+        some = f" ({trained / 1e6:,.1f} trained)" if model.training and trained < total else ""
+        parts.append(f"{total / 1e6:,.1f} million parameters{some}")
+    if device.type == "cuda":
+        parts.append(torch.cuda.get_device_name(device))
+    else:
+        threads = torch.get_num_threads()
+        parts.append(f"{device.type}, {threads} thread{'' if threads == 1 else 's'}")
+    kinds = sorted({str(one.dtype).removeprefix("torch.") for one in parameters.values()})
+    if precision or kinds:
+        parts.append(precision or " and ".join(kinds))
+    return "; ".join(parts)
+
+
+def describe_runner(runner: Any) -> str:
+    """Tells what a detector or a generator runs on: its model here, or the engine that has it elsewhere."""
+    seen = runner
+    while seen is not None:
+        model = getattr(seen, "model", None)
+        if hasattr(model, "parameters"):
+            return describe(model, model.device)
+        runner, seen = seen, getattr(seen, "engine", None)
+    return f"by {type(runner).__name__}"
 
 
 def to_bf16(model: Any) -> Any:

@@ -47,13 +47,13 @@ def read_text(name: str, value: Any, place: str | None = None) -> str:
 
 
 def read_passages(name: str, value: Any, place: str | None = None) -> list[str]:
-    """Reads a text, or a list of passages."""
+    """Reads a text, or a list of passages; one that is given twice, as retrieval may do, counts once."""
     if isinstance(value, str) or not is_list(value):
         return [read_text(name, value, place)]
     passages = [read_text(name, passage, place) for passage in value]
     if not passages:
         raise wrong(name, "text that is not empty", value, PASSAGES_HINT, place)
-    return passages
+    return list(dict.fromkeys(passages))
 
 
 def read_turns(name: str, value: Any, place: str | None = None) -> list[tuple[str | None, str]]:

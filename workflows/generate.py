@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from faithkit.files.run_folder import RunFolder
 
 # What a resumed run may change: how it is carried out and shown, never what it answers.
-MAY_CHANGE = ("batch_size", "save_every_num_rows", "num_examples", "save_texts")
+MAY_CHANGE = ("batch_size", "save_every_num_rows", "num_examples", "save_texts", "verbose")
 GROUPS = ("data", "decoding", "engine", "scale")
 SHARED_MEMORY = 0.6  # of a GPU, for vLLM, where a detector or an entailment model runs beside it
 
@@ -31,6 +31,8 @@ def main(cfg: Any) -> None:
 
     with open_run(cfg, "generate", GenerateSettings, may_change=MAY_CHANGE) as (run, config):
         log_to(run.log)
+        # Said before what generates is imported, which takes seconds.
+        log.info("generate: data=%s, into %s", config["data"]["name"], run.path)
         generate(run, config)
 
 
@@ -38,7 +40,9 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     """Reads examples, loads the models, writes the answers and shows some of them."""
     from data_modules.generation_inputs import read_generation_inputs
     from faithkit.evaluation.reports.provenance import Provenance, leaks_table
-    from faithkit.evaluation.tables import show
+    from faithkit.evaluation.reports.report import Report
+    from faithkit.evaluation.reports.telling import Telling, tell_end, tell_reports
+    from faithkit.hardware import describe_runner
     from faithkit.inference.decoding import Decoding
     from faithkit.weights.used_model import describe_model
     from generation.control.reader import FeatureReader
@@ -47,6 +51,7 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     from workflows.detectors import load_detector
     from workflows.engine_choice import settle_engine
     from workflows.entailment import load_entailment
+    from workflows.next_commands import after_generation
     from workflows.origins import helpers_of, write_with_origin
     from workflows.write_answers import answers_table
 
@@ -70,17 +75,27 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     )
     helpers = {"detector": config["detector"], "entailment model": config["entailment"] if features else None}
     models = [describe_model(config["checkpoint"]), *helpers_of(helpers)]
+    log.info("model: %s; %s", config["checkpoint"], describe_runner(generator))
+    reports: dict[str, list[Report]] = {}
     for name, examples in sets.items():
         path = run.predictions / f"{name}.jsonl"
         portion = config["save_every_num_rows"]
         texts = config.get("save_texts", True)
         answers = write_with_origin(path, name, examples, answerer, models, at_a_time=portion, texts=texts)
-        show(answers_table(examples, answers, limit=config["num_examples"], title=name))
         origin = Provenance.of(name, examples, models)
-        print(*origin.lines, sep="\n")
-        if origin.leaked.any():
-            show(leaks_table(origin, f"{name}, leaks"))
-    print(run.path)
+        shown = answers_table(examples, answers, limit=config["num_examples"], title=name)
+        leaks = [leaks_table(origin, f"{name}, leaks")] if origin.leaked.any() else []
+        report = Report(
+            metrics={},
+            tables=(shown, *leaks),
+            lines=origin.lines,
+            alerts=origin.alerts,
+            facts=origin.to_dict(),
+            answers=list(zip(examples, answers, strict=True)),
+        )
+        reports[name] = [report]
+    tell_reports(run, reports, Telling.of(config))
+    tell_end(run, Telling.of(config), after_generation(run, config))
 
 
 def run() -> None:

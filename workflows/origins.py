@@ -41,10 +41,20 @@ def write_with_origin(
 
 
 def write_given(
-    path: Path, examples: Sequence[Example], predictions: Mapping[str, Prediction], *, texts: bool = True
+    path: Path,
+    examples: Sequence[Example],
+    predictions: Mapping[str, Prediction],
+    *,
+    texts: bool = True,
+    generated: bool = False,
 ) -> None:
-    """Writes predictions that were given, beside the examples that they are of, as those that a run makes itself."""
-    write_jsonl(path, (line_of(predictions[example.id], example, texts=texts) for example in examples))
+    """Writes predictions that were given, beside the examples that they are of, as those that a run makes itself.
+
+    Args:
+        generated: They answer the examples, whose responses are the references.
+    """
+    written = (line_of(predictions[one.id], one, texts=texts, generated=generated) for one in examples)
+    write_jsonl(path, written)
 
 
 def judge_examples(

@@ -20,7 +20,7 @@ from generation.generator import Generator
 from workflows.answer_strategy import OwnAnswer
 from workflows.judges import judge_models
 from workflows.metric_models import load_metric_models
-from workflows.origins import helpers_of, origin_of_file, write_with_origin
+from workflows.origins import helpers_of, origin_of_file, write_given, write_with_origin
 
 
 def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
@@ -28,9 +28,6 @@ def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
 
     Examples and files are read, and missing responses written, before any metric loads its model.
     """
-    if config["html"]:
-        hint = "leave html out; a response stands beside its values in the run's scores/"
-        raise UserError("the page is for answers with marked spans, as of benchmark=ragtruth", hint=hint)
     answer = benchmark_answerer(run, config)
     sets, summaries, files = {}, {}, {}
     for name, block in datasets_of(config["benchmark"]).items():
@@ -38,6 +35,9 @@ def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         benchmark = read_benchmark(block, labelled=False)
         responses = given["predictions"] or answer(benchmark)
         sets[name] = PairedResponses.of(benchmark.examples, responses, given["against"], incomplete=block["incomplete"])
+        if given["predictions"]:
+            path, texts = run.predictions / f"{benchmark.name}.jsonl", config.get("save_texts", True)
+            write_given(path, sets[name].examples, responses, texts=texts, generated=True)
         summaries[name] = benchmark.summary
         files[name] = block["predictions"] or str(run.predictions / f"{benchmark.name}.jsonl")
     models, block = load_metric_models(config), config["benchmark"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from workflows.own_rows import OwnRows
 
 # What a resumed run may change: how it is carried out and counted, never what it judges.
-MAY_CHANGE = ("batch_tokens", "save_every_num_rows", "num_resamples", "by", "output", "save_texts")
+MAY_CHANGE = ("abstain_at", "batch_tokens", "save_every_num_rows", "num_resamples", "by", "output", "save_texts")
 GROUPS = ()
 NOTE = """note: this is the detector's share, its errors are not in the interval; labels of some rows correct it:
   faithkit construct pipeline=estimate pipeline.predictions={predictions} pipeline.label_next=50"""
@@ -43,6 +43,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
     The rows are read anew for each of this, and a portion of them is held: a file may be of any size.
     """
     from critic.requests import join_passages, number_passages
+    from faithkit.evaluation.selective import without_unsure
     from faithkit.evaluation.tables import show
     from faithkit.files.jsonl import stream_predictions, write_jsonl
     from faithkit.files.model_folder import TAGGER
@@ -65,7 +66,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
     _judge(path, name, rows, load_checkpoint(config), config)
     output = Path(config["output"] or run.path / f"{name}.scored{scored_suffix(config['path'])}")
     shares = Shares(by)
-    write_scored(output, rows, stream_predictions(path), shares.add)
+    write_scored(output, rows, without_unsure(stream_predictions(path), config.get("abstain_at")), shares.add)
     show(shares.table(grouped_by=rows.grouped_by, num_resamples=config["num_resamples"]))
     print(NOTE.format(predictions=path))
     print(output)

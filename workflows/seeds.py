@@ -42,7 +42,7 @@ def seeded_stages(run: RunFolder, config: Mapping[str, Any]) -> Iterator[Stage]:
 
 
 def report_mean(run: RunFolder, config: Mapping[str, Any]) -> None:
-    """Writes metrics.json with the means over all seeds, and prints them beside each seed's own; the path comes last.
+    """Writes metrics.json with the means over all seeds, and prints them beside each seed's own.
 
     An interval here is Student's t over the seeds: how far another seed may lie, not what other test rows would change.
     """
@@ -60,8 +60,7 @@ def report_mean(run: RunFolder, config: Mapping[str, Any]) -> None:
     for prefix in dict.fromkeys(name.rpartition("/")[0] for name in names if name.count("/") == 2):
         shown = [name for name in SHOWN if f"{prefix}/{name}" in means]
         table = {column: {name: values[f"{prefix}/{name}"] for name in shown} for column, values in columns.items()}
-        show(metrics_table(table, title=f"{prefix}: mean of {len(seeds)} seeds, 95% interval over seeds", digits=3))
-    print(run.path)
+        show(metrics_table(table, title=f"{prefix}: mean of {len(seeds)} seeds, 95% interval over seeds"))
 
 
 def _mean_chosen(runs: Sequence[Run]) -> dict[str, Any]:

@@ -31,11 +31,13 @@ class Shares:
         self._groups, self._called = array("Q"), array("b")
         self._numbers: dict[str, dict[str, int]] = {column: {} for column in by}
         self._values = {column: array("i") for column in by}
-        self.num_rows = 0
+        self.num_rows = self.num_unsure = 0
 
     def add(self, values: Mapping[str, Any], example: Example | None, prediction: Prediction | None) -> None:
         """Counts a row; one without a verdict is counted as such alone."""
         self.num_rows += 1
+        if prediction is not None and prediction.label is None:
+            self.num_unsure += 1
         if example is None or prediction is None or prediction.label in (None, UNPARSED):
             return
         self._groups.append(group_hash(example.group))
@@ -62,8 +64,10 @@ class Shares:
             share = hallucinated_share(groups[rows], called[rows], num_resamples=num_resamples)
             table.add_row(Text(harmless(name, 60)), f"{len(called[rows]):,}", percent(share))
         captions = [f"95% intervals over rows of one {harmless(grouped_by, 60)}, as the detector calls them"]
-        if len(called) < self.num_rows:
-            captions.append(f"{self.num_rows - len(called):,} rows have no verdict and do not count")
+        if self.num_unsure:
+            captions.append(f"{self.num_unsure:,} rows that it cannot tell do not count (abstain_at)")
+        if without := self.num_rows - len(called) - self.num_unsure:
+            captions.append(f"{without:,} rows have no verdict and do not count")
         table.caption = Text("\n".join(captions))
         return table
 

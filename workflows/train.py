@@ -9,11 +9,13 @@ python train.py -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4   a sweep, its
 python train.py -m sweep=optuna 'optimizer.lr=tag(log,interval(1e-5,1e-3))' model.dropout=0,0.1   a search
 """
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from faithkit.cli import run_script
 
 if TYPE_CHECKING:  # what trains is imported when it is needed: `--help` must not wait for it
+    from faithkit.files.run_folder import RunFolder
     from faithkit.training.stages import Stage
     from faithkit.training.task import Task
 
@@ -34,30 +36,48 @@ MAY_CHANGE = (
     "callbacks.save_texts",
     "logger",
     "logger.*",
+    "verbose",
+    "checkpoints",
 )
+log = logging.getLogger("faithkit")
 GROUPS = ("model", "objective", "control", "data", "scale", "trainer", "logger", "experiment", "sweep")
 
 
 def main(cfg: Any) -> None:
-    """One training, or several behind each other."""
+    """Opens the run's folder and works in it."""
     from omegaconf import OmegaConf
 
     from faithkit.files.open_run import open_run
-    from faithkit.files.run_folder import process_rank
+    from faithkit.files.run_folder import log_to
     from faithkit.stand_in import tell_stand_in
-    from faithkit.training.stages import check_parts
-    from workflows.seeds import report_mean, seeded_stages
     from workflows.settings.scripts import TrainSettings
 
     tell_stand_in(cfg)
     name = f"{cfg.model.name}-{cfg.data.name}"
     cfg = OmegaConf.masked_copy(cfg, [key for key in cfg if key != "sweep"])  # a run is the same whoever started it
     with open_run(cfg, name, TrainSettings, may_change=MAY_CHANGE) as (run, config):
-        check_parts(config)
-        for stage in seeded_stages(run, config):
-            train(stage)
-        if config.get("seeds") and process_rank() == 0:
-            report_mean(run, config)
+        log_to(run.log)
+        # Said before what trains is imported, which takes seconds.
+        log.info("train: model=%s data=%s, into %s", config["model"]["name"], config["data"]["name"], run.path)
+        work(run, config)
+
+
+def work(run: "RunFolder", config: dict[str, Any]) -> None:
+    """Trains in each stage and by each seed, and says what can be done next."""
+    from faithkit.evaluation.reports.telling import Telling, tell_end
+    from faithkit.files.run_folder import process_rank
+    from faithkit.training.stages import check_parts
+    from workflows.next_commands import after_training
+    from workflows.seeds import report_mean, seeded_stages
+
+    check_parts(config)
+    for stage in seeded_stages(run, config):
+        train(stage)
+    if process_rank() > 0:
+        return
+    if config.get("seeds"):
+        report_mean(run, config)
+    tell_end(run, Telling.of(config), after_training(run, config))
 
 
 def build_task(config: dict[str, Any]) -> "Task":
@@ -75,7 +95,9 @@ def train(stage: "Stage") -> None:
     from faithkit.evaluation.reports.run import samples_of, write_reports
     from faithkit.files.jsonl import write_jsonl
     from faithkit.files.run_folder import log_to
+    from faithkit.hardware import describe
     from faithkit.training.callbacks import chosen_score
+    from faithkit.training.checkpoints import drop_checkpoints
     from faithkit.training.loggers.build import check_loggers, open_loggers
     from faithkit.training.loggers.results import Finished
     from faithkit.training.task import FinishedTraining
@@ -87,6 +109,9 @@ def train(stage: "Stage") -> None:
     log_to(run.log)
     check_loggers(config["logger"])
     begin = resume_point(run)
+    if begin is None and run.metrics.exists():
+        log.info("%s has ended, and keeps no checkpoint to go on from: its results stand there", run.path)
+        return
     seed_and_threads(seed=seed, num_threads=config["trainer"]["num_threads"])
     task = build_task(config)
     data = build_data(config["data"], task.encoder, num_epochs=model["num_epochs"], seed=seed)
@@ -104,8 +129,12 @@ def train(stage: "Stage") -> None:
         )
         num_steps = -(-data.num_batches // model["accumulate_grad_batches"])
         module = task.module(num_steps=num_steps, dataset=config["data"]["name"], seed=seed)
+        weights = model["task"].get("weights", model.get("weights"))
+        places = "" if trainer.world_size == 1 else f"; {trainer.world_size} processes"
+        size = describe(module, trainer.strategy.root_device, str(trainer.precision))
+        log.info("model: %s from %s; %s%s", model["name"], weights, size, places)
         # Now: when training ends, the folder that it began with may be gone.
-        inherited = seen_before(model["task"].get("weights", model.get("weights")))
+        inherited = seen_before(weights)
         trainer.fit(module, datamodule=data, ckpt_path=begin.path if begin else None, weights_only=True)
         origin = {"config": config, "data": data.summary()}
         sizes = {name: callbacks[name] for name in ("num_resamples", "num_examples")}
@@ -119,6 +148,7 @@ def train(stage: "Stage") -> None:
             metrics = write_reports(run, reports, meta=meta)
             step, samples = trainer.global_step, samples_of(reports)
             loggers.log_results(Finished(run=run, step=step, metrics=metrics, samples=samples, data=origin["data"]))
+            drop_checkpoints(run, config.get("checkpoints", "all"))  # runs of older versions have no such key
         trainer.strategy.barrier()  # the next stage of every process reads what the first one wrote
 
 

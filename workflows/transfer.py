@@ -76,7 +76,6 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         print(*(f"{name}: {line}" for line in origin.lines), sep="\n")
         if origin.leaked.any():
             show(leaks_table(origin, f"{name}, leaks"))
-    print(run.path)
     return Scored(metrics)
 
 

@@ -87,7 +87,7 @@ def stream_answers(
     yield from _written(path, islice(rest, written))
     with (
         JsonlAppender(path) as file,
-        tqdm(total=total, initial=written, desc=path.stem, unit="row", mininterval=0.5) as bar,
+        tqdm(total=total, initial=written, desc=path.stem, unit="row", mininterval=0.5, disable=None) as bar,
     ):
         while asked := list(islice(rest, at_a_time)):
             signals.check()

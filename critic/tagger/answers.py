@@ -76,6 +76,8 @@ class Answers:
                 np.concatenate([part.words.missing for part in parts]),
                 np.concatenate([part.words.share for part in parts]),
                 np.concatenate(moved),
+                np.concatenate([part.words.begin for part in parts]),
+                np.concatenate([part.words.stop for part in parts]),
             ),
         )
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from critic.requests import Request
+from critic.tagger.whole_words import widen_to_words
 from faithkit.sentences import sentence_places
 from faithkit.words import STOP_WORDS, UNICODE_WORD, unicode_words
 
@@ -33,11 +34,15 @@ class Words:
         missing: 1 where the token's word is a content word that stands neither in the context nor in the question.
         share: Share of such words among the content words of the token's sentence.
         sentence: Number of the token's sentence, counted from 1 over all answers; 0 for a token between sentences.
+        begin: First character of the words that the token touches: where a span that it begins begins.
+        stop: Behind their last character.
     """
 
     missing: Floats
     share: Floats
     sentence: Ints
+    begin: Ints
+    stop: Ints
 
 
 def words_of(start: Ints, end: Ints, owner: Ints, requests: Sequence[Request]) -> Words:
@@ -66,7 +71,7 @@ def words_of(start: Ints, end: Ints, owner: Ints, requests: Sequence[Request]) -
             share[own] = len(gone) / max(len(said), FEW_WORDS)
             for match in gone:
                 missing[own] = np.maximum(missing[own], (start[own] < match.end()) & (end[own] > match.start()))
-    return Words(missing, share, sentence)
+    return Words(missing, share, sentence, *widen_to_words(start, end, owner, [one.response for one in requests]))
 
 
 def token_evidence(odds: Floats, words: Words) -> Floats:

@@ -26,6 +26,30 @@ class Found:
     last: Ints
 
 
+def agreeing(
+    found: Found, called: NDArray[np.bool_], start: Ints, end: Ints, probability: Floats, owner: Ints
+) -> Found:
+    """Makes spans agree with the labels: none in a text that is not called, and one at least in each that is.
+
+    A called text without a span gets its likeliest token; one without any visible token stays without.
+
+    Args:
+        called: Which texts are called hallucinated [texts].
+        start, end, probability, owner: As `find_spans` got them.
+    """
+    kept = called[owner[found.first]]
+    bare = called.copy()
+    bare[owner[found.first]] = False
+    # The visible tokens of bare texts by text, the likeliest first; of each text the first is taken.
+    tokens = np.flatnonzero(bare[owner] & (end > start))
+    tokens = tokens[np.lexsort((-probability[tokens], owner[tokens]))]
+    tokens = tokens[np.flatnonzero(np.diff(owner[tokens], prepend=-1))]
+    first, last = np.append(found.first[kept], tokens), np.append(found.last[kept], tokens)
+    order = np.argsort(first, kind="stable")
+    begins, stops = np.append(found.start[kept], start[tokens]), np.append(found.end[kept], end[tokens])
+    return Found(begins[order], stops[order], first[order], last[order])
+
+
 def find_spans(
     start: Ints,
     end: Ints,

@@ -1,9 +1,10 @@
 """Fits a tagger's calibration on validation, in four steps:
 
 1. P(token is hallucinated): a logistic regression of gold tags on the tokens' evidence (`fit_tokens`).
-2. Spans: the threshold, merge gap and minimum length with the best F1 of characters (`fit_spans`).
-3. P(response is hallucinated): a logistic regression of gold labels on the responses' evidence (`fit_line`).
-4. The threshold on it, chosen for `threshold_aim` (`faithkit.evaluation.calibration.choose_threshold`).
+2. P(response is hallucinated): a logistic regression of gold labels on the responses' evidence (`fit_line`).
+3. The threshold on it, chosen for `threshold_aim` (`faithkit.evaluation.calibration.choose_threshold`).
+4. Spans of the responses that are called hallucinated: the threshold, merge gap and minimum length with the best F1 of
+   characters (`fit_spans`).
 """
 
 from collections.abc import Sequence
@@ -43,12 +44,13 @@ def fit_calibration(
     visible = answers.characters > 0
     calibration, token_note = fit_tokens(answers, wrong, use_evidence=use_evidence)
     probability = calibration.probabilities(answers.odds, answers.words)  # [tokens]
-    calibration, char_f1 = fit_spans(calibration, answers, probability, examples)
     evidence = answers.responses(probability, len(examples))  # [responses, 4]
     weights, bias, response_note = fit_line(evidence, gold)
     calibration = replace(calibration, response_weights=(*weights, bias), aim=aim)
     scores = calibration.response_scores(evidence)
     threshold = choose_threshold(scores, gold, aim)
+    calibration = replace(calibration, response_threshold=threshold.value)
+    calibration, char_f1 = fit_spans(calibration, answers, probability, examples, calibration.called(scores))
     report = {
         "num_responses": len(examples),
         "num_tokens": int(visible.sum()),
@@ -59,7 +61,7 @@ def fit_calibration(
         "response_f1": threshold.f1,
         "notes": [text for text in (token_note, response_note, threshold.note) if text],
     }
-    return replace(calibration, response_threshold=threshold.value), report
+    return calibration, report
 
 
 def wrong_tokens(answers: Answers, examples: Sequence[Example]) -> NDArray[np.int8]:
@@ -107,11 +109,18 @@ def fit_line(features: Floats, gold: NDArray[Any]) -> tuple[tuple[float, ...], f
 
 
 def fit_spans(
-    calibration: SpanCalibration, answers: Answers, probability: Floats, examples: Sequence[Example]
+    calibration: SpanCalibration,
+    answers: Answers,
+    probability: Floats,
+    examples: Sequence[Example],
+    called: NDArray[np.bool_] | None = None,
 ) -> tuple[SpanCalibration, float]:
     """Chooses threshold, merge gap and minimum length by grid search for the best F1 of characters; also gives that F1.
 
     Of equal ones the first wins: the smallest gap, then the smallest length, then the lowest threshold.
+
+    Args:
+        called: The responses that are called hallucinated, with which spans agree; None has spans in any.
     """
     gold = GoldCharacters.of(examples)
     if not gold.total:
@@ -120,7 +129,7 @@ def fit_spans(
     best, best_f1 = calibration, -1.0
     for merge_gap, min_length, threshold in product(MERGE_GAPS, MIN_LENGTHS, thresholds):
         tried = replace(calibration, char_threshold=float(threshold), merge_gap=merge_gap, min_length=min_length)
-        f1 = gold.f1(tried.spans(answers.start, answers.end, probability, answers.owner), answers.owner)
+        f1 = gold.f1(tried.spans(answers.words, probability, answers.owner, called), answers.owner)
         if f1 > best_f1:
             best, best_f1 = tried, f1
     return best, best_f1

@@ -11,6 +11,7 @@ from critic.tagger.evidence import response_evidence, words_of
 from critic.tagger.forward import exact_log_odds
 from critic.tagger.requests import Tagged, TaggedSpan
 from critic.tagger.span_calibration import SpanCalibration
+from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.span_types import UNTYPED
 
 
@@ -21,14 +22,17 @@ def mark_responses(
     calibration: SpanCalibration,
     labels: Mapping[int, str],
     threshold: float | None,
+    span_threshold: float | None = None,
 ) -> list[Tagged]:
-    """Label, score and spans of each response.
+    """Label, score and spans of each response; label and spans agree, unless spans have a threshold of their own.
 
     Args:
         columns: Columns of `SpanEncoder` of the requests.
         logits: Of each response token, one response behind the other [tokens, classes].
         labels: Names of the classes; 0 is outside.
         threshold: A response is called hallucinated from this probability on; None takes the stored one.
+        span_threshold: Characters are marked from this probability on, whatever the label; None takes the stored one,
+            and leaves no mark in a faithful response and one at least in a hallucinated one.
     """
     # Calibrated probability of each token [tokens].
     odds = exact_log_odds(logits)
@@ -37,9 +41,15 @@ def mark_responses(
     words = words_of(starts, ends, owner, requests)
     probability = calibration.probabilities(odds, words)
 
-    # Spans of each response.
-    found = calibration.spans(starts, ends, probability, owner)
+    # Score and label of each response [responses].
     size = ends - starts  # characters of each token [tokens]
+    evidence = response_evidence(odds, probability, size, owner, words, len(requests))
+    scores = calibration.response_scores(evidence)
+    called = calibration.called(scores, threshold)
+
+    # Spans of each response.
+    agree = called if span_threshold is None else None
+    found = calibration.spans(words, probability, owner, agree, span_threshold)
     spans: list[list[TaggedSpan]] = [[] for _ in requests]
     for begin, stop, first, last in zip(found.start, found.end, found.first, found.last, strict=True):
         own = slice(first, last + 1)
@@ -54,12 +64,9 @@ def mark_responses(
             )
         )
 
-    # Score and label of each response [responses].
-    evidence = response_evidence(odds, probability, size, owner, words, len(requests))
-    scores = calibration.response_scores(evidence)
     return [
-        Tagged(label=calibration.label(float(score), threshold), score=float(score), spans=own)
-        for score, own in zip(scores, spans, strict=True)
+        Tagged(label=HALLUCINATED if is_called else FAITHFUL, score=float(score), spans=own)
+        for score, is_called, own in zip(scores, called, spans, strict=True)
     ]
 
 

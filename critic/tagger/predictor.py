@@ -70,7 +70,13 @@ class Tagger:
     @classmethod
     @arguments.explain_keywords
     def load(
-        cls, path: str | Path, *, device: str | None = None, precision: str = "32-true", batch_tokens: int | None = None
+        cls,
+        path: str | Path,
+        *,
+        device: str | None = None,
+        precision: str = "32-true",
+        batch_tokens: int | None = None,
+        max_windows: int | None = None,
     ) -> "Tagger":
         """Loads a tagger from a run, an hf/ folder or a hub name.
 
@@ -78,6 +84,8 @@ class Tagger:
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
             precision: 32-true, bf16, int8 (CPU), onnx (the graph of `export.py format=onnx`), or auto: what the
                 hardware is fastest in.
+            max_windows: Of knowledge that is longer than the model's length, read this many windows for each part of
+                the response: those that share most words with it. None reads all (docs/scoring.md).
 
         Raises:
             UserError: There is none, or it is of another kind.
@@ -89,7 +97,10 @@ class Tagger:
         loaded = load_checkpoint(path, auto, TAGGER, Settings.from_sidecar, device, onnx=onnx)
         settings = loaded.settings or foreign_settings(loaded.model.config, path)
         packed = not onnx and use_packed_attention(loaded.model)
-        encoder = SpanEncoder(tokenizer=loaded.tokenizer, max_length=settings.max_length, packed=packed)
+        most = arguments.read_count("max_windows", max_windows)
+        encoder = SpanEncoder(
+            tokenizer=loaded.tokenizer, max_length=settings.max_length, packed=packed, max_windows=most
+        )
         tagger = cls(loaded.model, encoder, settings.calibration, batch_tokens=batch_tokens, name=path)
         tagger.model = apply_precision(
             loaded.model, precision, loaded.device, lambda: tagger.odds(calibration_requests())
@@ -108,6 +119,7 @@ class Tagger:
         history: History = None,
         *,
         threshold: float | None = None,
+        span_threshold: float | None = None,
         context: Knowledge | None = None,
         answer: str | None = None,
         question: str | None = None,
@@ -120,6 +132,7 @@ class Tagger:
         history: Sequence[History] | None = None,
         *,
         threshold: float | None = None,
+        span_threshold: float | None = None,
         context: Sequence[Knowledge] | None = None,
         answer: list[str] | None = None,
         question: list[str] | None = None,
@@ -132,6 +145,7 @@ class Tagger:
         history: Any = None,
         *,
         threshold: float | None = None,
+        span_threshold: float | None = None,
         context: Any = None,
         answer: Any = None,
         question: Any = None,
@@ -144,8 +158,10 @@ class Tagger:
             response: A text, or a list of texts.
             history: The turns before the response, the oldest first: texts, `Turn`s, (speaker, text) pairs, or one text
                 for the last turn alone; for a list of responses a list of these.
-            threshold: From this probability on a response is called hallucinated; None takes the stored one. Spans keep
-                the stored threshold for characters.
+            threshold: From this probability on a response is called hallucinated; None takes the stored one. Spans
+                agree with the label: a faithful response has none, a hallucinated one at least one.
+            span_threshold: Spans by a threshold of their own: characters are marked from this probability on, whatever
+                the label.
             context: The old name of `knowledge`.
             answer: The old name of `response`.
             question: The old name of a history of one turn.
@@ -156,7 +172,7 @@ class Tagger:
         single, requests = read_question(
             knowledge, response, history, context=context, answer=answer, question=question
         )
-        tagged = self.tag(requests, threshold=threshold)
+        tagged = self.tag(requests, threshold=threshold, span_threshold=span_threshold)
         return tagged[0] if single else tagged
 
     @arguments.explain_keywords
@@ -167,6 +183,7 @@ class Tagger:
         history: Iterable[History] | None = None,
         *,
         threshold: float | None = None,
+        span_threshold: float | None = None,
         progress: bool = True,
     ) -> Iterator[Tagged]:
         """Results for any number of responses, one by one: what `predict` gives, without holding them all.
@@ -177,7 +194,7 @@ class Tagger:
             progress: Shows a bar.
         """
         yield from stream_results(
-            lambda requests: self.tag(requests, threshold=threshold),
+            lambda requests: self.tag(requests, threshold=threshold, span_threshold=span_threshold),
             knowledge,
             response,
             history,
@@ -212,15 +229,18 @@ class Tagger:
     def predict_columns(self, examples: Sequence[Example], columns: Mapping[str, Any]) -> Iterator[Prediction]:
         """Predictions of examples that are tokens already: columns of `SpanEncoder`."""
         requests = [request_of(example) for example in examples]
-        for example, tagged in zip(examples, self._tag_columns(requests, columns, None), strict=True):
+        for example, tagged in zip(examples, self._tag_columns(requests, columns), strict=True):
             spans = tuple(Span(start=s.start, end=s.end, label=s.label, score=s.score) for s in tagged.spans)
             yield Prediction(id=example.id, label=tagged.label, score=tagged.score, spans=spans)
 
-    def tag(self, requests: Sequence[Request], *, threshold: float | None = None) -> list[Tagged]:
-        """Label, score and spans of each response."""
+    def tag(
+        self, requests: Sequence[Request], *, threshold: float | None = None, span_threshold: float | None = None
+    ) -> list[Tagged]:
+        """Label, score and spans of each response; arguments as those of `predict`."""
         wanted = arguments.read_probability("threshold", threshold)
+        own = arguments.read_probability("span_threshold", span_threshold)
         chunks = [requests[begin : begin + CHUNK] for begin in range(0, len(requests), CHUNK)]
-        return [tagged for chunk in chunks for tagged in self._tag_columns(chunk, self._encode(chunk), wanted)]
+        return [tagged for chunk in chunks for tagged in self._tag_columns(chunk, self._encode(chunk), wanted, own)]
 
     def answers(self, examples: Sequence[Example], columns: Sequence[Mapping[str, Any]] = ()) -> Answers:
         """The tokens of the responses with their log-odds and evidence: what a calibration is fitted on.
@@ -251,10 +271,14 @@ class Tagger:
         )
 
     def _tag_columns(
-        self, requests: Sequence[Request], columns: Mapping[str, Any], threshold: float | None
+        self,
+        requests: Sequence[Request],
+        columns: Mapping[str, Any],
+        threshold: float | None = None,
+        span_threshold: float | None = None,
     ) -> list[Tagged]:
-        labels = self.model.config.id2label
-        return mark_responses(requests, columns, self._logits(columns), self.calibration, labels, threshold)
+        labels, logits = self.model.config.id2label, self._logits(columns)
+        return mark_responses(requests, columns, logits, self.calibration, labels, threshold, span_threshold)
 
     def _logits(self, columns: Mapping[str, Any]) -> NDArray[np.float32]:
         return token_logits(self.model, self.encoder, columns, self.batch_tokens)

@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from critic.tagger.evidence import RESPONSE_EVIDENCE, TOKEN_EVIDENCE, Words, token_evidence
-from critic.tagger.find_spans import Found, find_spans
+from critic.tagger.find_spans import Found, agreeing, find_spans
 from faithkit.checks import check_number, check_numbers, check_text
 from faithkit.errors import UserError
 from faithkit.evaluation.score_calibration import NONE_CALLED
-from faithkit.records import FAITHFUL, HALLUCINATED
 
 MAX_WEIGHT, MAX_CHARACTERS = 1e6, 100_000  # far beyond what a fit gives
 Floats = NDArray[np.float64]
@@ -26,7 +25,7 @@ class SpanCalibration:
         slope: Calibrated log-odds of a token are `slope * log-odds + bias` (Platt scaling).
         token_weights: Weights of TOKEN_EVIDENCE (`critic.tagger.evidence`), then a bias, instead of slope and bias;
             empty where those are used.
-        char_threshold: Characters are called hallucinated from this calibrated probability on.
+        char_threshold: Characters of a hallucinated response are marked from this calibrated probability on.
         merge_gap: Spans with at most so many characters between them become one.
         min_length: Spans of fewer characters are dropped.
         response_weights: Weights of RESPONSE_EVIDENCE, then a bias; they give calibrated log-odds.
@@ -69,25 +68,41 @@ class SpanCalibration:
         assert words is not None, "this calibration uses the words too"
         return sigmoid(linear(token_evidence(odds, words), self.token_weights))
 
-    def spans(self, start: Ints, end: Ints, probability: Floats, owner: Ints | None = None) -> Found:
-        """The spans above the threshold, smoothed."""
-        return find_spans(
-            start,
-            end,
+    def spans(
+        self,
+        words: Words,
+        probability: Floats,
+        owner: Ints,
+        called: NDArray[np.bool_] | None = None,
+        char_threshold: float | None = None,
+    ) -> Found:
+        """The spans above the threshold, of whole words, smoothed; they agree with the labels where these are given.
+
+        Args:
+            words: Where the words of each token begin and end.
+            probability: Of each token, calibrated.
+            owner: The response of each token.
+            called: Which responses are called hallucinated [responses]; None marks each by its characters alone.
+            char_threshold: In place of the stored one.
+        """
+        found = find_spans(
+            words.begin,
+            words.stop,
             probability,
-            threshold=self.char_threshold,
+            threshold=self.char_threshold if char_threshold is None else char_threshold,
             merge_gap=self.merge_gap,
             min_length=self.min_length,
             owner=owner,
         )
+        return found if called is None else agreeing(found, called, words.begin, words.stop, probability, owner)
+
+    def called(self, scores: Floats, threshold: float | None = None) -> NDArray[np.bool_]:
+        """Which responses are called hallucinated, by the stored threshold or by another."""
+        return scores >= (self.response_threshold if threshold is None else threshold)
 
     def response_scores(self, evidence: Floats) -> Floats:
         """P(the response is hallucinated) from RESPONSE_EVIDENCE [responses, 4]."""
         return sigmoid(linear(evidence, self.response_weights))
-
-    def label(self, score: float, threshold: float | None = None) -> str:
-        """hallucinated or faithful, by the stored threshold for responses or by another."""
-        return HALLUCINATED if score >= (self.response_threshold if threshold is None else threshold) else FAITHFUL
 
 
 def linear(evidence: Floats, weights: tuple[float, ...]) -> Floats:

@@ -68,7 +68,7 @@ class Columns:
         raise BadRow(f"column {column!r} must be text, got {shorten(value)}")
 
     def texts(self, row: Row, name: str) -> list[str]:
-        """The text of a column, or its list of passages."""
+        """The text of a column, or its list of passages; one that stands there twice counts once."""
         column = getattr(self, name)
         value = field_of(row.values, column)
         if not isinstance(value, list):
@@ -76,7 +76,7 @@ class Columns:
         texts = [check_text(text, f"{column}[{place}]", empty_ok=True) for place, text in enumerate(value)]
         if not any(text.strip() for text in texts):
             raise BadRow(f"column {column!r} is empty")
-        return texts
+        return list(dict.fromkeys(texts))
 
     def name(self, row: Row, name: str) -> str | None:
         """The id or group that a row names; None where no column has it."""

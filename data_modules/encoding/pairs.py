@@ -17,6 +17,7 @@ from data_modules.encoding.offsets import OUTSIDE, tags_of, visible_extents
 from data_modules.encoding.pair_layout import KNOWLEDGE_FIRST, ORDERS
 from data_modules.encoding.ragged import Ragged, steps_of
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
+from data_modules.encoding.window_choice import best_windows
 from faithkit.errors import UserError
 from faithkit.records import LABELS, Example
 
@@ -77,12 +78,15 @@ class PairEncoder(Encoder):
         max_length: Tokens of a sequence, special tokens counted.
         order: `knowledge_response` or `response_knowledge`: which text stands first.
         marked: Also says which response tokens lie in a marked span, for training.
+        max_windows: Of longer knowledge, predictions read this many windows: those that share most tokens with the
+            response. None reads all.
     """
 
     tokenizer: Tokenizer
     max_length: int
     order: str = KNOWLEDGE_FIRST
     marked: bool = False
+    max_windows: int | None = None
     template: PairTemplate = field(init=False)
     # A sequence's five parts are prefix, first text, middle, second text and suffix. Shapes are (1, n), to be repeated.
     _special_ids: NDArray[np.int32] = field(init=False, repr=False, compare=False)  # of prefix, middle and suffix
@@ -152,7 +156,7 @@ class PairEncoder(Encoder):
         return Room(available - response, response)
 
     def windows(self, columns: Mapping[str, Any]) -> "Windows":
-        """The windows that read the whole knowledge of each row, row by row; neighbours overlap by half."""
+        """The windows that read the knowledge of each row, row by row; neighbours overlap by half."""
         knowledge = columns["knowledge"].lengths
         room = self.room(columns["response"].lengths)
         step = np.maximum(1, room.knowledge // 2)
@@ -160,7 +164,11 @@ class PairEncoder(Encoder):
         count = 1 + -(-rest // step)
         row = np.repeat(np.arange(len(count)), count)
         start = np.minimum(steps_of(count) * step[row], rest[row])  # the last window ends with the text
-        return Windows(row, start, np.minimum(knowledge, room.knowledge)[row], room.response[row], self.template)
+        found = Windows(row, start, np.minimum(knowledge, room.knowledge)[row], room.response[row], self.template)
+        if self.max_windows is None or not (count > self.max_windows).any():
+            return found
+        shown = columns["knowledge"].slice_rows(row, start, found.size)
+        return found.take(best_windows(columns["response"].cut(room.response), shown, count, self.max_windows))
 
     def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Padded arrays of a batch: of each row the beginning of its knowledge, and what training needs beside it.

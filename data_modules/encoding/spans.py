@@ -20,6 +20,7 @@ from data_modules.encoding.offsets import tags_of, visible_extents
 from data_modules.encoding.pairs import ENCODING_VERSION, NO_LABEL, Columns, Encoder
 from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
+from data_modules.encoding.window_choice import best_windows
 from faithkit.errors import UserError
 from faithkit.records import LABELS, Example
 
@@ -34,8 +35,8 @@ class SpanEncoder(Encoder):
     Args:
         max_length: Tokens of a window, special tokens counted.
         packed: Windows one behind the other without padding (`faithkit.packing`), instead of padded.
-        max_windows: Of a longer context, keep this many windows: those that share most words with the answer. For
-            training; None keeps all.
+        max_windows: Of a longer context, read this many windows for each part of the answer: those that share most
+            tokens with it. None reads all.
     """
 
     tokenizer: Tokenizer
@@ -113,7 +114,11 @@ class SpanEncoder(Encoder):
         )  # fmt: skip
         if self.max_windows is None or not (context_count > self.max_windows).any():
             return found
-        return found.take(_best_windows(columns, found, context_count, self.max_windows))
+        sizes = np.repeat(context_count, answer_count)
+        first = offsets_of(sizes)[:-1]  # the windows of one part of an answer show the same of it
+        said = columns["answer"].slice_rows(found.row[first], found.answer_start[first], found.answer_size[first])
+        shown = columns["context"].slice_rows(found.row, found.context_start, found.context_size)
+        return found.take(best_windows(said, shown, sizes, self.max_windows))
 
     def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Arrays of a batch of whole rows, with what training needs beside the windows.
@@ -226,21 +231,3 @@ def _cut(length: Ints, most: Ints) -> tuple[Ints, Ints, Ints]:
     count = 1 + -(-np.maximum(0, length - most) // np.maximum(1, most - overlap))
     size = np.where(count > 1, -(-(length + (count - 1) * overlap) // count), length)
     return count, np.maximum(1, size - overlap), size
-
-
-def _best_windows(columns: Mapping[str, Any], windows: Windows, context_count: Ints, most: int) -> Ints:
-    """Chooses windows for training: for each part of an answer those whose context shares most tokens with it."""
-    keep: list[int] = []
-    begin = 0
-    while begin < len(windows.row):
-        row = windows.row[begin]
-        group = np.arange(begin, begin + context_count[row])
-        begin += len(group)
-        if len(group) > most:
-            answer, context = columns["answer"].row(row), columns["context"].row(row)
-            said = np.unique(answer[windows.answer_start[group[0]] :][: windows.answer_size[group[0]]])
-            shown = [context[windows.context_start[w] :][: windows.context_size[w]] for w in group]
-            shared = np.array([np.isin(said, part).sum() for part in shown])
-            group = np.sort(group[np.argsort(-shared, kind="stable")[:most]])
-        keep += group.tolist()
-    return np.array(keep, np.int64)

@@ -1,5 +1,6 @@
 """Tables of span metrics, in percent and beside published figures, and responses with their spans in brackets."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
@@ -9,13 +10,41 @@ from rich.text import Text
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.published.detection import TEST_RESPONSES, Published
 from faithkit.evaluation.span_outcomes import SpanOutcomes, merge
-from faithkit.evaluation.tables import fields_table, figure, figures_table, harmless, outcome_of, percent
+from faithkit.evaluation.tables import (
+    OUTCOME_STYLES,
+    fields_table,
+    figure,
+    figures_table,
+    harmless,
+    outcome_of,
+    percent,
+)
 from faithkit.records import Example, Prediction, Span
 from faithkit.span_types import UNTYPED
 
 Systems = Mapping[str, Mapping[str, Metric]]  # metrics by system, our own first
 LEVELS = {"response": "by response", "char": "by character"}
 OPEN, CLOSE = "[[", "]]"
+STYLES = {"gold": "bold yellow", "marked": "bold cyan"}  # of spans on a terminal
+
+
+def headline_table(systems: Systems, *, title: str = "") -> Table:
+    """Shows F1 by response and by character with intervals, and characters' precision and recall: fits 80 columns."""
+    columns = {
+        "response_f1": "response F1",
+        "char_f1": "character F1",
+        "char_precision": "prec.",
+        "char_recall": "recall",
+    }
+    table = figures_table(f"{title}, percent", "system", columns.values(), no_wrap=["prec.", "recall"])
+    for system, metrics in systems.items():
+        cells = [percent(metrics.get(name), bounds=name.endswith("f1")) for name in columns]
+        table.add_row(Text(harmless(system), style="bold" if table.row_count == 0 else ""), *cells)
+    ours = next(iter(systems.values()))
+    named = {"response_precision": "precision", "response_recall": "recall", "response_auroc": "AUROC"}
+    found = ", ".join(f"{head} {percent(ours[name], bounds=False)}" for name, head in named.items() if name in ours)
+    table.caption = Text(f"model, by response: {found}\nn = {ours['response_f1'].n:,}; 95% intervals over sources")
+    return table
 
 
 def level_table(level: str, systems: Systems, published: Sequence[Published] = (), *, title: str = "") -> Table:
@@ -104,11 +133,20 @@ def marked_table(
         table.add_row("context", Text(harmless(example.knowledge, max_characters)))
         if example.history:
             table.add_row("question", Text(harmless(example.history[-1].text, max_characters)))
-        table.add_row("gold", Text(bracketed(example.response, example.spans or (), max_characters=3 * max_characters)))
-        table.add_row("marked", Text(bracketed(example.response, prediction.spans, max_characters=3 * max_characters)))
+        for name, spans in {"gold": example.spans or (), "marked": prediction.spans}.items():
+            text = bracketed(example.response, spans, max_characters=3 * max_characters)
+            table.add_row(name, coloured(text, STYLES[name]))
         labels = f"gold {example.label}, called {prediction.label}, P(hallucinated) {score}: "
-        table.add_row("verdict", Text(labels + outcome_of(example, prediction)), end_section=True)
+        outcome = outcome_of(example, prediction)
+        table.add_row("verdict", Text.assemble(labels, (outcome, OUTCOME_STYLES.get(outcome, ""))), end_section=True)
     return table
+
+
+def coloured(text: str, style: str) -> Text:
+    """Colours what stands in double brackets; the brackets stay, for those who see no colours."""
+    shown = Text(text)
+    shown.highlight_regex(re.escape(OPEN) + ".*?" + re.escape(CLOSE), style)
+    return shown
 
 
 def bracketed(text: str, spans: Iterable[Span], *, context: int = 100, max_characters: int | None = None) -> str:

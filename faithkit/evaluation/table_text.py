@@ -1,6 +1,7 @@
-"""Tables of the terminal as text for files: markdown, and rows of plain cells."""
+"""Tables of the terminal as text for files: markdown, HTML, and rows of plain cells."""
 
-from collections.abc import Iterator
+import html
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.table import Table
 from rich.text import Text
@@ -41,6 +42,34 @@ def _lines(table: Table) -> Iterator[str]:
             yield ""
             yield escaped(line)
     yield ""
+
+
+def html_table(table: Table, kind_of: Callable[[Sequence[str]], str] = lambda row: "") -> str:
+    """Writes a table's head and rows as HTML, without title and caption.
+
+    Args:
+        kind_of: Gives the class of a row by its cells; empty for none.
+    """
+    head, rows, numbers = cells_of(table)
+    lines = ["<table>"]
+    if table.show_header:
+        lines += ["<thead><tr>", *(_cell("th", *one) for one in zip(head, numbers, strict=True)), "</tr></thead>"]
+    lines.append("<tbody>\n")
+    for row in rows:
+        kind = f' class="{html.escape(name)}"' if (name := kind_of(row)) else ""
+        first, *others = zip(row, numbers, strict=True)
+        lines += [f"<tr{kind}>", _cell("th", *first, ' scope="row"'), *(_cell("td", *one) for one in others), "</tr>\n"]
+    return "".join([*lines, "</tbody></table>"])
+
+
+def html_box(name: str) -> str:
+    """Gives the attributes of a box that scrolls where its content is wider than the screen, by keys too."""
+    return f'class="wide-box" tabindex="0" role="region" aria-label="{html.escape(harmless(name))}"'
+
+
+def _cell(tag: str, text: str, number: bool, more: str = "") -> str:
+    kind = ' class="number"' if number else ""
+    return f"<{tag}{kind}{more}>{html.escape(harmless(text))}</{tag}>"
 
 
 def escaped(text: str) -> str:

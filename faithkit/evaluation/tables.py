@@ -22,7 +22,8 @@ from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 
 # Format characters that letters of living scripts and emoji need; the others hide or reorder text.
 _JOINERS = "\u200c\u200d"
-_STYLES = {"right": "green", "wrong": "red", "unparsed": "yellow"}
+NO_SHARES = frozenset({"loss", "perplexity"})  # metrics that are no shares, and so never in percent
+OUTCOME_STYLES = {"right": "green", "wrong": "red", "unparsed": "yellow"}
 
 
 def harmless(text: str, limit: int | None = None) -> str:
@@ -73,16 +74,18 @@ def format_p(value: float) -> str:
     return f"{value:.3f}" if value >= 0.0005 else "<0.001"
 
 
-def metrics_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str = "", digits: int = 2) -> Table:
-    """Shows one column a system (`{"critic": metrics, "majority": metrics}`), one row a metric."""
+def metrics_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str = "") -> Table:
+    """Shows one column a system (`{"critic": metrics, "majority": metrics}`), one row a metric: shares in percent."""
     table = figures_table(title, "metric", systems)
     names = dict.fromkeys(name for metrics in systems.values() for name in metrics)
     for name in names:
-        cells = [format_metric(metrics.get(name), digits=digits) for metrics in systems.values()]
+        shown = format_metric if name in NO_SHARES else percent
+        cells = [shown(metrics.get(name)) for metrics in systems.values()]
         table.add_row(Text(harmless(name)), *map(Text, cells))
     sizes = {metric.n for metrics in systems.values() for metric in metrics.values() if metric.n is not None}
     if sizes:
-        table.caption = Text(f"95% intervals over groups; n = {', '.join(f'{n:,}' for n in sorted(sizes))}")
+        unit = "percent but for loss and perplexity" if names.keys() & NO_SHARES else "percent"
+        table.caption = Text(f"{unit}; 95% intervals over groups; n = {', '.join(f'{n:,}' for n in sorted(sizes))}")
     return table
 
 
@@ -136,7 +139,7 @@ def predictions_table(
         score = "-" if prediction.score is None else f"{prediction.score:.2f}"
         called = Text.assemble(
             f"gold {example.label or '-'}, called {prediction.label}, P(hallucinated) {score}: ",
-            (outcome, _STYLES.get(outcome, "")),
+            (outcome, OUTCOME_STYLES.get(outcome, "")),
         )
         table.add_row("id", Text(harmless(example.id, max_characters)))
         add_context(table, example, max_characters)

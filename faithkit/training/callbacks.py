@@ -1,4 +1,4 @@
-"""Callbacks of every training run: checkpoints that survive any end, a check for a loss that is not finite, a bar."""
+"""Callbacks of every training run: checkpoints that survive any end, and a check for a loss that is not finite."""
 
 import math
 import time
@@ -7,8 +7,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint, TQDMProgressBar
-from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
+from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint
 
 from faithkit import signals
 from faithkit.errors import UserError
@@ -158,26 +157,3 @@ class FiniteLoss(pl.Callback):
         if loss is not None and not bool(torch.isfinite(loss)):
             hint = "lower optimizer.lr, or set trainer.precision=32-true; the last checkpoint is still good"
             raise UserError(f"the loss became {float(loss)} at step {trainer.global_step}", hint=hint)
-
-
-class ProgressBar(TQDMProgressBar):
-    """One bar over all training steps; a line now and then where the output is not a terminal."""
-
-    def __init__(self) -> None:
-        super().__init__(refresh_rate=1, leave=True)
-
-    def init_train_tqdm(self) -> Tqdm:
-        bar = super().init_train_tqdm()
-        bar.set_description("training")
-        if not bar.fp.isatty() if hasattr(bar.fp, "isatty") else True:
-            bar.mininterval = bar.maxinterval = 10.0
-        return bar
-
-    def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
-        super().on_train_epoch_start(trainer, *_)
-        self.train_progress_bar.set_description("training")
-
-    def get_metrics(self, trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Any]:
-        metrics = super().get_metrics(trainer, module)
-        metrics.pop("v_num", None)
-        return metrics

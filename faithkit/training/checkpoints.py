@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from faithkit.errors import UserError
 from faithkit.files.atomic import disk_errors
 from faithkit.files.run_folder import RunFolder
+from faithkit.settings.types import KEPT_CHECKPOINTS
 from faithkit.training.checkpoint_io import DamagedCheckpoint, check_file, read_checkpoint
 
 # What Lightning restores a training from, and its kinds.
@@ -132,6 +133,19 @@ def keep_previous(last: Path, previous: Path) -> None:
         except OSError as error:
             if error.errno not in NO_LINKS:
                 raise
+
+
+def drop_checkpoints(run: RunFolder, keep: str) -> None:
+    """Deletes the checkpoints of a training that has ended: hf/ has its best model, and nothing goes on from them.
+
+    Args:
+        keep: `none`, `best` (best.ckpt, with which an export is compared), or `all`.
+    """
+    none, best, every = KEPT_CHECKPOINTS
+    dropped = {every: (), best: (run.last, run.previous), none: (run.last, run.previous, run.best)}[keep]
+    for path in dropped:
+        with disk_errors(path):
+            path.unlink(missing_ok=True)
 
 
 def best_weights(run: RunFolder) -> dict[str, Any]:

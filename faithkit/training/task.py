@@ -1,5 +1,6 @@
 """The protocol of a task, and the steps from a finished training to its reports, which all tasks share."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,6 +26,7 @@ from faithkit.training.checkpoints import load_best
 from faithkit.training.distributed import gather_objects
 from faithkit.weights.used_model import UsedModel, describe_model
 
+log = logging.getLogger("faithkit")
 Data = TypeVar("Data")  # the DataModule, which the ground does not know
 Predictor = TypeVar("Predictor")
 Row = TypeVar("Row")
@@ -170,6 +172,8 @@ def finish_training(
     data: Any = training.data
     best = load_best(training.module, training.run, steps.model_class)
     best = best.to(training.trainer.strategy.root_device).eval()
+    sizes = ", ".join(f"{subset.name} {len(subset):,} rows" for subset in data.subsets["test"])
+    log.info("trained; fitting on validation, then testing: %s", sizes or "no test set")
     predictor, fit = steps.calibrate(training, best)
     tests = {
         subset.name: (subset.examples(), steps.predict(training, predictor, subset)) for subset in data.subsets["test"]

@@ -13,9 +13,10 @@ from pytorch_lightning.loggers import Logger
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.hardware import best_precision
-from faithkit.training.callbacks import BestCheckpoint, FiniteLoss, LastCheckpoint, ProgressBar
+from faithkit.training.callbacks import BestCheckpoint, FiniteLoss, LastCheckpoint
 from faithkit.training.checkpoint_io import DurableCheckpoints
 from faithkit.training.checkpoints import ResumePoint, find_resume_point
+from faithkit.training.progress import ProgressBar, progress_callback
 
 log = logging.getLogger("faithkit")
 
@@ -50,6 +51,7 @@ def build_trainer(
         raise UserError("no CUDA device is here", place="trainer.accelerator", hint="use trainer=cpu")
     if precision == "auto":
         precision = best_precision(accelerator)
+    own = _callbacks(run, callbacks, bool(loggers))
     return pl.Trainer(
         accelerator=accelerator,
         devices=hardware["devices"],
@@ -65,8 +67,8 @@ def build_trainer(
         log_every_n_steps=callbacks["log_every_num_steps"],
         use_distributed_sampler=False,
         enable_model_summary=False,
-        enable_progress_bar=callbacks["progress_bar"],
-        callbacks=_callbacks(run, callbacks, bool(loggers)),
+        enable_progress_bar=any(isinstance(callback, ProgressBar) for callback in own),  # or Lightning adds its own
+        callbacks=own,
         logger=list(loggers) or False,
         plugins=[DurableCheckpoints()],
         default_root_dir=run.path,
@@ -81,7 +83,7 @@ def _callbacks(run: RunFolder, options: Mapping[str, Any], logged: bool) -> list
     if logged:
         callbacks.append(LearningRateMonitor(logging_interval="step"))
     if options["progress_bar"]:
-        callbacks.append(ProgressBar())
+        callbacks.append(progress_callback())
     best = BestCheckpoint(run.best, monitor=monitor, mode=mode)
     # After `best`, because the last checkpoint stores the state of `best` too.
     return [*callbacks, best, LastCheckpoint(run, options["save_every_seconds"])]

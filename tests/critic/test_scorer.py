@@ -16,6 +16,7 @@ from critic import Critic
 from critic.scorer import window_logits
 from faithkit.errors import UserError
 from faithkit.evaluation.score_calibration import log_odds
+from faithkit.records import LABELS
 from tests.data_modules.examples import example
 
 Capture = pytest.CaptureFixture[str]
@@ -202,3 +203,53 @@ def test_weights_that_are_cut_short_are_refused(tmp_path: Path, trained: Path) -
 def test_a_hub_out_of_reach_is_explained() -> None:
     with pytest.raises(UserError, match="hub was not reached"):
         Critic.load("someone/some-critic")
+
+
+def test_fewer_windows_of_long_knowledge_never_make_a_response_more_supported(trained: Path, critic: Critic) -> None:
+    few = Critic.load(str(trained), max_windows=2)
+    knowledge = [*KNOWLEDGE, "a dog and a cat " * 200 + "the king plays music " + "in the old city " * 200]
+    response = [*RESPONSE, "the king plays music in the city"]
+    read = [len(one.encoder.windows(one.encoder.encode_texts(knowledge, response))) for one in (few, critic)]
+    assert read[0] < read[1]
+    some, every = (one.odds(knowledge, response) for one in (few, critic))
+    assert (some >= every - 1e-5).all(), "the lowest of some windows is not below the lowest of all"
+    assert some[:4] == pytest.approx(every[:4], abs=1e-5), "short knowledge is read whole"
+
+
+def test_a_critic_that_cannot_tell_gives_no_label(critic: Critic) -> None:
+    told, silent = (critic.score(KNOWLEDGE, RESPONSE, abstain_at=wanted) for wanted in (0.0, 1.0))
+    assert [score.label for score in told] == [score.label for score in critic.score(KNOWLEDGE, RESPONSE)]
+    assert [score.label for score in silent] == [None] * 4
+    assert [score.probability for score in silent] == [score.probability for score in told]
+    assert silent[0].to_dict()["label"] is None
+    assert [one.label for one in critic.stream(KNOWLEDGE, RESPONSE, abstain_at=1.0, progress=False)] == [None] * 4
+
+
+UNUSUAL = {
+    "a response that only repeats the question": ("the river is long", "is the river long ?", ["is the river long ?"]),
+    "knowledge in another language": ("Der Fluss ist lang und die Stadt ist alt.", "the river is long", None),
+    "knowledge in another script": ("川は長い。町は古い。", "the river is long", None),
+    "knowledge of marks alone": ("... !!! \u200b ?", "the river is long", None),
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_unusual_texts_get_a_score_like_any_other(name: str, critic: Critic) -> None:
+    knowledge, response, history = UNUSUAL[name]
+    score = critic.score(knowledge, response, history)
+    assert score.label in LABELS and 0 < score.probability < 1
+    assert critic.score(knowledge, response) == score, "a critic judges by the knowledge alone"
+
+
+def test_a_passage_that_is_given_twice_counts_once(critic: Critic) -> None:
+    once, twice = (
+        ["the river is long", "the city is old"],
+        ["the river is long", "the city is old", "the river is long"],
+    )
+    assert critic.score(twice, "it is long") == critic.score(once, "it is long")
+
+
+@pytest.mark.parametrize("knowledge", ["", "  \n", [], ["the river", ""]])
+def test_a_response_without_knowledge_is_refused_and_never_called_anything(knowledge: object, critic: Critic) -> None:
+    with pytest.raises(UserError, match="knowledge"):
+        critic.score(knowledge, "it is long")  # type: ignore[call-overload]

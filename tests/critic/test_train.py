@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from critic.scorer import Critic
 from faithkit.errors import UserError
 from tests.running import ROOT, SMALL, command, evaluate_here, run, train_here
 
@@ -223,3 +224,21 @@ def test_no_space_for_a_checkpoint_is_explained(options: list[str], tmp_path: Pa
         preexec_fn=small_files,
     )
     assert done.returncode == 2 and "no space left" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("keep", "left"),
+    [("none", set()), ("best", {"best.ckpt"}), ("all", {"best.ckpt", "last.ckpt", "previous.ckpt"})],
+)
+def test_a_training_that_has_ended_keeps_the_checkpoints_that_are_wanted(
+    tiny_bert: Path, tmp_path: Path, keep: str, left: set[str]
+) -> None:
+    folder = tmp_path / "run"
+    train_here(*SMALL, f"model.weights={tiny_bert}", f"run_dir={folder}", f"checkpoints={keep}")
+    assert {path.name for path in (folder / "checkpoints").iterdir()} == left
+    before = (folder / "metrics.json").read_bytes()
+    train_here(f"resume={folder}")
+    if keep != "all":
+        assert "has ended, and keeps no checkpoint to go on from" in (folder / "train.log").read_text()
+        assert (folder / "metrics.json").read_bytes() == before
+    assert Critic.load(str(folder)).score(knowledge="A.", response="B.").label in ("faithful", "hallucinated")

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from data_modules.datasets.ragtruth import RagTruth
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
-from faithkit.evaluation.page import write_page
+from faithkit.evaluation.page import AnswerSet, write_page
 from faithkit.evaluation.reports.run import detection_reports, write_reports
 from faithkit.evaluation.responses.paired_responses import PairedResponses
 from faithkit.files.jsonl import read_predictions
@@ -60,7 +60,9 @@ def attempt_detection(rng: random.Random, folder: Path) -> None:
     with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), "utf-8")):  # as strict as a terminal
         found = detection_reports({"set": (labelled(), list(predictions.values()))}, meta={}, num_resamples=10)
         write_reports(run, found, meta={})
-    write_page(folder / "page.html", labelled(), predictions, title="answers")
+    write_page(
+        folder / "page.html", [AnswerSet(name="set", examples=labelled(), predictions=predictions)], title="answers"
+    )
     for name, metric in json.loads(run.metrics.read_text())["metrics"].items():
         if metric["value"] is not None and not metric["value"] == metric["value"]:
             raise Wrong(f"{name} is {metric}")

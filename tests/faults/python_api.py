@@ -58,6 +58,8 @@ def loads(owner: str) -> Iterator[Call]:
     yield from of(owner, "load", "device", NO_DEVICE)
     yield from of(owner, "load", "precision", NO_WORD)
     yield from of(owner, "load", "batch_size" if owner == "generator" else "batch_tokens", NO_COUNT)
+    if owner in ("critic", "tagger"):
+        yield from of(owner, "load", "max_windows", NO_COUNT)
     yield Call(owner, "load", {"devise": "cpu"}, "devise")
 
 
@@ -68,6 +70,8 @@ def detections(owner: str, method: str) -> Iterator[Call]:
     yield from of(owner, method, "response", [v for v in NO_TEXT if isinstance(v, str) or not isinstance(v, list)])
     yield from of(owner, method, "history", NO_TURNS)
     yield from of(owner, method, "threshold", NO_SHARE)
+    if owner == "critic":
+        yield from of(owner, method, "abstain_at", NO_SHARE)
     for change, blamed in [
         ({"knowledge": ["a"] * 3}, "knowledge"),
         ({"response": ["a"] * 3}, "response"),

@@ -31,7 +31,7 @@ from tests.model_folders import edit_json, edit_tensors, flip
 from tests.running import commanded, evaluate_here, train_here
 from workflows.detectors import kind_of
 
-LORA = (*TINY[1:], "model=judge_lora", "model.ask=verdict", "model.lora_rank=4", "optimizer.lr=3e-2")
+LORA = (*TINY[1:], "model=judge_lora", "model.ask=verdict", "model.lora_rank=4", "optimizer.lr=3e-2", "checkpoints=all")
 QUESTIONS = [("The river is long.", "the river is old"), ("A dog.", "a cat"), ("The king lives.", "the king is old")]
 
 

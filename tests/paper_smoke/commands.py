@@ -101,8 +101,13 @@ def protocol(name: str, export: Path, rows: Path) -> list[str]:
 
 
 def metric_models(shop: Workshop) -> list[str]:
-    """The models of all metrics of responses; the critic is an NLI model with its classes named."""
+    """The models of all metrics of responses; the critic is an NLI model with its classes named.
+
+    Answers are short: random weights write noise, Q2 asks about every name in it, and each question costs as much as an
+    answer.
+    """
     return [
+        "decoding.max_new_tokens=8",
         f"benchmark.bert_score.encoder={shop.weights('roberta-large')}",
         f"benchmark.q2.questions={shop.weights('question-generation')}",
         f"benchmark.q2.answers={shop.weights('question-answering')}",

@@ -83,7 +83,11 @@ def test_a_predictions_file_is_scored_beside_baselines(data, tmp_path, capsys):
         "BERTScore is left out",
     ):
         assert part in shown, part
-    assert shown.splitlines()[-1] == str(run) and "I don't know, it is old." in shown
+    assert shown.splitlines()[-1] == f"answers: {(run / 'answers.html').as_uri()}"
+    assert "I don't know, it is old." in (run / "report.md").read_text()
+    assert "I don't know, it is old." in (run / "answers.html").read_text()
+    [first, *_] = [json.loads(line) for line in (run / "predictions" / "faithdial.jsonl").read_text().splitlines()]
+    assert first["id"] == IDS[0] and first["reference"] and first["text"] == GOOD[IDS[0]]
 
 
 def test_two_files_are_compared_by_a_paired_bootstrap(data, tmp_path, capsys):
@@ -168,11 +172,13 @@ def test_without_responses_there_is_nothing_to_score(data, tmp_path):
         evaluate_here("benchmark=faithdial", data, f"run_dir={tmp_path / 'run'}", *NO_MODELS)
 
 
-def test_a_page_of_marks_is_not_promised_for_responses_that_have_none(data, tmp_path):
-    file = responses(tmp_path / "good.jsonl", GOOD)
-    options = [f"predictions={file}", f"run_dir={tmp_path / 'run'}", f"html={tmp_path / 'page.html'}", *NO_MODELS]
-    with pytest.raises(UserError, match="answers with marked spans"):
-        evaluate_here("benchmark=faithdial", data, *options)
+def test_the_page_of_responses_goes_where_it_is_asked_for(data, tmp_path, capsys):
+    file, page = responses(tmp_path / "good.jsonl", GOOD), tmp_path / "page.html"
+    evaluate_here(
+        "benchmark=faithdial", data, f"predictions={file}", f"run_dir={tmp_path / 'run'}", f"html={page}", *NO_MODELS
+    )
+    assert capsys.readouterr().out.splitlines()[-1] == f"answers: {page.as_uri()}"
+    assert GOOD[IDS[0]] in page.read_text()
 
 
 def test_q2_needs_all_of_its_models(data, tmp_path):

@@ -154,7 +154,7 @@ def test_several_datasets_are_several_files(tiny_t5: Path, tmp_path: Path, capsy
     )
     written = (tmp_path / "run" / "predictions").glob("*.jsonl")
     assert {path.name for path in written} == {"embedded-faithdial.jsonl", "embedded.jsonl"}
-    assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "run")
+    assert capsys.readouterr().out.splitlines()[-1] == f"answers: {(tmp_path / 'run' / 'answers.html').as_uri()}"
 
 
 def test_the_best_of_several_carries_the_critics_verdict(tiny_llama: Path, trained: Path, tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_real_process_is_interrupted_and_taken_up_again(
     assert 0 < len(read_predictions(file)) < 24
     done = run("generate.py", f"resume={folder}")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == str(folder)
+    assert done.stdout.splitlines()[-1] == f"answers: {(folder / 'answers.html').absolute().as_uri()}"
     assert answers(folder) == answers(whole)
 
 

@@ -44,7 +44,14 @@ def test_the_datasets_own_judgements_score_best(
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     run = tmp_path / "run"
     score = ["benchmark.bert_score.encoder=" + str(tiny_bert), "benchmark.bert_score.baseline=0.5"]
-    evaluate_here("benchmark=halludial", f"benchmark.path={halludial}", f"predictions={file}", *score, f"run_dir={run}")
+    evaluate_here(
+        "benchmark=halludial",
+        f"benchmark.path={halludial}",
+        f"predictions={file}",
+        *score,
+        f"run_dir={run}",
+        "verbose=true",
+    )
     found, shown = metrics(run), capsys.readouterr().out
     size = len(examples)
     assert found["rationale/rouge_l"]["value"] == pytest.approx((size - 1) / size)

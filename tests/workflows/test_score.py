@@ -74,6 +74,30 @@ def test_rows_come_back_as_they_were_with_a_verdict_each(
     assert "hallucinated" in shown and " all " in shown and " a " in shown and str(output) in shown
 
 
+def test_what_is_unsure_is_left_out_and_may_be_asked_anew_without_judging_again(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_csv(tmp_path / "rows.csv", [{"knowledge": k, "response": r} for k, r in TEXTS])
+    run, output = tmp_path / "run", tmp_path / "run" / "rows.scored.csv"
+    score_here(f"path={path}", f"checkpoint={trained}", f"run_dir={run}", "abstain_at=1")
+    judged = (run / "predictions" / "rows.jsonl").read_bytes()
+    with output.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["label"] for row in rows] == [""] * 3 and all(0 < float(row["probability"]) < 1 for row in rows)
+    assert "3 rows that it cannot tell do not count" in " ".join(capsys.readouterr().out.split())
+    from tests.running import run as run_command
+
+    done = run_command("workflows/score.py", f"resume={run}", "abstain_at=0.5", PYTHONPATH=".")
+    assert done.returncode == 0, done.stderr
+    with output.open(newline="") as file:
+        labels = [row["label"] for row in csv.DictReader(file)]
+    sure = [json.loads(line) for line in judged.splitlines()]
+    likelier = ["hallucinated" if row["score"] >= 0.5 else "faithful" for row in sure]
+    expected = [row["label"] if row["label"] == likely else "" for row, likely in zip(sure, likelier, strict=True)]
+    assert labels == expected, "a threshold away from one half calls what is not the likelier label"
+    assert (run / "predictions" / "rows.jsonl").read_bytes() == judged
+
+
 def test_scoring_goes_on_after_an_interruption_to_the_same_file(trained: Path, tmp_path: Path) -> None:
     path = write_csv(tmp_path / "rows.csv", [{"knowledge": k, "response": r} for k, r in TEXTS * 3])
     options = [f"path={path}", f"checkpoint={trained}", "save_every_num_rows=2"]

@@ -16,6 +16,7 @@ def _each_once(values: list[int]) -> list[int]:
 
 Length = Annotated[Tokens | None, Hint("use 1 or more tokens, or null for what the model was trained with")]
 BatchTokens = Annotated[Count | None, Hint("use 1 or more tokens, or null for what suits the device")]
+MaxWindows = Annotated[Count | None, Hint("use 1 or more windows, or null for all")]
 Seeds = Annotated[
     Annotated[list[Seed], Field(min_length=2), AfterValidator(_each_once)] | None,
     Hint("use a list of two different numbers or more, seeds=[1,2,3], or null for seed alone"),

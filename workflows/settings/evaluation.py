@@ -23,7 +23,7 @@ from workflows.settings.blocks import (
     Loggers,
     Resamples,
 )
-from workflows.settings.common import BatchTokens, Extensible, Length
+from workflows.settings.common import BatchTokens, Extensible, Length, MaxWindows
 from workflows.settings.domains import Domains, domain_notes, domain_problems
 from workflows.settings.engines import (
     Ask,
@@ -54,6 +54,7 @@ class EvaluateSettings(Extensible):
     against: PathText | None
     html: PathText | None
     batch_tokens: BatchTokens
+    max_windows: MaxWindows = None
     labels: ClassLabels = None
     engine: Engine
     judge: Ask
@@ -67,6 +68,7 @@ class EvaluateSettings(Extensible):
     save_texts: Switch = True
     num_resamples: Resamples
     num_examples: NonNegativeInt
+    verbose: Switch = False
 
     def surroundings(self) -> Iterator[UserError]:
         yield from around.run_dir_problems(self.run_dir)
@@ -94,9 +96,6 @@ class EvaluateSettings(Extensible):
 
     def _response_problems(self, block: Responses) -> Iterator[UserError]:
         yield from around.checkpoint_problems("benchmark.critic", block.critic, *DETECTORS)
-        if self.html:
-            hint = "leave html out; a response stands beside its values in the run's scores/"
-            yield UserError("the page is for answers with marked spans, as of benchmark=ragtruth", hint=hint)
         yield from self._checkpoint_problems("generator", has_predictions=bool(self.predictions or block.datasets))
 
     def _detection_problems(self, block: Detection | Domains) -> Iterator[UserError]:
@@ -136,7 +135,9 @@ class EvaluateSettings(Extensible):
         if isinstance(self.benchmark, Protocol):
             yield from protocol_notes(given, self)
             return
-        if not isinstance(self.benchmark, Responses):
+        if isinstance(self.benchmark, Responses):
+            yield from no_effect.without_effect(given, ["max_windows"], named)
+        else:
             yield from no_effect.without_effect(given, [*no_effect.GENERATORS_ALONE, "against"], named)
         if isinstance(self.benchmark, Domains):
             yield from domain_notes(given)
@@ -145,10 +146,10 @@ class EvaluateSettings(Extensible):
         if self.benchmark.name == "analysis":
             yield from no_effect.without_effect(given, ["logger"], named)
         if isinstance(self.benchmark, Transfer):
-            keys = ["predictions", "checkpoint", "html", "labels", "num_examples"]
+            keys = ["predictions", "checkpoint", "html", "labels", "max_windows", "num_examples"]
             yield from no_effect.without_effect(given, keys, named)
         elif self.predictions is not None:  # of responses, `labels` are those of benchmark.critic
-            keys = [*no_effect.GENERATORS_ALONE] if isinstance(self.benchmark, Responses) else ["labels"]
+            keys = [*no_effect.GENERATORS_ALONE] if isinstance(self.benchmark, Responses) else ["labels", "max_windows"]
             yield from no_effect.without_effect(given, keys, "beside predictions")
 
 

@@ -133,7 +133,8 @@ def protocol_notes(given: Set[str], settings: Any) -> Iterator[str]:
             why = "beside benchmark.temperatures"
             yield from without_effect(given, ["decoding.strategy", "decoding.temperature"], why)
         return
-    unused = ["against", "checkpoint", "decoding", "max_length", "batch_tokens", "labels", "precision", *OF_JUDGEMENTS]
+    unused = ["against", "checkpoint", "decoding", "max_length", "batch_tokens", "max_windows", "labels", "precision"]
+    unused += OF_JUDGEMENTS
     if isinstance(settings.benchmark, MetaJudging):
         unused.append("predictions")
     yield from without_effect(given, unused, named)

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from faithkit.errors import UserError, choice_hint
 from faithkit.settings.types import (
     DETECTOR_PRECISIONS,
+    KEPT_CHECKPOINTS,
     PRECISIONS,
     Block,
     Count,
@@ -17,6 +18,7 @@ from faithkit.settings.types import (
     OneOf,
     PathText,
     Seed,
+    Share,
     Switch,
     Text,
 )
@@ -32,7 +34,7 @@ from workflows.settings.blocks import (
     Resamples,
     Trainer,
 )
-from workflows.settings.common import BatchTokens, BestOf, Common, Extensible, Length, Names, Run, Seeds
+from workflows.settings.common import BatchTokens, BestOf, Common, Extensible, Length, MaxWindows, Names, Run, Seeds
 from workflows.settings.data import Data, NumRows, OnBadRow, blocks_of
 from workflows.settings.engines import (
     GeneratorEngine,
@@ -56,6 +58,8 @@ class TrainSettings(Extensible):
     control: ControlBlock | None = None
     scale: dict[str, Any]
     seeds: Seeds = None
+    checkpoints: Annotated[str, OneOf(KEPT_CHECKPOINTS)] = "all"
+    verbose: Switch = False
     optimizer: Optimizer
     sweep: Sweep | None = None  # of the command line alone: runs do not keep it
 
@@ -125,6 +129,7 @@ class GenerateSettings(Extensible):
     save_every_num_rows: Count
     save_texts: Switch = True
     num_examples: NonNegativeInt
+    verbose: Switch = False
 
     @model_validator(mode="after")
     def _one_way_to_choose(self) -> Self:
@@ -192,8 +197,10 @@ class ScoreSettings(Run):
     labels: ClassLabels = None
     precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
     batch_tokens: BatchTokens
+    max_windows: MaxWindows = None
     save_every_num_rows: Count
     save_texts: Switch = True
+    abstain_at: Share | None = None
     num_resamples: Resamples
 
     def surroundings(self) -> Iterator[UserError]:

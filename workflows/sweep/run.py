@@ -4,6 +4,7 @@ python train.py -m optimizer.lr=1e-4,2e-4 seed=1,2
 """
 
 import logging
+import os
 import shlex
 from typing import Any
 
@@ -37,6 +38,9 @@ def sweep(line: CommandLine, launcher: Launcher | None = None) -> None:
     Args:
         launcher: In the place of the one that `sweep.launcher` names.
     """
+    if "TORCHELASTIC_RUN_ID" in os.environ:  # every one of its processes would begin the same sweep
+        problem = "torchrun starts one training, and a sweep starts its trainings itself"
+        raise UserError(problem, hint="python train.py -m ... trainer=ddp without torchrun")
     line = stored_command(line)
     tried: list[Any] = []
     say(line.check(each=tried.append))

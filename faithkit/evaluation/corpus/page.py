@@ -11,7 +11,7 @@ from faithkit.evaluation.corpus.dialogue_tables import PAPER
 from faithkit.evaluation.corpus.stats import ALL
 from faithkit.evaluation.page_template import page_parts
 from faithkit.evaluation.plotting import DPI
-from faithkit.evaluation.table_text import caption_of, cells_of, title_of
+from faithkit.evaluation.table_text import caption_of, html_box, html_table, title_of
 from faithkit.evaluation.tables import harmless
 from faithkit.files.atomic import atomic_file, disk_errors
 
@@ -59,29 +59,11 @@ def _tables(tables: Sequence[Table], title: str) -> Iterator[tuple[str, str, str
         shown = head[:1].upper() + head[1:]
         notes = html.escape(caption_of(table))
         note = f'<p class="note">{notes}</p>\n' if notes else ""
-        yield f"table-{place}", shown, f"<div {_box(shown)}>{_table(table)}</div>\n{note}"
+        yield f"table-{place}", shown, f"<div {html_box(shown)}>{html_table(table, _kind)}</div>\n{note}"
 
 
-def _table(table: Table) -> str:
-    head, rows, numbers = cells_of(table)
-    lines = ["<table><thead><tr>", *(_cell("th", cell, one) for cell, one in zip(head, numbers, strict=True))]
-    lines.append("</tr></thead><tbody>\n")
-    for row in rows:
-        paper = PAPER in row[:2]
-        kind = ' class="paper"' if paper else ' class="all"' if row[0] == ALL else ""
-        first, *others = zip(row, numbers, strict=True)
-        lines += [f"<tr{kind}>", _cell("th", *first, ' scope="row"'), *(_cell("td", *one) for one in others), "</tr>\n"]
-    return "".join([*lines, "</tbody></table>"])
-
-
-def _box(name: str) -> str:
-    """The attributes of a box that scrolls where its content is wider than the screen, by keys too."""
-    return f'class="wide-box" tabindex="0" role="region" aria-label="{html.escape(name)}"'
-
-
-def _cell(tag: str, text: str, number: bool, more: str = "") -> str:
-    kind = ' class="number"' if number else ""
-    return f"<{tag}{kind}{more}>{html.escape(harmless(text))}</{tag}>"
+def _kind(row: Sequence[str]) -> str:
+    return "paper" if PAPER in row[:2] else "all" if row[0] == ALL else ""
 
 
 def _figures(plots: Sequence[Path]) -> Iterator[tuple[str, str, str]]:
@@ -91,4 +73,4 @@ def _figures(plots: Sequence[Path]) -> Iterator[tuple[str, str, str]]:
         width = round(int.from_bytes(image[16:20], "big") * SCREEN_DPI / DPI)  # of the PNG's header
         data = base64.b64encode(image).decode()
         picture = f'<img width="{width}" alt="{html.escape(told)}" src="data:image/png;base64,{data}">'
-        yield f"plot-{path.stem}", head, f"<figure><div {_box(head)}>{picture}</div></figure>\n"
+        yield f"plot-{path.stem}", head, f"<figure><div {html_box(head)}>{picture}</div></figure>\n"

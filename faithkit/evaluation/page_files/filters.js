@@ -209,6 +209,8 @@ function update() {
   const of = shown.length === opened.rows.length ? "" : ` of ${count(opened.rows.length)}`;
   document.getElementById("count").textContent = `${count(shown.length)}${of} answers`;
   document.getElementById("place").textContent = `Page ${count(state.page)} of ${count(pages)}`;
+  const chosen = opened.facets.filter(({ name }) => state[name] !== null).length;
+  document.getElementById("fold").textContent = chosen ? `Filters (${chosen})` : "Filters";
   document.getElementById("previous").disabled = state.page === 1;
   document.getElementById("next").disabled = state.page === pages;
   document.getElementById("pages").hidden = pages === 1;
@@ -255,6 +257,10 @@ form.addEventListener("reset", (event) => {
   event.preventDefault();
   form.elements.q.value = "";
   choose(state.set, state.a, state.b);
+});
+// On a small screen all but the search is folded away until it is asked for.
+document.getElementById("fold").addEventListener("click", ({ currentTarget }) => {
+  currentTarget.setAttribute("aria-expanded", String(form.classList.toggle("open")));
 });
 document.getElementById("previous").addEventListener("click", () => turn(-1));
 document.getElementById("next").addEventListener("click", () => turn(1));

@@ -25,6 +25,7 @@ from faithkit.records import Example, Prediction
 SHOWN = ("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "ece")  # the others stand in metrics.json
 SHOWN_OF_BASELINE = ("macro_f1", "f1", "accuracy", "auroc")
 HEADLINE = "macro_f1"
+BESIDE = {"f1": "F1", "precision": "precision", "recall": "recall", "accuracy": "accuracy", "ece": "ECE"}
 
 
 def label_report(
@@ -62,6 +63,7 @@ def label_report(
         rows.append((baseline, found[HEADLINE], differences[HEADLINE]))
     # Three columns fit 80 characters: the model, the commoner class and word overlap; the others stand below.
     tables = [metrics_table(dict(list(columns.items())[:3]), title=title), _baselines_table(rows, title=title)]
+    headline = headline_table(scored.metrics, columns, rows, title=title)
     parts = part_metrics(examples, predictions, fitting=fitting, num_resamples=num_resamples)
     metrics |= flat(parts, {baseline.name: baseline.key for baseline, _, _ in rows})
     source = examples[0].source
@@ -70,7 +72,9 @@ def label_report(
     if num_examples:
         tables.append(predictions_table(chosen, predictions, title="predictions to judge"))
     samples = [sample_row(e, gold=e.label, label=p.label, score=p.score) for e in chosen for p in [predictions[e.id]]]
-    report = Report(metrics=metrics, tables=tuple(tables), notes=scored.notes, samples=tuple(samples))
+    report = Report(
+        metrics=metrics, headline=headline, tables=tuple(tables), notes=scored.notes, samples=tuple(samples)
+    )
     if origin is None:
         return report
 
@@ -78,6 +82,30 @@ def label_report(
         return classification_metrics(*select(examples, predictions, rows), num_resamples=num_resamples).metrics
 
     return with_provenance(report, origin, score, title=title, shown=SHOWN)
+
+
+def headline_table(
+    model: Mapping[str, Metric],
+    columns: Mapping[str, Mapping[str, Metric]],
+    rows: Sequence[tuple[Baseline, Metric, Difference]],
+    *,
+    title: str,
+) -> Table:
+    """Shows the model above its baselines by macro-F1, and what it has over each; five columns fit 80 characters."""
+    heads = ("macro-F1", "AUROC", "model less it", "p")
+    table = figures_table(f"{title}, percent", "system", heads, no_wrap=["AUROC", "p"])
+    table.add_row(Text("model", style="bold"), percent(model[HEADLINE]), _plain(model.get("auroc")), "", "")
+    for baseline, value, difference in rows:
+        cells = [percent(value), _plain(columns[baseline.name].get("auroc"))]
+        table.add_row(baseline.name, *cells, percent(difference.metric), format_p(difference.p_value))
+    others = [f"{head} {_plain(model[name])}" for name, head in BESIDE.items() if name in model]
+    lines = [f"model: {', '.join(others)}", f"n = {model[HEADLINE].n:,}; 95% intervals over groups, differences paired"]
+    table.caption = Text("\n".join(lines))
+    return table
+
+
+def _plain(metric: Metric | None) -> str:
+    return percent(metric, bounds=False)
 
 
 def _named(key: str, differences: Mapping[str, Difference]) -> dict[str, Metric]:

@@ -1,6 +1,7 @@
 """The report of a generator's training: its perplexity on the test set's responses, and answers to judge by eye."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from faithkit.evaluation.language_model import language_model_metrics
 from faithkit.evaluation.reports.provenance import Provenance, Rows, with_provenance
 from faithkit.evaluation.reports.report import Report, sample_row
 from faithkit.evaluation.tables import fields_table, harmless, metrics_table
-from faithkit.records import Example
+from faithkit.records import Example, Prediction
 
 
 def perplexity_report(
@@ -45,7 +46,9 @@ def perplexity_report(
             shown.add_row("answer", Text(harmless(answers[example.id], 400)), end_section=True)
         tables.append(shown)
     samples = tuple(sample_row(e, answer=answers[e.id]) for e in examples if e.id in answers)
-    report = Report(metrics=scored.metrics, tables=tuple(tables), notes=scored.notes, samples=samples)
+    said = [(e, Prediction(id=e.id, text=answers[e.id])) for e in examples if e.id in answers]
+    options: dict[str, Any] = {"notes": scored.notes, "samples": samples, "answers": said}
+    report = Report(metrics=scored.metrics, tables=tuple(tables), **options)
     if origin is None:
         return report
 

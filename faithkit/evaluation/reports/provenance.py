@@ -21,6 +21,7 @@ Rows = NDArray[np.bool_]
 Score = Callable[[Rows], Mapping[str, Metric]]  # the metrics of some rows
 Show = Callable[..., Table]  # a table of systems, as `metrics_table`
 _USED = "trained on, chosen on or calibrated on"
+_NONE = "leaks: none of "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,13 @@ class Provenance:
         pairs = zip(self.models, self.leaks, strict=True)
         return ("; ".join(of), *self.notes, *(line for model, leaks in pairs for line in _leak_lines(model, leaks)))
 
+    @property
+    def alerts(self) -> tuple[str, ...]:
+        """The lines that tell of leaks, or that leaks cannot be told."""
+        pairs = zip(self.models, self.leaks, strict=True)
+        found = (line for model, leaks in pairs for line in _leak_lines(model, leaks) if not line.startswith(_NONE))
+        return (*self.notes, *found)
+
     def to_dict(self) -> dict[str, Any]:
         """Gives the fingerprint and the leaks as metrics.json has them."""
         models = []
@@ -100,7 +108,7 @@ def _leak_lines(model: UsedModel, leaks: Leaks | None) -> list[str]:
         what = "they, their knowledge or their group"
         lines.append(f"leaks: {number:,} of {of.rows:,} rows are not new to {_name(model)}: {what} were {_USED}")
     else:
-        lines.append(f"leaks: none of {everything} was {_USED} by {_name(model)}")
+        lines.append(f"{_NONE}{everything} was {_USED} by {_name(model)}")
     return lines
 
 
@@ -137,7 +145,7 @@ def with_provenance(
         table: Makes it.
     """
     facts, metrics, leaked = {**report.facts, **provenance.to_dict()}, dict(report.metrics), provenance.leaked
-    tables, lines = [], list(provenance.lines)
+    tables, lines, alerts = [], list(provenance.lines), list(provenance.alerts)
     if leaked.any():
         tables.append(leaks_table(provenance, f"{title}, leaks"))
     if leaked.any() and not leaked.all():
@@ -148,8 +156,16 @@ def with_provenance(
         tables.append(table(systems, title=f"{title}, without leaked rows"))
         metrics |= {f"{WITHOUT}{name}": metric for name, metric in found.items()}
     elif leaked.any():
-        lines.append("leaks: no row is new, so no figure here tells how well the model does on new ones")
+        for told in (lines, alerts):
+            told.append("leaks: no row is new, so no figure here tells how well the model does on new ones")
     if not report.tables:  # another report of the same rows is shown, and has them
         return replace(report, metrics=metrics, facts=facts)
     first, *others = report.tables
-    return replace(report, metrics=metrics, facts=facts, tables=(first, *tables, *others), lines=tuple(lines))
+    return replace(
+        report,
+        metrics=metrics,
+        facts=facts,
+        tables=(first, *tables, *others),
+        lines=tuple(lines),
+        alerts=tuple(alerts),
+    )

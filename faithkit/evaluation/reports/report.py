@@ -1,6 +1,6 @@
 """The report of one test set: numbers to keep, tables to show, notes on both, and a sample of predictions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -8,7 +8,7 @@ from rich.table import Table
 
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.tables import harmless
-from faithkit.records import Example
+from faithkit.records import Example, Prediction
 
 Row = Mapping[str, Any]
 MAX_CHARACTERS = 2000  # of a text in a sample
@@ -16,20 +16,26 @@ MAX_CHARACTERS = 2000  # of a text in a sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Metrics by name without split and dataset; the tables and notes are printed in their order.
+    """Metrics by name without split and dataset; the tables and notes are told in their order.
 
     Args:
+        headline: The one table that a reader sees first; None for the first of `tables`.
         samples: The examples that the last table shows, as plain rows of equal columns, for loggers.
-        lines: Printed as they are, before the notes: where the predictions are from.
+        lines: Told as they are, before the notes: where the predictions are from.
+        alerts: Those of them that nobody may miss, such as rows that the model was trained on.
         facts: The same for metrics.json.
+        answers: Examples with what was predicted of each, for the run's page.
     """
 
     metrics: dict[str, Metric]
+    headline: Table | None = None
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
     samples: tuple[Row, ...] = ()
     lines: tuple[str, ...] = ()
+    alerts: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    answers: Sequence[tuple[Example, Prediction]] = ()
 
 
 def joined(report: Report, other: Report) -> Report:

@@ -1,7 +1,7 @@
-"""The end of every run: metrics with intervals beside their baselines, predictions to judge by eye, and the folder."""
+"""The reports of a run's test sets: made of examples and predictions, and written with what is shown of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from faithkit.evaluation.fitted_baselines import Fitting
@@ -10,8 +10,8 @@ from faithkit.evaluation.reports.labels import label_report
 from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.reports.report import Report, Row
 from faithkit.evaluation.reports.spans import has_spans, span_report
+from faithkit.evaluation.reports.telling import Telling, tell_reports
 from faithkit.evaluation.results import full_names, write_results
-from faithkit.evaluation.tables import show
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example, Prediction
 from faithkit.stand_in import EMBEDDED, source_of
@@ -29,33 +29,6 @@ class Scored:
     samples: Mapping[str, Sequence[Row]] = field(default_factory=dict)
 
 
-def report_detection(
-    run: RunFolder,
-    sets: TestSets,
-    *,
-    meta: Mapping[str, Any],
-    fitting: Fitting | None = None,
-    split: str = "test",
-    num_resamples: int = 1000,
-    num_examples: int = 5,
-    origins: Origins | None = None,
-) -> Scored:
-    """Scores each test set, writes metrics.json and prints it all; the run's path comes last.
-
-    A set whose spans are marked is scored by label and by span. What is shown is the span report where the predictions
-    mark anything, else the classification report.
-
-    Args:
-        sets: For each dataset its labelled examples and their predictions.
-        fitting: What the baselines are fitted on.
-        split: The first part of the metrics' names.
-        origins: Of each test set where its predictions are from; None where nothing is to be said of it.
-    """
-    options: dict[str, Any] = {"num_resamples": num_resamples, "num_examples": num_examples, "origins": origins}
-    reports = detection_reports(sets, meta=meta, fitting=fitting, split=split, **options)
-    return Scored(write_reports(run, reports, meta=meta, split=split), samples_of(reports))
-
-
 def detection_reports(
     sets: TestSets,
     *,
@@ -66,7 +39,14 @@ def detection_reports(
     num_examples: int = 5,
     origins: Origins | None = None,
 ) -> Reports:
-    """The reports of each test set; arguments as those of `report_detection`."""
+    """Scores each test set: by label, and where people marked spans by these too.
+
+    Args:
+        sets: For each dataset its labelled examples and their predictions.
+        fitting: What the baselines are fitted on.
+        split: The first part of the metrics' names.
+        origins: Of each test set where its predictions are from; None where nothing is to be said of it.
+    """
     reports: Reports = {}
     for name, (examples, predictions) in sets.items():
         reports[name] = []
@@ -81,34 +61,29 @@ def detection_reports(
         }
         origin = origins[name] if origins else None
         dataset = "" if _embedded(meta) else name
-        reports[name].append(label_report(examples, by_id, dataset=dataset, origin=origin, **options))
+        found = [label_report(examples, by_id, dataset=dataset, origin=origin, **options)]
         if has_spans(examples):
-            reports[name].append(span_report(examples, by_id, dataset=dataset, origin=origin, **options))
+            found.append(span_report(examples, by_id, dataset=dataset, origin=origin, **options))
+        answers = [(example, by_id[example.id]) for example in examples]
+        reports[name] = [replace(report, answers=answers) for report in found]
     return reports
 
 
 def write_reports(run: RunFolder, found: Reports, *, meta: Mapping[str, Any], split: str = "test") -> dict[str, Metric]:
-    """Writes metrics.json and prints the reports of each test set; the run's path comes last."""
+    """Writes metrics.json, report.md and the page of answers, and shows each test set's headline.
+
+    Args:
+        meta: What metrics.json says of itself; its `config` also says how results are told (`Telling`).
+        split: The first part of the metrics' names.
+    """
     metrics: dict[str, Metric] = {}
     facts: dict[str, Any] = {}
     for name, reports in found.items():
-        if not reports:
-            print(f"{name}: there is no test example, or none with a label: nothing to score")
-            continue
         for report in reports:
             metrics |= full_names(split, name, report.metrics)
             facts |= {name: report.facts} if report.facts else {}
-        shown = reports[-1:] if reports[-1].tables else reports
-        first, *others = (table for report in shown for table in report.tables)
-        show(first)
-        for line in (line for report in shown for line in report.lines):
-            print(line)
-        for note in (note for report in shown for note in report.notes):
-            print(f"note: {note}")
-        if others:
-            show(*others)
     write_results(run.metrics, metrics, {**meta, "test_sets": facts} if facts else meta)
-    print(run.path)
+    tell_reports(run, found, Telling.of(meta.get("config") or {}))
     return metrics
 
 

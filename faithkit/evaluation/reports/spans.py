@@ -14,11 +14,13 @@ from faithkit.evaluation.span_tables import (
     LEVELS,
     bracketed,
     choose_marked,
+    headline_table,
     level_table,
     marked_table,
     parts_table,
     types_table,
 )
+from faithkit.files.model_folder import CRITIC
 from faithkit.records import Example, Prediction
 
 WHOLE, EMPTY, MISMATCH = "all characters", "no spans", "words not in context"
@@ -47,7 +49,8 @@ def span_report(
 ) -> Report:
     """Span metrics, with those of the baselines under prefixes such as `mismatch_char_f1`, `task/qa/mismatch_char_f1`.
 
-    A detector that marks nothing, such as a critic, has its overall metrics alone, without baselines and tables.
+    Predictions that mark nothing have their overall metrics alone, without baselines and tables; those of a critic,
+    which could not mark anything, have the metrics of their labels (`response_f1`).
 
     Args:
         dataset: The benchmark's name, where its published figures are to stand beside ours.
@@ -57,13 +60,17 @@ def span_report(
     outcomes = join_spans(examples, predictions)
     scored = score_spans(outcomes, num_resamples=num_resamples)
 
+    marks_nothing = origin is not None and bool(origin.models) and all(m.kind == CRITIC for m in origin.models)
+
     def score(rows: Rows) -> dict[str, Metric]:
         found = span_metrics(*select(examples, predictions, rows), num_resamples=num_resamples).metrics
-        return found if outcomes.found.any() else _overall(found)
+        return found if outcomes.found.any() else _of_labels(found) if marks_nothing else _overall(found)
 
     def finish(report: Report) -> Report:
         return report if origin is None else with_provenance(report, origin, score, title=title, shown=SHOWN)
 
+    if not outcomes.found.any() and marks_nothing:
+        return finish(Report(metrics=_of_labels(scored.metrics)))
     if not outcomes.found.any():
         return finish(Report(metrics=_overall(scored.metrics), notes=(NOTHING_FOUND,)))
     baselines = {
@@ -86,6 +93,7 @@ def span_report(
         tables.append(types_table(two, title=f"{title}, character recall by type, percent"))
     if outcomes.models.any():
         tables.append(parts_table("model/", two, title=f"{title} by generator model, percent"))
+    headline = headline_table({name: m for name, m in systems.items() if name != EMPTY}, title=title)
     chosen = choose_marked(examples, outcomes, num_examples) if num_examples else []
     if num_examples:
         tables.append(marked_table(chosen, predictions, title="predictions to judge, spans in [[ ]]"))
@@ -93,7 +101,13 @@ def span_report(
     for name in baselines:
         metrics |= prefixed(PREFIXES[name], systems[name])
     samples = tuple(_sample(example, predictions[example.id]) for example in chosen)
-    return finish(Report(metrics=metrics, tables=tuple(tables), notes=scored.notes, samples=samples))
+    report = Report(metrics=metrics, headline=headline, tables=tuple(tables), notes=scored.notes, samples=samples)
+    return finish(report)
+
+
+def _of_labels(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    inside = ("response_by_spans_", "/")
+    return {n: m for n, m in metrics.items() if n.startswith("response_") and not any(one in n for one in inside)}
 
 
 def _overall(metrics: Mapping[str, Metric]) -> dict[str, Metric]:

@@ -24,7 +24,7 @@ from faithkit.evaluation.responses.tables import (
 from faithkit.evaluation.tables import show
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
-from faithkit.records import Example
+from faithkit.records import Example, Prediction
 
 GOLD, COPY = "gold", "copy"
 BASELINES = (GOLD, COPY)
@@ -62,7 +62,7 @@ def response_report(
     for name, (_, found) in beside.items():
         metrics |= {f"{name}/{metric}": value for metric, value in found.items()}
     shown = {"predictions": scored.metrics} | {name: found for name, (_, found) in beside.items()}
-    tables = [systems_table(shown, title=title)]
+    tables, headline = [systems_table(shown, title=title)], None
     judged = {"predictions": (columns.columns, scored.metrics)} | beside
     if paired.against is not None:
         theirs = measure(paired.examples, paired.against, models, progress=progress)
@@ -70,7 +70,7 @@ def response_report(
         metrics |= compared.metrics
         judged["against"] = (theirs.columns, compared.theirs)
         sides = scored.metrics, compared.theirs, compared.differences
-        tables.append(differences_table(*sides, title=f"{title}, paired", judges=models.others))
+        headline = differences_table(*sides, title=f"{title}, paired", judges=models.others)
     judges = judge_report(models.judges, paired.examples, judged, title=title, num_resamples=num_resamples)
     metrics |= judges.metrics
     tables += judges.tables
@@ -79,7 +79,15 @@ def response_report(
         tables.append(examples_table(paired.examples, paired.texts, columns, num_examples))
         samples = sample_rows(paired.examples, paired.texts, columns, num_examples)
     notes = (*models.missing, *paired.notes, *scored.notes, *judges.notes)
-    report = Report(metrics=metrics, tables=tuple(tables), notes=notes, samples=tuple(samples))
+    answers = [(e, Prediction(id=e.id, text=text)) for e, text in zip(paired.examples, paired.texts, strict=True)]
+    report = Report(
+        metrics=metrics,
+        headline=headline,
+        tables=tuple(tables),
+        notes=notes,
+        samples=tuple(samples),
+        answers=answers,
+    )
     if origin is None:
         return report
 

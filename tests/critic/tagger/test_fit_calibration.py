@@ -53,7 +53,9 @@ def drawn(seed: int = 0, count: int = 60, sharpness: float = 4.0) -> tuple[Answe
 
 def char_f1(calibration: SpanCalibration, given: Answers, examples: list[Example]) -> float:
     """F1 of characters, counted character by character."""
-    found = calibration.spans(given.start, given.end, calibration.probabilities(given.odds, given.words), given.owner)
+    probability = calibration.probabilities(given.odds, given.words)
+    hallucinated = calibration.called(calibration.response_scores(given.responses(probability, len(examples))))
+    found = calibration.spans(given.words, probability, given.owner, hallucinated)
     called = {
         (int(given.owner[first]), place)
         for start, end, first in zip(found.start, found.end, found.first, strict=True)
@@ -137,7 +139,7 @@ def test_answers_without_a_token_count_as_faithful() -> None:
     calibration, report = fit_calibration(given, [*examples, nothing], "f1")
     assert report["num_responses"] == 21
     scores = calibration.response_scores(given.responses(sigmoid(given.odds), 21))
-    assert calibration.label(float(scores[20])) == "faithful"
+    assert not calibration.called(scores)[20]
 
 
 def test_tokens_that_stand_for_nothing_do_not_count() -> None:

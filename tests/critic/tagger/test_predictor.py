@@ -107,11 +107,26 @@ def test_passages_are_numbered_as_ragtruth_numbers_them(tagger: Tagger) -> None:
     assert tagger.predict(["the river"], ANSWER[0]) == tagger.predict("the river", ANSWER[0])
 
 
-def test_a_threshold_of_one_call_decides_the_label_and_keeps_the_spans(tagger: Tagger) -> None:
-    stored = tagger.predict(CONTEXT, ANSWER)
+def test_a_threshold_of_one_call_decides_the_label_and_the_spans_agree_with_it(tagger: Tagger) -> None:
     low, high = (tagger.predict(CONTEXT, ANSWER, threshold=t) for t in (0.0, 1.0))
-    assert {t.label for t in low} == {"hallucinated"} and {t.label for t in high} == {"faithful"}
-    assert [t.spans for t in low] == [t.spans for t in stored] == [t.spans for t in high]
+    assert {t.label for t in low} == {"hallucinated"} and all(t.spans for t in low)
+    assert {t.label for t in high} == {"faithful"} and not any(t.spans for t in high)
+
+
+@pytest.mark.parametrize("threshold", [None, 0.0, 0.5, 0.9, 1.0])
+def test_a_label_and_its_spans_never_contradict_each_other(tagger: Tagger, threshold: float | None) -> None:
+    for tagged in tagger.predict(CONTEXT, ANSWER, QUESTION, threshold=threshold):
+        assert (tagged.label == "hallucinated") == bool(tagged.spans)
+
+
+def test_spans_with_a_threshold_of_their_own_do_not_ask_for_the_label(tagger: Tagger) -> None:
+    everything = tagger.predict(CONTEXT, ANSWER, threshold=1.0, span_threshold=0.0)
+    assert all(t.label == "faithful" and t.spans for t in everything)
+    nothing = tagger.predict(CONTEXT, ANSWER, threshold=0.0, span_threshold=1.0)
+    assert all(t.label == "hallucinated" and not t.spans for t in nothing)
+    assert list(tagger.stream(CONTEXT, ANSWER, threshold=1.0, span_threshold=0.0, progress=False)) == everything
+    with pytest.raises(UserError, match="span_threshold"):
+        tagger.predict(CONTEXT[0], ANSWER[0], span_threshold=2)
 
 
 def test_a_stream_gives_what_one_call_gives(tagger: Tagger) -> None:

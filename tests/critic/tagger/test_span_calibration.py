@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from critic.requests import Request
+from critic.tagger.evidence import words_of
 from critic.tagger.span_calibration import SpanCalibration
 
 
@@ -15,6 +17,7 @@ def test_without_weights_the_odds_of_tokens_are_scaled_and_shifted() -> None:
 
 def test_what_is_not_fitted_joins_no_spans_and_drops_none() -> None:
     """`a-b`, of which the hyphen is right."""
-    start = np.arange(3)
-    found = SpanCalibration().spans(start, start + 1, np.array([0.5, 0.4, 0.5]))
+    start, owner = np.arange(3), np.zeros(3, int)
+    words = words_of(start, start + 1, owner, [Request("", "", "a-b")])
+    found = SpanCalibration().spans(words, np.array([0.5, 0.4, 0.5]), owner)
     assert (found.start.tolist(), found.end.tolist()) == ([0, 2], [1, 3])

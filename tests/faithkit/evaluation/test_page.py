@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from faithkit.errors import UserError
 from faithkit.evaluation.intervals import Metric
-from faithkit.evaluation.page import write_page
+from faithkit.evaluation.page import AnswerSet, write_page
 from faithkit.evaluation.page_rows import KINDS, OUTCOMES, cut, response_outcome, row, span_kinds
+from faithkit.evaluation.tables import metrics_table
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span, Turn
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=30)
@@ -44,7 +45,9 @@ def prediction(id_="a", spans=(), score=None, label=None):
 
 def written(folder, pairs, **values):
     path = folder / "page.html"
-    write_page(path, [e for e, _ in pairs], {e.id: p for e, p in pairs}, **({"title": "T"} | values))
+    own = {name: values.pop(name) for name in ("tables", "notes") if name in values}
+    one = AnswerSet(name="s", examples=[e for e, _ in pairs], predictions={e.id: p for e, p in pairs}, **own)
+    write_page(path, [one], **({"title": "T"} | values))
     return path
 
 
@@ -104,7 +107,7 @@ def test_any_text_survives_the_page_and_none_of_it_is_markup(tmp_path_factory, c
     assert joined(shown_row["pieces"]) == as_browser(response)
     assert block(page, "contexts-0") == [as_browser(other)]
     assert shown_row["turns"] == [[as_browser(other)] * 2]
-    assert page.lower().count("<script") == page.lower().count("</script") == 5
+    assert page.lower().count("<script") == page.lower().count("</script") == 4
     body = page[page.index("<body>") : page.index('<script type="application/json"')]
     assert not [c for c in body if unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in "\n\u200c\u200d"]
 
@@ -143,8 +146,7 @@ def test_a_context_that_answers_share_is_held_once(tmp_path):
 def test_spans_and_metrics_are_told_with_their_numbers(tmp_path):
     shown = example(spans=(span(0, 4), span(10, 13, "subtle_baseless")))
     said = prediction(spans=[span(2, 6, score=0.83), span(14, 18, score=0.4)], score=0.91)
-    metrics = {"response_f1": Metric(value=0.5, low=0.4, high=0.6), "task/qa/char_f1": Metric(value=0.7)}
-    page = written(tmp_path, [(shown, said)], metrics=metrics).read_text(encoding="utf-8")
+    page = written(tmp_path, [(shown, said)]).read_text(encoding="utf-8")
     [shown_row] = block(page, "rows-0")
     assert shown_row["gold_spans"] == [["evident_conflict", [0.5]], ["subtle_baseless", [0]]]
     [[called, score, outcome, kinds, spans]] = shown_row["said"]
@@ -155,7 +157,37 @@ def test_spans_and_metrics_are_told_with_their_numbers(tmp_path):
         "false alarm span",
         "found span",
     ]
-    assert block(page, "scores") == [["response_f1", 0.5, 0.4, 0.6], ["task/qa/char_f1", 0.7, None, None]]
+
+
+def test_the_first_table_is_in_sight_and_the_others_with_their_notes_are_folded(tmp_path):
+    metric = Metric(value=0.5, low=0.4, high=0.6)
+    tables = [metrics_table({"model <b>": {name: metric}}, title=name) for name in ("first", "second")]
+    page = written(tmp_path, [(example(), prediction())], tables=tables, notes=["from: <i>"], about=["Run: a\x1b"])
+    header = page.read_text(encoding="utf-8").partition("<header>")[2].partition("</header>")[0]
+    seen, _, folded = header.partition("<details>")
+    assert "<h2>first</h2>" in seen and "50.0 [40.0, 60.0]" in seen and "second" not in seen
+    assert "<h2>second</h2>" in folded and "from: &lt;i&gt;" in folded
+    assert "model &lt;b&gt;" in seen and "<b>" not in header and "Run: a\\x1b" in seen
+
+
+def test_without_texts_the_page_has_verdicts_and_nothing_to_read(tmp_path):
+    secret = "The patient is Ada."
+    shown = example(
+        response=secret, spans=(span(0, 3),), knowledge=f"{secret} 1", history=(Turn(speaker="s", text=secret),)
+    )
+    said = Prediction(id="a", label=HALLUCINATED, score=0.9, spans=(span(4, 8),), text=secret)
+    page = written(tmp_path, [(shown, said)], texts=False).read_text(encoding="utf-8")
+    [shown_row] = block(page, "rows-0")
+    assert "Ada" not in page and shown_row["gold"] == 1 and shown_row["said"][0][:2] == [1, 0.9]
+
+
+def test_of_too_many_rows_the_mistakes_are_shown(tmp_path):
+    pairs = [(example(f"r{n}"), prediction(f"r{n}")) for n in range(5)] + [
+        (example(f"m{n}", spans=(span(0, 5),)), prediction(f"m{n}")) for n in range(2)
+    ]
+    page = written(tmp_path, pairs, max_rows=3).read_text(encoding="utf-8")
+    assert [shown["id"] for shown in block(page, "rows-0")] == ["r0", "m0", "m1"]
+    assert "Of s 3 of 7 answers are here" in page
 
 
 @pytest.mark.parametrize(
@@ -181,9 +213,16 @@ def test_spans_judge_an_answer_without_a_label_and_an_empty_span_marks_nothing()
     assert len(row(example(), [prediction(spans=[span(3, 3)])], 0)["said"][0]) == 4
 
 
-def test_a_span_beyond_its_answer_is_a_user_error(tmp_path):
-    with pytest.raises(UserError, match="beyond the response's 19 characters"):
-        written(tmp_path, [(example(), prediction(spans=[span(3, 99)]))])
+def test_a_span_beyond_its_answer_is_counted_and_marks_nothing(tmp_path):
+    page = written(tmp_path, [(example(), prediction(spans=[span(3, 99)]))]).read_text(encoding="utf-8")
+    assert block(page, "rows-0")[0]["pieces"] == ["Kiwis are big fish."]
+    assert "the marks of 1 predictions reach beyond their answers" in page
+
+
+def test_examples_without_predictions_are_a_user_error(tmp_path):
+    with pytest.raises(UserError, match="1 of 1 examples have no prediction"):
+        one = AnswerSet(name="s", examples=[example("a")], predictions={"b": prediction("b")})
+        write_page(tmp_path / "page.html", [one], title="T")
     assert not list(tmp_path.iterdir())
 
 

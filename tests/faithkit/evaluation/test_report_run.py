@@ -8,7 +8,7 @@ from faithkit.evaluation.baselines import empty_predictions, mismatch_prediction
 from faithkit.evaluation.published.detection import models
 from faithkit.evaluation.reports.perplexity import perplexity_report
 from faithkit.evaluation.reports.report import sample_row
-from faithkit.evaluation.reports.run import report_detection
+from faithkit.evaluation.reports.run import detection_reports, write_reports
 from faithkit.evaluation.span_metrics import span_metrics
 from faithkit.evaluation.tables import as_text
 from faithkit.files.run_folder import RunFolder
@@ -48,6 +48,12 @@ def run_of(tmp_path):
     return RunFolder(tmp_path)
 
 
+def report_detection(run, sets, *, meta, num_resamples, verbose=True, **options):
+    found = detection_reports(sets, meta=meta, num_resamples=num_resamples, **options)
+    config = meta.get("config", {}) | {"verbose": verbose}
+    return write_reports(run, found, meta={**meta, "config": config})
+
+
 def numbers(tmp_path):
     return {name: row["value"] for name, row in json.loads((tmp_path / "metrics.json").read_text())["metrics"].items()}
 
@@ -70,7 +76,6 @@ def test_a_tagger_is_shown_beside_baselines_and_published_figures(tmp_path, caps
     assert "model, any span" in shown.partition("by character")[0], "the rule that any span counts is of responses"
     assert "these responses are a part of the official ones" in shown
     assert "The kiwi [[can fly far|evident_baseless]]." in shown
-    assert shown.splitlines()[-1] == str(tmp_path)
     assert all(len(line) <= 80 for line in shown.splitlines() if line[:1] in "+|")
 
 

