@@ -1,12 +1,14 @@
 """The lines of Python on the pages run, and what the pages say of names, datasets and links is so."""
 
 import importlib
+import json
 import os
 import re
 import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,6 +72,29 @@ def test_the_tables_of_the_first_hour_are_written_and_read(tmp_path: Path, monke
     examples = list(read_pairs("labelled.csv"))
     assert len(examples) == 2000 and all(e.history and e.spans is not None for e in examples)
     assert {e.label for e in examples} == {"faithful", "hallucinated"}
+
+
+def test_the_examples_of_extending_do_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from data_modules.reading.dataset import read_examples
+    from data_modules.reading.rows import ReadReport
+    from generation.objectives.mle import Mle
+    from generation.objectives.objective import Step
+
+    (tmp_path / "support_tickets.py").write_text(find_block("docs/extending.md", "class SupportTickets"))
+    row = {"ticket": "7", "article": "Open on Sundays.", "reply": "We are closed.", "verdict": "hallucinated"}
+    (tmp_path / "test.jsonl").write_text(json.dumps(row) + "\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    ((source, _),) = build_sources([{"_target_": "support_tickets.SupportTickets", "path": str(tmp_path)}])
+    (example,) = read_examples(source, "test", ReadReport())
+    assert (example.id, example.knowledge, example.label) == ("7", "Open on Sundays.", "hallucinated")
+
+    scope: dict[str, Any] = {}
+    exec(find_block("docs/extending.md", "class PerResponse"), scope)  # noqa: S102 - our own page
+    step = Step.of_losses([[1.0, 2.0, 3.0], [10.0]])
+    assert (scope["PerResponse"]()(step).item(), Mle()(step).item()) == (6.0, 4.0)
+
+    exec(find_block("docs/extending.md", "def questions"), scope)  # noqa: S102 - our own page
+    assert scope["questions"](["Is it? ", "It is."]).tolist() == [1.0, 0.0]
 
 
 def test_the_test_of_the_page_about_tests_runs(trained_tagger: Path, tmp_path: Path) -> None:
