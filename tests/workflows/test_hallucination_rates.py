@@ -127,7 +127,10 @@ def test_the_rates_are_those_of_what_was_written(
     assert found["small/gold/turn_rate"] == pytest.approx(sum(wrong) / len(wrong))
     assert found["small/gold/dialogue_rate"] == pytest.approx(len(hit) / len(set(groups)))
     assert found["difference/small/turn_rate"] == pytest.approx(0)
-    assert "self histories less gold ones" in shown and metrics(tmp_path / "again") == found
+    assert (
+        "self histories less gold ones" in (tmp_path / "run" / "report.md").read_text()
+        and metrics(tmp_path / "again") == found
+    )
 
 
 def test_files_of_replies_are_judged_and_corrected_by_labelled_rows(
