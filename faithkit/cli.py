@@ -74,7 +74,7 @@ def _run(
     sweep: str | None,
 ) -> None:
     if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
-        _print_help(help_text(doc, groups))
+        _print_help(help_text(doc, groups, config_name))
         sys.exit(DONE)
     debug = any(re.fullmatch(r"\+*debug=(true|1|yes)", argument, re.IGNORECASE) for argument in sys.argv[1:])
     # Waiting threads sleep: where other programs share the cores, spinning ones made a step ten times slower.
@@ -143,12 +143,21 @@ def _print_help(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would say so again at its end
 
 
-def help_text(doc: str, groups: tuple[str, ...]) -> str:
-    """One screen: what the script does, its commands, and the choices of each group as the folders have them."""
+def help_text(doc: str, groups: tuple[str, ...], config_name: str) -> str:
+    """What the script does, its commands, the choices of each group as the folders have them, and its own keys."""
     lines = [doc.strip(), "", *(["Choices:"] if groups else [])]
     for group in groups:
         lines.append(_wrap(f"  {group:<10} ", choices_of(group)))
+    lines += ["", "Keys:"]
+    for key, value, told in keys_of(config_name):
+        lines.append(_wrap(f"  {f'{key}={value}':<26} ", told.split(" ")))
     return "\n".join(lines) + HELP_END.rstrip()
+
+
+def keys_of(config_name: str, configs: Path = CONFIGS) -> list[tuple[str, str, str]]:
+    """The keys of a script's entry file that a comment explains, with their defaults, but for those of its blocks."""
+    found = re.findall(r"^(\w+): (\S+) # (.+)$", (configs / f"{config_name}.yaml").read_text(encoding="utf-8"), re.M)
+    return [(key, "" if value == "???" else value, told) for key, value, told in found]
 
 
 def choices_of(group: str, configs: Path = CONFIGS) -> list[str]:

@@ -44,6 +44,7 @@ def main(cfg: Any) -> None:
     """Opens the run's folder and works in it."""
     from faithkit.files.open_run import open_run
     from faithkit.files.run_folder import log_to
+    from faithkit.weights.resolve import check_at_hand
     from workflows.settings.evaluation import EvaluateSettings
 
     kind = f"evaluate-{cfg.benchmark.name}"
@@ -51,6 +52,7 @@ def main(cfg: Any) -> None:
         log_to(run.log)
         # Said before what evaluates is imported, which takes seconds.
         log.info("evaluate: benchmark=%s, into %s", config["benchmark"]["name"], run.path)
+        check_at_hand(config["checkpoint"])
         work(run, config)
 
 

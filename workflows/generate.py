@@ -27,12 +27,14 @@ def main(cfg: Any) -> None:
     """Opens the run's folder and works in it."""
     from faithkit.files.open_run import open_run
     from faithkit.files.run_folder import log_to
+    from faithkit.weights.resolve import check_at_hand
     from workflows.settings.scripts import GenerateSettings
 
     with open_run(cfg, "generate", GenerateSettings, may_change=MAY_CHANGE) as (run, config):
         log_to(run.log)
         # Said before what generates is imported, which takes seconds.
         log.info("generate: data=%s, into %s", config["data"]["name"], run.path)
+        check_at_hand(config["checkpoint"])
         generate(run, config)
 
 

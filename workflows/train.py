@@ -50,6 +50,7 @@ def main(cfg: Any) -> None:
     from faithkit.files.open_run import open_run
     from faithkit.files.run_folder import log_to
     from faithkit.stand_in import tell_stand_in
+    from faithkit.weights.resolve import check_at_hand
     from workflows.settings.scripts import TrainSettings
 
     tell_stand_in(cfg)
@@ -59,6 +60,7 @@ def main(cfg: Any) -> None:
         log_to(run.log)
         # Said before what trains is imported, which takes seconds.
         log.info("train: model=%s data=%s, into %s", config["model"]["name"], config["data"]["name"], run.path)
+        check_at_hand(config["model"].get("weights"))
         work(run, config)
 
 

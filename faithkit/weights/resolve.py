@@ -14,7 +14,17 @@ from faithkit.files.folder_check import check_folder
 from faithkit.files.model_folder import ADAPTER_CONFIG, CONFIG, MARK, SIDECAR
 from faithkit.weights.local import LOCAL, LocalWeights, fetch
 
-__all__ = ["LOCAL", "LocalWeights", "explain", "hub_adapters", "hub_folder", "is_hub_name", "loading", "resolve"]
+__all__ = [
+    "LOCAL",
+    "LocalWeights",
+    "check_at_hand",
+    "explain",
+    "hub_adapters",
+    "hub_folder",
+    "is_hub_name",
+    "loading",
+    "resolve",
+]
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 CONFIGS = ("config.json", "adapter_config.json", "meta.json")  # of a model, of an adapter, of spaCy
@@ -54,6 +64,18 @@ def resolve(name_or_path: str) -> str:
             hint=f"name a folder that exists, one of {', '.join(LOCAL)}, or a model such as roberta-large",
         )
     return name_or_path
+
+
+def check_at_hand(name: str | None) -> None:
+    """Refuses a hub's name that is in no cache while the hub is out of reach: at once, and not when torch is loaded.
+
+    Raises:
+        UserError: It is neither here nor in reach.
+    """
+    if name is None or name in LOCAL or not is_hub_name(name):
+        return
+    if not _in_hub_cache(name) and not _in_hub_cache(name, ADAPTER_CONFIG) and not _hub_in_reach():
+        raise _out_of_reach(name)
 
 
 def is_hub_name(path: str) -> bool:

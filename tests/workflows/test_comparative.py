@@ -57,7 +57,8 @@ def test_one_who_reads_is_right_in_both_orders(
     found, shown = metrics(tmp_path / "run"), capsys.readouterr().out
     assert (found["accuracy"], found["both_orders"], found["position_bias"], found["invalid_rate"]) == (1, 1, 0, 0)
     assert found["length_accuracy"] < 1 and "which of two replies is hallucinated" in shown
-    assert "reply 1" in shown and shown.rstrip().endswith("run")
+    report = tmp_path / "run" / "report.md"
+    assert "reply 1" in report.read_text() and shown.splitlines()[-1] == f"all figures: {report}"
 
 
 def test_what_cannot_be_read_is_invalid_where_answers_are_written(halludial: str, tmp_path: Path) -> None:

@@ -111,15 +111,13 @@ def written(server: ChatServer) -> int:
     return sum(not body.get("logprobs") for body in server.asked)
 
 
-def test_the_rates_are_those_of_what_was_written(
-    halludial: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_rates_are_those_of_what_was_written(halludial: str, tmp_path: Path) -> None:
     with ChatServer(answer=answer_some) as served, ChatServer(answer=judge) as judging:
         evaluate_here(f"benchmark={NAME}", *options(served, judging, halludial, tmp_path / "run"))
         asked = len(served.asked), written(judging)
         evaluate_here(f"benchmark={NAME}", *options(served, judging, halludial, tmp_path / "again"))
         assert (len(served.asked), written(judging)) == asked, "a second run knows every reply"
-    found, shown = metrics(tmp_path / "run"), capsys.readouterr().out
+    found, report = metrics(tmp_path / "run"), (tmp_path / "run" / "report.md").read_text()
     rows = [json.loads(line) for line in (tmp_path / "run" / "responses" / "small-gold.jsonl").read_text().splitlines()]
     wrong = ["WRONG" in row["text"] for row in rows]
     groups = [row["id"].split(":")[0] for row in rows]
@@ -127,7 +125,7 @@ def test_the_rates_are_those_of_what_was_written(
     assert found["small/gold/turn_rate"] == pytest.approx(sum(wrong) / len(wrong))
     assert found["small/gold/dialogue_rate"] == pytest.approx(len(hit) / len(set(groups)))
     assert found["difference/small/turn_rate"] == pytest.approx(0)
-    assert "self histories less gold ones" in shown and metrics(tmp_path / "again") == found
+    assert "self histories less gold ones" in report and metrics(tmp_path / "again") == found
 
 
 def test_files_of_replies_are_judged_and_corrected_by_labelled_rows(

@@ -57,7 +57,7 @@ def engine(server: ChatServer) -> list[str]:
 
 
 def test_a_second_judge_and_people_agree_beyond_chance(
-    halludial: str, examples: list[Example], judgements: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    halludial: str, examples: list[Example], judgements: Path, tmp_path: Path
 ) -> None:
     said = {row["id"]: row for row in map(json.loads, judgements.read_text().splitlines())}
     right = {one.id: said[one.id]["label"] == one.label for one in examples}
@@ -75,8 +75,8 @@ def test_a_second_judge_and_people_agree_beyond_chance(
     assert found["mean_kappa"]["value"] == pytest.approx(sum(three) / 3)
     written = read_annotations(tmp_path / "run" / "predictions" / "meta_judging.jsonl")
     assert set(written) == set(right), "in the form of people's labels, so that it can be given as such"
-    shown = capsys.readouterr().out
-    assert "Cohen's kappa" in shown and "second judge: accurate" in shown
+    told = (tmp_path / "run" / "report.md").read_text()
+    assert "Cohen's kappa" in told and "second judge: accurate" in told
 
 
 def test_people_alone_need_no_model_and_judgements_that_say_faithful_are_left_out(

@@ -1,4 +1,5 @@
 import json
+import unicodedata
 from dataclasses import replace
 
 import numpy as np
@@ -7,12 +8,15 @@ import pytest
 from faithkit.evaluation.baselines import empty_predictions, mismatch_predictions, unsupported_spans, whole_predictions
 from faithkit.evaluation.published.detection import models
 from faithkit.evaluation.reports.perplexity import perplexity_report
+from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.reports.report import sample_row
 from faithkit.evaluation.reports.run import detection_reports, write_reports
+from faithkit.evaluation.reports.telling import Telling, tell_end
 from faithkit.evaluation.span_metrics import span_metrics
 from faithkit.evaluation.tables import as_text
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example, Prediction, Span, Turn
+from faithkit.weights.used_model import UsedModel
 
 CONTEXT = "The kiwi is a small bird of New Zealand."
 
@@ -140,3 +144,34 @@ def test_trivial_taggers_mark_all_nothing_or_the_words_that_are_not_there():
     assert empty["char_f1"].value == empty["response_f1"].value == 0.0
     fitted = mismatch_predictions(EXAMPLES, EXAMPLES)
     assert [fitted[e.id].label for e in EXAMPLES] == [e.label for e in EXAMPLES]
+
+
+def test_the_terminal_has_one_headline_and_the_files_have_everything(tmp_path, capsys):
+    steering = "The kiwi \x1b[31mcan fly\x07 far."
+    examples = [*EXAMPLES, example("4\x1b]0;x\x07", steering, "can fly", task="QA", model="<b>")]
+    said = [*FOUND, Prediction(id=examples[-1].id, label="hallucinated", score=0.9, spans=examples[-1].spans)]
+    report_detection(run_of(tmp_path), {"ragtruth": (examples, said)}, meta={}, num_resamples=20, verbose=False)
+    tell_end(run_of(tmp_path), Telling(), [("score rows", "faithkit score FILE")])
+    shown = capsys.readouterr().out
+    report, page = (tmp_path / "report.md").read_text(), (tmp_path / "answers.html").read_text()
+    assert shown.count("percent") == 1 and "character F1" in shown and "by task" not in shown
+    assert "by task" in report and "predictions to judge" in report and "score rows: faithkit score FILE" in shown
+    assert shown.splitlines()[-1] == f"answers: {(tmp_path / 'answers.html').as_uri()}"
+    assert "character F1" in page.partition("<main>")[0] and "by task" in page.partition("<main>")[0]
+    for text in (shown, report, page):
+        assert not [c for c in text if unicodedata.category(c) == "Cc" and c != "\n"]
+    assert all(len(line) <= 80 for line in shown.splitlines()[: shown.count("|")] if "|" in line)
+
+
+def test_the_predictions_of_a_known_critic_have_no_metrics_of_spans(tmp_path, capsys):
+    said = [Prediction(id=p.id, label=p.label, score=p.score) for p in FOUND]
+    critic = UsedModel(role="checkpoint", path="runs/c", kind="critic", weights=None, threshold=None, reason="gone")
+    origins = {"ragtruth": Provenance.of("ragtruth", EXAMPLES, [critic])}
+    sets = {"ragtruth": (EXAMPLES, said)}
+    report_detection(run_of(tmp_path), sets, meta={}, num_resamples=20, verbose=False, origins=origins)
+    found = numbers(tmp_path)
+    assert found["test/ragtruth/response_f1"] == 1.0 and not any(
+        "char_" in name or "by_spans" in name for name in found
+    )
+    shown = capsys.readouterr().out
+    assert "no prediction marks a character" not in shown and "runs/c has seen cannot be told: gone" in shown
