@@ -1,11 +1,11 @@
 """Turns a tagger's log-odds into probabilities, spans and labels; fitted on validation, stored beside the weights."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from critic.logistic import linear, sigmoid
 from critic.tagger.evidence import RESPONSE_EVIDENCE, TOKEN_EVIDENCE, Words, token_evidence
 from critic.tagger.find_spans import Found, find_spans
 from faithkit.checks import check_number, check_numbers, check_text
@@ -88,11 +88,3 @@ class SpanCalibration:
     def label(self, score: float, threshold: float | None = None) -> str:
         """hallucinated or faithful, by the stored threshold for responses or by another."""
         return HALLUCINATED if score >= (self.response_threshold if threshold is None else threshold) else FAITHFUL
-
-
-def linear(evidence: Floats, weights: tuple[float, ...]) -> Floats:
-    return evidence @ np.array(weights[:-1]) + weights[-1]
-
-
-def sigmoid(values: Any) -> Floats:
-    return np.exp(-np.logaddexp(0.0, -np.asarray(values, np.float64)))
