@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from critic.evidence import EVIDENCE
 from faithkit.files.model_folder import CRITIC, TAGGER, Sidecar
 
 PAIRS = [
@@ -28,6 +29,16 @@ inputs = tokenizer({texts}, truncation=True, max_length={max_length}, return_ten
 logits = model(**inputs).logits[0]
 probability = torch.sigmoid((logits[1] - logits[0]) / {temperature:.4f})  # hallucinated from {threshold:.4f} on
 ```"""
+EVIDENCE_USAGE = """```python
+from faithkit import Critic
+
+critic = Critic.load(FOLDER)
+critic.score(knowledge="...", response="...").probability  # hallucinated from {threshold:.4f} on
+```
+
+The encoder is a plain sequence classifier of transformers, but its log-odds are one of nine numbers that this critic
+weighs: unknown words, pairs of words, numbers and names, both lengths and negations are the others. Its own logits are
+no probability."""
 TAGGER_USAGE = """```python
 import torch
 from transformers import AutoModelForTokenClassification, AutoTokenizer
@@ -82,7 +93,7 @@ def _critic(layout: dict[str, Any], thresholds: dict[str, Any]) -> Card:
         title="A hallucination critic",
         purpose="A hallucination critic: given a source text (knowledge) and a response, it gives the probability that "
         "the response says something that the source does not support.",
-        usage=CRITIC_USAGE.format(
+        usage=(EVIDENCE_USAGE if EVIDENCE in thresholds else CRITIC_USAGE).format(
             texts=_ordered(layout),
             max_length=layout["max_length"],
             temperature=thresholds["temperature"],

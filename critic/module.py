@@ -20,6 +20,7 @@ from critic.weights import load_classifier
 from data_modules.encoding.pairs import MODEL_INPUTS
 from faithkit.evaluation.score_calibration import ScoreCalibration, log_odds
 from faithkit.evaluation.validation import metrics_of_scores
+from faithkit.training.optimizer import is_head
 from faithkit.training.options import OptimizerOptions
 from faithkit.training.row_metric import RowMetric
 
@@ -46,6 +47,9 @@ class CriticModule(EncoderModule[CriticOptions]):
     ):
         super().__init__(options, optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
         self.set_up(load_classifier(options.weights, dropout=options.dropout, seed=seed))
+        if options.freeze_encoder:
+            for name, parameter in self.model.named_parameters():
+                parameter.requires_grad_(is_head(name))
         if options.span_weight:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed + 1)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from data_modules.encoding.pair_layout import ORDERS
 from faithkit.settings.check import check_fields
-from faithkit.settings.types import NonNegative, OneOf, PartialShare, Switch, Text, Tokens
+from faithkit.settings.types import Count, NonNegative, OneOf, PartialShare, Switch, Text, Tokens
 from faithkit.training.options import Aim
 
 
@@ -17,24 +17,30 @@ class CriticOptions:
         weights: A folder, hub name or local name of an encoder, or of a classifier to go on from.
         max_length: Tokens of a sequence.
         order: Which text stands first: knowledge_response or response_knowledge.
+        max_knowledge_words: Of longer knowledge the sentences most like the response are read; None reads all.
         label_smoothing: Share of the probability that the target gives to both classes alike.
         support_weight: Weight of the auxiliary loss of `critic.overlap_supervision`; 0 leaves it out.
         span_weight: Weight of the auxiliary loss of `critic.span_supervision`; 0 leaves it out.
         freeze_embeddings: Word embeddings stay as they are.
+        freeze_encoder: All but the head stays as it is: of an encoder that compares texts already, it loses nothing.
         dropout: Overrides the encoder's own; None keeps it.
         gradient_checkpointing: Trades time for memory.
+        evidence: Weighs the words' evidence beside the encoder's log-odds (`critic.evidence`).
         threshold_aim: What the decision threshold is chosen for on validation (`faithkit.evaluation.calibration`).
     """
 
     weights: Text
     max_length: Tokens = 256
     order: Annotated[str, OneOf(ORDERS)] = "knowledge_response"
+    max_knowledge_words: Count | None = None
     label_smoothing: PartialShare = 0.0
     support_weight: NonNegative = 0.0
     span_weight: NonNegative = 0.0
     freeze_embeddings: Switch = False
+    freeze_encoder: Switch = False
     dropout: PartialShare | None = None
     gradient_checkpointing: Switch = False
+    evidence: Switch = False
     threshold_aim: Aim = "macro_f1"
 
     def __post_init__(self) -> None:

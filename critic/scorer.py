@@ -17,7 +17,9 @@ from tqdm.auto import tqdm
 
 from critic.calibration_texts import calibration_pairs
 from critic.class_labels import ClassLabels, hallucinated_classes
+from critic.evidence import stack_evidence
 from critic.load_checkpoint import LoadedCheckpoint, load_checkpoint
+from critic.logistic import linear
 from critic.onnx_model import ONNX
 from critic.precision import apply_precision, check_precision
 from critic.requests import (
@@ -80,6 +82,7 @@ class Critic:
         batch_tokens: Tokens of a batch; changes the speed, not the scores. None takes what suits the model's device.
         name: The model as `repr` tells it; None takes its class.
         hallucinated: Which of the model's classes mean hallucinated.
+        weights: Of the words' evidence (`critic.evidence`); none where the encoder's log-odds are all.
     """
 
     def __init__(
@@ -91,9 +94,10 @@ class Critic:
         batch_tokens: int | None = None,
         name: str | None = None,
         hallucinated: Sequence[bool] = OURS,
+        weights: tuple[float, ...] = (),
     ):
         self.model, self.encoder, self.calibration = model, encoder, calibration
-        self.hallucinated = tuple(hallucinated)
+        self.hallucinated, self.weights = tuple(hallucinated), weights
         self.name = name or type(model).__name__
         own_tokens = arguments.read_count("batch_tokens", batch_tokens)
         self.batch_tokens = own_tokens or (CPU_BATCH_TOKENS if self.device.type == "cpu" else GPU_BATCH_TOKENS)
@@ -155,9 +159,22 @@ class Critic:
             config = loaded.model.config
             chosen = hallucinated_classes([config.id2label[n] for n in range(config.num_labels)], labels, path)
             settings = foreign_settings(config, path)
-        encoder = PairEncoder(tokenizer=loaded.tokenizer, max_length=settings.max_length, order=settings.order)
-        calibration, name = settings.calibration, path
-        return cls(loaded.model, encoder, calibration, batch_tokens=batch_tokens, name=name, hallucinated=chosen)
+        encoder = PairEncoder(
+            tokenizer=loaded.tokenizer,
+            max_length=settings.max_length,
+            order=settings.order,
+            max_knowledge_words=settings.max_knowledge_words,
+            evidence=bool(settings.evidence),
+        )
+        return cls(
+            loaded.model,
+            encoder,
+            settings.calibration,
+            batch_tokens=batch_tokens,
+            name=path,
+            hallucinated=chosen,
+            weights=settings.evidence,
+        )
 
     def __repr__(self) -> str:
         return f"Critic({self.name!r}, threshold={self.calibration.threshold:.4g}, device={str(self.device)!r})"
@@ -275,7 +292,7 @@ class Critic:
         logits, owner = window_logits(self.model, self.encoder, columns, self.batch_tokens)
         best = np.full(len(columns["response"]), np.inf)
         np.minimum.at(best, owner, log_odds(logits, self.hallucinated))
-        return best
+        return linear(stack_evidence(best, columns), self.weights) if self.weights else best
 
     @property
     def device(self) -> torch.device:

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from critic.evidence import WEIGHTS, fit_evidence, stack_evidence
+from critic.logistic import linear
 from critic.module import CriticModule
 from critic.options import CriticOptions
 from critic.scorer import CHUNK, Critic
@@ -45,6 +47,8 @@ class CriticTask:
             max_length=self.options.max_length,
             order=self.options.order,
             marked=bool(self.options.span_weight),
+            max_knowledge_words=self.options.max_knowledge_words,
+            evidence=self.options.evidence,
         )
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> CriticModule:
@@ -68,12 +72,21 @@ class CriticTask:
         return AutoModelForSequenceClassification
 
     def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> tuple[Critic, dict[str, Any]]:
-        """Fits temperature and threshold on the labelled rows of validation."""
+        """Fits the weights of evidence, temperature and threshold on the labelled rows of validation."""
         critic = Critic(model, self.encoder, ScoreCalibration())
         rows = Batches(training.data.subsets["validation"], self.encoder)
-        odds = shared_odds(training, critic, rows, np.flatnonzero(rows.lengths("label") != NO_LABEL))
-        gold = np.array([example.label == HALLUCINATED for example in labelled(training.validation)], np.int8)
+        wanted = np.flatnonzero(rows.lengths("label") != NO_LABEL)
+        odds = shared_odds(training, critic, rows, wanted)
+        known = labelled(training.validation)
+        gold = np.array([example.label == HALLUCINATED for example in known], np.int8)
+        note = ""
+        if self.options.evidence:
+            evidence = stack_evidence(odds, rows.columns(wanted))
+            critic.weights, note = fit_evidence(evidence, gold, [example.source for example in known])
+            odds = linear(evidence, critic.weights)
         critic.calibration, fit = ScoreCalibration.fit(odds, gold, self.options.threshold_aim)
+        if self.options.evidence:
+            fit["evidence"] = {"weights": dict(zip(WEIGHTS, critic.weights, strict=True)), "note": note}
         return critic, fit
 
     def calibrated_on(self, training: FinishedTraining[DataModule]) -> list[Example]:
@@ -91,6 +104,8 @@ class CriticTask:
         return Settings(
             max_length=self.encoder.max_length,
             order=self.encoder.order,
+            max_knowledge_words=self.encoder.max_knowledge_words,
+            evidence=critic.weights,
             calibration=critic.calibration,
             origin={**training.origin, **fitted_origin(labelled(training.validation))},
         ).to_sidecar()

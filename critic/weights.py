@@ -13,6 +13,11 @@ from faithkit.weights.resolve import loading
 
 # What architectures call their dropout: BERT and RoBERTa, ModernBERT.
 DROPOUTS = ("hidden_dropout_prob", "embedding_dropout", "mlp_dropout")
+NLI = {
+    "entail",
+    "neutra",
+    "contra",
+}  # how the labels of an NLI model begin: its encoder is a beginning, its head is not
 ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
 
 
@@ -54,7 +59,10 @@ def _load(
     with quietly(), loading(weights) as folder, torch.random.fork_rng(devices=[]):
         config = load_config(AutoConfig, folder)
         architecture = (config.architectures or [""])[0]
-        _check_labels(config, weights, kind.__name__.removeprefix("AutoModel"), labels)
+        head = kind.__name__.removeprefix("AutoModel")
+        goes_on = architecture.endswith(head) and {str(name)[:6].lower() for name in config.id2label.values()} != NLI
+        if goes_on:
+            _check_labels(config, weights, labels)
         config.num_labels = len(labels)
         config.id2label = dict(enumerate(labels))
         config.label2id = {label: index for index, label in enumerate(labels)}
@@ -62,8 +70,7 @@ def _load(
         override(config, ATTENTION_DROPOUTS, attention_dropout)
         check_size(kind, config, folder)
         torch.manual_seed(seed)
-        head = kind.__name__.removeprefix("AutoModel")
-        if "For" not in architecture or architecture.endswith(head):
+        if "For" not in architecture or goes_on:
             return load_model(kind, folder, config=config, head_may_be_new="For" not in architecture)
         # The head of another task may have the same name and shape: it is no beginning for this one.
         model = kind.from_config(config).float()
@@ -92,9 +99,8 @@ def check_length(model: Any, max_length: int, weights: str) -> None:
         raise UserError(problem, place=weights, hint=f"set model.max_length={longest} or less")
 
 
-def _check_labels(config: Any, weights: str, kind: str, labels: Sequence[str]) -> None:
-    architecture = (config.architectures or [""])[0]
-    if architecture.endswith(kind) and config.num_labels != len(labels):
+def _check_labels(config: Any, weights: str, labels: Sequence[str]) -> None:
+    if config.num_labels != len(labels):
         have = ", ".join(map(str, config.id2label.values()))
         problem = f"these weights are a classifier of {config.num_labels} classes ({have}), wanted {len(labels)}"
         raise UserError(problem, place=weights, hint="start from an encoder, or from a model of ours of the same kind")

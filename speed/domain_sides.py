@@ -40,6 +40,11 @@ class Fold:
     tested: Rows
     train: Mapping[str, Rows]
 
+    @property
+    def training(self) -> str:
+        """Names its training by what is learnt from: kin that are tested by turns have one training."""
+        return "on-" + "+".join(sorted(self.train))
+
 
 def make_folds(domains: Mapping[str, DomainRows], fit_rows: Mapping[str, Rows], part: str) -> list[Fold]:
     """Makes a fold of each domain, those beside the others too."""
@@ -81,10 +86,10 @@ def predict_baselines(fold: Fold, baselines: DomainBaselines, settings: Mapping[
 def predict_critic(fold: Fold, recipe: str, options: argparse.Namespace) -> dict[str, Prediction]:
     """Trains a critic on a fold with train.py and predicts the tested rows, unless that is done already."""
     name, _, overrides = recipe.partition(":")
-    folder = options.out / name.strip().replace(" ", "-") / fold.name
-    run = train_critic(fold, overrides, folder, options)
+    out = options.out / name.strip().replace(" ", "-")
+    folder, run = out / fold.name, train_critic(fold, overrides, out / fold.training, options)
     predictions = folder / f"{options.part}.jsonl"
-    settings = {"recipe": recipe, "part": options.part, "rows": len(fold.tested)}
+    settings = {"recipe": recipe, "part": options.part, "rows": len(fold.tested), "precision": options.precision}
     if read_kept(folder / f"{options.part}.json", settings) is None:
         from critic.scorer import Critic
         from faithkit.files.seen_rows import read_seen
@@ -93,7 +98,7 @@ def predict_critic(fold: Fold, recipe: str, options: argparse.Namespace) -> dict
         assert seen is not None, "train.py writes what a model has seen"
         leaked = int(find_leaks(fold.tested.shown, seen).rows.sum())
         assert not leaked, f"{leaked} tested rows of {fold.name} were trained on"
-        critic = Critic.load(str(run), device="cpu")
+        critic = Critic.load(str(run), device="cpu", precision=options.precision)
         write_predictions(predictions, {one.id: one for one in critic.predict_examples(fold.tested.shown)})
         sizes = {other: len(rows.capped(options.max_train_rows)) for other, rows in fold.train.items()}
         facts = {"settings": settings, "trained_on": sizes}

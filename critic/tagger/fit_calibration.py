@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from critic.logistic import fit_line
 from critic.tagger.answers import Answers
 from critic.tagger.evidence import token_evidence
 from critic.tagger.find_spans import Found
@@ -84,28 +85,6 @@ def fit_tokens(answers: Answers, wrong: NDArray[np.int8], *, use_evidence: bool)
     evidence = token_evidence(answers.odds, answers.words)  # [tokens, 4]
     weights, bias, note = fit_line(evidence[visible], wrong[visible])
     return replace(calibration, token_weights=() if note else (*weights, bias)), note
-
-
-def fit_line(features: Floats, gold: NDArray[Any]) -> tuple[tuple[float, ...], float, str]:
-    """Fits a logistic regression of gold labels (Platt 1999); where it cannot, keeps the log-odds as they are.
-
-    Args:
-        features: Evidence, the log-odds first [rows, features].
-        gold: 0 or 1 [rows].
-
-    Returns:
-        A weight for each feature, the bias, and why nothing was fitted, if so.
-    """
-    from sklearn.linear_model import LogisticRegression
-
-    plain = (1.0, *(0.0 for _ in range(features.shape[1] - 1)))
-    if len(np.unique(gold)) < 2:
-        return plain, 0.0, "validation has one class only, so nothing was calibrated"
-    fitted = LogisticRegression(C=1.0, max_iter=1000).fit(features, gold)
-    weights = tuple(float(weight) for weight in fitted.coef_[0])
-    if np.cov(fitted.decision_function(features), features[:, 0])[0, 1] <= 0:
-        return plain, 0.0, "the scores do not rise with the labels on validation, so nothing was calibrated"
-    return weights, float(fitted.intercept_[0]), ""
 
 
 def fit_spans(

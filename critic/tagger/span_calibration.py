@@ -1,11 +1,11 @@
 """Turns a tagger's log-odds into probabilities, spans and labels; fitted on validation, stored beside the weights."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from critic.logistic import linear, sigmoid
 from critic.tagger.evidence import RESPONSE_EVIDENCE, TOKEN_EVIDENCE, Words, token_evidence
 from critic.tagger.find_spans import Found, agreeing, find_spans
 from faithkit.checks import check_number, check_numbers, check_text
@@ -103,11 +103,3 @@ class SpanCalibration:
     def response_scores(self, evidence: Floats) -> Floats:
         """P(the response is hallucinated) from RESPONSE_EVIDENCE [responses, 4]."""
         return sigmoid(linear(evidence, self.response_weights))
-
-
-def linear(evidence: Floats, weights: tuple[float, ...]) -> Floats:
-    return evidence @ np.array(weights[:-1]) + weights[-1]
-
-
-def sigmoid(values: Any) -> Floats:
-    return np.exp(-np.logaddexp(0.0, -np.asarray(values, np.float64)))

@@ -20,6 +20,8 @@ from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of
 from data_modules.encoding.window_choice import best_windows
 from faithkit.errors import UserError
 from faithkit.records import LABELS, Example
+from faithkit.sentences import best_sentences
+from faithkit.word_evidence import WORD_EVIDENCE, word_evidence
 
 if TYPE_CHECKING:  # it imports this file
     from data_modules.splits import Subset
@@ -27,6 +29,7 @@ if TYPE_CHECKING:  # it imports this file
 ENCODING_VERSION = 3  # part of every cache key: raise it when the same records would encode differently
 NO_LABEL = -1
 MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")  # of a batch, what an encoder takes
+EVIDENCE = tuple(f"evidence: {name}" for name in WORD_EVIDENCE)  # names of columns
 KNOWLEDGE, RESPONSE = 1, 2  # values of `segment`; 0 is special tokens and padding
 
 # One entry a row in each; `length` orders the batches, and `second_length` those rows of them that are about as long.
@@ -80,6 +83,9 @@ class PairEncoder(Encoder):
         marked: Also says which response tokens lie in a marked span, for training.
         max_windows: Of longer knowledge, predictions read this many windows: those that share most tokens with the
             response. None reads all.
+        max_knowledge_words: Longer knowledge is cut to the sentences that share most words with the response; None
+            keeps all, which is read in windows.
+        evidence: Adds the columns `EVIDENCE`: what words tell of each pair (`faithkit.word_evidence`).
     """
 
     tokenizer: Tokenizer
@@ -87,6 +93,8 @@ class PairEncoder(Encoder):
     order: str = KNOWLEDGE_FIRST
     marked: bool = False
     max_windows: int | None = None
+    max_knowledge_words: int | None = None
+    evidence: bool = False
     template: PairTemplate = field(init=False)
     # A sequence's five parts are prefix, first text, middle, second text and suffix. Shapes are (1, n), to be repeated.
     _special_ids: NDArray[np.int32] = field(init=False, repr=False, compare=False)  # of prefix, middle and suffix
@@ -113,24 +121,26 @@ class PairEncoder(Encoder):
 
     def fingerprint(self) -> str:
         kind = "marked pair texts" if self.marked else "pair texts"
+        if self.max_knowledge_words is not None:
+            kind += f" of {self.max_knowledge_words} words"
+        if self.evidence:
+            kind += " with evidence"
         return f"{kind}:{ENCODING_VERSION}:{self.max_length}:{fingerprint_of(self.tokenizer)}"
 
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
         """Columns of the examples: knowledge, response, length of the cut sequence, label, training target."""
-        knowledge = tokenize(self.tokenizer, [example.knowledge for example in examples])
-        response = tokenize(self.tokenizer, [example.response for example in examples])
+        columns = self.encode_texts([e.knowledge for e in examples], [e.response for e in examples])
+        knowledge, response = columns["knowledge"], columns["response"]
+        assert isinstance(knowledge, Ragged)
+        assert isinstance(response, Ragged)
         room = self.room(response.lengths)
         counts["truncated: knowledge"] += int((knowledge.lengths > room.knowledge).sum())
         counts["truncated: response"] += int((response.lengths > room.response).sum())
         length = self.template.num_special + np.minimum(knowledge.lengths, room.knowledge) + room.response
         labels = [NO_LABEL if e.label is None else LABELS.index(e.label) for e in examples]
-        columns: Columns = {
-            "knowledge": knowledge,
-            "response": response,
-            "length": length.astype(np.int32),
-            "label": np.array(labels, np.int8),
-            "target": np.array([target_of(example) for example in examples], np.float32),
-        }
+        columns["length"] = length.astype(np.int32)
+        columns["label"] = np.array(labels, np.int8)
+        columns["target"] = np.array([target_of(example) for example in examples], np.float32)
         if self.marked:
             columns["mark"] = self._marks(examples, response)
         return columns
@@ -147,7 +157,13 @@ class PairEncoder(Encoder):
 
     def encode_texts(self, knowledge: Sequence[str], response: Sequence[str]) -> Columns:
         """The columns that prediction needs."""
-        return {"knowledge": tokenize(self.tokenizer, knowledge), "response": tokenize(self.tokenizer, response)}
+        columns: Columns = {}
+        if self.evidence:
+            columns |= zip(EVIDENCE, word_evidence(knowledge, response).T, strict=True)
+        if (limit := self.max_knowledge_words) is not None:
+            knowledge = [best_sentences(*pair, limit) for pair in zip(knowledge, response, strict=True)]
+        texts = {"knowledge": tokenize(self.tokenizer, knowledge), "response": tokenize(self.tokenizer, response)}
+        return texts | columns
 
     def room(self, response_lengths: NDArray[np.int64]) -> "Room":
         """Shares out the tokens of a sequence: the response first, up to half; the knowledge gets the rest."""

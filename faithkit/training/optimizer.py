@@ -23,7 +23,7 @@ def parameter_groups(
         if not parameter.requires_grad:
             continue
         rate = lr * layer_decay ** (depth - _height(name, depth))
-        if head_lr is not None and _is_head(name):
+        if head_lr is not None and is_head(name):
             rate = head_lr
         decay = 0.0 if parameter.ndim < 2 else weight_decay
         group = groups.setdefault((rate, decay), {"params": [], "lr": rate, "weight_decay": decay})
@@ -36,12 +36,13 @@ def _layer_of(name: str) -> int | None:
     return int(found[1]) + 1 if found else None
 
 
-def _is_head(name: str) -> bool:
+def is_head(name: str) -> bool:
+    """Tells whether a parameter is of the head on an encoder, the pooler included."""
     return bool(re.search(r"(^|\.)(classifier|score|pooler|head)\.", name))
 
 
 def _height(name: str, depth: int) -> int:
-    if _is_head(name):
+    if is_head(name):
         return depth
     return _layer_of(name) or 0
 

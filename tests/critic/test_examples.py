@@ -6,7 +6,9 @@ from importlib import import_module
 import pytest
 
 
-@pytest.mark.parametrize("module", ["critic.loss", "critic.overlap_supervision", "critic.tagger.loss"])
+@pytest.mark.parametrize(
+    "module", ["critic.loss", "critic.evidence", "critic.overlap_supervision", "critic.tagger.loss"]
+)
 def test_the_examples_of_the_losses_run(module: str) -> None:
     found = doctest.testmod(import_module(module))
-    assert found.attempted >= 4 and not found.failed
+    assert found.attempted >= 3 and not found.failed

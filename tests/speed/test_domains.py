@@ -26,6 +26,7 @@ def test_no_fold_trains_on_its_own_domain_or_its_kin_or_on_held_rows() -> None:
     domains = read_all(definition)
     folds = {fold.name: fold for fold in make_folds(domains, rows_to_fit(domains), DEV)}
     assert set(folds["wow"].train) == {"xsum", "snli"} and set(folds["snli"].train) == {"wow", "cmu_dog", "xsum"}
+    assert folds["wow"].training == folds["cmu_dog"].training != folds["snli"].training, "kin have one training"
     held = {row.id for own in domains.values() for row in own.halves["held"].shown}
     for fold in folds.values():
         assert not held & {row.id for rows in (*fold.train.values(), fold.tested) for row in rows.shown}

@@ -8,19 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.evaluation.cheap_baselines import FEATURES
+from faithkit.word_evidence import WORD_EVIDENCE, Values, compress
 
-Values = NDArray[np.float64]
 COSINE, NLI = "cosine", "not entailed"
-WORDS = (
-    "unknown share",
-    "unknown content share",
-    "unknown pairs, share",
-    "unknown numbers",
-    "unknown names",
-    "response words",
-    "knowledge words",
-    "negations, response - knowledge",
-)
 REGRESSION, TREES = "regression", "trees"
 # Settings of each kind; which is best is chosen on domains that are left out as the tested one is.
 SETTINGS: Mapping[str, Sequence[Mapping[str, Any]]] = {
@@ -55,7 +45,7 @@ def recipes_of(columns: Sequence[str]) -> list[Recipe]:
         columns: Names of the features: `FEATURES`, and `COSINE` and `NLI` where a model gave them.
     """
     extra = tuple(name for name in (COSINE, NLI) if name in columns)
-    everything = (*WORDS, *extra)
+    everything = (*WORD_EVIDENCE, *extra)
     plain = [
         ("overlap", "word overlap", ("unknown share",)),
         ("mismatch", "numbers and names", ("unknown numbers", "unknown names")),
@@ -65,8 +55,8 @@ def recipes_of(columns: Sequence[str]) -> list[Recipe]:
     ]
     found = [Recipe(key=key, name=name, kind=REGRESSION, columns=own) for key, name, own in plain]
     learners = [
-        ("word_regression", "regression, 8 words", REGRESSION, WORDS),
-        ("word_trees", "trees, 8 words", TREES, WORDS),
+        ("word_regression", "regression, 8 words", REGRESSION, WORD_EVIDENCE),
+        ("word_trees", "trees, 8 words", TREES, WORD_EVIDENCE),
         *([("regression", "regression, all", REGRESSION, everything)] if extra else []),
         *([("trees", "trees, all", TREES, everything)] if extra else []),
         ("counted", "trees, 40 counts", TREES, FEATURES),
@@ -102,11 +92,6 @@ def fit(kind: str, setting: Mapping[str, Any], features: Values, gold: NDArray[n
     model = make_pipeline(shape, StandardScaler(), LogisticRegression(C=setting["C"], max_iter=1000))
     own = {"standardscaler__sample_weight": weights, "logisticregression__sample_weight": weights}
     return model.fit(features, gold, **own)
-
-
-def compress(features: Values) -> Values:
-    """Takes logarithms, sign kept: an answer ten times as long as any seen would else outweigh all other features."""
-    return np.sign(features) * np.log1p(np.abs(features))
 
 
 def score(model: Any, features: Values) -> Values:

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from critic.logistic import fit_line, sigmoid
 from critic.tagger.answers import Answers
 from critic.tagger.evidence import response_evidence, token_evidence, words_of
-from critic.tagger.fit_calibration import best_f1, fit_calibration, fit_line, fit_spans, wrong_tokens
+from critic.tagger.fit_calibration import best_f1, fit_calibration, fit_spans, wrong_tokens
 from critic.tagger.requests import Request, request_of
-from critic.tagger.span_calibration import SpanCalibration, sigmoid
+from critic.tagger.span_calibration import SpanCalibration
 from faithkit.evaluation.calibration import calibration_error
 from faithkit.records import Example, Span
 from faithkit.span_types import UNTYPED

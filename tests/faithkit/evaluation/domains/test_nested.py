@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from faithkit.evaluation.domains.nested import FitRows, Nested, weights_of
-from faithkit.evaluation.domains.recipes import REGRESSION, SETTINGS, TREES, WORDS, Recipe, Values, recipes_of
+from faithkit.evaluation.domains.recipes import REGRESSION, SETTINGS, TREES, Recipe, Values, recipes_of
 from faithkit.records import HALLUCINATED, Example
+from faithkit.word_evidence import WORD_EVIDENCE
 
 COLUMNS = ("good", "noise")
 REGRESSED = Recipe(key="r", name="r", kind=REGRESSION, columns=COLUMNS, settings=SETTINGS[REGRESSION])
@@ -81,8 +82,8 @@ def test_domains_and_classes_weigh_the_same_however_many_rows_they_have() -> Non
 
 
 def test_recipes_take_what_models_gave_where_they_gave_it() -> None:
-    plain = {one.key for one in recipes_of(["response words", *WORDS])}
-    both = {one.key: one for one in recipes_of([*WORDS, "cosine", "not entailed"])}
+    plain = {one.key for one in recipes_of(["response words", *WORD_EVIDENCE])}
+    both = {one.key: one for one in recipes_of([*WORD_EVIDENCE, "cosine", "not entailed"])}
     assert plain == {"overlap", "mismatch", "length", "word_regression", "word_trees", "counted"}
     assert both.keys() - plain == {"cosine", "nli", "regression", "trees"}
-    assert both["trees"].columns == (*WORDS, "cosine", "not entailed")
+    assert both["trees"].columns == (*WORD_EVIDENCE, "cosine", "not entailed")
