@@ -174,7 +174,7 @@ def _critic_outputs(folder: str, precision: str) -> Outputs:
     logits, _ = window_logits(critic.model, critic.encoder, columns, critic.batch_tokens)
     begin = time.process_time()
     scores = critic.score(list(knowledge), response)
-    return logits, [s.probability for s in scores], [s.label for s in scores], time.process_time() - begin
+    return logits, [s.probability for s in scores], [str(s.label) for s in scores], time.process_time() - begin
 
 
 def _tagger_outputs(folder: str, precision: str) -> Outputs:

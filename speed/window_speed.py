@@ -85,7 +85,9 @@ def lengthened(rows: Sequence[Example], number: int, num_words: int) -> Iterator
     """Gives a random part of the rows, each knowledge among others that are drawn from other groups."""
     generator = random.Random(SEED)
     for example in generator.sample(list(rows), min(number, len(rows))):
-        before, after, size = [], [], len(example.knowledge.split())
+        before: list[str] = []
+        after: list[str] = []
+        size = len(example.knowledge.split())
         while size < num_words:
             other = generator.choice(rows)
             if other.knowledge == example.knowledge or other.group == example.group:

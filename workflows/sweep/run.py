@@ -39,8 +39,8 @@ def sweep(line: CommandLine, launcher: Launcher | None = None) -> None:
         launcher: In the place of the one that `sweep.launcher` names.
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:  # every one of its processes would begin the same sweep
-        problem = "torchrun starts one training, and a sweep starts its trainings itself"
-        raise UserError(problem, hint="python train.py -m ... trainer=ddp without torchrun")
+        why = "torchrun starts one training, and a sweep starts its trainings itself"
+        raise UserError(why, hint="python train.py -m ... trainer=ddp without torchrun")
     line = stored_command(line)
     tried: list[Any] = []
     say(line.check(each=tried.append))
