@@ -59,7 +59,7 @@ def describe_runner(runner: Any) -> str:
     """Tells what a detector or a generator runs on: its model here, or the engine that has it elsewhere."""
     seen = runner
     while seen is not None:
-        model = getattr(seen, "model", None)
+        model: Any = getattr(seen, "model", None)
         if hasattr(model, "parameters"):
             return describe(model, model.device)
         runner, seen = seen, getattr(seen, "engine", None)

@@ -65,8 +65,8 @@ def tell_reports(run: RunFolder, found: Mapping[str, Sequence[Report]], telling:
         if answers := next((report.answers for report in reports if report.answers), None):
             examples = [example for example, _ in answers]
             said = {prediction.id: prediction for _, prediction in answers}
-            own = {"tables": parts.figures, "notes": parts.lines}
-            sets.append(AnswerSet(name=name, examples=examples, predictions=said, **own))
+            figures, notes = parts.figures, parts.lines
+            sets.append(AnswerSet(name=name, examples=examples, predictions=said, tables=figures, notes=notes))
     write_text(run.path / REPORT, "\n".join(text))
     if sets:
         page, title = telling.page_of(run), f"{', '.join(one.name for one in sets)}: answers of {run.path.name}"
