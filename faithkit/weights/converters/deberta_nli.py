@@ -1,6 +1,7 @@
 """A deberta-v3-xsmall that compares two texts: an int8 ONNX graph, to a DebertaV2ForSequenceClassification."""
 
 from pathlib import Path
+from typing import Any
 
 from faithkit.weights.converters.flan_t5_small import weights
 from faithkit.weights.converters.hf_folder import Tensors, write_config, write_tensors, write_tokenizer
@@ -45,7 +46,7 @@ def _write_config(target: Path, tensors: Tensors) -> None:
 
     vocab_size, hidden_size = tensors["deberta.embeddings.word_embeddings.weight"].shape
     layers = {name.split(".")[3] for name in tensors if name.startswith("deberta.encoder.layer.")}
-    config = DebertaV2Config(
+    values: dict[str, Any] = dict(
         vocab_size=vocab_size,
         hidden_size=hidden_size,
         num_hidden_layers=len(layers),
@@ -61,4 +62,5 @@ def _write_config(target: Path, tensors: Tensors) -> None:
         pooler_hidden_size=hidden_size,
         num_labels=tensors["classifier.bias"].shape[0],
     )
+    config = DebertaV2Config(**values)  # its signature lacks some that it takes
     write_config(target, config, "DebertaV2ForSequenceClassification")
