@@ -1,6 +1,7 @@
 """A deberta-v3-xsmall that compares two texts: an int8 ONNX graph, to a DebertaV2ForSequenceClassification."""
 
 from pathlib import Path
+from typing import Any
 
 from faithkit.weights.converters.flan_t5_small import weights
 from faithkit.weights.converters.hf_folder import Tensors, write_config, write_tensors, write_tokenizer
@@ -45,20 +46,21 @@ def _write_config(target: Path, tensors: Tensors) -> None:
 
     vocab_size, hidden_size = tensors["deberta.embeddings.word_embeddings.weight"].shape
     layers = {name.split(".")[3] for name in tensors if name.startswith("deberta.encoder.layer.")}
-    config = DebertaV2Config(
-        vocab_size=vocab_size,
-        hidden_size=hidden_size,
-        num_hidden_layers=len(layers),
-        num_attention_heads=hidden_size // HEAD_SIZE,
-        intermediate_size=tensors["deberta.encoder.layer.0.intermediate.dense.weight"].shape[0],
-        relative_attention=True,
-        position_buckets=POSITION_BUCKETS,
-        norm_rel_ebd="layer_norm",
-        share_att_key=True,
-        pos_att_type=["p2c", "c2p"],
-        position_biased_input=False,
-        type_vocab_size=0,
-        pooler_hidden_size=hidden_size,
-        num_labels=tensors["classifier.bias"].shape[0],
-    )
+    values: dict[str, Any] = {
+        "vocab_size": vocab_size,
+        "hidden_size": hidden_size,
+        "num_hidden_layers": len(layers),
+        "num_attention_heads": hidden_size // HEAD_SIZE,
+        "intermediate_size": tensors["deberta.encoder.layer.0.intermediate.dense.weight"].shape[0],
+        "relative_attention": True,
+        "position_buckets": POSITION_BUCKETS,
+        "norm_rel_ebd": "layer_norm",
+        "share_att_key": True,
+        "pos_att_type": ["p2c", "c2p"],
+        "position_biased_input": False,
+        "type_vocab_size": 0,
+        "pooler_hidden_size": hidden_size,
+        "num_labels": tensors["classifier.bias"].shape[0],
+    }
+    config = DebertaV2Config(**values)  # its signature lacks some that it takes
     write_config(target, config, "DebertaV2ForSequenceClassification")
