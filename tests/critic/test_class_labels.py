@@ -103,7 +103,7 @@ def test_a_benchmark_takes_the_labels_from_the_command_line(
     folder = foreign(trained, tmp_path / "critic", "LABEL_0", "LABEL_1")
     options = ("benchmark=embedded", "benchmark.options.num_test=40", f"checkpoint={folder}", "num_examples=0")
     evaluate_here(*options, f"run_dir={tmp_path / 'run'}", "labels={0: faithful, 1: hallucinated}")
-    assert "macro_f1" in capsys.readouterr().out
+    assert "macro-F1" in capsys.readouterr().out
     assert dict(compose("evaluate", "labels={LABEL_0: faithful, LABEL_1: hallucinated}").labels)
     with pytest.raises(UserError, match=r"labels=\{0: faithful, 1: hallucinated\}, in quotes on the command line"):
         evaluate_here(*options, f"run_dir={tmp_path / 'other'}")

@@ -200,7 +200,7 @@ def test_evaluating_repeats_the_runs_figures_and_writes_a_page(trained_tagger: P
         f"run_dir={tmp_path / 'a'}",
         "num_resamples=20",
     )
-    assert done.returncode == 0 and done.stdout.rstrip().endswith(str(tmp_path / "a")), done.stderr
+    assert done.returncode == 0 and done.stdout.rstrip().endswith(page.as_uri()), done.stderr
     ours, again = metrics_of(trained_tagger), metrics_of(tmp_path / "a")
     for name in ("response_f1", "char_f1", "response_ece"):
         assert again[f"test/embedded-ragtruth/{name}"]["value"] == pytest.approx(

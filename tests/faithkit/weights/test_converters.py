@@ -5,7 +5,7 @@ import struct
 
 import numpy as np
 
-from faithkit.weights.converters import deberta_nli, flan_t5_small, granite_bart, granite_roberta, smollm2
+from faithkit.weights.converters import flan_t5_small, granite_bart, granite_roberta, smollm2
 from faithkit.weights.converters.gguf_reader import read_gguf
 from faithkit.weights.converters.onnx_reader import Node, dequantized, read_onnx
 
@@ -92,18 +92,6 @@ def test_onnx_weights_are_named_by_the_node_that_reads_them(tmp_path):
     named = flan_t5_small.weights(tensors, nodes)
     assert set(named) == {"m.norm.weight", "m.block.0.q.weight"}
     np.testing.assert_array_equal(named["m.block.0.q.weight"], expected.T)  # PyTorch's (out, in)
-
-
-def test_the_head_of_the_small_deberta_is_turned_back():
-    stored = {"m.deberta.encoder.LayerNorm.bias": np.zeros(2)}
-    stored |= {
-        "m.pooler.dense.weight": np.array([[1, 2], [3, 4]]),
-        "m.classifier.weight": np.array([[1, 2], [3, 4], [5, 6]]),
-    }
-    named = deberta_nli.rename(stored)
-    assert set(named) == {"deberta.encoder.LayerNorm.bias", "pooler.dense.weight", "classifier.weight"}
-    np.testing.assert_array_equal(named["classifier.weight"], [[1, 3, 5], [2, 4, 6]])  # PyTorch's (out, in)
-    np.testing.assert_array_equal(named["pooler.dense.weight"], [[1, 3], [2, 4]])
 
 
 def test_the_pack_has_a_scale_for_each_group_and_one_matrix_for_three():
