@@ -52,7 +52,8 @@ def assert_faithful(
         knowledge, response = (list(column) if is_list(column) else column for column in (knowledge, response))
         if not response:
             raise UserError("there is no response to judge", hint="give one at least: an empty list proves nothing")
-    found = getattr(detector, method)(knowledge, response, history)
+    cuts = {} if threshold is None or method == "judge" else {"threshold": threshold}  # labels and spans go by it
+    found = getattr(detector, method)(knowledge, response, history, **cuts)
     rows = [(found, response, knowledge)] if single else list(zip(found, response, knowledge, strict=True))
     failed = [(number, row) for number, row in enumerate(rows, start=1) if _fails(row[0], threshold)]
     if not failed:

@@ -17,7 +17,13 @@ def paint(wall: str, *, colour: str = "red") -> str:
 
 def test_a_right_call_is_passed_on() -> None:
     assert paint("north", colour="blue") == "north blue"
-    assert list(inspect.signature(Critic.score).parameters) == ["self", "knowledge", "response", "history", "threshold"]
+    assert list(inspect.signature(Critic.score).parameters)[:5] == [
+        "self",
+        "knowledge",
+        "response",
+        "history",
+        "threshold",
+    ]
     assert paint.__doc__ == "Paints."
 
 

@@ -287,7 +287,10 @@ RIGHT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("train", ("-m", "seed=1,2", "optimizer.lr=1e-3,2e-3")),
     ("evaluate", ("benchmark=faithdial", "checkpoint=null", "predictions={file}", "benchmark.bert_score=null")),
     ("evaluate", ("benchmark=faithdial", "checkpoint={generator}", "benchmark.q2=null")),
-    ("evaluate", ("benchmark=faithdial", "predictions={file}", "html={folder}/a.html", "verbose=true")),
+    (
+        "evaluate",
+        ("benchmark=faithdial", "checkpoint=null", "predictions={file}", "html={folder}/a.html", "verbose=true"),
+    ),
     ("evaluate", ("precision=int8", "html={folder}/page.html", "benchmark.split=null")),
     ("evaluate", ("benchmark=analysis", "checkpoint=null")),
     ("evaluate", ("checkpoint={tagger}", "benchmark=ragtruth", "benchmark.options.tasks=[QA,Summary]")),

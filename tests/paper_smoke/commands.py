@@ -75,7 +75,7 @@ def evaluation(recipe: Recipe, name: str, shop: Workshop, run: Path) -> list[str
     lengthened = LENGTHENED[recipe.task]
     if name == "transfer_responses":
         names = ("cmu_dog", "topical_chat", "wow")
-        command += [f"benchmark.datasets.{one}.{key}" for one in names for key in ("path=embedded", "num_rows=2")]
+        command += ["benchmark.num_rows=2", *(f"benchmark.datasets.{one}.path=embedded" for one in names)]
     else:
         command += [f"benchmark.path={rows if name == lengthened else 'embedded'}"]
         command += [f"benchmark.num_rows={12 if name == 'suppression' else NUM_TESTED}"]

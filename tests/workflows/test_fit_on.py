@@ -26,7 +26,13 @@ def test_the_baseline_takes_the_threshold_of_the_rows_that_the_models_came_from(
 ) -> None:
     kept = json.loads((trained / "hf" / "faithkit.json").read_text())["origin"]["baselines"]["word_overlap"]
     assert kept["num_rows"] == 60 and 0 <= kept["macro_f1"] <= 1.1
-    evaluate_here("benchmark=begin", f"benchmark.path={begin}", f"checkpoint={trained}", f"run_dir={tmp_path / 'a'}")
+    evaluate_here(
+        "benchmark=begin",
+        "verbose=true",
+        f"benchmark.path={begin}",
+        f"checkpoint={trained}",
+        f"run_dir={tmp_path / 'a'}",
+    )
     assert "60 validation rows of the training" in " ".join(capsys.readouterr().out.split())
 
 
@@ -34,7 +40,14 @@ def test_named_rows_fit_every_baseline_and_the_model_itself(
     begin: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, fit_on = tmp_path / "run", f"benchmark.fit_on=[{{dataset: begin, path: '{begin}', split: validation}}]"
-    evaluate_here("benchmark=begin", f"benchmark.path={begin}", f"checkpoint={trained}", fit_on, f"run_dir={folder}")
+    evaluate_here(
+        "benchmark=begin",
+        "verbose=true",
+        f"benchmark.path={begin}",
+        f"checkpoint={trained}",
+        fit_on,
+        f"run_dir={folder}",
+    )
     shown, found = capsys.readouterr(), metrics(folder)
     for key in ("majority", "overlap", "length", "counted", "refitted"):
         value = found["test/begin/macro_f1"]["value"] - found[f"test/begin/{key}_macro_f1"]["value"]
@@ -44,7 +57,9 @@ def test_named_rows_fit_every_baseline_and_the_model_itself(
     rows = (folder / "predictions" / "begin-fit_on.jsonl").read_text().splitlines()
     # Without a model its own threshold stays, and the baselines are fitted all the same.
     given = f"predictions={folder / 'predictions' / 'begin.jsonl'}"
-    evaluate_here("benchmark=begin", f"benchmark.path={begin}", given, fit_on, f"run_dir={tmp_path / 'given'}")
+    evaluate_here(
+        "benchmark=begin", "verbose=true", f"benchmark.path={begin}", given, fit_on, f"run_dir={tmp_path / 'given'}"
+    )
     again = metrics(tmp_path / "given")
     assert again["test/begin/counted_macro_f1"] == found["test/begin/counted_macro_f1"]
     assert "test/begin/refitted_macro_f1" not in again and len(rows) > 60
@@ -69,5 +84,11 @@ def test_a_model_of_before_has_no_fitted_baseline_and_the_table_says_so(
     assert stored is not None
     del stored["origin"]["baselines"]
     seal(older, stored)
-    evaluate_here("benchmark=begin", f"benchmark.path={begin}", f"checkpoint={older}", f"run_dir={tmp_path / 'run'}")
+    evaluate_here(
+        "benchmark=begin",
+        "verbose=true",
+        f"benchmark.path={begin}",
+        f"checkpoint={older}",
+        f"run_dir={tmp_path / 'run'}",
+    )
     assert "the median of the tested rows" in " ".join(capsys.readouterr().out.split())

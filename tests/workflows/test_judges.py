@@ -66,7 +66,9 @@ def test_every_judge_stands_beside_its_error_and_its_corrected_rate(
     labels = f"benchmark.judge_labels=[{{dataset: audit, path: '{audit}'}}]"
     judges = f"benchmark.judges=[word_overlap,counted_features,'{trained}']"
     options = [f"predictions={answers}", f"benchmark.critic={trained}", NO_BERT, f"run_dir={tmp_path / 'run'}"]
-    evaluate_here("benchmark=wow", f"benchmark.path={wow}", "benchmark.split=test", labels, judges, *options)
+    evaluate_here(
+        "benchmark=wow", "verbose=true", f"benchmark.path={wow}", "benchmark.split=test", labels, judges, *options
+    )
     found, shown = metrics(tmp_path / "run"), " ".join(capsys.readouterr().out.split())
     for key in ("critic", "word_overlap", "counted_features", "critic_4"):
         assert 0 <= found[f"test/wow/{key}_rate"]["value"] <= 1
@@ -88,7 +90,14 @@ def test_every_judge_compares_two_systems(
     other.write_text("".join(json.dumps(row | {"text": "I like music!"}) + "\n" for row in rows))
     labels = f"benchmark.judge_labels=[{{dataset: audit, path: '{audit}'}}]"
     options = [labels, "benchmark.judges=[word_overlap]", f"against={other}", NO_BERT, f"run_dir={tmp_path / 'run'}"]
-    evaluate_here("benchmark=wow", f"benchmark.path={wow}", "benchmark.split=test", f"predictions={answers}", *options)
+    evaluate_here(
+        "benchmark=wow",
+        "verbose=true",
+        f"benchmark.path={wow}",
+        "benchmark.split=test",
+        f"predictions={answers}",
+        *options,
+    )
     found, shown = metrics(tmp_path / "run"), " ".join(capsys.readouterr().out.split())
     assert found["test/wow/difference/word_overlap_rate"]["value"] == pytest.approx(-0.5)
     said, other_said = (100 * found[f"test/wow/{of}word_overlap_rate"]["value"] for of in ("", "against/"))
@@ -99,7 +108,7 @@ def test_without_labelled_rows_nothing_is_corrected_and_it_says_so(
     trained: Path, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = [f"predictions={answers}", f"benchmark.critic={trained}", NO_BERT, f"run_dir={tmp_path / 'run'}"]
-    evaluate_here("benchmark=wow", f"benchmark.path={wow}", "benchmark.split=test", *options)
+    evaluate_here("benchmark=wow", "verbose=true", f"benchmark.path={wow}", "benchmark.split=test", *options)
     assert not any("corrected" in name for name in metrics(tmp_path / "run"))
     assert "no rate is corrected" in capsys.readouterr().out
     with pytest.raises(UserError, match="learns from labelled rows"):
@@ -151,7 +160,9 @@ def test_a_second_judge_is_not_measured_on_rows_that_it_has_seen(
     judges = f"benchmark.judges=['{trained}','{second}']"
     options = [f"benchmark.judge_labels=[{{dataset: audit, path: '{audit}'}}]", judges, NO_BERT]
     paths = [f"benchmark.path={wow}", f"predictions={answers}", f"run_dir={tmp_path / 'run'}"]
-    evaluate_here("benchmark=wow", "benchmark.split=test", f"benchmark.critic={trained}", *paths, *options)
+    evaluate_here(
+        "benchmark=wow", "verbose=true", "benchmark.split=test", f"benchmark.critic={trained}", *paths, *options
+    )
     found, shown = metrics(tmp_path / "run"), " ".join(capsys.readouterr().out.split())
     sizes = [
         sum(found[f"test/wow/judge/{key}_{name}"]["n"] for name in ("recall", "false_alarms"))
@@ -172,7 +183,7 @@ def test_an_nli_model_judges_by_entailment(
         NO_BERT,
     ]
     paths = [f"benchmark.path={wow}", f"predictions={answers}", f"run_dir={tmp_path / 'run'}"]
-    evaluate_here("benchmark=wow", "benchmark.split=test", *paths, *options)
+    evaluate_here("benchmark=wow", "verbose=true", "benchmark.split=test", *paths, *options)
     found, shown = metrics(tmp_path / "run"), " ".join(capsys.readouterr().out.split())
     rows = [json.loads(line) for line in (tmp_path / "run" / "scores" / "wow.jsonl").read_text().splitlines()]
     model = load_entailment(str(nli), device="cpu")

@@ -63,7 +63,7 @@ def test_training_says_what_its_test_shares_with_it(trained: Path) -> None:
 
 def test_a_leaking_test_set_is_scored_without_the_leaked_rows_too(trained, tmp_path, capsys) -> None:
     run = tmp_path / "run"
-    evaluate_here(*LEAKING, f"checkpoint={trained}", f"run_dir={run}")
+    evaluate_here(*LEAKING, "verbose=true", f"checkpoint={trained}", f"run_dir={run}")
     [model] = meta(run)["models"]
     assert model["leaks"][TRAINED]["rows"] == 160 and model["leaks"]["of"]["rows"] == 240
     found = metrics(run)

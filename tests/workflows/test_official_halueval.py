@@ -46,7 +46,7 @@ def test_the_official_run_has_verdicts_written_without_knowledge(
     with ChatServer(answer=answer, tells={"Yes": 0.6, "No": 0.4}) as server:
         engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
         options = ["benchmark.options.official=true", f"benchmark.path={path}", f"run_dir={run}"]
-        evaluate_here("benchmark=halueval", *options, *engine)
+        evaluate_here("benchmark=halueval", "verbose=true", *options, *engine)
     found: dict[str, Any] = json.loads((run / "metrics.json").read_text())["metrics"]
     values = {name.removeprefix("test/halueval/"): metric["value"] for name, metric in found.items()}
     assert values["task/qa/unparsed_rate"] == 1, "None is no verdict of ours"
@@ -67,7 +67,7 @@ def test_a_failed_request_is_counted_and_its_message_is_never_read(tmp_path: Pat
     with ChatServer(answer=lambda *_: "No", always=misbehave, tells={"Yes": 0.6, "No": 0.4}) as server:
         engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
         options = ["benchmark.options.official=true", f"benchmark.path={path}", f"run_dir={run}"]
-        evaluate_here("benchmark=halueval", *options, *engine)
+        evaluate_here("benchmark=halueval", "verbose=true", *options, *engine)
         file = run / "predictions" / "halueval.jsonl"
         evaluate_here("benchmark=halueval", *options[:2], f"predictions={file}", f"run_dir={tmp_path / 'again'}")
     rows = [json.loads(row) for row in file.read_text().splitlines()]

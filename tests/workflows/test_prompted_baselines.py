@@ -60,7 +60,7 @@ def test_a_server_is_asked_and_a_second_run_asks_nothing(
     before = len(server.asked)
     evaluate_here(*given, f"run_dir={tmp_path / 'again'}")
     assert len(server.asked) == before and predictions(tmp_path / "again", "halueval") == said
-    assert "macro_f1" in capsys.readouterr().out
+    assert "macro-F1" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("options", [["selfcheck.measure=prompt", "selfcheck.num_samples=2"], ["examiner.turns=1"]])

@@ -21,7 +21,6 @@ Rows = NDArray[np.bool_]
 Score = Callable[[Rows], Mapping[str, Metric]]  # the metrics of some rows
 Show = Callable[..., Table]  # a table of systems, as `metrics_table`
 _USED = "trained on, chosen on or calibrated on"
-_NONE = "leaks: none of "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +63,8 @@ class Provenance:
 
     @property
     def alerts(self) -> tuple[str, ...]:
-        """The lines that tell of leaks, or that leaks cannot be told."""
-        pairs = zip(self.models, self.leaks, strict=True)
-        found = (line for model, leaks in pairs for line in _leak_lines(model, leaks) if not line.startswith(_NONE))
-        return (*self.notes, *found)
+        """The lines that tell what each model has seen: `lines` without the first."""
+        return self.lines[1:]
 
     def to_dict(self) -> dict[str, Any]:
         """Gives the fingerprint and the leaks as metrics.json has them."""
@@ -108,7 +105,7 @@ def _leak_lines(model: UsedModel, leaks: Leaks | None) -> list[str]:
         what = "they, their knowledge or their group"
         lines.append(f"leaks: {number:,} of {of.rows:,} rows are not new to {_name(model)}: {what} were {_USED}")
     else:
-        lines.append(f"{_NONE}{everything} was {_USED} by {_name(model)}")
+        lines.append(f"leaks: none of {everything} was {_USED} by {_name(model)}")
     return lines
 
 
