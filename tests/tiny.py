@@ -48,6 +48,11 @@ def write_tokenizer(folder: Path, kind: str = "wordpiece") -> None:
         pair = "<s> $A </s> </s> $B </s>"
         cls, sep, pad, names = "<s>", "</s>", "<pad>", ["input_ids", "attention_mask"]
     tokenizer.train_from_iterator([*corpus, "abcdefghijklmnopqrstuvwxyz 0123456789 .,!?'"], trainer)
+    if kind == "wordpiece":  # training numbers pieces otherwise each time, and random weights would mean other words
+        found = tokenizer.get_vocab()
+        known = [*sorted(piece for piece in found if len(piece.removeprefix("##")) == 1), *sorted({*WORDS} - {*"ai"})]
+        others = sorted(found.keys() - {*special, *known})
+        tokenizer.model = models.WordPiece({t: n for n, t in enumerate([*special, *known, *others])}, unk_token="[UNK]")
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{cls} $A {sep}",
         pair=pair,

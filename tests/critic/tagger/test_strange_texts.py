@@ -44,12 +44,12 @@ def test_strange_characters_keep_the_places_of_the_others(tagger: Tagger, inside
     """A lone surrogate is read as a question mark, a NUL as the tokenizer has it; offsets are those of the answer."""
     answer = f"the king {inside} plays music, it is {inside}long"
     tagger = Tagger(tagger.model, tagger.encoder, replace(tagger.calibration, char_threshold=0.0, merge_gap=0))
-    tagged = tagger.predict(context=CONTEXT[0], answer=answer)
+    tagged = tagger.predict(context=CONTEXT[0], answer=answer, threshold=0.0)  # called hallucinated, so it has spans
     assert [(span.start, span.end, span.text) for span in tagged.spans] == [(0, len(answer), answer)]
     if inside != "\0":
         plain = answer.encode(errors="replace").decode()
         assert_same(
-            tagger.predict(context=CONTEXT[0], answer=plain),
+            tagger.predict(context=CONTEXT[0], answer=plain, threshold=0.0),
             replace(tagged, spans=[replace(tagged.spans[0], text=plain)]),
         )
 
