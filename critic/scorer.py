@@ -262,11 +262,11 @@ class Critic:
 
     def _scores(self, requests: Sequence[Request], threshold: float | None, abstain_at: float | None) -> list[Score]:
         probabilities = self.probabilities([r.knowledge for r in requests], [r.response for r in requests])
-        scores = [Score(self.calibration.label(float(p), threshold), float(p)) for p in probabilities]
-        return [
-            Score(None, score.probability) if is_unsure(score.label, score.probability, abstain_at) else score
-            for score in scores
-        ]
+        scores = []
+        for probability in map(float, probabilities):
+            label = self.calibration.label(probability, threshold)
+            scores.append(Score(None if is_unsure(label, probability, abstain_at) else label, probability))
+        return scores
 
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:

@@ -49,10 +49,10 @@ def write_tokenizer(folder: Path, kind: str = "wordpiece") -> None:
         cls, sep, pad, names = "<s>", "</s>", "<pad>", ["input_ids", "attention_mask"]
     tokenizer.train_from_iterator([*corpus, "abcdefghijklmnopqrstuvwxyz 0123456789 .,!?'"], trainer)
     if kind == "wordpiece":  # training numbers pieces otherwise each time, and random weights would mean other words
-        found = tokenizer.get_vocab()
-        known = [*sorted(piece for piece in found if len(piece.removeprefix("##")) == 1), *sorted({*WORDS} - {*"ai"})]
-        others = sorted(found.keys() - {*special, *known})
-        tokenizer.model = models.WordPiece({t: n for n, t in enumerate([*special, *known, *others])}, unk_token="[UNK]")
+        found = sorted(tokenizer.get_vocab())
+        single = [piece for piece in found if len(piece.removeprefix("##")) == 1]
+        order = dict.fromkeys([*special, *single, *sorted(WORDS), *found])  # other pieces vary, so they come last
+        tokenizer.model = models.WordPiece({piece: number for number, piece in enumerate(order)}, unk_token="[UNK]")
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{cls} $A {sep}",
         pair=pair,

@@ -1,4 +1,4 @@
-"""What a user can do next at the end of a script, as commands to type."""
+"""Names what a user can do next at the end of a script, as commands to type."""
 
 import shlex
 from collections.abc import Mapping

@@ -11,7 +11,7 @@ from critic.tagger.whole_words import widen_to_words
 
 
 def widened(text: str, *pieces: str) -> list[str]:
-    """What the pieces of a text become, in which they stand behind each other."""
+    """Widens the pieces of a text, in which they stand behind each other."""
     places, at = [], 0
     for piece in pieces:
         at = text.index(piece, at)

@@ -1,4 +1,4 @@
-"""Of long knowledge the windows that share most with the response are read, and never another number than wanted."""
+"""The windows of long knowledge that share most with the response are read, and as many as wanted."""
 
 import numpy as np
 import pytest
