@@ -25,7 +25,8 @@ from torch import Tensor, nn
 from critic.calibration_texts import calibration_pairs, calibration_requests
 from critic.cards import PAIRS
 from critic.onnx_model import GRAPH, INSTALL, ONNX, QUANTISED, import_runtime
-from critic.scorer import Critic, window_logits
+from critic.read_windows import window_logits
+from critic.scorer import Critic
 from critic.tagger.predictor import Tagger
 from critic.tagger.read_windows import token_logits
 from data_modules.encoding.tokens import PairTemplate

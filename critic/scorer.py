@@ -6,7 +6,7 @@ these.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
@@ -22,6 +22,7 @@ from critic.load_checkpoint import LoadedCheckpoint, load_checkpoint
 from critic.logistic import linear
 from critic.onnx_model import ONNX
 from critic.precision import apply_precision, check_precision
+from critic.read_windows import window_logits
 from critic.requests import (
     History,
     Knowledge,
@@ -39,7 +40,6 @@ from faithkit.evaluation.selective import is_unsure
 from faithkit.files.model_folder import CRITIC
 from faithkit.records import Example, Prediction
 from faithkit.text_arguments import read_examples
-from faithkit.training.batching import plan_batches
 
 CHUNK = 2048  # pairs tokenised and ordered at a time
 # Tokens of a batch. A CPU is fastest while a layer's activations stay in its cache, and small batches of like lengths
@@ -132,10 +132,10 @@ class Critic:
         path, device = arguments.read_path(path), arguments.read_device(device)
         check_precision(precision)
         batch_tokens = arguments.read_count("batch_tokens", batch_tokens)
+        max_windows = arguments.read_count("max_windows", max_windows)
         onnx, auto = precision == ONNX, "AutoModelForSequenceClassification"
         loaded = load_checkpoint(path, auto, CRITIC, Settings.from_sidecar, device, onnx=onnx)
-        critic = cls.of(loaded, path, batch_tokens=batch_tokens, labels=labels)
-        critic.encoder = replace(critic.encoder, max_windows=arguments.read_count("max_windows", max_windows))
+        critic = cls.of(loaded, path, batch_tokens=batch_tokens, max_windows=max_windows, labels=labels)
         critic.model = apply_precision(
             loaded.model, precision, loaded.device, lambda: critic.odds(*calibration_pairs())
         )
@@ -148,6 +148,7 @@ class Critic:
         path: str,
         *,
         batch_tokens: int | None = None,
+        max_windows: int | None = None,
         labels: ClassLabels | None = None,
     ) -> "Critic":
         """Makes a critic of a loaded model; without a sidecar `labels` or their names say what its classes mean."""
@@ -165,6 +166,7 @@ class Critic:
             order=settings.order,
             max_knowledge_words=settings.max_knowledge_words,
             evidence=bool(settings.evidence),
+            max_windows=max_windows,
         )
         return cls(
             loaded.model,
@@ -305,23 +307,3 @@ def _cuts(threshold: Any, abstain_at: Any) -> tuple[float | None, float | None]:
         arguments.read_probability("threshold", threshold),
         arguments.read_probability("abstain_at", abstain_at),
     )
-
-
-def window_logits(
-    model: Any, encoder: PairEncoder, columns: Mapping[str, Any], batch_tokens: int
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """A classifier's logits of every window [windows, classes], and which row each belongs to [windows]."""
-    windows = encoder.windows(columns)
-    logits = np.empty((len(windows), model.config.num_labels), np.float32)
-    for rows in plan_batches(windows.lengths.astype(np.int32), None, batch_tokens, None):
-        logits[rows] = _logits(model, encoder.collate_windows(columns, windows.take(rows)))
-    return logits, windows.row
-
-
-@torch.inference_mode()
-def _logits(model: Any, batch: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-    device = model.device
-    inputs = {name: torch.from_numpy(array).to(device) for name, array in batch.items()}
-    if bool(inputs["attention_mask"].all()):
-        del inputs["attention_mask"]  # nothing is masked: attention takes its faster way
-    return model(**inputs).logits.float().cpu().numpy()

@@ -144,7 +144,7 @@ def _print_help(text: str) -> None:
 
 
 def help_text(doc: str, groups: tuple[str, ...], config_name: str) -> str:
-    """What the script does, its commands, the choices of each group as the folders have them, and its own keys."""
+    """Tells what the script does, its commands, the choices of each group as the folders have them, and its keys."""
     lines = [doc.strip(), "", *(["Choices:"] if groups else [])]
     for group in groups:
         lines.append(_wrap(f"  {group:<10} ", choices_of(group)))

@@ -39,7 +39,7 @@ _NUMBER = re.compile(rb"What is it, (\d+)\?")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run leaves.
+    """Counts what a run left.
 
     Args:
         lost: Rows that the server answers and that have no reply, or are not there.

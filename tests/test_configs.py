@@ -18,7 +18,7 @@ def choices(group: str) -> list[str]:
 
 
 def experiment_line(name: str) -> list[str]:
-    """What a user types for an experiment: with `data_dir`, where it reads corpora below that folder."""
+    """Lists what a user types for an experiment: with `data_dir`, where it reads corpora below that folder."""
     wants_folder = "data_dir" in (ROOT / "configs" / "experiment" / f"{name}.yaml").read_text()
     return [f"experiment={name}", *(["data_dir=/somewhere"] if wants_folder else [])]
 

@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from critic.load_checkpoint import load_checkpoint
-from critic.scorer import CHUNK, CPU_BATCH_TOKENS, GPU_BATCH_TOKENS, Critic, window_logits
+from critic.read_windows import window_logits
+from critic.scorer import CHUNK, CPU_BATCH_TOKENS, GPU_BATCH_TOKENS, Critic
 from critic.settings import Settings
 from data_modules.encoding.pairs import PairEncoder
 from faithkit.entailment import CONTRADICTION, ENTAILMENT, NEUTRAL, Entailment

@@ -93,13 +93,13 @@ class Tagger:
         path, device = arguments.read_path(path), arguments.read_device(device)
         check_precision(precision)
         batch_tokens = arguments.read_count("batch_tokens", batch_tokens)
+        max_windows = arguments.read_count("max_windows", max_windows)
         onnx, auto = precision == ONNX, "AutoModelForTokenClassification"
         loaded = load_checkpoint(path, auto, TAGGER, Settings.from_sidecar, device, onnx=onnx)
         settings = loaded.settings or foreign_settings(loaded.model.config, path)
         packed = not onnx and use_packed_attention(loaded.model)
-        most = arguments.read_count("max_windows", max_windows)
         encoder = SpanEncoder(
-            tokenizer=loaded.tokenizer, max_length=settings.max_length, packed=packed, max_windows=most
+            tokenizer=loaded.tokenizer, max_length=settings.max_length, packed=packed, max_windows=max_windows
         )
         tagger = cls(loaded.model, encoder, settings.calibration, batch_tokens=batch_tokens, name=path)
         tagger.model = apply_precision(

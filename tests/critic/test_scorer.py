@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from critic import Critic
-from critic.scorer import window_logits
+from critic.read_windows import window_logits
 from faithkit.errors import UserError
 from faithkit.evaluation.score_calibration import log_odds
 from faithkit.records import LABELS

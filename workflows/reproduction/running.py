@@ -23,7 +23,7 @@ log = logging.getLogger("faithkit")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What is known of a step that was begun, kept beside its run's folder.
+    """Describes a step that was begun; kept beside its run's folder.
 
     Args:
         command: Its arguments.

@@ -1,4 +1,4 @@
-"""What the script of the report's page shows in its tables: runs, metrics, pairs, slices, confusions as plain data."""
+"""Gathers what the report's page shows in its tables: runs, metrics, pairs, slices, confusions as plain data."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

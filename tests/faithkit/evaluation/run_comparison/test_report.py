@@ -1,4 +1,4 @@
-"""What is worked out of several runs: joined rows, paired tests, slices, settings; and what cannot be."""
+"""Tests what is worked out of several runs: joined rows, paired tests, slices, settings; and what cannot be."""
 
 import json
 from dataclasses import replace
