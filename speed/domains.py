@@ -18,7 +18,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from faithkit.evaluation.domains.report import MEAN, DomainTest, domains_report
+import numpy as np
+
+from faithkit.evaluation.domains.report import MEAN, domains_report
+from faithkit.evaluation.domains.tested import DomainTest
 from faithkit.evaluation.fitted_baselines import Baseline
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.results import full_names, write_results
@@ -38,7 +41,7 @@ SHOWN = ("auroc", "macro_f1", "average_precision", "ece")
 def main() -> None:
     """Predicts every fold with every side that is asked for, then scores all that there is."""
     options = read_options()
-    domains = read_all(read_definition(options.data))
+    domains = read_all(read_definition(options.data, options.set))
     if options.part != DEV:
         names = options.folds_only or list(domains)
         record_looks(names, by=f"speed.domains {options.recipe or 'baselines'}")
@@ -72,6 +75,9 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--recipe", action="append", default=[], help="'NAME: overrides of train.py', once or often")
     parser.add_argument("--encoder", help="of the cosine baseline; none leaves it out")
     parser.add_argument("--nli", help="an NLI model or a critic, for NLI alone")
+    parser.add_argument(
+        "--set", action="append", default=[], help="a key of evaluate.py: benchmark.domains.snli.nli=RUN"
+    )
     parser.add_argument("--max-fit-rows", type=int, default=600, help="of each domain, for the baselines")
     parser.add_argument("--max-train-rows", type=int, help="of each domain, for a critic")
     parser.add_argument("--weights", default="minilm", help="that critics begin with")
@@ -81,7 +87,7 @@ def read_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def read_definition(data: str) -> dict:
+def read_definition(data: str, overrides: Sequence[str] = ()) -> dict:
     """Reads the domains as `evaluate.py benchmark=domains benchmark.path=DATA` does."""
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
@@ -89,7 +95,7 @@ def read_definition(data: str) -> dict:
     from faithkit.cli import CONFIGS
 
     with initialize_config_dir(config_dir=str(CONFIGS), version_base="1.3"):
-        cfg = compose("evaluate", overrides=["benchmark=domains"])
+        cfg = compose("evaluate", overrides=["benchmark=domains", *overrides])
     block = OmegaConf.to_container(cfg.benchmark, resolve=True)
     assert isinstance(block, dict)
     return {**block, "path": data}
@@ -116,7 +122,8 @@ def write_report(
                 predictions=predictions[fold.name],
                 baselines=[one for one in cheap[fold.name] if one.key != side],
                 beside=domains[fold.name].domain.beside,
-                num_seen=0,
+                kin=domains[fold.name].domain.kin,
+                seen=np.zeros(len(fold.tested), bool),
             )
             for fold in folds
             if fold.name in predictions

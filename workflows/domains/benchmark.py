@@ -8,8 +8,9 @@ import numpy as np
 
 from faithkit.environment import environment
 from faithkit.evaluation.classification import classification_metrics
-from faithkit.evaluation.domains.report import DomainTest, domains_report
+from faithkit.evaluation.domains.report import domains_report
 from faithkit.evaluation.domains.response_alone import response_alone, telling_words
+from faithkit.evaluation.domains.tested import DomainTest
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.leaks import WITHOUT, find_leaks
 from faithkit.evaluation.outcomes import align
@@ -63,9 +64,8 @@ def run_domains(run: RunFolder, config: Mapping[str, Any]) -> Scored:
                 beside=domains[name].domain.beside,
                 alone=response_alone(rows.shown, num_resamples=config["num_resamples"]),
                 telling=telling_words(rows.shown),
-                num_seen=None
-                if any(leaks is None for leaks in origin.leaks) or not models
-                else int(origin.leaked.sum()),
+                kin=domains[name].domain.kin,
+                seen=None if any(leaks is None for leaks in origin.leaks) or not models else origin.leaked,
             )
         )
         without_leaked |= _without_leaked(name, rows, said, origin, config["num_resamples"])

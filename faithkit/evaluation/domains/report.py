@@ -1,45 +1,22 @@
 """The report over domains: a model beside its baselines in each, their paired differences, and the means."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rich.table import Table
 from rich.text import Text
 
 from faithkit.evaluation.classification import score, statistic
+from faithkit.evaluation.domains.abstaining import abstaining
 from faithkit.evaluation.domains.mean import draw_domains, mean_difference, mean_metric
-from faithkit.evaluation.fitted_baselines import Baseline
+from faithkit.evaluation.domains.tested import DomainTest
 from faithkit.evaluation.intervals import Difference, Draws, Metric
 from faithkit.evaluation.outcomes import join
 from faithkit.evaluation.reports.report import Report, sample_row
 from faithkit.evaluation.tables import choose_examples, figures_table, format_p, harmless, percent, predictions_table
-from faithkit.records import Example, Prediction
 
 SHOWN = {"macro_f1": "macro-F1", "auroc": "AUROC", "average_precision": "AP", "ece": "ECE"}
 RANKING, MEAN, MODEL = "auroc", "mean", "model"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DomainTest:
-    """The tested rows of one domain with a model's predictions and those of baselines.
-
-    Args:
-        title: As tables name it.
-        beside: Shown, and left out of the means.
-        alone: What decides the set without the knowledge: AUROC by kind of features.
-        telling: Words that speak for hallucinated, and words that speak for faithful.
-        num_seen: Rows that the model has seen; None where it cannot be told.
-    """
-
-    name: str
-    title: str
-    examples: Sequence[Example]
-    predictions: Mapping[str, Prediction]
-    baselines: Sequence[Baseline] = ()
-    beside: bool = False
-    alone: Mapping[str, Metric] = field(default_factory=dict)
-    telling: tuple[Sequence[str], Sequence[str]] = ((), ())
-    num_seen: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +45,13 @@ def domains_report(
     metrics |= {f"{MEAN}/{_key(system)}{name}": m for system, own in means.items() for name, m in own.items()}
     for key, difference in mean_differences.items():
         metrics |= {f"{MEAN}/{name}": m for name, m in difference.named(f"{key}_{RANKING}").items()}
-    tables = [_model_table(scored, means, title), _baselines_table(scored, means, mean_differences, title)]
+    unsure, abstaining_tables, unsure_notes = abstaining(tests, title=title, num_resamples=num_resamples)
+    metrics |= unsure
+    tables = [
+        _model_table(scored, means, title),
+        _baselines_table(scored, means, mean_differences, title),
+        *abstaining_tables,
+    ]
     if any(one.test.alone for one in scored):
         tables.append(_alone_table([one.test for one in scored], title))
     examples = [example for test in tests for example in test.examples]
@@ -77,7 +60,7 @@ def domains_report(
     if chosen:
         tables.append(predictions_table(chosen, said, title="predictions to judge"))
     samples = [sample_row(e, gold=e.label, label=p.label, score=p.score) for e in chosen for p in [said[e.id]]]
-    notes = (*_verdicts(counted), *_telling(tests))
+    notes = (*_verdicts(counted), *unsure_notes, *_telling(tests))
     return Report(metrics=metrics, tables=tuple(tables), notes=notes, samples=tuple(samples))
 
 
@@ -135,7 +118,7 @@ def _model_table(scored: Sequence[_Scored], means: Mapping[str, Mapping[str, Met
     for beside in (False, True):
         for one in (each for each in scored if each.test.beside == beside):
             groups = len({example.group for example in one.test.examples})
-            seen = "?" if one.test.num_seen is None else f"{one.test.num_seen:,}"
+            seen = "?" if one.test.seen is None else f"{one.test.seen.sum():,}"
             cells = [percent(one.metrics[MODEL].get(name)) for name in SHOWN]
             name = f"{one.test.title}{' *' if beside else ''}"
             table.add_row(harmless(name), f"{len(one.test.examples):,}", f"{groups:,}", *cells, seen)

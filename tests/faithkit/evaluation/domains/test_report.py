@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from faithkit.evaluation.domains.mean import draw_domains, mean_difference, mean_metric
-from faithkit.evaluation.domains.report import DomainTest, domains_report
+from faithkit.evaluation.domains.report import domains_report
+from faithkit.evaluation.domains.tested import DomainTest
 from faithkit.evaluation.fitted_baselines import Baseline
 from faithkit.evaluation.intervals import Groups, means
 from faithkit.evaluation.tables import as_text
