@@ -53,7 +53,7 @@ def main() -> None:
         for fold in make_folds(domains, baselines.all_rows, options.part)
         if fold.name in (options.folds_only or domains)
     ]
-    settings = {"part": options.part, "encoder": options.encoder, "nli": options.nli, "fit_rows": options.max_fit_rows}
+    settings = {name: getattr(options, name) for name in ("part", "encoder", "nli", "set", "max_fit_rows")}
     cheap: dict[str, list[Baseline]] = {}
     for fold in folds:
         print(f"baselines without {fold.name}", file=sys.stderr, flush=True)
