@@ -24,6 +24,7 @@ from workflows.domains.baselines import DomainBaselines
 from workflows.domains.rows import DomainRows, Rows
 
 TARGET = "speed.domain_rows.DomainRows"
+NLI = "nli"  # of --weights: the NLI model that has not seen the fold's domain
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -34,11 +35,13 @@ class Fold:
     Args:
         tested: Its rows of the part that is looked at.
         train: The rows of each domain that shares nothing with it.
+        nli: An NLI model of its own, where the usual one was trained on it.
     """
 
     name: str
     tested: Rows
     train: Mapping[str, Rows]
+    nli: str | None = None
 
     @property
     def training(self) -> str:
@@ -48,7 +51,10 @@ class Fold:
 
 def make_folds(domains: Mapping[str, DomainRows], fit_rows: Mapping[str, Rows], part: str) -> list[Fold]:
     """Makes a fold of each domain, those beside the others too."""
-    return [Fold(name, own.part(part), rows_without(domains, fit_rows, [name])) for name, own in domains.items()]
+    return [
+        Fold(name, own.part(part), rows_without(domains, fit_rows, [name]), own.domain.nli)
+        for name, own in domains.items()
+    ]
 
 
 def rows_without(
@@ -112,7 +118,7 @@ def train_critic(fold: Fold, overrides: str, folder: Path, options: argparse.Nam
     for name, rows in fold.train.items():
         files[name] = folder / "rows" / f"{name}.jsonl"
         write_jsonl(files[name], (row.to_dict() for row in rows.capped(options.max_train_rows).shown))
-    command = [sys.executable, "train.py", *train_arguments(files, fold.train, options), *overrides.split()]
+    command = [sys.executable, "train.py", *train_arguments(files, fold, options), *overrides.split()]
     command += [f"run_dir={run}"]
     done = folder / "command.json"
     if (run / "metrics.json").exists():
@@ -125,9 +131,10 @@ def train_critic(fold: Fold, overrides: str, folder: Path, options: argparse.Nam
     return run
 
 
-def train_arguments(files: Mapping[str, Path], train: Mapping[str, Rows], options: argparse.Namespace) -> list[str]:
+def train_arguments(files: Mapping[str, Path], fold: Fold, options: argparse.Namespace) -> list[str]:
     """Writes the mix of a fold as arguments of train.py: every domain gives about as many rows to an epoch."""
-    sizes = {name: len(rows.capped(options.max_train_rows)) for name, rows in train.items()}
+    sizes = {name: len(rows.capped(options.max_train_rows)) for name, rows in fold.train.items()}
+    weights = fold.nli or options.nli if options.weights == NLI else options.weights
     usual = median(sizes.values())
     parts = [
         f"{{_target_: {TARGET}, path: '{files[name]}', weight: {min(4.0, max(0.25, usual / size)):.2f}}}"
@@ -141,7 +148,7 @@ def train_arguments(files: Mapping[str, Path], train: Mapping[str, Rows], option
         "data.test_fraction=0",
         "trainer=cpu",
         "callbacks.progress_bar=false",
-        f"model.weights={options.weights}",
+        f"model.weights={weights}",
     ]
 
 

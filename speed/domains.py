@@ -80,7 +80,7 @@ def read_options() -> argparse.Namespace:
     )
     parser.add_argument("--max-fit-rows", type=int, default=600, help="of each domain, for the baselines")
     parser.add_argument("--max-train-rows", type=int, help="of each domain, for a critic")
-    parser.add_argument("--weights", default="minilm", help="that critics begin with")
+    parser.add_argument("--weights", default="minilm", help="that critics begin with; nli: the fold's NLI model")
     parser.add_argument("--precision", default="32-true", help="that critics predict in: bf16 is faster on new CPUs")
     parser.add_argument("--resamples", type=int, default=1000)
     parser.add_argument("--no-report", action="store_true", help="print, and leave RESULTS.md as it is")

@@ -116,7 +116,7 @@ def tell_model(loaded: Loaded) -> None:
     from faithkit.hardware import describe_runner
 
     names = ", ".join(f"{model.kind or 'not ours'} {model.path}" for model in loaded.models)
-    log.info("model: %s; %s", names, describe_runner(loaded.detector))
+    log.info("model: %s; %s", names or "none", describe_runner(loaded.detector))
 
 
 def cascade_of(config: Mapping[str, Any]) -> CascadeOptions:

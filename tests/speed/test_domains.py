@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.records import Example, Turn
-from speed.domain_sides import TARGET, make_folds, read_kept, train_arguments
+from speed.domain_sides import TARGET, Fold, make_folds, read_kept, train_arguments
 from speed.domains import read_definition
 from tests.running import compose
 from workflows.domains.baselines import rows_to_fit
@@ -36,11 +37,15 @@ def test_a_fold_is_a_mix_that_train_composes_with_about_as_many_rows_of_each_dom
     domains = read_all(read_definition("embedded") | {"only": ["wow", "xsum", "conjnli"]})
     rows = rows_to_fit(domains)
     files = {name: tmp_path / f"{name}.jsonl" for name in rows}
-    options = argparse.Namespace(max_train_rows=40, weights="minilm")
-    cfg = compose("train", *train_arguments(files, rows, options))
+    options = argparse.Namespace(max_train_rows=40, weights="minilm", nli="usual")
+    fold = Fold("none", domains["wow"].part(DEV), rows, nli="own")
+    cfg = compose("train", *train_arguments(files, fold, options))
     assert [part["_target_"] for part in cfg.data.parts] == [TARGET] * len(rows)
     given = {name: part.weight * len(rows[name].capped(40)) for name, part in zip(rows, cfg.data.parts, strict=True)}
     assert max(given.values()) < 1.6 * min(given.values())
+    options.weights = "nli"
+    begun_with = [compose("train", *train_arguments(files, replace(fold, nli=own), options)) for own in ("own", None)]
+    assert [cfg.model.weights, *(one.model.weights for one in begun_with)] == ["minilm", "own", "usual"]
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
