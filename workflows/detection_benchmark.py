@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from data_modules.build import Benchmark, read_benchmark
@@ -15,10 +16,11 @@ from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.reports.report import Report, joined
 from faithkit.evaluation.reports.run import Scored, detection_reports, samples_of, write_reports
 from faithkit.evaluation.reports.suppression import report_suppression
+from faithkit.evaluation.reports.telling import Telling
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Prediction
-from faithkit.stand_in import EMBEDDED
+from faithkit.stand_in import EMBEDDED, told_name
 from workflows.cascade_benchmark import CascadeRun, run_cascade, with_costs
 from workflows.detectors import cascade_of, load_configured, tell_model
 from workflows.fitted_baselines import read_fitting
@@ -52,7 +54,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     given = read_predictions(config["predictions"]) if config["predictions"] else None
     benchmark = with_knowledge(config, read_benchmark(block))
     if block["name"] == "analysis":
-        _analyse(run, block, benchmark)
+        _analyse(run, config, benchmark)
         return Scored({})
     judged = _judge(run, config, benchmark) if given is None else _judged_before(given, config, benchmark)
     if given is not None:
@@ -85,12 +87,21 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     return Scored(write_reports(run, reports, meta=meta), samples_of(reports))
 
 
-def _analyse(run: RunFolder, block: Mapping[str, Any], benchmark: Benchmark) -> None:
+def _analyse(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> None:
     """Shows a corpus itself; nothing is judged."""
+    block, telling = config["benchmark"], Telling.of(config)
     # The paper's figures are about its own models' answers: neither the embedded corpus's nor one's own.
     own = block["path"] == EMBEDDED or not comparable(benchmark.examples)
     dataset = "" if own else block["dataset"] or ""
-    report_corpus(benchmark.examples, run.path, title=block["dataset"], plots=block["plots"], dataset=dataset)
+    report_corpus(
+        benchmark.examples,
+        run.path,
+        title=told_name(block["dataset"], block["path"]),
+        plots=block["plots"],
+        dataset=dataset,
+        page=Path(telling.page).expanduser() if telling.page else None,
+        verbose=telling.verbose,
+    )
 
 
 def _judged_before(given: Mapping[str, Prediction], config: Mapping[str, Any], benchmark: Benchmark) -> _Judged:

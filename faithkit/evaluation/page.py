@@ -30,7 +30,7 @@ MAX_ROWS = 20_000  # of a test set: a browser opens as many at once
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSet:
-    """A test set of a page: what one system says of its examples, and the figures that stand above them.
+    """A test set of a page: what one system says of its examples, and the figures that stand above them; either alone.
 
     Args:
         tables: The first is shown, the others are folded away.
@@ -65,7 +65,8 @@ def write_page(
     """
     blocks: dict[str, Iterable[Any]] = {}
     notes = []
-    for place, one in enumerate(sets):
+    answered = [one for one in sets if one.examples]
+    for place, one in enumerate(answered):
         pairs = list(zip(one.examples, align(one.examples, one.predictions, judged=False), strict=True))
         if misfits := sum(not _fits(prediction, example) for example, prediction in pairs):
             notes.append(f"Of {one.name} the marks of {misfits:,} predictions reach beyond their answers: not shown.")
@@ -73,7 +74,7 @@ def write_page(
             pairs = _most_telling(pairs, max_rows)
             notes.append(f"Of {one.name} {max_rows:,} of {len(one.examples):,} answers are here, mistakes first.")
         blocks |= _answers(place, pairs, texts=texts)
-    described = [answers_set(one.name, [one.name], _facts(one.examples)) for one in sets]
+    described = [answers_set(one.name, [one.name], _facts(one.examples)) for one in answered]
     has_spans = any(p.spans for one in sets for p in one.predictions.values()) or any(
         example.spans for one in sets for example in one.examples
     )

@@ -68,6 +68,7 @@ def domains_report(
     metrics |= {f"{MEAN}/{_key(system)}{name}": m for system, own in means.items() for name, m in own.items()}
     for key, difference in mean_differences.items():
         metrics |= {f"{MEAN}/{name}": m for name, m in difference.named(f"{key}_{RANKING}").items()}
+    headline = _headline(scored, means, mean_differences, title)
     tables = [_model_table(scored, means, title), _baselines_table(scored, means, mean_differences, title)]
     if any(one.test.alone for one in scored):
         tables.append(_alone_table([one.test for one in scored], title))
@@ -77,8 +78,14 @@ def domains_report(
     if chosen:
         tables.append(predictions_table(chosen, said, title="predictions to judge"))
     samples = [sample_row(e, gold=e.label, label=p.label, score=p.score) for e in chosen for p in [said[e.id]]]
-    notes = (*_verdicts(counted), *_telling(tests))
-    return Report(metrics=metrics, tables=tuple(tables), notes=notes, samples=tuple(samples))
+    return Report(
+        metrics=metrics,
+        headline=(headline,),
+        tables=tuple(tables),
+        notes=tuple(_verdicts(counted)),
+        samples=tuple(samples),
+        lines=tuple(_telling(tests)),
+    )
 
 
 def _score(test: DomainTest, number: int, num_resamples: int) -> _Scored:
@@ -128,6 +135,40 @@ def _means(scored: Sequence[_Scored]) -> tuple[dict[str, dict[str, Metric]], dic
         if system != MODEL and (found := mean_difference(by_system[MODEL], draws, RANKING)) is not None
     }
     return means, differences
+
+
+def _headline(
+    scored: Sequence[_Scored],
+    means: Mapping[str, Mapping[str, Metric]],
+    mean_differences: Mapping[str, Difference],
+    title: str,
+) -> Table:
+    """Shows the model's AUROC in each domain beside the baseline that is best there; five columns fit 80 characters."""
+    heads = ("model", "best baseline", "model less it", "p")
+    table = figures_table(f"{title}: AUROC in percent", "domain", heads, no_wrap=["p"], min_width=11)
+    for beside in (False, True):
+        for one in (each for each in scored if each.test.beside == beside):
+            names = {baseline.key: baseline.name for baseline in one.test.baselines}
+            cells = _beside_best(one.metrics, one.differences, names)
+            table.add_row(Text(harmless(f"{one.test.title}{' *' if beside else ''}")), *cells)
+        table.add_section()
+    names = {baseline.key: baseline.name for one in scored for baseline in one.test.baselines}
+    table.add_row(Text(MEAN, style="bold"), *_beside_best(means, mean_differences, names))
+    lines = ["95% intervals over groups, differences paired; baselines are fitted on other domains, the best is"]
+    lines[0] += " chosen on these rows"
+    table.caption = Text("\n".join(lines + ["* beside, not in the mean"] * any(one.test.beside for one in scored)))
+    return table
+
+
+def _beside_best(
+    metrics: Mapping[str, Mapping[str, Metric]], differences: Mapping[str, Difference], names: Mapping[str, str]
+) -> list[str]:
+    own = percent(metrics.get(MODEL, {}).get(RANKING))
+    if not differences:
+        return [own, "-", "-", "-"]
+    key = min(differences, key=lambda key: differences[key].value)
+    best, difference = percent(metrics[key][RANKING], bounds=False), differences[key]
+    return [own, f"{harmless(names[key])} {best}", percent(difference.metric), format_p(difference.p_value)]
 
 
 def _model_table(scored: Sequence[_Scored], means: Mapping[str, Mapping[str, Metric]], title: str) -> Table:

@@ -19,16 +19,16 @@ class Report:
     """Metrics by name without split and dataset; the tables and notes are told in their order.
 
     Args:
-        headline: The one table that a reader sees first; None for the first of `tables`.
+        headline: What a reader sees first, mostly one table; empty for the first of `tables`.
         samples: The examples that the last table shows, as plain rows of equal columns, for loggers.
         lines: Told as they are, before the notes: where the predictions are from.
         alerts: Those of them that nobody may miss, such as rows that the model was trained on.
         facts: The same for metrics.json.
-        answers: Examples with what was predicted of each, for the run's page.
+        answers: Examples with what was predicted of each, for the run's page; a report may have nothing else.
     """
 
     metrics: dict[str, Metric]
-    headline: Table | None = None
+    headline: tuple[Table, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
     samples: tuple[Row, ...] = ()
