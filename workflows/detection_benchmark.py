@@ -11,6 +11,7 @@ from faithkit.detector import Detector
 from faithkit.environment import environment
 from faithkit.evaluation.corpus.report import report_corpus
 from faithkit.evaluation.published.detection import comparable
+from faithkit.evaluation.reports.columns import columns_report
 from faithkit.evaluation.reports.official_halueval import official_report
 from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.reports.report import Report, joined
@@ -126,17 +127,18 @@ def _judge(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> _
 
 
 def _add_reports(reports: list[Report], config: Mapping[str, Any], benchmark: Benchmark, judged: _Judged) -> None:
-    """Adds to the report that is shown a cascade's costs, a judge's reasons, and HaluEval's own accuracy."""
+    """Adds what else there is to the report that is shown: costs of a cascade, parts by column, a judge's reasons."""
     block, num_resamples = config["benchmark"], config["num_resamples"]
+    title, by = f"test/{benchmark.name}", block.get("by") or []  # runs of older versions have no such key
     shown = -1 if reports[-1].tables else 0  # spans are reported behind labels, and shown in their place
     if judged.cascade is not None:
-        title = f"test/{benchmark.name}"
         reports[shown] = with_costs(
             reports[shown], benchmark.examples, judged.cascade, title=title, num_resamples=num_resamples
         )
     rows = benchmark.examples, judged.predictions
     dataset = "" if block["path"] == EMBEDDED else benchmark.name
     others = [
+        columns_report(*rows, by, title=title, num_resamples=num_resamples) if by else None,
         score_rationales(*rows, block, dataset=dataset, num_resamples=num_resamples),
         official_report(*rows, num_resamples=num_resamples) if is_official(block) else None,
     ]

@@ -43,6 +43,7 @@ class Pairs(Source):
         labels: The meaning of each label: hallucinated, faithful, or None, which leaves its rows out.
         encoding: Of CSV and TSV; None finds UTF-8 and what has a byte order mark.
         keys: How the keys of the settings begin that hints name.
+        by: Columns that every row must have, kept to tell rows apart by.
     """
 
     name: ClassVar[str] = "pairs"
@@ -51,6 +52,7 @@ class Pairs(Source):
     labels: Mapping[Any, Any] | None = None
     encoding: str | None = None
     keys: str = "data."
+    by: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for name, column in self.columns.items():
@@ -104,7 +106,7 @@ class Pairs(Source):
             rows = read_table(table, ReadReport("skip", self.keys), self.encoding)
             return (field_of(each.values, columns.label) for each in rows)
 
-        return PairReader(columns, labels=labels, every_label=every_label)
+        return PairReader(columns, labels=labels, every_label=every_label, by=self.by)
 
     def _read(self, reader: PairReader, row: Row, split: str, report: ReadReport) -> Example | None:
         try:

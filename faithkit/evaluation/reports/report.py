@@ -25,6 +25,7 @@ class Report:
         alerts: Those of them that nobody may miss, such as rows that the model was trained on.
         facts: The same for metrics.json.
         answers: Examples with what was predicted of each, for the run's page; a report may have nothing else.
+        by: What else these are told apart by: by column the value of each example, by id.
     """
 
     metrics: dict[str, Metric]
@@ -36,6 +37,7 @@ class Report:
     alerts: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     answers: Sequence[tuple[Example, Prediction]] = ()
+    by: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def joined(report: Report, other: Report) -> Report:
@@ -44,8 +46,10 @@ def joined(report: Report, other: Report) -> Report:
     return replace(
         report,
         metrics={**report.metrics, **other.metrics},
+        headline=(*report.headline, *other.headline),
         tables=(*report.tables[:place], *other.tables, *report.tables[place:]),
         notes=(*report.notes, *other.notes),
+        by={**report.by, **other.by},
     )
 
 

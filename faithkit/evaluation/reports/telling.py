@@ -65,8 +65,9 @@ def tell_reports(run: RunFolder, found: Mapping[str, Sequence[Report]], telling:
         answers = next((report.answers for report in reports if report.answers), ())
         examples = [example for example, _ in answers]
         said = {prediction.id: prediction for _, prediction in answers}
+        by = {column: values for report in reports for column, values in report.by.items()}
         figures, notes = [*parts.headline, *parts.figures], parts.lines
-        sets.append(AnswerSet(name=name, examples=examples, predictions=said, tables=figures, notes=notes))
+        sets.append(AnswerSet(name=name, examples=examples, predictions=said, tables=figures, notes=notes, by=by))
     write_text(run.path / REPORT, "\n".join(text))
     if any(one.examples for one in sets):
         page, names = telling.page_of(run), [one.name for one in sets if one.tables]
