@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from data_modules.build import Benchmark, read_benchmark
+from data_modules.datasets.pairs import Pairs
 from faithkit.detector import Detector
 from faithkit.environment import environment
 from faithkit.evaluation.corpus.report import report_corpus
@@ -19,11 +20,12 @@ from faithkit.evaluation.reports.run import Scored, detection_reports, samples_o
 from faithkit.evaluation.reports.suppression import report_suppression
 from faithkit.evaluation.reports.telling import Telling
 from faithkit.files.jsonl import read_predictions
+from faithkit.files.model_folder import TAGGER
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Prediction
 from faithkit.stand_in import EMBEDDED, told_name
 from workflows.cascade_benchmark import CascadeRun, run_cascade, with_costs
-from workflows.detectors import cascade_of, load_configured, tell_model
+from workflows.detectors import cascade_of, kind_of, load_configured, tell_model
 from workflows.fitted_baselines import read_fitting
 from workflows.official_halueval import as_official, is_official
 from workflows.origins import judge_examples, origin_of_file, write_given
@@ -53,7 +55,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     config = as_official(config)
     block = config["benchmark"]
     given = read_predictions(config["predictions"]) if config["predictions"] else None
-    benchmark = with_knowledge(config, read_benchmark(block))
+    benchmark = with_knowledge(config, read_benchmark(_as_read(config)))
     if block["name"] == "analysis":
         _analyse(run, config, benchmark)
         return Scored({})
@@ -86,6 +88,15 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     )
     _add_reports(reports[benchmark.name], config, benchmark, judged)
     return Scored(write_reports(run, reports, meta=meta), samples_of(reports))
+
+
+def _as_read(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Has a tagger read lists of passages as it was trained to."""
+    block, checkpoint = config["benchmark"], config["checkpoint"]
+    is_asked = block["name"] == Pairs.name and checkpoint and not config["predictions"]
+    if not is_asked or kind_of(checkpoint) != TAGGER:
+        return block
+    return {**block, "options": {**block["options"], "numbered": True}}
 
 
 def _analyse(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> None:
