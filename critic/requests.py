@@ -72,13 +72,6 @@ def join_passages(passages: Sequence[str]) -> str:
     return " ".join(passages)
 
 
-def number_passages(passages: Sequence[str]) -> str:
-    """Passages as RAGTruth, the taggers' corpus, writes those of its questions: each with its number."""
-    if len(passages) == 1:
-        return passages[0]
-    return "".join(f"passage {number}:{text}\n\n" for number, text in enumerate(passages, start=1))
-
-
 def read_request(
     knowledge: Any, response: Any, history: Any, number: int | None, join: Join, names: Names = DEFAULT_NAMES
 ) -> Request:

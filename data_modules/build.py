@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from data_modules.datasets.pairs import Pairs
 from data_modules.encoding.pairs import Encoder
 from data_modules.negatives.source import add_negatives
 from data_modules.reading.dataset import Source, read_examples
@@ -87,17 +88,20 @@ def build_sources(
     exclude: Sequence[Mapping[str, Any]] = (),
     negatives: Mapping[str, Any] | None = None,
     split_plan: SplitPlan | None = None,
+    *,
+    numbered: bool = False,
 ) -> list[tuple[Source, float]]:
     """The datasets of a mix with their weights, less what stands in the test sets that `exclude` names.
 
     Args:
         negatives: `{kinds, num, seed, weights}`, all of them optional: the examples carry negatives.
         split_plan: How official splits are divided: only examples for training get negatives, made of such examples.
+        numbered: Lists of passages in tables of one's own are numbered (`with_numbers`).
     """
-    excluded = read_excluded(exclude)
+    excluded = read_excluded([with_numbers(test) for test in exclude] if numbered else exclude)
     sources = []
     for part in parts.values() if isinstance(parts, Mapping) else parts:
-        options = dict(part)
+        options = dict(with_numbers(part) if numbered else part)
         weight = options.pop("weight", 1.0)
         only = options.pop("only", None)
         if not isinstance(weight, int | float) or not weight > 0:
@@ -116,6 +120,11 @@ def build_sources(
 def read_excluded(tests: Sequence[Mapping[str, Any]]) -> Excluded:
     """The knowledge and dialogues of test sets, each given as `{dataset, path, split}`; no label of them is used."""
     return Excluded.of([example for test in tests for example in read_block(test, every_row=True)])
+
+
+def with_numbers(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Has the passages of a block's table numbered, where it is one's own; other datasets write theirs themselves."""
+    return {"numbered": True, **block} if block.get("dataset") == Pairs.name else block
 
 
 def dataset_of(block: Mapping[str, Any]) -> str:
@@ -153,7 +162,8 @@ def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, se
         fold=None if data["fold"] is None else (data["fold"], data["num_folds"]),
         num_rows=data["num_rows"],
     )
-    sources = build_sources(parts, data["exclude"], data["negatives"], split_plan)
+    numbered = encoder.numbers_passages
+    sources = build_sources(parts, data["exclude"], data["negatives"], split_plan, numbered=numbered)
     return DataModule(
         sources,
         encoder,

@@ -20,7 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from faithkit.evaluation.domains.report import MEAN, domains_report
+from faithkit.evaluation.domains.report import domains_report
+from faithkit.evaluation.domains.tables import MEAN
 from faithkit.evaluation.domains.tested import DomainTest
 from faithkit.evaluation.fitted_baselines import Baseline
 from faithkit.evaluation.intervals import Metric
@@ -129,8 +130,8 @@ def write_report(
             if fold.name in predictions
         ]
         found = domains_report(tests, title=f"{side}, {options.part}", num_resamples=options.resamples, num_examples=0)
-        show(*found.tables)
-        print(*(f"note: {note}" for note in found.notes), sep="\n")
+        show(*found.headline, *found.tables)
+        print(*(f"note: {note}" for note in (*found.notes, *found.lines)), sep="\n")
         write_results(
             options.out / f"{side.replace(' ', '-')}-{options.part}.json",
             full_names("test", "domains", found.metrics),

@@ -156,5 +156,7 @@ def with_costs(
     if own.is_chosen:
         lines.append("bands are chosen on benchmark.fit_on, of which no row is tested; each p by itself")
     table.caption = Text("\n".join(lines))
-    first, *others = report.tables
-    return replace(report, tables=(first, table, *others), metrics=report.metrics | metrics)
+    place = 0 if report.headline else 1
+    first = report.headline or report.tables[:place]
+    tables = report.tables[place:]
+    return replace(report, headline=(*first, table), tables=tables, metrics=report.metrics | metrics)

@@ -98,12 +98,16 @@ def main(cfg: Any) -> None:
     """Loads the generator and the detector, then talks."""
     from omegaconf import OmegaConf
 
+    from faithkit.weights.resolve import check_at_hand
+
+    config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    for name in (config["checkpoint"], config["detector"]):
+        check_at_hand(name)
     from faithkit.inference.decoding import Decoding
     from generation.generator import Generator
     from workflows.answer_strategy import build_answerer
     from workflows.detectors import load_detector
 
-    config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     decoding = Decoding(**config["decoding"])
     generator = Generator.load(config["checkpoint"], precision=config["precision"], max_length=config["max_length"])
     detector = None

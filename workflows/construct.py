@@ -39,13 +39,14 @@ CHECKS = {"annotate": "workflows.pipelines.annotate:check_resumed"}
 # A resumed run may change all that its steps depend on: what they made with other settings is made again.
 MAY_CHANGE = (
     *("pipeline.*", "engine.*", "models", "models.*", "prompts", "labels", "labels.*", "limit", "seed"),
-    *("retry_holes", "dry_run"),
+    *("retry_holes", "dry_run", "verbose"),
 )
 GROUPS = ("pipeline", "engine", "scale")
 
 
 def main(cfg: Any) -> None:
     """Opens the run's folder and works in it; a dry run opens none."""
+    from faithkit.evaluation.reports.telling import Telling, tell_end
     from faithkit.files.open_run import open_run, plain
     from faithkit.files.run_folder import RunFolder, log_to
     from workflows.settings.construction import ConstructSettings
@@ -64,7 +65,7 @@ def main(cfg: Any) -> None:
     with opened as (run, config):
         log_to(run.log)
         construct(run, config)
-        print(run.path)
+        tell_end(run, Telling.of(config))
 
 
 def check_pipeline(folder: Path, name: str) -> None:

@@ -3,24 +3,29 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from data_modules.build import Benchmark, read_benchmark
+from data_modules.datasets.pairs import Pairs
 from faithkit.detector import Detector
 from faithkit.environment import environment
 from faithkit.evaluation.corpus.report import report_corpus
 from faithkit.evaluation.published.detection import comparable
+from faithkit.evaluation.reports.columns import columns_report
 from faithkit.evaluation.reports.official_halueval import official_report
 from faithkit.evaluation.reports.provenance import Provenance
 from faithkit.evaluation.reports.report import Report, joined
 from faithkit.evaluation.reports.run import Scored, detection_reports, samples_of, write_reports
 from faithkit.evaluation.reports.suppression import report_suppression
+from faithkit.evaluation.reports.telling import Telling
 from faithkit.files.jsonl import read_predictions
+from faithkit.files.model_folder import TAGGER
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Prediction
-from faithkit.stand_in import EMBEDDED
+from faithkit.stand_in import EMBEDDED, told_name
 from workflows.cascade_benchmark import CascadeRun, run_cascade, with_costs
-from workflows.detectors import cascade_of, load_configured, tell_model
+from workflows.detectors import cascade_of, kind_of, load_configured, tell_model
 from workflows.fitted_baselines import read_fitting
 from workflows.official_halueval import as_official, is_official
 from workflows.origins import judge_examples, origin_of_file, write_given
@@ -50,9 +55,9 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     config = as_official(config)
     block = config["benchmark"]
     given = read_predictions(config["predictions"]) if config["predictions"] else None
-    benchmark = with_knowledge(config, read_benchmark(block))
+    benchmark = with_knowledge(config, read_benchmark(_as_read(config)))
     if block["name"] == "analysis":
-        _analyse(run, block, benchmark)
+        _analyse(run, config, benchmark)
         return Scored({})
     judged = _judge(run, config, benchmark) if given is None else _judged_before(given, config, benchmark)
     if given is not None:
@@ -85,12 +90,30 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     return Scored(write_reports(run, reports, meta=meta), samples_of(reports))
 
 
-def _analyse(run: RunFolder, block: Mapping[str, Any], benchmark: Benchmark) -> None:
+def _as_read(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Has a tagger read lists of passages as it was trained to."""
+    block, checkpoint = config["benchmark"], config["checkpoint"]
+    is_asked = block["name"] == Pairs.name and checkpoint and not config["predictions"]
+    if not is_asked or kind_of(checkpoint) != TAGGER:
+        return block
+    return {**block, "options": {**block["options"], "numbered": True}}
+
+
+def _analyse(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> None:
     """Shows a corpus itself; nothing is judged."""
+    block, telling = config["benchmark"], Telling.of(config)
     # The paper's figures are about its own models' answers: neither the embedded corpus's nor one's own.
     own = block["path"] == EMBEDDED or not comparable(benchmark.examples)
     dataset = "" if own else block["dataset"] or ""
-    report_corpus(benchmark.examples, run.path, title=block["dataset"], plots=block["plots"], dataset=dataset)
+    report_corpus(
+        benchmark.examples,
+        run.path,
+        title=told_name(block["dataset"], block["path"]),
+        plots=block["plots"],
+        dataset=dataset,
+        page=Path(telling.page).expanduser() if telling.page else None,
+        verbose=telling.verbose,
+    )
 
 
 def _judged_before(given: Mapping[str, Prediction], config: Mapping[str, Any], benchmark: Benchmark) -> _Judged:
@@ -115,17 +138,18 @@ def _judge(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> _
 
 
 def _add_reports(reports: list[Report], config: Mapping[str, Any], benchmark: Benchmark, judged: _Judged) -> None:
-    """Adds to the report that is shown a cascade's costs, a judge's reasons, and HaluEval's own accuracy."""
+    """Adds what else there is to the report that is shown: costs of a cascade, parts by column, a judge's reasons."""
     block, num_resamples = config["benchmark"], config["num_resamples"]
+    title, by = f"test/{benchmark.name}", block.get("by") or []  # runs of older versions have no such key
     shown = -1 if reports[-1].tables else 0  # spans are reported behind labels, and shown in their place
     if judged.cascade is not None:
-        title = f"test/{benchmark.name}"
         reports[shown] = with_costs(
             reports[shown], benchmark.examples, judged.cascade, title=title, num_resamples=num_resamples
         )
     rows = benchmark.examples, judged.predictions
     dataset = "" if block["path"] == EMBEDDED else benchmark.name
     others = [
+        columns_report(*rows, by, title=title, num_resamples=num_resamples) if by else None,
         score_rationales(*rows, block, dataset=dataset, num_resamples=num_resamples),
         official_report(*rows, num_resamples=num_resamples) if is_official(block) else None,
     ]

@@ -16,8 +16,11 @@ from faithkit.cli import run_script
 
 def main(cfg: Any) -> None:
     """Copies, describes, reloads in plain transformers and compares; then pushes, if told to."""
-    from critic.export import add_graph, tell_graph
+    from faithkit.weights.resolve import check_at_hand
     from workflows.settings.exporting import INT8_GRAPH, PLAIN
+
+    check_at_hand(cfg.checkpoint)
+    from critic.export import add_graph, tell_graph
 
     graph, int8 = cfg.format != PLAIN, cfg.format == INT8_GRAPH
     if cfg.output_dir is None and cfg.push_to is None:

@@ -14,8 +14,8 @@ from faithkit.errors import UserError, choice_hint
 from faithkit.weights.local import LOCAL
 from faithkit.weights.models import Figure, KnownModel, known_models
 
-WIDTH = 100
-LINE = "{:<17} {:<28} {:>9}  {:<8} {:<13}  {}"
+WIDTH = 80
+LINE = "{:<17} {:>6}  {:<8} {:<13} {}"
 
 
 def parse(arguments: Sequence[str]) -> list[KnownModel]:
@@ -40,15 +40,16 @@ def parse(arguments: Sequence[str]) -> list[KnownModel]:
 
 def overview(models: Sequence[KnownModel]) -> Iterator[str]:
     """Writes what each model is for, and a line of what its use takes and of its first figure."""
-    yield LINE.format("name", "weights", "size", "memory", "a CPU-second", "measured").rstrip()
+    yield LINE.format("name", "size", "memory", "a CPU-second", "weights")
     for model in models:
         memory = model.memory.says if model.memory else "-"
         speed = model.speed[0].says if model.speed else "-"
-        measured = model.figures[0].says if model.figures else "-"
-        yield LINE.format(model.name, model.weights, model.parameters, memory, speed, measured)
-        yield f"    {model.what}"
+        yield LINE.format(model.name, model.parameters, memory, speed, model.weights)
+        yield from textwrap.wrap(model.what, WIDTH, initial_indent="    ", subsequent_indent="    ")
+        if model.figures:
+            yield f"    measured: {model.figures[0].says}"
     yield ""
-    yield "- was not measured; `faithkit models NAME` says on what the rest was, and how to get the model"
+    yield "- was not measured; `faithkit models NAME` says on what the rest was"
 
 
 def detail(model: KnownModel) -> Iterator[str]:

@@ -32,7 +32,9 @@ def after_training(run: RunFolder, config: Mapping[str, Any]) -> list[Command]:
 
 
 def after_evaluation(run: RunFolder) -> list[Command]:
-    """The comparison with other runs."""
+    """The comparison with other runs, where there are figures to compare."""
+    if not run.metrics.exists():
+        return []
     return [("compare with another run", f"python report.py runs=[{shlex.quote(str(run.path))},RUN]")]
 
 

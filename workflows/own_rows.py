@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from data_modules.datasets.pair_columns import Columns, find_columns, has_field, have
+from data_modules.datasets.pair_columns import Columns, check_column, find_columns
 from data_modules.datasets.pair_rows import PairReader, counted_bad_rows, rows_with_reader
 from data_modules.encoding.cache import group_hash
 from data_modules.reading.rows import BadRow, ReadReport, Row
@@ -140,8 +140,7 @@ class OwnRows:
 
     def _example(self, row: Row, reader: PairReader, places: dict[str, str]) -> Example:
         for column in self.by:
-            if not has_field(row.values, column):
-                raise BadRow(f"there is no column {column!r} to count by; {have(row)}", hint=f"by=COLUMN; {have(row)}")
+            check_column(row, column, "by=COLUMN")
         example = reader.read(row, SOURCE, SPLIT)
         if self._repeated and group_hash(example.id) in self._repeated:
             if example.id in places:

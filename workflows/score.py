@@ -30,10 +30,12 @@ def main(cfg: Any) -> None:
     """Opens the run's folder and works in it."""
     from faithkit.files.open_run import open_run
     from faithkit.files.run_folder import log_to
+    from faithkit.weights.resolve import check_at_hand
     from workflows.settings.scripts import ScoreSettings
 
     with open_run(cfg, "score", ScoreSettings, may_change=MAY_CHANGE) as (run, config):
         log_to(run.log)
+        check_at_hand(config["checkpoint"])
         score(run, config)
 
 
@@ -42,11 +44,12 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
 
     The rows are read anew for each of this, and a portion of them is held: a file may be of any size.
     """
-    from critic.requests import join_passages, number_passages
+    from critic.requests import join_passages
     from faithkit.evaluation.selective import without_unsure
     from faithkit.evaluation.tables import show
     from faithkit.files.jsonl import stream_predictions, write_jsonl
     from faithkit.files.model_folder import TAGGER
+    from faithkit.passages import number_passages
     from workflows.detectors import kind_of, load_checkpoint
     from workflows.own_rows import read_own_rows
     from workflows.scored_rows import scored_suffix, write_scored

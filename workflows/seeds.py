@@ -4,14 +4,22 @@ python train.py model=judge scale=paper trainer=fsdp seeds=[1,2,3]
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from rich.table import Table
+from rich.text import Text
 
 from faithkit.evaluation.means import mean_of
 from faithkit.evaluation.metric import Metric
+from faithkit.evaluation.predicted_rows import read_predicted_rows
+from faithkit.evaluation.reports.report import Report
+from faithkit.evaluation.reports.telling import Telling, tell_reports
 from faithkit.evaluation.results import read_metrics, write_results
-from faithkit.evaluation.tables import metrics_table, show
+from faithkit.evaluation.tables import metrics_table
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
+from faithkit.records import Example, Prediction
 from faithkit.runs.chosen import chosen_of
 from faithkit.runs.reading import read_run
 from faithkit.runs.run import Run
@@ -42,7 +50,7 @@ def seeded_stages(run: RunFolder, config: Mapping[str, Any]) -> Iterator[Stage]:
 
 
 def report_mean(run: RunFolder, config: Mapping[str, Any]) -> None:
-    """Writes metrics.json with the means over all seeds, and prints them beside each seed's own.
+    """Writes metrics.json with the means over all seeds, and tells them beside each seed's own.
 
     An interval here is Student's t over the seeds: how far another seed may lie, not what other test rows would change.
     """
@@ -57,10 +65,36 @@ def report_mean(run: RunFolder, config: Mapping[str, Any]) -> None:
         f"seed {seed}": {name: Metric(value=one[name]["value"]) for name in names}
         for seed, one in zip(seeds, found, strict=True)
     }
-    for prefix in dict.fromkeys(name.rpartition("/")[0] for name in names if name.count("/") == 2):
-        shown = [name for name in SHOWN if f"{prefix}/{name}" in means]
-        table = {column: {name: values[f"{prefix}/{name}"] for name in shown} for column, values in columns.items()}
-        show(metrics_table(table, title=f"{prefix}: mean of {len(seeds)} seeds, 95% interval over seeds"))
+    by_set: dict[str, list[str]] = {}
+    for name in names:
+        split, dataset, *metric = name.split("/")
+        by_set.setdefault(f"{split}/{dataset}", []).extend(metric if len(metric) == 1 else [])
+    reports = {name: [_report(name, own, columns)] for name, own in by_set.items()}
+    answers = {
+        f"{path.stem}, seed {seed}": [Report(metrics={}, answers=read_answers(path))]
+        for seed in seeds
+        for path in sorted(folder_of(run, seed).predictions.glob("*.jsonl"))
+    }
+    tell_reports(run, reports | answers, Telling.of(config))
+
+
+def _report(name: str, own: Sequence[str], columns: Mapping[str, Mapping[str, Metric]]) -> Report:
+    """The means of a test set beside each seed's figures: those that a reader sees first, then all."""
+
+    def table(metrics: Sequence[str], title: str) -> Table:
+        systems = {column: {one: values[f"{name}/{one}"] for one in metrics} for column, values in columns.items()}
+        found = metrics_table(systems, title=f"{title} of {len(columns) - 1} seeds")
+        found.caption = Text("percent but for loss and perplexity; the mean's 95% interval is over seeds")
+        return found
+
+    first = [one for one in SHOWN if one in own]
+    every = (table(own, f"{name}: every metric, mean"),) if len(own) > len(first) else ()
+    return Report(metrics={}, headline=(table(first, f"{name}: mean"),), tables=every)
+
+
+def read_answers(path: Path) -> list[tuple[Example, Prediction]]:
+    """Reads what a training predicted of its test rows, as its own page shows it."""
+    return [(row.example, row.prediction) for row in read_predicted_rows(path).rows.values()]
 
 
 def _mean_chosen(runs: Sequence[Run]) -> dict[str, Any]:

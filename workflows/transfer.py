@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+
 from critic.scorer import Critic
 from data_modules.build import Benchmark, read_benchmark
 from faithkit import signals
@@ -17,13 +19,15 @@ from faithkit.evaluation.aims import ARGMAX
 from faithkit.evaluation.classification import classification_metrics
 from faithkit.evaluation.leaks import WITHOUT
 from faithkit.evaluation.reports.provenance import Provenance, leaks_table, select
+from faithkit.evaluation.reports.report import Report
 from faithkit.evaluation.reports.run import Scored
 from faithkit.evaluation.reports.spans import prefixed
+from faithkit.evaluation.reports.telling import Telling, tell_reports
 from faithkit.evaluation.results import Results, full_names, write_results
-from faithkit.evaluation.tables import show
 from faithkit.evaluation.transfer import Transfer, transfer_table, transfers_of
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
+from faithkit.records import Prediction
 from faithkit.stand_in import EMBEDDED
 from faithkit.weights.used_model import describe_model
 from workflows.origins import write_with_origin
@@ -34,13 +38,13 @@ from workflows.write_answers import DetectorAnswerer
 _SETTING = re.compile(r"[a-z_]\w*=[\w,\[\]-]*|[a-z_]\w*(\.\w+)+=[^\n]*")
 _NO_SETTING = ("_target_", "extensions", "hydra", "${", "run_dir", "resume")
 EXAMPLE = "['model.num_epochs=2','data.num_rows=5000']"  # Hydra takes a bare = within a list for a mistake
-VALIDATION = "validation"
+NAME, VALIDATION = "transfer", "validation"
 LIKELIER = 0.5  # the threshold that calls the likelier class; a temperature does not move it
 log = logging.getLogger("faithkit")
 
 
 def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> Scored:
-    """Fills the table and prints it beside the paper's; the run's path comes last.
+    """Fills the table and tells it beside the paper's.
 
     The metrics of the critic trained on A and tested on B are named `test/B/A_accuracy` and so on.
     """
@@ -51,6 +55,7 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     cells: list[Transfer] = []
     metrics: dict[str, Any] = {}
     origins: dict[str, Provenance] = {}
+    answers: dict[str, list[Report]] = {}
     chosen_on: dict[str, str] = {}
     for trained_on, options in block["train"].items():
         checkpoint = options["checkpoint"] or _train(run, trained_on, options["path"], tested.get(trained_on), config)
@@ -63,41 +68,56 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         found: dict[str, Any] = {}
         for benchmark in tests:
             origin = Provenance.of(benchmark.name, benchmark.examples, [model])
-            scored = _score(run, critic, trained_on, benchmark, origin, config)
+            cell = f"{benchmark.name}-by-{trained_on}"
+            predictions = _judge(run, critic, cell, benchmark, origin, config)
+            scored = _score(benchmark, predictions, origin, config["num_resamples"])
             found |= full_names("test", benchmark.name, scored)
             metrics |= full_names("test", benchmark.name, prefixed(f"{trained_on}_", scored))
-            origins[f"{benchmark.name}-by-{trained_on}"] = origin
+            origins[cell] = origin
+            said = [(example, predictions[example.id]) for example in benchmark.examples]
+            answers[cell] = [Report(metrics={}, answers=said)]
         cells += transfers_of(trained_on, Results(metrics=found))
         facts = {name: origin.to_dict() for name, origin in origins.items()}
         write_results(run.metrics, metrics, {"config": config, "environment": environment(), "test_sets": facts})
     sources = {name: _describe(options["path"]) for name, options in {**block["train"], **block["test"]}.items()}
-    show(transfer_table(cells, sources=sources, chosen_on=chosen_on, threshold_aim=block.get("threshold_aim")))
-    for name, origin in origins.items():
-        print(*(f"{name}: {line}" for line in origin.lines), sep="\n")
-        if origin.leaked.any():
-            show(leaks_table(origin, f"{name}, leaks"))
+    aim = block.get("threshold_aim")
+    table = transfer_table(cells, sources=sources, chosen_on=chosen_on, threshold_aim=aim)
+    tell_reports(run, {NAME: [_report(table, origins)], **answers}, Telling.of(config))
     return Scored(metrics)
 
 
-def _score(
-    run: RunFolder,
-    critic: Critic,
-    trained_on: str,
-    benchmark: Benchmark,
-    origin: Provenance,
-    config: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The metrics of one cell; where rows leaked, also those of the others, as `without_leaked/...`."""
-    log.info("critic trained on %s, tested on %s", trained_on, benchmark.name)
-    path = run.predictions / f"{benchmark.name}-by-{trained_on}.jsonl"
+def _report(table: Table, origins: Mapping[str, Provenance]) -> Report:
+    """The table, and where the predictions of each cell are from."""
+    return Report(
+        metrics={},
+        headline=(table,),
+        tables=tuple(leaks_table(one, f"{name}, leaks") for name, one in origins.items() if one.leaked.any()),
+        lines=tuple(f"{name}: {line}" for name, one in origins.items() for line in one.lines),
+        alerts=tuple(f"{name}: {line}" for name, one in origins.items() for line in one.alerts),
+        facts={"models": [model for one in origins.values() for model in one.to_dict()["models"]]},
+    )
+
+
+def _judge(
+    run: RunFolder, critic: Critic, cell: str, benchmark: Benchmark, origin: Provenance, config: Mapping[str, Any]
+) -> dict[str, Prediction]:
+    log.info("predicting %s", cell)
+    path = run.predictions / f"{cell}.jsonl"
     answerer, portion = DetectorAnswerer(critic), config["save_every_num_rows"]
     how = {"at_a_time": portion, "texts": config.get("save_texts", True)}
     written = write_with_origin(path, benchmark.name, benchmark.examples, answerer, origin.models, **how)
-    predictions, options = {p.id: p for p in written}, {"num_resamples": config["num_resamples"]}
-    metrics = classification_metrics(benchmark.examples, predictions, **options).metrics
+    return {prediction.id: prediction for prediction in written}
+
+
+def _score(
+    benchmark: Benchmark, predictions: Mapping[str, Prediction], origin: Provenance, num_resamples: int
+) -> dict[str, Any]:
+    """The metrics of one cell; where rows leaked, also those of the others, as `without_leaked/...`."""
+    metrics = classification_metrics(benchmark.examples, predictions, num_resamples=num_resamples).metrics
     if not origin.leaked.any() or origin.leaked.all():
         return metrics
-    new = classification_metrics(*select(benchmark.examples, predictions, ~origin.leaked), **options).metrics
+    rows = select(benchmark.examples, predictions, ~origin.leaked)
+    new = classification_metrics(*rows, num_resamples=num_resamples).metrics
     return metrics | {f"{WITHOUT}{name}": metric for name, metric in new.items()}
 
 

@@ -13,7 +13,7 @@ from critic.calibration_texts import calibration_requests
 from critic.load_checkpoint import load_checkpoint
 from critic.onnx_model import ONNX
 from critic.precision import apply_precision, check_precision
-from critic.requests import History, Knowledge, Request, number_passages, request_of
+from critic.requests import History, Knowledge, Request, request_of
 from critic.stream import stream_results
 from critic.tagger.answers import Answers
 from critic.tagger.forward import exact_log_odds
@@ -27,6 +27,7 @@ from data_modules.encoding.spans import SpanEncoder
 from faithkit import arguments
 from faithkit.files.model_folder import TAGGER
 from faithkit.packing import use_packed_attention
+from faithkit.passages import number_passages
 from faithkit.records import Example, Prediction, Span
 from faithkit.text_arguments import read_examples
 

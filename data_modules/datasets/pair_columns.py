@@ -160,6 +160,19 @@ def have(row: Row) -> str:
     return f"the file has {listed}{', ...' if len(names) > MOST_NAMES else ''}"
 
 
+def check_column(row: Row, column: str, key: str) -> None:
+    """Refuses a row without a column that rows are told apart by.
+
+    Args:
+        key: Names it, as a hint has it.
+
+    Raises:
+        BadRow: There is none.
+    """
+    if not has_field(row.values, column):
+        raise BadRow(f"there is no column {column!r} to count by; {have(row)}", hint=f"{key}; {have(row)}")
+
+
 def _plain(name: object) -> str:
     return " ".join(str(name).replace("_", " ").replace("-", " ").lower().split())
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data_modules.datasets.pair_columns import Columns, field_of, list_in
+from data_modules.datasets.pair_columns import Columns, check_column, field_of, list_in
 from data_modules.datasets.pair_labels import LabelReader
 from data_modules.datasets.span_checks import read_spans
 from data_modules.datasets.span_rows import LABELS
@@ -74,12 +74,14 @@ class PairReader:
         join: Makes one text of a list of passages.
         labels: None: the rows have none, and spans alone tell what is hallucinated.
         every_label: Reads the labels of the whole table, for the error about one that has no meaning.
+        by: Columns that every row must have, kept as texts to tell rows apart by.
     """
 
     columns: Columns
     join: Callable[[Sequence[str]], str] = " ".join
     labels: LabelReader | None = None
     every_label: Callable[[], Iterable[Any]] = tuple
+    by: Sequence[str] = ()
     outcome: str = field(init=False)  # under which rows are counted that are read so
     _taken: frozenset[str] = field(init=False)
 
@@ -140,4 +142,9 @@ class PairReader:
 
     def _others(self, row: Row) -> dict[str, Any]:
         others = other_fields(row.values, self._taken)
-        return {name: v for name, v in others.items() if not isinstance(v, str) or len(v) <= MAX_CHARACTERS}
+        kept = {name: v for name, v in others.items() if not isinstance(v, str) or len(v) <= MAX_CHARACTERS}
+        for column in self.by:
+            check_column(row, column, "benchmark.by=[COLUMN]")
+            value = field_of(row.values, column)
+            kept[column] = "" if value is None else str(value)
+        return kept

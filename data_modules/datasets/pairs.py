@@ -22,6 +22,7 @@ from data_modules.reading.rows import BadRow, ReadReport, Row
 from data_modules.reading.saved_datasets import saved_splits
 from data_modules.reading.tables import SUFFIXES, read_table
 from faithkit.errors import UserError, choice_hint, shorten
+from faithkit.passages import number_passages
 from faithkit.records import Example
 
 STEMS = {"train": ("train", "training"), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
@@ -43,6 +44,8 @@ class Pairs(Source):
         labels: The meaning of each label: hallucinated, faithful, or None, which leaves its rows out.
         encoding: Of CSV and TSV; None finds UTF-8 and what has a byte order mark.
         keys: How the keys of the settings begin that hints name.
+        by: Columns that every row must have, kept to tell rows apart by.
+        numbered: Passages of a list get their numbers, as taggers read them; others are joined by spaces.
     """
 
     name: ClassVar[str] = "pairs"
@@ -51,6 +54,8 @@ class Pairs(Source):
     labels: Mapping[Any, Any] | None = None
     encoding: str | None = None
     keys: str = "data."
+    by: Sequence[str] = ()
+    numbered: bool = False
 
     def __post_init__(self) -> None:
         for name, column in self.columns.items():
@@ -64,7 +69,8 @@ class Pairs(Source):
 
     def layout(self) -> Mapping[str, Any]:
         labels = None if self.labels is None else sorted(meanings(self.labels, self.keys).items())
-        return {"columns": dict(self.columns), "labels": labels, "encoding": self.encoding}
+        numbered = {"numbered": True} if self.numbered else {}
+        return {"columns": dict(self.columns), "labels": labels, "encoding": self.encoding, **numbered}
 
     def files(self) -> Mapping[str, Sequence[File]]:
         folder = Path(self.path).expanduser()
@@ -104,7 +110,8 @@ class Pairs(Source):
             rows = read_table(table, ReadReport("skip", self.keys), self.encoding)
             return (field_of(each.values, columns.label) for each in rows)
 
-        return PairReader(columns, labels=labels, every_label=every_label)
+        join = number_passages if self.numbered else " ".join
+        return PairReader(columns, join, labels, every_label, self.by)
 
     def _read(self, reader: PairReader, row: Row, split: str, report: ReadReport) -> Example | None:
         try:

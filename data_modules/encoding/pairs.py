@@ -48,6 +48,11 @@ class Encoder(Protocol):
         """Tells whether rows of one `family` (a column) belong into one batch, where their beginning is read once."""
         return False
 
+    @property
+    def numbers_passages(self) -> bool:
+        """Tells whether of a list of passages as knowledge each is read with its number."""
+        return False
+
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
         """The columns of some records.
 

@@ -52,6 +52,10 @@ class SpanEncoder(Encoder):
         if self.max_windows is not None and self.max_windows < 1:
             raise UserError(f"model.max_windows is {self.max_windows}", hint="use 1 or more, or null for all")
 
+    @property
+    def numbers_passages(self) -> bool:
+        return True
+
     def fingerprint(self) -> str:
         return f"spans:{ENCODING_VERSION}:{self.max_length}:{self.max_windows}:{fingerprint_of(self.tokenizer)}"
 

@@ -8,7 +8,7 @@ so twenty thousand answers open. The report of several runs shows answers by the
 
 import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,12 @@ MAX_ROWS = 20_000  # of a test set: a browser opens as many at once
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSet:
-    """A test set of a page: what one system says of its examples, and the figures that stand above them.
+    """A test set of a page: what one system says of its examples, and the figures that stand above them; either alone.
 
     Args:
         tables: The first is shown, the others are folded away.
         notes: Lines behind the tables, such as where the predictions are from.
+        by: What else its rows can be chosen by: by column the value of each row, by id.
     """
 
     name: str
@@ -42,6 +43,7 @@ class AnswerSet:
     predictions: Mapping[str, Prediction]
     tables: Sequence[Table] = ()
     notes: Sequence[str] = ()
+    by: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def write_page(
@@ -64,16 +66,18 @@ def write_page(
         UserError: Examples and predictions do not belong together.
     """
     blocks: dict[str, Iterable[Any]] = {}
-    notes = []
-    for place, one in enumerate(sets):
+    notes, described = [], []
+    answered = [one for one in sets if one.examples]
+    for place, one in enumerate(answered):
         pairs = list(zip(one.examples, align(one.examples, one.predictions, judged=False), strict=True))
         if misfits := sum(not _fits(prediction, example) for example, prediction in pairs):
             notes.append(f"Of {one.name} the marks of {misfits:,} predictions reach beyond their answers: not shown.")
         if len(pairs) > max_rows:
             pairs = _most_telling(pairs, max_rows)
             notes.append(f"Of {one.name} {max_rows:,} of {len(one.examples):,} answers are here, mistakes first.")
-        blocks |= _answers(place, pairs, texts=texts)
-    described = [answers_set(one.name, [one.name], _facts(one.examples)) for one in sets]
+        facts = _facts(one)
+        blocks |= _answers(place, pairs, facts, texts=texts)
+        described.append(answers_set(one.name, [one.name], facts))
     has_spans = any(p.spans for one in sets for p in one.predictions.values()) or any(
         example.spans for one in sets for example in one.examples
     )
@@ -102,9 +106,10 @@ def _fits(prediction: Prediction, example: Example) -> bool:
     return True
 
 
-def _answers(place: int, pairs: Sequence[tuple[Example, Prediction]], *, texts: bool) -> dict[str, Iterable[Any]]:
+def _answers(
+    place: int, pairs: Sequence[tuple[Example, Prediction]], facts: Sequence[Fact], *, texts: bool
+) -> dict[str, Iterable[Any]]:
     """The rows of a test set and their knowledge, which rows share."""
-    facts = _facts([example for example, _ in pairs])
     contexts = {text: number for number, text in enumerate(dict.fromkeys(e.knowledge for e, _ in pairs))}
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -131,13 +136,15 @@ def answers_set(name: str, systems: Sequence[str], facts: Sequence[Fact]) -> dic
     return {"name": name, "systems": list(systems), "facts": told}
 
 
-def _facts(examples: Sequence[Example]) -> list[Fact]:
-    found = []
+def _facts(one: AnswerSet) -> list[Fact]:
+    found, examples = [], one.examples
     for name, title in FACTS.items():
         if not any(example.meta.get(name) for example in examples):
             continue
         values = {example.id: str(example.meta.get(name) or "(not told)") for example in examples}
         found.append(Fact(name, title, sorted(set(values.values())), values))
+    # Under names of their own: a column may be called as a filter of the page is.
+    found += [Fact(f"by.{name}", name, sorted(set(values.values())), values) for name, values in one.by.items()]
     return found
 
 

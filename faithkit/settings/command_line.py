@@ -139,7 +139,7 @@ class CommandLine:
         from faithkit.settings.check import find_problems
 
         cfg, choices = overrides.compose_choices(self.config_name)
-        problems = [*overrides.problems, *overrides.unknown_keys(cfg, choices)]
+        problems = [*overrides.problems, *overrides.unknown_keys(cfg, choices), *overrides.blocks_for_lists(cfg)]
         try:
             overrides.set_values(cfg)
             missing = OmegaConf.missing_keys(cfg)

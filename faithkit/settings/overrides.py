@@ -110,6 +110,17 @@ class Overrides:
                 hint = _whole_parent(cfg, key) or _guess(key, known)
                 yield UserError(f"{shorten(key, 60)[1:-1]}: there is no such key", hint=hint)
 
+    def blocks_for_lists(self, cfg: Any) -> Iterator[UserError]:
+        """Yields a problem for each block that is given for a list."""
+        from omegaconf import OmegaConf
+
+        for override in self._usable():
+            key = override.key_or_group
+            if override.is_delete() or override.is_sweep_override() or not isinstance(override.value(), dict):
+                continue
+            if OmegaConf.is_list(OmegaConf.select(cfg, key, default=None)):
+                yield UserError(f"{key} is a list, and got a block", hint=f"give a list: '{key}=[{{...}}, {{...}}]'")
+
     def set_values(self, cfg: Any) -> None:
         """Sets the values in the composed choices as Hydra does, but for those that are wrong by themselves."""
         from hydra._internal.config_loader_impl import ConfigLoaderImpl

@@ -40,6 +40,11 @@ LINES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("train", ("optimiser.lr=1",), ("optimiser.lr", "optimizer.lr")),
     ("train", ("data.negatives.num=3",), ("data.negatives is null", "data.negatives={num: VALUE}")),
     ("train", ("data.parts.0.path=x",), ("data.parts is a list",)),
+    (
+        "train",
+        ("data=mix", "data.parts={a: {dataset: embedded}}"),
+        ("data.parts is a list, and got a block", "'data.parts=["),
+    ),
     ("train", ("+optimizer.lrr=1",), ("optimizer.lrr: there is no such key", "did you mean optimizer.lr")),
     ("train", ("+foo=1",), ("foo: there is no such key",)),
     ("train", ("+model.dropuot=1",), ("model.dropuot: there is no such key", "model.dropout")),
@@ -328,6 +333,14 @@ RIGHT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("construct", ("pipeline=induced", "pipeline.kinds=[factual]", "pipeline.dataset=wow", "dry_run=true")),
     ("construct", ("pipeline=annotate", "pipeline.scheme=diahalu", "pipeline.sample=5", "pipeline.adjudicate=severe")),
     ("construct", ("pipeline=rag", "pipeline.nulls=drop", "engine.price=[0.5,1.5]", "pipeline.near_duplicates=null")),
+)
+
+# `faithkit models` has no configuration: its arguments, and what it must say.
+MODELS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("critic-dialog",), ("no model and no task 'critic-dialog'", "did you mean critic-dialogue")),
+    (("taggers",), ("no model and no task 'taggers'", "did you mean tagger")),
+    (("critic", "tagger"), ("one name or task is asked for, got 2", "faithkit models critic")),
+    (("task=critic",), ("no model and no task 'task=critic'",)),
 )
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.command_lines import BASE, RIGHT, Line, wrong_lines
+from tests.faults.command_lines import BASE, MODELS, RIGHT, Line, wrong_lines
 from tests.faults.command_places import Places, composed, refusal
 from tests.running import compose, run
+from workflows import models
 
 WRONG = list(wrong_lines())
 HEAVY = ("numpy", "pyarrow", "pandas", "sklearn", "torch", "transformers", "pytorch_lightning", "datasets")
@@ -46,6 +47,21 @@ def test_a_wrong_command_line_says_what_is_wrong(line: Line, places: Places) -> 
     for word in line.words:
         assert word in said, said
     assert places.contents() == before, "nothing is made"
+
+
+@pytest.mark.parametrize(("arguments", "words"), MODELS)
+def test_asking_for_a_model_that_is_not_there_says_which_are(
+    arguments: tuple[str, ...],
+    words: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["faithkit models", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        models.run()
+    shown = capsys.readouterr()
+    assert ended.value.code == 2 and not shown.out and len(shown.err.splitlines()) <= 3
+    assert all(word in shown.err for word in words), shown.err
 
 
 @pytest.mark.parametrize(("script", "arguments"), RIGHT)

@@ -44,13 +44,28 @@ def test_every_split_and_quality_is_read_and_others_by_option(tmp_path: Path) ->
 def test_the_papers_figures_stand_beside_and_a_part_of_the_corpus_is_said_to_be_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    analyse(str(corpus(tmp_path / "data")), tmp_path / "run")
+    analyse(str(corpus(tmp_path / "data")), tmp_path / "run", "verbose=true")
     shown = capsys.readouterr().out
     assert "Niu et al. 2024, arXiv 2401.00396, first version, Table 2, Table 3, Table 4" in " ".join(shown.split())
     for figure in ("17,838", "14,781", "3,155", "9,443", "1,985", "1.53", "(448, 1,253]", "1.21"):
         assert figure in shown, figure
     assert "these are 4 responses, the paper's 17,838" in shown
     assert all(len(line) <= 80 for line in shown.splitlines() if line[:1] in "+|")
+
+
+def test_the_terminal_has_one_table_and_the_last_line_links_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(corpus(tmp_path / "data"))
+    analyse(path, tmp_path / "run")
+    shown, report = capsys.readouterr().out, (tmp_path / "run" / "report.md").read_text()
+    assert "responses and hallucination" in shown and "types of spans" not in shown
+    assert "types of spans" in report and "by length of the context" in report
+    page = tmp_path / "run" / "report.html"
+    assert shown.splitlines()[-1] == f"page: {page.as_uri()}" and "types of spans" in page.read_text().lower()
+    elsewhere = tmp_path / "elsewhere.html"
+    analyse(path, tmp_path / "again", f"html={elsewhere}")
+    assert capsys.readouterr().out.splitlines()[-1].endswith(elsewhere.as_uri()) and elsewhere.exists()
 
 
 @pytest.mark.parametrize("path", ["embedded", "own models"])

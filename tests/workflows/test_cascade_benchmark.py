@@ -45,7 +45,7 @@ def test_a_cascade_asks_once_for_its_widest_budget_and_shows_what_each_buys(
     trained: Path, server: ChatServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = [*BENCHMARK, FIT_ON, f"checkpoint={trained}", *asking(server, tmp_path), "cascade.budget=0.3"]
-    evaluate_here(*options, "verbose=true", "cascade.max_budget=0.5", f"run_dir={tmp_path / 'run'}")
+    evaluate_here(*options, "cascade.max_budget=0.5", f"run_dir={tmp_path / 'run'}")
     shown, found = " ".join(capsys.readouterr().out.split()), metrics(tmp_path / "run")
     asked = {key: round(found[f"cascade/{key}/asked"]["value"] * 60) for key in ("0", "5", "10", "20", "50", "chosen")}
     assert asked["0"] == 0 <= asked["5"] <= asked["10"] <= asked["20"] <= asked["chosen"] <= asked["50"]

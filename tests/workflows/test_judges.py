@@ -66,9 +66,7 @@ def test_every_judge_stands_beside_its_error_and_its_corrected_rate(
     labels = f"benchmark.judge_labels=[{{dataset: audit, path: '{audit}'}}]"
     judges = f"benchmark.judges=[word_overlap,counted_features,'{trained}']"
     options = [f"predictions={answers}", f"benchmark.critic={trained}", NO_BERT, f"run_dir={tmp_path / 'run'}"]
-    evaluate_here(
-        "benchmark=wow", "verbose=true", f"benchmark.path={wow}", "benchmark.split=test", labels, judges, *options
-    )
+    evaluate_here("benchmark=wow", f"benchmark.path={wow}", "benchmark.split=test", labels, judges, *options)
     found, shown = metrics(tmp_path / "run"), " ".join(capsys.readouterr().out.split())
     for key in ("critic", "word_overlap", "counted_features", "critic_4"):
         assert 0 <= found[f"test/wow/{key}_rate"]["value"] <= 1
@@ -79,7 +77,9 @@ def test_every_judge_stands_beside_its_error_and_its_corrected_rate(
     corrected = found["test/wow/word_overlap_rate_corrected"]
     assert corrected["value"] == pytest.approx(min(max(exact, 0), 1)) and corrected["low"] <= corrected["high"]
     assert "test/wow/gold/word_overlap_rate" in found and "corrected by its error" in shown
-    assert "against people's labels" in shown and "each fitted on the other folds" in shown
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert "against people's labels" in report and "each fitted on the other folds" in report
+    assert "against people's labels" not in shown, "the terminal has the rates alone"
 
 
 def test_every_judge_compares_two_systems(

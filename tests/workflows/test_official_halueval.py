@@ -46,14 +46,16 @@ def test_the_official_run_has_verdicts_written_without_knowledge(
     with ChatServer(answer=answer, tells={"Yes": 0.6, "No": 0.4}) as server:
         engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
         options = ["benchmark.options.official=true", f"benchmark.path={path}", f"run_dir={run}"]
-        evaluate_here("benchmark=halueval", "verbose=true", *options, *engine)
+        evaluate_here("benchmark=halueval", *options, *engine)
     found: dict[str, Any] = json.loads((run / "metrics.json").read_text())["metrics"]
     values = {name.removeprefix("test/halueval/"): metric["value"] for name, metric in found.items()}
     assert values["task/qa/unparsed_rate"] == 1, "None is no verdict of ours"
     assert values["official/task/qa/failed_rate"] == 0 and values["official/task/summarization/failed_rate"] == 0
     assert values["official/task/qa/accuracy"] == pytest.approx(1 - values["task/qa/gold_rate"])
     assert values["official/task/summarization/accuracy"] == pytest.approx(values["task/summarization/gold_rate"])
-    assert "accuracy as HaluEval's script reads replies" in capsys.readouterr().out
+    accuracy = f"{100 * values['official/accuracy']:.1f}"
+    assert f"as HaluEval's script reads replies: accuracy {accuracy} [" in capsys.readouterr().out
+    assert "accuracy as HaluEval's script reads replies" in (run / "report.md").read_text()
 
 
 def test_a_failed_request_is_counted_and_its_message_is_never_read(tmp_path: Path) -> None:

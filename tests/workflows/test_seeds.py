@@ -30,7 +30,11 @@ def test_every_seed_is_trained_once_and_the_mean_is_reported(
     values = [one["metrics"]["test/embedded/auroc"]["value"] for one in own]
     found = json.loads((run / "metrics.json").read_text())["metrics"]["test/embedded/auroc"]
     assert found["value"] == pytest.approx(mean(values)) and stdev(values) > 0 and found["low"] < found["high"]
-    assert "mean of 3 seeds" in capsys.readouterr().out
+    shown, report = capsys.readouterr().out, (run / "report.md").read_text()
+    assert shown.count("mean of 3 seeds") == 1 and "every metric" not in shown and "every metric" in report
+    assert shown.splitlines()[-1] == f"answers: {(run / 'answers.html').as_uri()}"
+    page = (run / "answers.html").read_text()
+    assert all(f"embedded, seed {seed}" in page for seed in (1, 2, 3)) and "mean of 3 seeds" in page
     for file in (run / "metrics.json", run / "seed3" / "metrics.json"):
         file.unlink()
     before = (run / "seed1" / "train.log").read_text()

@@ -87,6 +87,19 @@ def test_the_caption_says_what_chose_checkpoint_and_threshold(
     assert "threshold: each critic's own" in shown
 
 
+def test_the_page_has_the_table_and_the_answers_of_each_cell(
+    mnli: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={trained}"]
+    run_transfer(tmp_path / "run", *options)
+    shown, page = capsys.readouterr().out, (tmp_path / "run" / "answers.html").read_text()
+    assert shown.splitlines()[-1] == f"answers: {(tmp_path / 'run' / 'answers.html').as_uri()}"
+    assert shown.count("Critics across datasets") == 1 and "from:" not in shown
+    figures, _, data = page.partition("<main>")
+    assert "FaithDial, Table 4" in figures and '"mnli-by-mnli"' in data
+    assert "mnli-by-mnli: from:" in (tmp_path / "run" / "report.md").read_text()
+
+
 def test_a_given_critic_calls_the_likelier_class(mnli: str, trained: Path, tmp_path: Path) -> None:
     own, likelier = tmp_path / "own", tmp_path / "likelier"
     options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={trained}"]

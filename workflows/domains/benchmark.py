@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from faithkit.evaluation.outcomes import align
 from faithkit.evaluation.reports.provenance import Provenance, select
 from faithkit.evaluation.reports.report import Report
 from faithkit.evaluation.reports.run import Scored
+from faithkit.evaluation.reports.telling import Telling, tell_reports
 from faithkit.evaluation.results import full_names, write_results
-from faithkit.evaluation.tables import show
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example, Prediction
@@ -36,7 +37,7 @@ log = logging.getLogger("faithkit")
 
 
 def run_domains(run: RunFolder, config: Mapping[str, Any]) -> Scored:
-    """Reads the domains, judges their rows, fits the baselines, and writes the metrics; the run's path comes last."""
+    """Reads the domains, judges their rows, fits the baselines, and writes and tells the results."""
     block = config["benchmark"]
     domains = read_all(block)
     tested = {name: own.part(block["part"]) for name, own in domains.items()}
@@ -81,8 +82,14 @@ def run_domains(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     metrics = full_names("test", NAME, {**report.metrics, **without_leaked})
     meta = {"config": config, "part": block["part"], "looks": looks, "environment": environment()}
     write_results(run.metrics, metrics, {**meta, "test_sets": facts})
-    _print(report, [*notes, *_look_lines(block["part"], looks)])
-    print(run.path)
+    lines = (*_look_lines(block["part"], looks), *(f"note: {note}" for note in notes))
+    origins = {"models": [one for own in facts.values() for one in own["models"]]}
+    told = replace(report, lines=(*lines, *report.lines), alerts=lines, facts=origins)
+    answers = {
+        name: [Report(metrics={}, answers=[(example, predictions[example.id]) for example in rows.shown])]
+        for name, rows in tested.items()
+    }
+    tell_reports(run, {NAME: [told], **answers}, Telling.of(config))
     return Scored(metrics, {NAME: report.samples})
 
 
@@ -145,11 +152,3 @@ def _look_lines(part: str, looks: Mapping[str, Mapping[str, int]]) -> list[str]:
     counts = ", ".join(f"{name} {own['held']}" for name, own in looks.items() if own["held"])
     here = "rows of the dev half" if part == DEV else f"part {part}: a look at held rows, counted"
     return [f"{here}; looks at held halves so far: {counts or 'none'}"]
-
-
-def _print(report: Report, lines: list[str]) -> None:
-    first, *others = report.tables
-    show(first)
-    for line in (*lines, *report.notes):
-        print(f"note: {line}")
-    show(*others)

@@ -17,7 +17,7 @@ from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.evaluation.begin_tags import GENERIC, begin_class
 from faithkit.evaluation.corpus.columns import Columns
-from faithkit.evaluation.corpus.report import PAGE, describe_corpus
+from faithkit.evaluation.corpus.report import describe_corpus
 from faithkit.evaluation.published.detection import comparable_models
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
@@ -60,9 +60,9 @@ def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
         dataset="" if no_paper else block["dataset"],
         num_resamples=block["num_resamples"],
         meta={"config": config, "data": {"counts": dict(report.counts)}, "environment": environment()},
+        verbose=bool(config.get("verbose")),  # runs of older versions have no such key
     )
     log.info("%s: %s", title, ", ".join(f"{name} {count:,}" for name, count in report.counts.items()))
-    log.info("page: %s", run.path / PAGE)
 
 
 def every_row(source: Source, given: Mapping[str, Any]) -> tuple[Source, bool]:

@@ -35,6 +35,7 @@ class Detection(OpenBlock):
     on_bad_row: OnBadRow
     options: Options
     fit_on: list[FittingSet] = Field(default_factory=list)
+    by: Annotated[list[Text], Hint("use a list of columns, [language,customer]")] = Field(default_factory=list)
     bert_score: BertScore | None = None
     plots: Switch = False
     groups: dict[str, list[Text] | None] | None = None

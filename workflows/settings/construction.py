@@ -114,6 +114,7 @@ class ConstructSettings(Extensible):
     limit: Annotated[Count | None, Hint("use a whole number of 1 or more, or null for all")]
     retry_holes: Switch
     dry_run: Switch
+    verbose: Switch = False
 
     @property
     def _engine(self) -> Any:

@@ -1,12 +1,14 @@
-"""The report of a corpus: tables on the terminal, and its numbers, plots, page and datasheet in a folder.
+"""The report of a corpus: a table on the terminal, and its numbers, plots, page and datasheet in a folder.
 
 `report_corpus(examples, "folder")` is RAGTruth's analysis, as `evaluate.py benchmark=analysis` gives it;
 `describe_corpus(columns, "folder", ...)` is all of it, as `construct.py pipeline=describe` does.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from rich.table import Table
 
 from faithkit.errors import UserError
 from faithkit.evaluation.corpus.columns import Columns
@@ -18,7 +20,7 @@ from faithkit.evaluation.corpus.tables import corpus_tables
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.plotting import require_plots
 from faithkit.evaluation.results import metric_name, write_results
-from faithkit.evaluation.table_text import markdown
+from faithkit.evaluation.table_text import escaped, markdown
 from faithkit.evaluation.tables import show
 from faithkit.files.atomic import write_json, write_text
 from faithkit.records import Example
@@ -27,12 +29,21 @@ NUMBERS, REPORT, PAGE, SHEET = "corpus.json", "report.md", "report.html", "datas
 
 
 def report_corpus(
-    examples: Iterable[Example], folder: str | Path, *, title: str = "", plots: bool = True, dataset: str = ""
+    examples: Iterable[Example],
+    folder: str | Path,
+    *,
+    title: str = "",
+    plots: bool = True,
+    dataset: str = "",
+    page: Path | None = None,
+    verbose: bool = True,
 ) -> CorpusStats:
-    """Prints the tables of a corpus of marked responses and writes its numbers and plots to `folder`.
+    """Shows a corpus of marked responses, and writes its numbers, report, page and plots to `folder`.
 
     Args:
         dataset: Whose published figures stand beside; empty for none.
+        page: The page's file; None for report.html in the folder.
+        verbose: Prints all tables, and not the first alone.
 
     Returns:
         The numbers, as `corpus.json` has them.
@@ -47,9 +58,10 @@ def report_corpus(
         problem = f"none of {stats.counts.num_responses:,} examples has marked spans"
         raise UserError(problem, hint="choose a corpus or split with spans, or: construct.py pipeline=describe")
     write_json(Path(folder) / NUMBERS, stats.to_dict())
-    if plots:
-        write_plots(stats, folder)
-    show(*corpus_tables(stats, title=title, dataset=dataset))
+    pictures = write_plots(stats, folder) if plots else []
+    tables = corpus_tables(stats, title=title, dataset=dataset)
+    _write(Path(folder), page, tables, pictures, title=title, summary=summary_of(stats, {}))
+    show(*(tables if verbose else tables[:1]))
     return stats
 
 
@@ -64,14 +76,16 @@ def describe_corpus(
     dataset: str = "",
     num_resamples: int = 1000,
     meta: Mapping[str, Any],
+    verbose: bool = True,
 ) -> CorpusStats:
-    """Prints the tables of any corpus, and writes its numbers, report, page, datasheet and plots.
+    """Shows any corpus, and writes its numbers, report, page, datasheet and plots.
 
     Args:
         reading: What reading did with the rows (see `datasheet`).
         known: Answers for the datasheet.
         dataset: Whose published figures stand beside; empty for none.
         meta: What metrics.json says of itself.
+        verbose: Prints all tables, and not the first alone.
 
     Raises:
         UserError: There is no example; the folder cannot be written; plots are wanted without matplotlib.
@@ -84,13 +98,25 @@ def describe_corpus(
     write_results(folder / "metrics.json", _metrics(stats, title), meta)
     pictures = write_plots(stats, folder, full=True) if plots else []
     tables = corpus_tables(stats, title=title, dataset=dataset, full=True)
-    summary = summary_of(stats, reading)
-    text = "\n".join([f"# {title}", "", *summary, "", *(markdown(table) for table in tables)])
-    write_text(folder / REPORT, text + "".join(f"\n![{path.stem}]({path.name})\n" for path in pictures))
-    write_corpus_page(folder / PAGE, tables, pictures, title=title, summary=summary)
+    _write(folder, None, tables, pictures, title=title, summary=summary_of(stats, reading))
     write_text(folder / SHEET, datasheet(stats, title=title, reading=reading, known=known))
-    show(*tables)
+    show(*(tables if verbose else tables[:1]))
     return stats
+
+
+def _write(
+    folder: Path,
+    page: Path | None,
+    tables: Sequence[Table],
+    pictures: Sequence[Path],
+    *,
+    title: str,
+    summary: Sequence[str],
+) -> None:
+    """Writes the report and the page."""
+    text = "\n".join([f"# {escaped(title)}", "", *map(escaped, summary), "", *(markdown(table) for table in tables)])
+    write_text(folder / REPORT, text + "".join(f"\n![{path.stem}]({path.name})\n" for path in pictures))
+    write_corpus_page(page or folder / PAGE, tables, pictures, title=title, summary=summary)
 
 
 def summary_of(stats: CorpusStats, reading: Mapping[str, Any]) -> list[str]:

@@ -1,32 +1,26 @@
 """The report over domains: a model beside its baselines in each, their paired differences, and the means."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Sequence
 
 from faithkit.evaluation.classification import score, statistic
 from faithkit.evaluation.domains.abstaining import abstaining
 from faithkit.evaluation.domains.mean import draw_domains, mean_difference, mean_metric
+from faithkit.evaluation.domains.tables import (
+    MEAN,
+    MODEL,
+    RANKING,
+    SHOWN,
+    ScoredDomain,
+    alone_table,
+    baselines_table,
+    headline,
+    model_table,
+)
 from faithkit.evaluation.domains.tested import DomainTest
-from faithkit.evaluation.intervals import Difference, Draws, Metric
+from faithkit.evaluation.intervals import Difference, Metric
 from faithkit.evaluation.outcomes import join
 from faithkit.evaluation.reports.report import Report, sample_row
-from faithkit.evaluation.tables import choose_examples, figures_table, format_p, harmless, percent, predictions_table
-
-SHOWN = {"macro_f1": "macro-F1", "auroc": "AUROC", "average_precision": "AP", "ece": "ECE"}
-RANKING, MEAN, MODEL = "auroc", "mean", "model"
-
-
-@dataclass(frozen=True, slots=True)
-class _Scored:
-    """A domain's metrics by system, and the draws that their differences need."""
-
-    test: DomainTest
-    metrics: dict[str, dict[str, Metric]]
-    draws: dict[str, Draws]
-    differences: dict[str, Difference]  # of the model's AUROC from each baseline's, by the baseline's key
+from faithkit.evaluation.tables import choose_examples, harmless, predictions_table
 
 
 def domains_report(
@@ -48,23 +42,29 @@ def domains_report(
     unsure, abstaining_tables, unsure_notes = abstaining(tests, title=title, num_resamples=num_resamples)
     metrics |= unsure
     tables = [
-        _model_table(scored, means, title),
-        _baselines_table(scored, means, mean_differences, title),
+        model_table(scored, means, title),
+        baselines_table(scored, means, mean_differences, title),
         *abstaining_tables,
     ]
     if any(one.test.alone for one in scored):
-        tables.append(_alone_table([one.test for one in scored], title))
+        tables.append(alone_table([one.test for one in scored], title))
     examples = [example for test in tests for example in test.examples]
     said = {id_: prediction for test in tests for id_, prediction in test.predictions.items()}
     chosen = choose_examples(examples, said, num_examples) if num_examples else []
     if chosen:
         tables.append(predictions_table(chosen, said, title="predictions to judge"))
     samples = [sample_row(e, gold=e.label, label=p.label, score=p.score) for e in chosen for p in [said[e.id]]]
-    notes = (*_verdicts(counted), *unsure_notes, *_telling(tests))
-    return Report(metrics=metrics, tables=tuple(tables), notes=notes, samples=tuple(samples))
+    return Report(
+        metrics=metrics,
+        headline=(headline(scored, means, mean_differences, title),),
+        tables=tuple(tables),
+        notes=(*_verdicts(counted), *unsure_notes),
+        samples=tuple(samples),
+        lines=tuple(_telling(tests)),
+    )
 
 
-def _score(test: DomainTest, number: int, num_resamples: int) -> _Scored:
+def _score(test: DomainTest, number: int, num_resamples: int) -> ScoredDomain:
     systems = {MODEL: test.predictions} | {one.key: one.predictions for one in test.baselines}
     outcomes = {name: join(test.examples, said) for name, said in systems.items()}
     # The seed is the domain's own: resamples of two domains have nothing to do with each other.
@@ -78,14 +78,14 @@ def _score(test: DomainTest, number: int, num_resamples: int) -> _Scored:
         for name in systems
         if name != MODEL and (difference := draws[MODEL].minus(draws[name]).get(RANKING)) is not None
     }
-    return _Scored(test, metrics, draws, differences)
+    return ScoredDomain(test, metrics, draws, differences)
 
 
 def _key(system: str) -> str:
     return "" if system == MODEL else f"{system}_"
 
 
-def _named(one: _Scored) -> dict[str, Metric]:
+def _named(one: ScoredDomain) -> dict[str, Metric]:
     found = {f"{one.test.name}/{name}": metric for name, metric in one.metrics[MODEL].items()}
     for system, metrics in one.metrics.items():
         if system != MODEL:
@@ -98,7 +98,7 @@ def _named(one: _Scored) -> dict[str, Metric]:
     return found
 
 
-def _means(scored: Sequence[_Scored]) -> tuple[dict[str, dict[str, Metric]], dict[str, Difference]]:
+def _means(scored: Sequence[ScoredDomain]) -> tuple[dict[str, dict[str, Metric]], dict[str, Difference]]:
     """Averages over the domains: each system's metrics, and the model's AUROC less each baseline's."""
     everywhere = [name for name in (scored[0].draws if scored else ()) if all(name in one.draws for one in scored)]
     by_system = {system: [one.draws[system] for one in scored] for system in everywhere}
@@ -113,69 +113,7 @@ def _means(scored: Sequence[_Scored]) -> tuple[dict[str, dict[str, Metric]], dic
     return means, differences
 
 
-def _model_table(scored: Sequence[_Scored], means: Mapping[str, Mapping[str, Metric]], title: str) -> Table:
-    table = figures_table(f"{title}, percent", "domain", ["rows", "groups", *SHOWN.values(), "seen"], min_width=12)
-    for beside in (False, True):
-        for one in (each for each in scored if each.test.beside == beside):
-            groups = len({example.group for example in one.test.examples})
-            seen = "?" if one.test.seen is None else f"{one.test.seen.sum():,}"
-            cells = [percent(one.metrics[MODEL].get(name)) for name in SHOWN]
-            name = f"{one.test.title}{' *' if beside else ''}"
-            table.add_row(harmless(name), f"{len(one.test.examples):,}", f"{groups:,}", *cells, seen)
-        table.add_section()
-    table.add_row(Text(MEAN, style="bold"), "", "", *(percent(means.get(MODEL, {}).get(name)) for name in SHOWN), "")
-    lines = ["95% intervals over groups, of the mean over groups within each domain; seen: rows that the model knew"]
-    table.caption = Text("\n".join(lines + ["* beside, not in the mean"] * any(one.test.beside for one in scored)))
-    return table
-
-
-def _baselines_table(
-    scored: Sequence[_Scored],
-    means: Mapping[str, Mapping[str, Metric]],
-    mean_differences: Mapping[str, Difference],
-    title: str,
-) -> Table:
-    """Shows each baseline's AUROC and macro-F1 by domain, and the model's AUROC less it."""
-    heads = ("AUROC", "macro-F1", "model less it", "p")
-    table = figures_table(f"{title}: AUROC less each baseline's, percent", "domain", heads, no_wrap=["p"], min_width=19)
-    names: dict[str, str] = {}
-    for one in scored:
-        table.add_row(Text(harmless(one.test.title), style="bold"))
-        for baseline in one.test.baselines:
-            names[baseline.key] = baseline.name
-            own, difference = one.metrics[baseline.key], one.differences.get(baseline.key)
-            table.add_row(*_cells(baseline.name, own, difference))
-        table.add_section()
-    table.add_row(Text(MEAN, style="bold"))
-    for key, name in names.items():
-        if key in means:
-            table.add_row(*_cells(name, means[key], mean_differences.get(key)))
-    lines = [f"{one.test.title}: fitted on {_fitted_on(one.test)}" for one in scored if one.test.baselines]
-    table.caption = Text("\n".join(lines))
-    return table
-
-
-def _fitted_on(test: DomainTest) -> str:
-    return harmless("; ".join(dict.fromkeys(one.fitted_on for one in test.baselines)))
-
-
-def _cells(name: str, metrics: Mapping[str, Metric], difference: Difference | None) -> list[str]:
-    figures = [percent(metrics.get(RANKING)), percent(metrics.get("macro_f1"), bounds=False)]
-    less = ["-", "-"] if difference is None else [percent(difference.metric), format_p(difference.p_value)]
-    return [f"  {harmless(name)}", *figures, *less]
-
-
-def _alone_table(tests: Sequence[DomainTest], title: str) -> Table:
-    kinds = list(dict.fromkeys(kind for test in tests for kind in test.alone))
-    table = figures_table(f"{title}: what decides each set without the knowledge, AUROC in percent", "domain", kinds)
-    for test in tests:
-        table.add_row(harmless(test.title), *(percent(test.alone.get(kind)) for kind in kinds))
-    line = "logistic regressions on the response (knowledge length: on that length) by folds of groups; 50 is nothing"
-    table.caption = Text(line)
-    return table
-
-
-def _verdicts(scored: Sequence[_Scored]) -> list[str]:
+def _verdicts(scored: Sequence[ScoredDomain]) -> list[str]:
     """Says on how many domains the model is above, and below, the baseline that is best there."""
     judged = [one for one in scored if one.differences]
     if not judged:

@@ -73,7 +73,7 @@ def label_report(
         tables.append(predictions_table(chosen, predictions, title="predictions to judge"))
     samples = [sample_row(e, gold=e.label, label=p.label, score=p.score) for e in chosen for p in [predictions[e.id]]]
     report = Report(
-        metrics=metrics, headline=headline, tables=tuple(tables), notes=scored.notes, samples=tuple(samples)
+        metrics=metrics, headline=(headline,), tables=tuple(tables), notes=scored.notes, samples=tuple(samples)
     )
     if origin is None:
         return report

@@ -57,7 +57,10 @@ def official_report(
     for part, scored in found.items():
         prefix = "official/" if part == ALL or len(found) == 1 else f"official/task/{part}/"
         metrics |= {f"{prefix}{name}": metric for name, metric in scored.items()}
-    return Report(metrics=metrics, tables=(_table(found),))
+    whole = found[ALL] if ALL in found else next(iter(found.values()))
+    accuracy, failed = percent(whole["accuracy"]), percent(whole["failed_rate"], bounds=False)
+    note = f"as HaluEval's script reads replies: accuracy {accuracy}, failed {failed}"
+    return Report(metrics=metrics, tables=(_table(found),), notes=(note,))
 
 
 def _score(rows: Sequence[Example], predictions: Mapping[str, Prediction], num_resamples: int) -> dict[str, Metric]:

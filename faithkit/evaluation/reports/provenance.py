@@ -155,14 +155,14 @@ def with_provenance(
     elif leaked.any():
         for told in (lines, alerts):
             told.append("leaks: no row is new, so no figure here tells how well the model does on new ones")
-    if not report.tables:  # another report of the same rows is shown, and has them
+    if not report.headline and not report.tables:  # another report of the same rows is shown, and has them
         return replace(report, metrics=metrics, facts=facts)
-    first, *others = report.tables
+    place = 0 if report.headline else 1
     return replace(
         report,
         metrics=metrics,
         facts=facts,
-        tables=(first, *tables, *others),
+        tables=(*report.tables[:place], *tables, *report.tables[place:]),
         lines=tuple(lines),
         alerts=tuple(alerts),
     )

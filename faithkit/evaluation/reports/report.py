@@ -19,16 +19,17 @@ class Report:
     """Metrics by name without split and dataset; the tables and notes are told in their order.
 
     Args:
-        headline: The one table that a reader sees first; None for the first of `tables`.
+        headline: What a reader sees first, mostly one table; empty for the first of `tables`.
         samples: The examples that the last table shows, as plain rows of equal columns, for loggers.
         lines: Told as they are, before the notes: where the predictions are from.
         alerts: Those of them that nobody may miss, such as rows that the model was trained on.
         facts: The same for metrics.json.
-        answers: Examples with what was predicted of each, for the run's page.
+        answers: Examples with what was predicted of each, for the run's page; a report may have nothing else.
+        by: What else these are told apart by: by column the value of each example, by id.
     """
 
     metrics: dict[str, Metric]
-    headline: Table | None = None
+    headline: tuple[Table, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
     samples: tuple[Row, ...] = ()
@@ -36,6 +37,7 @@ class Report:
     alerts: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     answers: Sequence[tuple[Example, Prediction]] = ()
+    by: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def joined(report: Report, other: Report) -> Report:
@@ -44,8 +46,10 @@ def joined(report: Report, other: Report) -> Report:
     return replace(
         report,
         metrics={**report.metrics, **other.metrics},
+        headline=(*report.headline, *other.headline),
         tables=(*report.tables[:place], *other.tables, *report.tables[place:]),
         notes=(*report.notes, *other.notes),
+        by={**report.by, **other.by},
     )
 
 

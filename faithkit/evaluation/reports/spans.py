@@ -101,7 +101,7 @@ def span_report(
     for name in baselines:
         metrics |= prefixed(PREFIXES[name], systems[name])
     samples = tuple(_sample(example, predictions[example.id]) for example in chosen)
-    report = Report(metrics=metrics, headline=headline, tables=tuple(tables), notes=scored.notes, samples=samples)
+    report = Report(metrics=metrics, headline=(headline,), tables=tuple(tables), notes=scored.notes, samples=samples)
     return finish(report)
 
 

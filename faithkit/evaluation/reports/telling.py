@@ -15,6 +15,7 @@ from faithkit.files.atomic import write_text
 from faithkit.files.run_folder import RunFolder
 
 REPORT, PAGE = "report.md", "answers.html"
+CORPUS_PAGE = "report.html"  # of a run that describes a corpus, and so has no answers
 MAX_ALERTS = 6  # lines below a headline
 Command = tuple[str, str]  # what can be done next, and what to type for it
 
@@ -56,20 +57,21 @@ def tell_reports(run: RunFolder, found: Mapping[str, Sequence[Report]], telling:
             print(f"{name}: there is no test example, or none with a label: nothing to score")
             continue
         parts = _Parts.of(reports)
-        for table in parts.tables if telling.verbose else parts.tables[:1]:
-            show(table)
+        show(*parts.headline, *(parts.tables if telling.verbose else ()))
         for line in parts.lines if telling.verbose else _shortened(parts.alerts):
             print(harmless(line))
-        first, *others = parts.tables
-        text += [markdown(first), *(f"{escaped(line)}\n" for line in parts.lines), *map(markdown, others)]
-        if answers := next((report.answers for report in reports if report.answers), None):
-            examples = [example for example, _ in answers]
-            said = {prediction.id: prediction for _, prediction in answers}
-            figures, notes = parts.figures, parts.lines
-            sets.append(AnswerSet(name=name, examples=examples, predictions=said, tables=figures, notes=notes))
+        text += [*map(markdown, parts.headline), *(f"{escaped(line)}\n" for line in parts.lines)]
+        text += map(markdown, parts.tables)
+        answers = next((report.answers for report in reports if report.answers), ())
+        examples = [example for example, _ in answers]
+        said = {prediction.id: prediction for _, prediction in answers}
+        by = {column: values for report in reports for column, values in report.by.items()}
+        figures, notes = [*parts.headline, *parts.figures], parts.lines
+        sets.append(AnswerSet(name=name, examples=examples, predictions=said, tables=figures, notes=notes, by=by))
     write_text(run.path / REPORT, "\n".join(text))
-    if sets:
-        page, title = telling.page_of(run), f"{', '.join(one.name for one in sets)}: answers of {run.path.name}"
+    if any(one.examples for one in sets):
+        page, names = telling.page_of(run), [one.name for one in sets if one.tables]
+        title = f"{', '.join(names)}: answers of {run.path.name}"
         write_page(page, sets, title=title, about=_about(run, found), texts=telling.texts)
 
 
@@ -78,10 +80,13 @@ class _Parts:
     """All that is told of a test set, the most important first.
 
     Args:
-        figures: The tables without those of examples.
+        headline: The tables that are shown in any case.
+        tables: The others.
+        figures: These without those of examples.
         alerts: The lines that are shown in any case.
     """
 
+    headline: Sequence[Table]
     tables: Sequence[Table]
     figures: Sequence[Table]
     lines: Sequence[str]
@@ -91,11 +96,12 @@ class _Parts:
     def of(cls, reports: Sequence[Report]) -> "_Parts":
         main = reports[-1] if reports[-1].tables else reports[0]  # spans tell more than labels, where any is marked
         ordered = [main, *(report for report in reports if report is not main)]
-        headline = [main.headline] if main.headline else []
+        headline = main.headline or main.tables[:1]
         notes = [f"note: {note}" for report in ordered for note in report.notes]
         return cls(
-            tables=[*headline, *(table for report in ordered for table in report.tables)],
-            figures=[*headline, *(table for report in ordered for table in _figures(report))],
+            headline=headline,
+            tables=[table for report in ordered for table in report.tables if table not in headline],
+            figures=[table for report in ordered for table in _figures(report) if table not in headline],
             lines=_each_once([*(line for report in ordered for line in report.lines), *notes]),
             alerts=_each_once([*main.alerts, *notes]),
         )
@@ -127,7 +133,7 @@ def _about(run: RunFolder, found: Mapping[str, Sequence[Report]]) -> list[str]:
 
 
 def tell_end(run: RunFolder, telling: Telling, commands: Sequence[Command] = ()) -> None:
-    """Prints what can be done next, and where the results are; a link to the page of answers comes last.
+    """Prints what can be done next, and where the results are; a link to the page of the run comes last.
 
     Args:
         commands: What can be run next.
@@ -137,6 +143,7 @@ def tell_end(run: RunFolder, telling: Telling, commands: Sequence[Command] = ())
     for what, path in {"run": run.path, "all figures": run.path / REPORT}.items():
         if path.exists():
             print(f"{what}: {harmless(str(path))}")
-    page = telling.page_of(run)
-    if page.exists():
-        print(f"answers: {page.absolute().as_uri()}")
+    pages = {"answers": telling.page_of(run), "page": run.path / CORPUS_PAGE}
+    if found := next(((what, path) for what, path in pages.items() if path.exists()), None):
+        what, path = found
+        print(f"{what}: {path.absolute().as_uri()}")

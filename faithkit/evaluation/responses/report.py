@@ -21,12 +21,12 @@ from faithkit.evaluation.responses.tables import (
     systems_table,
     transfer_table,
 )
-from faithkit.evaluation.tables import show
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example, Prediction
 
 GOLD, COPY = "gold", "copy"
+ACROSS = "across datasets"  # names no test set
 BASELINES = (GOLD, COPY)
 
 
@@ -62,7 +62,7 @@ def response_report(
     for name, (_, found) in beside.items():
         metrics |= {f"{name}/{metric}": value for metric, value in found.items()}
     shown = {"predictions": scored.metrics} | {name: found for name, (_, found) in beside.items()}
-    tables, headline = [systems_table(shown, title=title)], None
+    tables = [systems_table(shown, title=title)]
     judged = {"predictions": (columns.columns, scored.metrics)} | beside
     if paired.against is not None:
         theirs = measure(paired.examples, paired.against, models, progress=progress)
@@ -70,10 +70,13 @@ def response_report(
         metrics |= compared.metrics
         judged["against"] = (theirs.columns, compared.theirs)
         sides = scored.metrics, compared.theirs, compared.differences
-        headline = differences_table(*sides, title=f"{title}, paired", judges=models.others)
+        tables.insert(0, differences_table(*sides, title=f"{title}, paired", judges=models.others))
     judges = judge_report(models.judges, paired.examples, judged, title=title, num_resamples=num_resamples)
     metrics |= judges.metrics
-    tables += judges.tables
+    # Rates that a judge's error corrects are the figures to cite.
+    corrected = judges.tables[:1] if any(judge.error for judge in models.judges) else ()
+    headline = (tables.pop(0), *corrected)
+    tables += judges.tables[len(corrected) :]
     samples: list[Row] = []
     if num_examples:
         tables.append(examples_table(paired.examples, paired.texts, columns, num_examples))
@@ -163,6 +166,8 @@ def report_responses(
         ]
         for name, paired in datasets.items()
     }
+    samples = samples_of(reports)
     if len(reports) > 1:
-        show(transfer_table({name: report.metrics for name, [report] in reports.items()}))
-    return Scored(write_reports(run, reports, meta=meta), samples_of(reports))
+        across = transfer_table({name: report.metrics for name, [report] in reports.items()})
+        reports = {ACROSS: [Report(metrics={}, headline=(across,))], **reports}
+    return Scored(write_reports(run, reports, meta=meta), samples)

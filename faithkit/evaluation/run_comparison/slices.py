@@ -5,13 +5,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from faithkit.evaluation.classification import statistic
-from faithkit.evaluation.intervals import Groups, Metric, Values, bootstrap
-from faithkit.evaluation.outcomes import Outcomes, join
+from faithkit.evaluation.intervals import Metric
+from faithkit.evaluation.outcomes import join
 from faithkit.evaluation.predicted_rows import FACTS, OWN
 from faithkit.evaluation.run_comparison.test_sets import System, TestSet
+from faithkit.evaluation.slicing import sliced_metrics
 from faithkit.records import Example
 
 TITLES: Mapping[str, str] = {
@@ -127,39 +125,6 @@ def _by_slice(
     if not rows:
         return {}
     outcomes = join(rows, {example.id: system.predictions[example.id] for example in rows})
-    statistics, sizes = {}, {}
-    for name, values in facts.items():
-        own = np.array([values.get(example.id, "") for example in rows])
-        for value in dict.fromkeys(own.tolist()):
-            inside = own == value
-            if value:
-                statistics[name, value] = statistic(_part(outcomes, inside))
-                sizes[name, value] = int(inside.sum())
-
-    def all_slices(weights: Values) -> dict[str, Values]:
-        found: dict[str, Values] = {}
-        with np.errstate(invalid="ignore", divide="ignore"):  # NaN where a resample has no row of a slice
-            for place, part in enumerate(statistics.values()):
-                scored = part(weights)
-                found |= {f"{place} {metric}": scored[metric] for metric in METRICS if _is_told(metric, scored)}
-        return found
-
-    counts = {f"{place} {m}": size for place, size in enumerate(sizes.values()) for m in METRICS}
-    scored = bootstrap(outcomes.groups, all_slices, n=counts, shares=True, num_resamples=num_resamples).metrics
-    return {
-        (*part, metric): scored[f"{place} {metric}"]
-        for place, part in enumerate(statistics)
-        for metric in METRICS
-        if f"{place} {metric}" in scored
-    }
-
-
-def _is_told(metric: str, scored: Mapping[str, Values]) -> bool:
-    """Tells whether a slice has a metric: of one class alone a mean over both says nothing."""
-    return metric != "macro_f1" or "balanced_accuracy" in scored
-
-
-def _part(outcomes: Outcomes, rows: np.ndarray) -> Outcomes:
-    groups = Groups(outcomes.groups.index[rows], outcomes.groups.count)
-    scores = np.full(int(rows.sum()), np.nan)  # what ranks rows is not asked of slices
-    return Outcomes(gold=outcomes.gold[rows], called=outcomes.called[rows], scores=scores, groups=groups)
+    fields = {name: [values.get(example.id, "") for example in rows] for name, values in facts.items()}
+    found = sliced_metrics(outcomes, fields, METRICS, num_resamples=num_resamples)
+    return {(*part, name): metric for part, own in found.items() for name, metric in own.items()}

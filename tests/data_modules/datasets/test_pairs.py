@@ -190,3 +190,34 @@ def test_responses_to_one_knowledge_are_one_group(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("context,answer,label\nA lake.,r,faithful\na lake,s,faithful\nA hill.,t,faithful\n")
     first, second, third = (example.group for example in read(tmp_path / "a.csv"))
     assert first == second != third
+
+
+def test_a_tagger_trains_on_numbered_passages_as_it_reads_them_when_it_scores(tmp_path: Path, tiny_bert: Path) -> None:
+    from data_modules.build import build_data
+    from data_modules.encoding.pairs import Encoder, PairEncoder
+    from data_modules.encoding.spans import SpanEncoder
+    from data_modules.encoding.tokens import load_tokenizer
+    from faithkit.passages import number_passages
+    from tests.running import plain_config
+    from workflows.own_rows import read_own_rows
+
+    passages = ["The lake is deep.", "It lies in the north."]
+    rows = [
+        {"knowledge": [*passages, str(n)], "response": "It is.", "label": ("faithful", "hallucinated")[n % 2]}
+        for n in range(40)
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    tokenizer = load_tokenizer(str(tiny_bert))
+    encoders: tuple[Encoder, ...] = (
+        SpanEncoder(tokenizer=tokenizer, max_length=64),
+        PairEncoder(tokenizer=tokenizer, max_length=64),
+    )
+    for encoder, join in zip(encoders, (number_passages, " ".join), strict=True):
+        data = build_data(
+            plain_config("train", "data=pairs", f"data.path={path}")["data"], encoder, num_epochs=1, seed=0
+        )
+        data.setup()
+        trained_on = {example.knowledge for example in data.subsets["train"][0].examples()}
+        assert trained_on < {example.knowledge for example in read_own_rows(str(path), {}, join=join).examples}
+        assert all(knowledge.startswith("passage 1:The lake") for knowledge in trained_on) == encoder.numbers_passages

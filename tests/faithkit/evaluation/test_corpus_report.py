@@ -37,7 +37,15 @@ def test_numbers_and_plots_are_written(tmp_path, capsys):
     stats = report_corpus([*CORPUS, nasty], tmp_path / "out")
     assert json.loads((tmp_path / "out" / "corpus.json").read_text()) == stats.to_dict()
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"corpus.json", "types.png", "positions.png", "lengths.png", "models.png"}
+    assert names == {
+        "corpus.json",
+        "report.md",
+        "report.html",
+        "types.png",
+        "positions.png",
+        "lengths.png",
+        "models.png",
+    }
     for path in (tmp_path / "out").glob("*.png"):
         assert path.read_bytes().startswith(b"\x89PNG")
     printed = capsys.readouterr().out

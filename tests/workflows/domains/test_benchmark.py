@@ -1,6 +1,7 @@
 """`evaluate.py benchmark=domains` on embedded corpora."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,13 @@ def test_every_domain_has_its_metrics_beside_baselines_that_never_saw_it(
     assert "test/domains/snli/without_knowledge/length_auroc" in metrics
     assert found["meta"]["part"] == DEV and count_looks()["xsum"] == found["meta"]["looks"]["xsum"]["held"]
     shown = capsys.readouterr().out
-    assert "what decides each set without the knowledge" in shown and "looks at held halves" in shown
+    report, page = (tmp_path / "run" / "report.md").read_text(), tmp_path / "run" / "answers.html"
+    assert shown.count("AUROC in percent") == 1 and "best baseline" in shown and "looks at held halves" in shown
+    assert "what decides each set without the knowledge" in report and "looks at held halves" in report
+    assert shown.splitlines()[-1] == f"answers: {page.as_uri()}"
+    assert all(len(line) <= 80 for line in shown.splitlines() if "|" in line)
+    sets = re.search(r'id="sets">(.*?)</script>', page.read_text(), re.DOTALL)
+    assert sets and [one["name"] for one in json.loads(sets.group(1))] == ["xsum", "snli", "conjnli"]
     again = run(tmp_path / "again", tmp_path / "run" / "predictions" / "domains.jsonl")
     assert again["metrics"] == metrics
 
