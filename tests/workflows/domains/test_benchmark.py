@@ -11,6 +11,7 @@ from faithkit.evaluation.baselines import unsupported_share
 from faithkit.files.jsonl import write_jsonl
 from tests.running import evaluate_here, plain_config
 from workflows.domains.benchmark import read_all
+from workflows.domains.definition import read_domains
 from workflows.domains.looks import count_looks
 from workflows.domains.rows import ALL, DEV, HELD
 
@@ -75,3 +76,10 @@ def test_predictions_that_are_missing_are_told(predictions: Path, tmp_path: Path
     few.write_text("".join(predictions.read_text().splitlines(keepends=True)[:-40]))
     with pytest.raises(UserError, match="have no prediction"):
         run(tmp_path / "run", few)
+
+
+def test_a_domain_that_the_nli_model_has_seen_can_have_another_one_as_the_note_says() -> None:
+    block = plain_config("evaluate", "benchmark=domains", "benchmark.nli=usual", "benchmark.domains.snli.nli=other")
+    assert {name: one.nli for name, one in read_domains(block["benchmark"]["domains"], None).items() if one.nli} == {
+        "snli": "other"
+    }
