@@ -12,12 +12,26 @@ from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span
 from faithkit.span_types import UNTYPED
 from faithkit.words import UNICODE_WORD, unicode_words
 
+RUN = 4  # characters that are compared together; a space parts words
+
 
 def unsupported_share(knowledge: str, response: str) -> float:
     """Computes the share of the response's words that the knowledge lacks, case aside; 0 where there are no words."""
     known = set(unicode_words(knowledge))
     words = unicode_words(response)
     return sum(word not in known for word in words) / len(words) if words else 0.0
+
+
+def unsupported_grams(knowledge: str, response: str) -> float:
+    """Computes the share of the response's runs of four characters that the knowledge lacks, case and marks aside.
+
+    Other forms of a known word share most of theirs, where `unsupported_share` takes them for unknown.
+    """
+    known, said = (f" {' '.join(unicode_words(text))} " for text in (knowledge, response))
+    if said.isspace():
+        return 0.0
+    runs = [said[place : place + RUN] for place in range(max(1, len(said) - RUN + 1))]
+    return sum(run not in known for run in runs) / len(runs)
 
 
 def fit_overlap(train: Iterable[Example], aim: str = "macro_f1") -> float | None:

@@ -1,4 +1,4 @@
-"""The features of domains' rows that cheap baselines read: counts of words, an encoder's cosine, an NLI model's score.
+"""The features of domains' rows that cheap baselines read: counts, an encoder's cosine, an NLI model's score.
 
 What a model gives is kept in the run's folder, so that an interrupted run computes none of it twice.
 """
@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from faithkit.entailment import ENTAILMENT
+from faithkit.evaluation.baselines import unsupported_grams
 from faithkit.evaluation.cheap_baselines import FEATURES, count_features
-from faithkit.evaluation.domains.recipes import COSINE, NLI, Values
+from faithkit.evaluation.domains.recipes import COSINE, GRAMS, NLI, Values
 from faithkit.files.atomic import atomic_file
 from faithkit.records import Example
 
@@ -34,7 +35,7 @@ class Features:
 
     def columns(self, *, nli: bool) -> list[str]:
         """Names the features."""
-        return [*FEATURES, *([COSINE] if self.encoder else []), *([NLI] if nli else [])]
+        return [*FEATURES, GRAMS, *([COSINE] if self.encoder else []), *([NLI] if nli else [])]
 
     def of(self, name: str, examples: Sequence[Example], nli: str | None) -> Values:
         """Gives the features of examples [examples, features].
@@ -45,6 +46,9 @@ class Features:
         """
         knowledge, response = [e.knowledge for e in examples], [e.response for e in examples]
         found = [count_features(knowledge, response)] if examples else [np.zeros((0, len(FEATURES)))]
+        found.append(
+            np.array([[unsupported_grams(*pair)] for pair in zip(knowledge, response, strict=True)]).reshape(-1, 1)
+        )
         if self.encoder:
             encoder = self.encoder
             found.append(self._kept(name, examples, encoder, lambda: cosines(encoder, knowledge, response))[:, None])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from faithkit.evaluation.cheap_baselines import FEATURES
 from faithkit.word_evidence import WORD_EVIDENCE, Values, compress
 
-COSINE, NLI = "cosine", "not entailed"
+GRAMS, COSINE, NLI = "unknown 4-grams", "cosine", "not entailed"
 REGRESSION, TREES = "regression", "trees"
 # Settings of each kind; which is best is chosen on domains that are left out as the tested one is.
 SETTINGS: Mapping[str, Sequence[Mapping[str, Any]]] = {
@@ -42,12 +42,13 @@ def recipes_of(columns: Sequence[str]) -> list[Recipe]:
     """Gives the recipes that the features at hand allow, the plainest first.
 
     Args:
-        columns: Names of the features: `FEATURES`, and `COSINE` and `NLI` where a model gave them.
+        columns: Names of the features: `FEATURES` and `GRAMS`, and `COSINE` and `NLI` where a model gave them.
     """
     extra = tuple(name for name in (COSINE, NLI) if name in columns)
     everything = (*WORD_EVIDENCE, *extra)
     plain = [
         ("overlap", "word overlap", ("unknown share",)),
+        ("grams", "4-grams of characters", (GRAMS,)),
         ("mismatch", "numbers and names", ("unknown numbers", "unknown names")),
         ("length", "length", ("response words",)),
         *([("cosine", "encoder cosine", (COSINE,))] if COSINE in columns else []),

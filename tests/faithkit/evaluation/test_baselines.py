@@ -2,7 +2,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faithkit.evaluation.baselines import fit_length, length_predictions, overlap_predictions, unsupported_share
+from faithkit.evaluation.baselines import (
+    fit_length,
+    length_predictions,
+    overlap_predictions,
+    unsupported_grams,
+    unsupported_share,
+)
 from faithkit.records import Example
 
 
@@ -23,6 +29,20 @@ def test_the_share_of_unknown_words_is_counted_word_by_word():
     assert unsupported_share("Kiwis are birds.", "kiwis ARE fish") == pytest.approx(1 / 3)
     assert unsupported_share("", "anything") == 1.0
     assert unsupported_share("Kiwis", " ... ") == 0.0
+
+
+def test_other_forms_of_a_word_are_known_in_part_by_their_characters():
+    known = "The kiwi runs at night."
+    assert unsupported_grams(known, "the KIWI, at night!") == pytest.approx(2 / 16)  # "wi a" and "i at" alone
+    assert 0 < unsupported_grams(known, "running kiwis") < unsupported_share(known, "running kiwis") == 1
+    assert unsupported_grams(known, "at") == 0 and unsupported_grams(known, "a") == 1
+    assert unsupported_grams("", "anything") == 1 and unsupported_grams(known, " ... ") == 0
+
+
+@given(knowledge=st.text(), response=st.text())
+def test_a_response_is_known_to_itself(knowledge, response):
+    assert unsupported_grams(f"{knowledge} {response}", response) == 0
+    assert 0 <= unsupported_grams(knowledge, response) <= 1
 
 
 def test_a_fitted_threshold_parts_what_words_can_part():

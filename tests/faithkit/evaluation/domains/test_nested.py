@@ -84,6 +84,6 @@ def test_domains_and_classes_weigh_the_same_however_many_rows_they_have() -> Non
 def test_recipes_take_what_models_gave_where_they_gave_it() -> None:
     plain = {one.key for one in recipes_of(["response words", *WORD_EVIDENCE])}
     both = {one.key: one for one in recipes_of([*WORD_EVIDENCE, "cosine", "not entailed"])}
-    assert plain == {"overlap", "mismatch", "length", "word_regression", "word_trees", "counted"}
+    assert plain == {"overlap", "grams", "mismatch", "length", "word_regression", "word_trees", "counted"}
     assert both.keys() - plain == {"cosine", "nli", "regression", "trees"}
     assert both["trees"].columns == (*WORD_EVIDENCE, "cosine", "not entailed")
