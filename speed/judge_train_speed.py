@@ -1,9 +1,10 @@
 """Compares fine-tuning a judge: ours packed, one padded row at a time as in HalluDial, and TRL's SFTTrainer.
 
 All train the same weights on the same token ids: prompts and judgements of the embedded corpus in HalluDial's layout,
-with a loss of the judgements' tokens alone, AdamW at a constant rate, batches of 8 (HalluDial: 1, padded to the
-length). Each round begins from the same weights with rows of its own; the loss of held-out rows is taken behind it.
-Several responses answer each turn, as in HalluDial, whose turns have eight: ours can read what these share once.
+with a loss of the judgements' tokens alone, AdamW at a constant rate, batches of `--batch-size` (HalluDial: 1, padded
+to the length). Every training is a process of its own, since what one leaves behind is gigabytes. Each round begins
+from the same weights with rows of its own; the loss of held-out rows is taken behind it. Several responses answer each
+turn, as in HalluDial, whose turns have eight: ours can read what these share once.
 
     FAITHKIT_TRL_PYTHON=~/trl/bin/python python -m speed.judge_train_speed [--rows 96] [--replies 5] [--rounds 3]
 
@@ -12,16 +13,16 @@ and the section says so.
 """
 
 import argparse
-import ctypes
-import gc
 import json
 import os
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,9 @@ from faithkit.records import Example
 from speed.measure import Ratio, alternate, cpu_seconds, report, table
 from speed.mixed import InMemory
 from speed.own_training import train_one_epoch
-from speed.peer import TRL, Peer, peer
+from speed.peer import TRL, peer
 
-BATCH_SIZE, LR, LENGTH, HELD_OUT = 8, 3e-5, 1280, 32
+LR, LENGTH, HELD_OUT = 3e-5, 1280, 32
 
 
 def main() -> None:
@@ -44,11 +45,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=96, help="of a round")
     parser.add_argument("--replies", type=int, default=5, help="rows of a turn: 60%% of HalluDial's 8 are for training")
     parser.add_argument("--padded", type=int, default=8, help="rows of a round that are padded one by one")
+    parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        compare(Judging(options, Path(folder)), options, stack)
+    with tempfile.TemporaryDirectory() as folder:
+        compare(Judging(options, Path(folder)), options)
 
 
 class Judging:
@@ -61,6 +63,7 @@ class Judging:
         from faithkit.weights.resolve import resolve
 
         self.weights, self.folder, self.size = str(resolve(options.model)), folder, options.rows
+        self.batch_size = options.batch_size
         os.environ["FAITHKIT_HOME"] = str(folder / "home")  # nothing is encoded already
         count = options.rows * options.rounds
         source = Embedded(num_train=count, num_test=HELD_OUT)
@@ -73,7 +76,6 @@ class Judging:
         ]
         self.encoder = self.task().encoder
         self.rows = [self._ids(self.train), self._ids(self.held_out)]
-        self.losses: dict[str, list[float]] = {}
 
     def task(self, **options: Any) -> Any:
         """Makes a judge's task, in training mode without dropout."""
@@ -97,28 +99,21 @@ class Judging:
             text = "\n".join(map(json.dumps, rows))
             (self.folder / f"{name}.jsonl").write_text(text + "\n", encoding="utf-8")
         paths = ["--rows", str(self.folder / "rows.jsonl"), "--held-out", str(self.folder / "held_out.jsonl")]
-        limits = ["--lr", str(LR), "--batch-size", str(BATCH_SIZE), "--max-length", str(LENGTH)]
+        limits = ["--lr", str(LR), "--batch-size", str(self.batch_size), "--max-length", str(LENGTH)]
         return ["--weights", self.weights, *paths, *limits]
 
-    def own(self, label: str, precision: str, **options: Any) -> Callable[[int, int], float]:
-        """Trains with our Trainer and its callbacks; `options` are the judge's."""
+    def own(self, precision: str, start: int, stop: int, **options: Any) -> tuple[float, float]:
+        """Trains with our Trainer and its callbacks; gives CPU-seconds and held-out loss. `options` are the judge's."""
+        from data_modules.data_module import DataModule
+        from faithkit.training.trainer import seed_and_threads
 
-        def work(start: int, stop: int) -> float:
-            from data_modules.data_module import DataModule
-            from faithkit.training.trainer import seed_and_threads
-
-            seed_and_threads(seed=0, num_threads=1)
-            task = self.task(**options)
-            data = DataModule([(InMemory(self.train[start:stop]), 1.0)], task.encoder, batch_size=BATCH_SIZE)
-            data.setup()
-            module = task.module(num_steps=data.num_batches, dataset="mixed", seed=0)
-            taken = train_one_epoch(data, module, precision=precision, monitor="validation/mixed/macro_f1")
-            self.losses.setdefault(label, []).append(self.held_out_loss(module.model))
-            del data, module, task
-            give_back_memory()
-            return taken
-
-        return work
+        seed_and_threads(seed=0, num_threads=1)
+        task = self.task(**options)
+        data = DataModule([(InMemory(self.train[start:stop]), 1.0)], task.encoder, batch_size=self.batch_size)
+        data.setup()
+        module = task.module(num_steps=data.num_batches, dataset="mixed", seed=0)
+        taken = train_one_epoch(data, module, precision=precision, monitor="validation/mixed/macro_f1")
+        return taken, self.held_out_loss(module.model)
 
     def held_out_loss(self, model: Any) -> float:
         """Computes the mean loss of the held-out judgements' tokens, row by row."""
@@ -132,7 +127,7 @@ class Judging:
                 count += int(wanted.sum())
         return total / count
 
-    def padded(self, start: int, stop: int) -> float:
+    def padded(self, start: int, stop: int) -> tuple[float, None]:
         """Trains a row at a time, padded to the full length, with the logits of every place: as HalluDial does."""
         from transformers import AutoModelForCausalLM
 
@@ -148,72 +143,72 @@ class Judging:
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
-        return cpu_seconds() - begin
+        return cpu_seconds() - begin, None
 
-    def other(self, worker: Peer, kind: str) -> Callable[[int, int], float]:
+    def other(self, kind: str, start: int, stop: int) -> tuple[float, float]:
         """Trains with TRL."""
-
-        def work(start: int, stop: int) -> float:
+        with peer(TRL, "trl_train.py", *self.write()) as worker:
             found = worker.ask(kind, start, stop)
-            self.losses.setdefault(f"TRL, {kind}", []).append(found["held_out"])
-            return float(found["seconds"])
-
-        return work
+        return float(found["seconds"]), float(found["held_out"])
 
 
-def give_back_memory() -> None:
-    """Frees what a side has left: trainers and modules name each other, and the C library keeps what they took."""
-    gc.collect()
-    with suppress(OSError, AttributeError):  # another C library than Linux's
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
+def apart(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Calls a function in a process of its own, which takes its memory with it."""
+    with ProcessPoolExecutor(
+        1, mp_context=get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
+    ) as pool:
+        return pool.submit(function, *arguments, **options).result()
 
 
-def compare(judging: Judging, options: argparse.Namespace, stack: ExitStack) -> None:
+def compare(judging: Judging, options: argparse.Namespace) -> None:
     """Times the sides in turns and writes the section."""
     from faithkit.hardware import best_precision
 
-    sizes = {"a padded row at a time, fp32": options.padded}
-    sides: dict[str, Callable[[int, int], float]] = {"a padded row at a time, fp32": judging.padded}
+    best = best_precision("cpu")
+    first = "a padded row at a time, fp32"
+    sides: dict[str, Callable[[int, int], tuple[float, float | None]]] = {first: partial(apart, judging.padded)}
     notes = []
     if TRL.variable in os.environ:
-        worker = stack.enter_context(peer(TRL, "trl_train.py", *judging.write()))
-        sides["TRL, padded"] = judging.other(worker, "padded")
-        if best_precision("cpu") == "bf16-mixed":
-            sides["TRL, padded-bf16"] = judging.other(worker, "padded-bf16")
-        leak = worker.ask("leak", 0, 2)
+        for kind in ("padded", *(["padded-bf16"] if best == "bf16-mixed" else [])):
+            sides[f"TRL, {kind}"] = partial(judging.other, kind)
+        with peer(TRL, "trl_train.py", *judging.write()) as worker:
+            leak = worker.ask("leak", 0, 2)
         notes.append(
             f"TRL in {TRL.versions()}. Two rows packed by it have logits up to {leak['difference']:.1e} away from "
             f"those of the rows alone (the largest logit is {leak['scale']:.0f}); ours "
-            f"{packed_difference(judging):.1e}."
+            f"{apart(packed_difference, judging):.1e}."
         )
     else:
         print(f"without TRL: {TRL.missing}", file=sys.stderr)
         notes.append("TRL was not at hand.")
-    for precision in dict.fromkeys(("32-true", best_precision("cpu"))):
+    for precision in dict.fromkeys(("32-true", best)):
         for name, share in ((f"ours, {precision}, each row whole", False), (f"ours, {precision}", True)):
-            sides[name] = judging.own(name, precision, share_beginnings=share)
+            sides[name] = partial(apart, judging.own, precision, share_beginnings=share)
     done: Counter[str] = Counter()
     tokens: dict[str, list[int]] = {label: [] for label in sides}
+    losses: dict[str, list[float]] = {label: [] for label in sides}
 
     def turn(label: str) -> Callable[[], float]:
         def work() -> float:
             start = done[label] * judging.size
             done[label] += 1
-            stop = start + sizes.get(label, judging.size)
+            stop = start + (options.padded if label == first else judging.size)
             tokens[label].append(sum(len(row["input_ids"]) for row in judging.rows[0][start:stop]))
-            return sides[label](start, stop)
+            seconds, loss = sides[label](start, stop)
+            losses[label] += [] if loss is None else [loss]
+            print(f"{label}: {seconds:.1f} CPU-seconds, held-out loss {loss}", file=sys.stderr, flush=True)
+            return seconds
 
         return work
 
     taken = alternate({label: turn(label) for label in sides}, options.rounds)
     by_token = {label: [s / n for s, n in zip(taken[label], tokens[label], strict=True)] for label in sides}
-    first = next(iter(sides))
     rows = [
         [
             label,
             f"{1 / np.median(seconds):,.0f}",
             str(Ratio.of(by_token[first], seconds)),
-            ", ".join(f"{loss:.3f}" for loss in judging.losses.get(label, [])),
+            ", ".join(f"{loss:.3f}" for loss in losses[label]),
         ]
         for label, seconds in by_token.items()
     ]
@@ -221,7 +216,8 @@ def compare(judging: Judging, options: argparse.Namespace, stack: ExitStack) -> 
     body = (
         f"`{options.model}`; {options.rows} rows a round ({options.padded} where they are padded one by one), of "
         f"{min(read)} to {max(read)} tokens (median {np.median(read):.0f}), no dropout, no gradient checkpointing, "
-        f"rate {LR}; {options.replies} rows of each turn. A row's tokens count whole, padding never. "
+        f"rate {LR}, batches of {options.batch_size}; {options.replies} rows of each turn. "
+        f"A row's tokens count whole, padding never. "
         f"{' '.join(notes)}"
     )
     header = ["side", "tokens a CPU-second", "against a padded row", f"loss of {HELD_OUT} held-out rows, by round"]
