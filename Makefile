@@ -15,6 +15,7 @@ help: ## this list
 
 $(VENV)/.installed: pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) is not here; set PYTHON=... to Python 3.11 or newer" >&2; exit 2; }
+	@echo "installing into $(VENV): gigabytes, of which most are torch's, and some silent minutes"
 	$(PYTHON) -m venv $(VENV)
 	$(PY) $(PIP_QUIETLY) -e .
 	@touch $@

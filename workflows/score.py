@@ -45,8 +45,9 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
     The rows are read anew for each of this, and a portion of them is held: a file may be of any size.
     """
     from critic.requests import join_passages
+    from faithkit.evaluation.reports.telling import Telling, tell_end
     from faithkit.evaluation.selective import without_unsure
-    from faithkit.evaluation.tables import show
+    from faithkit.evaluation.tables import harmless, show
     from faithkit.files.jsonl import stream_predictions, write_jsonl
     from faithkit.files.model_folder import TAGGER
     from faithkit.passages import number_passages
@@ -72,8 +73,8 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
     write_scored(output, rows, without_unsure(stream_predictions(path), config.get("abstain_at")), shares.add)
     show(shares.table(grouped_by=rows.grouped_by, num_resamples=config["num_resamples"]))
     print(NOTE.format(predictions=path))
-    print(output)
-    print(run.path)
+    print(f"rows with their verdicts: {harmless(str(output))}")
+    tell_end(run, Telling())
 
 
 def _judge(path: Path, name: str, rows: "OwnRows", loaded: "Loaded", config: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 python train.py model=judge scale=paper trainer=fsdp seeds=[1,2,3]
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,9 @@ SHOWN = (
     *("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "unparsed_rate", "perplexity"),
     *(f"{level}_{name}" for level in ("response", "char") for name in ("f1", "precision", "recall")),
 )
+
+MAX_SEEDS = 4  # whose columns fit 80 characters
+Columns = Mapping[str, Mapping[str, Metric]]
 
 
 def folder_of(run: RunFolder, seed: int) -> RunFolder:
@@ -69,7 +72,7 @@ def report_mean(run: RunFolder, config: Mapping[str, Any]) -> None:
     for name in names:
         split, dataset, *metric = name.split("/")
         by_set.setdefault(f"{split}/{dataset}", []).extend(metric if len(metric) == 1 else [])
-    reports = {name: [_report(name, own, columns)] for name, own in by_set.items()}
+    reports = {name: [seeded_report(name, own, columns)] for name, own in by_set.items()}
     answers = {
         f"{path.stem}, seed {seed}": [Report(metrics={}, answers=read_answers(path))]
         for seed in seeds
@@ -78,18 +81,29 @@ def report_mean(run: RunFolder, config: Mapping[str, Any]) -> None:
     tell_reports(run, reports | answers, Telling.of(config))
 
 
-def _report(name: str, own: Sequence[str], columns: Mapping[str, Mapping[str, Metric]]) -> Report:
+def seeded_report(name: str, own: Sequence[str], columns: Columns) -> Report:
     """The means of a test set beside each seed's figures: those that a reader sees first, then all."""
 
-    def table(metrics: Sequence[str], title: str) -> Table:
+    def table(columns: Columns, metrics: Sequence[str], title: str) -> Table:
         systems = {column: {one: values[f"{name}/{one}"] for one in metrics} for column, values in columns.items()}
-        found = metrics_table(systems, title=f"{title} of {len(columns) - 1} seeds")
+        found = metrics_table(systems, title=f"{title} of {num_seeds} seeds")
         found.caption = Text("percent but for loss and perplexity; the mean's 95% interval is over seeds")
         return found
 
-    first = [one for one in SHOWN if one in own]
-    every = (table(own, f"{name}: every metric, mean"),) if len(own) > len(first) else ()
-    return Report(metrics={}, headline=(table(first, f"{name}: mean"),), tables=every)
+    num_seeds, first = len(columns) - 1, [one for one in SHOWN if one in own]
+    shown = columns if num_seeds <= MAX_SEEDS else _range(columns)
+    every = (table(columns, own, f"{name}: every metric, mean"),) if len(own) > len(first) or shown != columns else ()
+    return Report(metrics={}, headline=(table(shown, first, f"{name}: mean"),), tables=every)
+
+
+def _range(columns: Columns) -> Columns:
+    """The mean beside the lowest and the highest figure of any seed, in the place of each seed's."""
+    (mean, means), *own = columns.items()
+
+    def chosen(choose: Callable[..., float]) -> dict[str, Metric]:
+        return {name: Metric(value=choose(values[name].value for _, values in own)) for name in means}
+
+    return {mean: means, "lowest": chosen(min), "highest": chosen(max)}
 
 
 def read_answers(path: Path) -> list[tuple[Example, Prediction]]:

@@ -98,6 +98,7 @@ def train(stage: "Stage") -> None:
     from faithkit.files.jsonl import write_jsonl
     from faithkit.files.run_folder import log_to
     from faithkit.hardware import describe
+    from faithkit.settings.types import KEEP_ALL
     from faithkit.training.callbacks import chosen_score
     from faithkit.training.checkpoints import drop_checkpoints
     from faithkit.training.loggers.build import check_loggers, open_loggers
@@ -119,6 +120,7 @@ def train(stage: "Stage") -> None:
     data = build_data(config["data"], task.encoder, num_epochs=model["num_epochs"], seed=seed)
     data.setup()
     first_step = begin.step if begin else 0
+    keep = config.get("checkpoints", KEEP_ALL)  # runs of older versions have no such key
     with open_loggers(config["logger"], run, config, job=stage.job, first_step=first_step) as loggers:
         trainer = build_trainer(
             run,
@@ -128,6 +130,7 @@ def train(stage: "Stage") -> None:
             accumulate_grad_batches=model["accumulate_grad_batches"],
             gradient_clip_val=model["gradient_clip_val"],
             validation_interval=data.validation_interval(model["validations_per_epoch"]),
+            keeps_all=keep == KEEP_ALL,
         )
         num_steps = -(-data.num_batches // model["accumulate_grad_batches"])
         module = task.module(num_steps=num_steps, dataset=config["data"]["name"], seed=seed)
@@ -150,7 +153,7 @@ def train(stage: "Stage") -> None:
             metrics = write_reports(run, reports, meta=meta)
             step, samples = trainer.global_step, samples_of(reports)
             loggers.log_results(Finished(run=run, step=step, metrics=metrics, samples=samples, data=origin["data"]))
-            drop_checkpoints(run, config.get("checkpoints", "all"))  # runs of older versions have no such key
+            drop_checkpoints(run, keep)
         trainer.strategy.barrier()  # the next stage of every process reads what the first one wrote
 
 

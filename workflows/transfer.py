@@ -50,8 +50,9 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     """
     block = config["benchmark"]
     check_trainings(config)
-    tests = [read_benchmark({"name": name, **options}) for name, options in block["test"].items()]
-    tested = {benchmark.name: benchmark.examples[0].split for benchmark in tests}
+    # By the dataset's own name: that of a benchmark tells where the embedded corpus stands in.
+    tests = {name: read_benchmark({"name": name, **options}) for name, options in block["test"].items()}
+    tested = {name: benchmark.examples[0].split for name, benchmark in tests.items()}
     cells: list[Transfer] = []
     metrics: dict[str, Any] = {}
     origins: dict[str, Provenance] = {}
@@ -66,12 +67,12 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> Scored:
             model = replace(model, threshold=f"{LIKELIER}, the likelier class: nothing was fitted")
         chosen_on[trained_on] = _describe_choice(checkpoint, tested.get(trained_on))
         found: dict[str, Any] = {}
-        for benchmark in tests:
+        for name, benchmark in tests.items():
             origin = Provenance.of(benchmark.name, benchmark.examples, [model])
             cell = f"{benchmark.name}-by-{trained_on}"
             predictions = _judge(run, critic, cell, benchmark, origin, config)
             scored = _score(benchmark, predictions, origin, config["num_resamples"])
-            found |= full_names("test", benchmark.name, scored)
+            found |= full_names("test", name, scored)
             metrics |= full_names("test", benchmark.name, prefixed(f"{trained_on}_", scored))
             origins[cell] = origin
             said = [(example, predictions[example.id]) for example in benchmark.examples]

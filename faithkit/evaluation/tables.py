@@ -8,11 +8,11 @@ import io
 import re
 import sys
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TextIO
 
 from rich import box
-from rich.console import Console, OverflowMethod
+from rich.console import Console, OverflowMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -157,8 +157,19 @@ def as_text(*tables: Table, width: int = 80) -> str:
     for table in tables:
         plain = copy.copy(table)
         plain.box = box.ASCII
-        console.print(plain)
+        console.print(*_told(plain))
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().split("\n")[:-1])
+
+
+def _told(table: Table) -> Iterator[RenderableType]:
+    """Gives title, table and caption apart: within a table both would be cut to its own width, however narrow."""
+    inner = copy.copy(table)
+    inner.title = inner.caption = None
+    if table.title:
+        yield Text(table.title) if isinstance(table.title, str) else table.title
+    yield inner
+    if table.caption:
+        yield Text(str(table.caption), style="dim")
 
 
 def show(*tables: Table, file: TextIO | None = None, width: int | None = None) -> None:
@@ -167,7 +178,8 @@ def show(*tables: Table, file: TextIO | None = None, width: int | None = None) -
     console = Console(file=stream, width=width)
     encoding = getattr(stream, "encoding", None) or "utf-8"
     if console.is_terminal and encoding.lower().startswith("utf"):
-        console.print(*tables)
+        for table in tables:
+            console.print(*_told(table))
         return
     text = as_text(*tables, width=console.width)
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding))

@@ -9,7 +9,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from faithkit.errors import choice_hint
 
 PRECISIONS = ("auto", "32-true", "bf16")  # of models that write
-KEPT_CHECKPOINTS = ("none", "best", "all")  # of a training that has ended
+KEPT_CHECKPOINTS = ("none", "best", KEEP_ALL := "all")  # of a training that has ended
 DETECTOR_PRECISIONS = (*PRECISIONS, "int8", "onnx")
 EXPLAINED = "explained"  # the type of errors that bring their hint
 # Built when it is first used: a script needs a few of all models.

@@ -19,20 +19,24 @@ from faithkit.training.checkpoints import check_fits, keep_previous
 class LastCheckpoint(Checkpoint):
     """Keeps `last.ckpt` fresh, and turns Ctrl-C and SIGTERM into a checkpoint and an orderly end.
 
-    It is written after a training step, where the state is complete, at most `every_seconds` apart, and after each
-    validation. A kill at any moment leaves it whole (`DurableCheckpoints`), and the one before it stays beside it. A
-    second signal ends the process at once: the file of before is still there.
+    It is written after a training step or a validation, where the state is complete, at most `every_seconds` apart. A
+    kill at any moment leaves it whole (`DurableCheckpoints`), and the one before it stays beside it. A second signal
+    ends the process at once: the file of before is still there.
+
+    With an optimizer's moments it is three times as large as the weights. A training that ends sooner than
+    `every_seconds` writes it once, at its end, and without them: nothing is trained from there, only tested.
 
     Args:
         run: Its folder has the file.
         every_seconds: Time between two checkpoints.
+        keeps_all: Writes it after each validation too, and the last one whole.
     """
 
-    def __init__(self, run: RunFolder, every_seconds: float):
-        self.run, self.every_seconds = run, every_seconds
+    def __init__(self, run: RunFolder, every_seconds: float, *, keeps_all: bool = True):
+        self.run, self.every_seconds, self.keeps_all = run, every_seconds, keeps_all
         self._is_whole = False  # last.ckpt: this process wrote it or has resumed from it
         self._saved_at = time.monotonic()
-        self._stop = False
+        self._stop = self._has_ended = False
 
     def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
         if trainer.ckpt_path is not None:
@@ -51,8 +55,7 @@ class LastCheckpoint(Checkpoint):
         signals.check(self._how_to_go_on())  # one that came behind the last step
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
-        wanted = 2 if signals.received() else int(time.monotonic() - self._saved_at > self.every_seconds)
-        wanted = self._agree(trainer, wanted)
+        wanted = self._wanted(trainer)
         if not wanted or self._validation_is_due(trainer):
             return  # a checkpoint before a validation would leave it out on resume: the one behind it is the right one
         self._save(trainer)
@@ -62,7 +65,16 @@ class LastCheckpoint(Checkpoint):
         if self._stop:  # only now: the loggers have the last step too
             raise Interrupted(self._how_to_go_on())
 
+    def _wanted(self, trainer: pl.Trainer, always: bool = False) -> int:
+        """Tells whether to write it: 0 no, 1 yes, 2 and then to stop."""
+        is_due = always or time.monotonic() - self._saved_at > self.every_seconds
+        return self._agree(trainer, 2 if signals.received() else int(is_due))
+
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        # Where early stopping ends a training, its resume takes steps to the next validation, by these moments.
+        self._has_ended = not (self.keeps_all or trainer.should_stop or trainer.world_size > 1)
+        if not self.keeps_all:
+            self._save(trainer)
         if self._stop or self._agree(trainer, int(signals.received())):
             raise Interrupted(self._how_to_go_on())
 
@@ -72,9 +84,13 @@ class LastCheckpoint(Checkpoint):
         return fetcher is not None and trainer.fit_loop.epoch_loop._should_check_val_fx(fetcher)
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        if trainer.state.fn == "fit":
+        if trainer.state.fn == "fit" and (wanted := self._wanted(trainer, self.keeps_all)):
             self._save(trainer)
-            self._stop = self._agree(trainer, int(signals.received())) == 1
+            self._stop = wanted == 2
+
+    def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict[str, Any]) -> None:
+        if self._has_ended:
+            checkpoint["optimizer_states"] = [{**one, "state": {}} for one in checkpoint["optimizer_states"]]
 
     def _how_to_go_on(self) -> str:
         return f"go on with resume={self.run.whole}"

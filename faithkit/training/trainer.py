@@ -38,6 +38,7 @@ def build_trainer(
     accumulate_grad_batches: int,
     gradient_clip_val: float | None,
     validation_interval: int,
+    keeps_all: bool = True,
 ) -> pl.Trainer:
     """Builds a Trainer whose single Lightning epoch is the whole training: see `data_modules.encoding.batching`.
 
@@ -45,13 +46,14 @@ def build_trainer(
         hardware: The `trainer` block: accelerator, devices, strategy, num_nodes, precision (`auto` asks the hardware).
         callbacks: The `callbacks` block: the metric that chooses the best checkpoint, patience, how often to save.
         validation_interval: Batches between two validations.
+        keeps_all: Checkpoints stay behind the end, so that the last one is written whole (`LastCheckpoint`).
     """
     accelerator, precision = hardware["accelerator"], hardware["precision"]
     if accelerator == "gpu" and not torch.cuda.is_available():
         raise UserError("no CUDA device is here", place="trainer.accelerator", hint="use trainer=cpu")
     if precision == "auto":
         precision = best_precision(accelerator)
-    own = _callbacks(run, callbacks, bool(loggers))
+    own = _callbacks(run, callbacks, bool(loggers), keeps_all)
     return pl.Trainer(
         accelerator=accelerator,
         devices=hardware["devices"],
@@ -75,7 +77,7 @@ def build_trainer(
     )
 
 
-def _callbacks(run: RunFolder, options: Mapping[str, Any], logged: bool) -> list[pl.Callback]:
+def _callbacks(run: RunFolder, options: Mapping[str, Any], logged: bool, keeps_all: bool) -> list[pl.Callback]:
     monitor, mode = options["monitor"], options["mode"]
     callbacks: list[pl.Callback] = [FiniteLoss(options["log_every_num_steps"])]
     if options["patience"] is not None:
@@ -86,7 +88,7 @@ def _callbacks(run: RunFolder, options: Mapping[str, Any], logged: bool) -> list
         callbacks.append(progress_callback())
     best = BestCheckpoint(run.best, monitor=monitor, mode=mode)
     # After `best`, because the last checkpoint stores the state of `best` too.
-    return [*callbacks, best, LastCheckpoint(run, options["save_every_seconds"])]
+    return [*callbacks, best, LastCheckpoint(run, options["save_every_seconds"], keeps_all=keeps_all)]
 
 
 def resume_point(run: RunFolder) -> ResumePoint | None:

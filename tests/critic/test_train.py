@@ -132,6 +132,42 @@ def test_a_signal_ends_the_run_with_130_and_a_resume_takes_the_same_steps(
     assert_same_weights(tmp_path / "run", whole)
 
 
+def test_a_short_training_keeps_little_on_the_disk_and_a_kill_behind_its_end_trains_nothing_again(
+    whole: Path, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, results = tmp_path / "run", json.loads((whole / "metrics.json").read_text())["metrics"]
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("faithkit.evaluation.reports.run.write_reports", killed)
+        train_here(f"run_dir={folder}", *options, "checkpoints=best")
+    sizes = {path.name: path.stat().st_size for path in (folder / "checkpoints").iterdir()}
+    kept = sum(sizes.values()) + (folder / "hf" / "model.safetensors").stat().st_size
+    assert sizes.keys() == {"best.ckpt", "last.ckpt"} and kept < 3.2 * sizes["best.ckpt"]
+    assert (whole / "checkpoints" / "last.ckpt").stat().st_size > 2 * sizes["last.ckpt"], "with moments"
+    before = losses(folder)
+    train_here(f"resume={folder}")
+    assert going_on_at(folder) == max(before) + 1 and losses(folder) == before == losses(whole)
+    assert json.loads((folder / "metrics.json").read_text())["metrics"] == results
+
+
+def test_a_signal_soon_after_the_beginning_loses_nothing_where_no_checkpoint_was_due(
+    whole: Path, options: list[str], tmp_path: Path
+) -> None:
+    process = start(tmp_path / "run", [*options, "checkpoints=best"])
+    wait_for(tmp_path / "run" / "checkpoints" / "best.ckpt", process)
+    assert not (tmp_path / "run" / "checkpoints" / "last.ckpt").exists()
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130 and "resume=" in errors, errors
+    train_here(f"resume={tmp_path / 'run'}")
+    assert going_on_at(tmp_path / "run") > 0 and losses(tmp_path / "run") == losses(whole)
+    reported = json.loads((tmp_path / "run" / "metrics.json").read_text())["metrics"]
+    assert reported == json.loads((whole / "metrics.json").read_text())["metrics"]
+
+
 def test_a_kill_at_any_moment_is_survived(whole: Path, options: list[str], tmp_path: Path) -> None:
     process = start(tmp_path / "run", [*options, "callbacks.save_every_seconds=0.3"])
     wait_for(tmp_path / "run" / "checkpoints" / "last.ckpt", process)

@@ -100,6 +100,16 @@ def test_the_page_has_the_table_and_the_answers_of_each_cell(
     assert "mnli-by-mnli: from:" in (tmp_path / "run" / "report.md").read_text()
 
 
+def test_the_table_has_our_figures_where_the_embedded_corpus_stands_in(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_transfer(tmp_path / "run", f"benchmark.train.mnli.checkpoint={trained}", "benchmark.test.mnli.num_rows=40")
+    found = json.loads((tmp_path / "run" / "metrics.json").read_text())["metrics"]
+    accuracy = f"{100 * found['test/embedded-mnli/mnli_accuracy']['value']:.1f}"
+    ours = [line for line in capsys.readouterr().out.splitlines() if "ours" in line]
+    assert sum(accuracy in line for line in ours) == 1
+
+
 def test_a_given_critic_calls_the_likelier_class(mnli: str, trained: Path, tmp_path: Path) -> None:
     own, likelier = tmp_path / "own", tmp_path / "likelier"
     options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={trained}"]

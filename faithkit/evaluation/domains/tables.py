@@ -30,9 +30,9 @@ def headline(
     mean_differences: Mapping[str, Difference],
     title: str,
 ) -> Table:
-    """Shows the model's AUROC in each domain beside the baseline that is best there; five columns fit 80 characters."""
-    heads = ("model", "best baseline", "model less it", "p")
-    table = figures_table(f"{title}: AUROC in percent", "domain", heads, no_wrap=["p"], min_width=11)
+    """Shows the model's AUROC in each domain beside the baseline that is best there; four columns fit 80 characters."""
+    heads = ("model", "best baseline", "model less it")
+    table = figures_table(f"{title}: AUROC in percent", "domain", heads, no_wrap=["model", "model less it"])
     for beside in (False, True):
         for one in (each for each in scored if each.test.beside == beside):
             names = {baseline.key: baseline.name for baseline in one.test.baselines}
@@ -52,10 +52,10 @@ def _beside_best(
 ) -> list[str]:
     own = percent(metrics.get(MODEL, {}).get(RANKING))
     if not differences:
-        return [own, "-", "-", "-"]
+        return [own, "-", "-"]
     key = min(differences, key=lambda key: differences[key].value)
     best, difference = percent(metrics[key][RANKING], bounds=False), differences[key]
-    return [own, f"{harmless(names[key])} {best}", percent(difference.metric), format_p(difference.p_value)]
+    return [own, f"{harmless(names[key])} {best}", percent(difference.metric)]
 
 
 def model_table(scored: Sequence[ScoredDomain], means: Mapping[str, Mapping[str, Metric]], title: str) -> Table:

@@ -254,8 +254,8 @@ def test_choosing_among_answers_by_what_a_tagger_finds(trained_tagger: Path, tmp
 
 def test_the_analysis_of_a_corpus_needs_no_detector(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     evaluate_here("benchmark=analysis", "benchmark.num_rows=60", "benchmark.plots=false", f"run_dir={tmp_path / 'run'}")
-    assert capsys.readouterr().out.rstrip().endswith(str(tmp_path / "run"))
-    assert any((tmp_path / "run").iterdir())
+    page = tmp_path / "run" / "report.html"
+    assert capsys.readouterr().out.rstrip().endswith(f"page: {page.as_uri()}") and page.exists()
 
 
 @pytest.mark.parametrize("benchmark", ["ragtruth", "suppression"])
