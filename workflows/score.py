@@ -5,6 +5,7 @@ faithkit score my.jsonl checkpoint=runs/... by=model     also the hallucinated s
                                                          several: by=[model,topic]
 faithkit score my.csv checkpoint=runs/... columns.knowledge=source columns.response=answer
 faithkit score resume=runs/...                           go on after any interruption
+faithkit score FOLDER checkpoint=runs/... engine=ray out=SCORED      all shards of a folder on a cluster, by Ray
 """
 
 import sys
@@ -27,12 +28,19 @@ NOTE = """note: this is the detector's share, its errors are not in the interval
 
 
 def main(cfg: Any) -> None:
-    """Opens the run's folder and works in it."""
-    from faithkit.files.open_run import open_run
+    """Opens the run's folder and works in it; the shards of a cluster have a folder of their own."""
+    from faithkit.files.open_run import open_run, plain
     from faithkit.files.run_folder import log_to
     from faithkit.weights.resolve import check_at_hand
     from workflows.settings.scripts import ScoreSettings
 
+    if cfg.get("engine") and cfg.engine.name:
+        from faithkit.settings.check import check_settings
+        from workflows.sharded.run import score_shards
+
+        check_settings(config := plain(cfg), ScoreSettings)
+        score_shards(config)
+        return
     with open_run(cfg, "score", ScoreSettings, may_change=MAY_CHANGE) as (run, config):
         log_to(run.log)
         check_at_hand(config["checkpoint"])
@@ -97,8 +105,9 @@ def _judge(path: Path, name: str, rows: "OwnRows", loaded: "Loaded", config: Map
 
 
 def as_override(arguments: Sequence[str]) -> list[str]:
-    """Takes a first argument that is no `key=value` for the file, which Hydra knows as path=FILE."""
-    if arguments and "=" not in arguments[0] and not arguments[0].startswith("-"):
+    """Takes a first argument that is no `key=value` for the data, which Hydra knows as path=DATA."""
+    key, is_pair, _ = arguments[0].partition("=") if arguments else ("", "=", "")
+    if (not is_pair or "/" in key) and not key.startswith("-"):  # no key has a slash, and day=1/ is a usual folder
         quoted = arguments[0].replace("\\", "\\\\").replace("'", "\\'")
         return [f"path='{quoted}'", *arguments[1:]]
     return list(arguments)

@@ -31,7 +31,7 @@ def write_scored(path: Path, rows: OwnRows, predictions: Iterable[Prediction], c
         predictions: Of the rows that can be judged, in their order.
         count: Is told each row, its example and its prediction.
     """
-    names = {name: f"faithkit_{name}" if name in rows.kinds else name for name in ADDED}
+    names = _added_names(rows)
     judged = _with_predictions(rows, iter(predictions), count)
     scored = (
         {**row, **{names[name]: value for name, value in _verdict(example, prediction).items()}}
@@ -39,7 +39,7 @@ def write_scored(path: Path, rows: OwnRows, predictions: Iterable[Prediction], c
     )
     header = [*rows.kinds, *names.values()]
     if path.suffix == ".parquet":
-        _write_parquet(path, scored, rows, names)
+        _write_parquet(path, scored, rows)
         return
     delimiter, mark = ",", b""
     source = Path(rows.path)
@@ -47,6 +47,10 @@ def write_scored(path: Path, rows: OwnRows, predictions: Iterable[Prediction], c
         delimiter = text_format(source, rows.encoding).delimiter
         mark = codecs.BOM_UTF8 if _has_mark(source) else b""
     _write(path, chain([mark], _lines(path.suffix, scored, header, delimiter)))
+
+
+def _added_names(rows: OwnRows) -> dict[str, str]:
+    return {name: f"faithkit_{name}" if name in rows.kinds else name for name in ADDED}
 
 
 def scored_suffix(path: str) -> str:
@@ -155,21 +159,29 @@ def _whole(text: str) -> str:
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
-def _write_parquet(path: Path, scored: Iterator[dict[str, Any]], rows: OwnRows, names: Mapping[str, str]) -> None:
+def _write_parquet(path: Path, scored: Iterator[dict[str, Any]], rows: OwnRows) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    own = arrow_schema(rows.table) or pa.schema([(name, _arrow_type(kinds)) for name, kinds in rows.kinds.items()])
-    places: list[Any] = [("start", pa.int64()), ("end", pa.int64()), ("text", pa.string()), ("label", pa.string())]
-    spans = pa.list_(pa.struct([*places, ("score", pa.float64())]))
-    types = {"label": pa.string(), "probability": pa.float64(), "spans": spans}
-    schema = pa.schema([*own, *(pa.field(names[name], types[name]) for name in ADDED)])
-    texts = [each.name for each in own if pa.types.is_string(each.type)]
+    schema = scored_schema(rows)
+    texts = [name for name in rows.kinds if pa.types.is_string(schema.field(name).type)]
     with atomic_file(path) as file, disk_errors(path), pq.ParquetWriter(file, schema) as writer:
         while batch := list(islice(scored, BATCH)):
             for row in batch:
                 row |= {name: _cell(row[name]) for name in texts if row.get(name) is not None}
             writer.write_table(pa.Table.from_pylist(batch, schema=schema))
+
+
+def scored_schema(rows: OwnRows) -> Any:
+    """The columns of the rows with label, probability and spans, and their types, as Parquet has them."""
+    import pyarrow as pa
+
+    names = _added_names(rows)
+    own = arrow_schema(rows.table) or pa.schema([(name, _arrow_type(kinds)) for name, kinds in rows.kinds.items()])
+    places: list[Any] = [("start", pa.int64()), ("end", pa.int64()), ("text", pa.string()), ("label", pa.string())]
+    spans = pa.list_(pa.struct([*places, ("score", pa.float64())]))
+    types = {"label": pa.string(), "probability": pa.float64(), "spans": spans}
+    return pa.schema([*own, *(pa.field(names[name], types[name]) for name in ADDED)])
 
 
 def _arrow_type(kinds: set[type]) -> Any:

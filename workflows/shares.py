@@ -1,7 +1,7 @@
 """Counts the hallucinated share of many verdicts, also by the values of columns, in some bytes a row."""
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,14 @@ from rich.text import Text
 
 from data_modules.datasets.pair_columns import field_of
 from data_modules.encoding.cache import group_hash
+from faithkit.errors import UserError
 from faithkit.evaluation.intervals import CHUNK, LOWER, UPPER, Groups, Metric, bootstrap, means
 from faithkit.evaluation.tables import figures_table, harmless, percent
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 
 MAX_PARTS = 20  # values of a column that the table shows; a column of free text has thousands
 MAX_VALUES = 100_000  # of a column that are told apart: those that come later count as the rest
+MAX_COUNTED = 1_000  # of these in the account of one shard
 MANY_GROUPS = 10_000  # above, groups of one kind are drawn together
 
 
@@ -49,26 +51,38 @@ class Shares:
                 numbers[value] = number
             self._values[column].append(number)
 
+    def kinds(self) -> dict[str, dict[str, list[list[int]]]]:
+        """Counts, of each value of each column, the groups with so many rows, so many of them hallucinated.
+
+        It is all that a share and its interval need, and does not grow with the rows. All rows have the column "".
+
+        Raises:
+            UserError: A column has too many values for that.
+        """
+        groups, called = np.frombuffer(self._groups, np.uint64), np.frombuffer(self._called, np.int8)
+        found = {"": {"all": _kinds(groups, called)}}
+        for column, numbers in self._numbers.items():
+            if len(numbers) > MAX_COUNTED:
+                problem = f"by={column} has more than {MAX_COUNTED:,} values in one shard"
+                raise UserError(problem, hint="count by a column of few values")
+            values = np.frombuffer(self._values[column], np.intc)
+            found[column] = {name: _kinds(groups[values == n], called[values == n]) for name, n in numbers.items()}
+        return found
+
     def table(self, *, grouped_by: str, num_resamples: int) -> Table:
         """Shows the share of all rows, and of each value of each column, with their intervals.
 
         Args:
             grouped_by: What the rows of a group have in common.
         """
-        heads, columns = ("rows", "hallucinated"), list(self._numbers)
-        table = figures_table(
-            "Hallucinated responses, percent", ", ".join(columns), heads, no_wrap=heads, show_edge=True
-        )
         groups, called = np.frombuffer(self._groups, np.uint64), np.frombuffer(self._called, np.int8)
-        for name, rows in self._parts():
-            share = hallucinated_share(groups[rows], called[rows], num_resamples=num_resamples)
-            table.add_row(Text(harmless(name, 60)), f"{len(called[rows]):,}", percent(share))
-        captions = [f"95% intervals over rows of one {harmless(grouped_by, 60)}, as the detector calls them"]
-        if self.num_unsure:
-            captions.append(f"{self.num_unsure:,} rows that it cannot tell do not count (abstain_at)")
-        if without := self.num_rows - len(called) - self.num_unsure:
-            captions.append(f"{without:,} rows have no verdict and do not count")
-        table.caption = Text("\n".join(captions))
+        shares = (
+            (name, len(called[rows]), hallucinated_share(groups[rows], called[rows], num_resamples=num_resamples))
+            for name, rows in self._parts()
+        )
+        table = shares_table(list(self._numbers), shares)
+        without = self.num_rows - len(called) - self.num_unsure
+        table.caption = caption_of(grouped_by, num_unsure=self.num_unsure, num_without=without)
         return table
 
     def _parts(self) -> Iterator[tuple[str, Any]]:
@@ -85,6 +99,25 @@ class Shares:
             if len(names) > MAX_PARTS:
                 more = "" if len(names) < MAX_VALUES else " or more"
                 yield f"{before}the other {len(names) - MAX_PARTS:,}{more} values", ~np.isin(values, shown)
+
+
+def shares_table(columns: Sequence[str], shares: Iterable[tuple[str, int, Metric | None]]) -> Table:
+    """Makes the table of names, numbers of rows, and shares."""
+    heads = ("rows", "hallucinated")
+    table = figures_table("Hallucinated responses, percent", ", ".join(columns), heads, no_wrap=heads, show_edge=True)
+    for name, number, share in shares:
+        table.add_row(Text(harmless(name, 60)), f"{number:,}", percent(share))
+    return table
+
+
+def caption_of(grouped_by: str, *, num_unsure: int, num_without: int) -> Text:
+    """Says what the intervals resample, and which rows do not count."""
+    captions = [f"95% intervals over rows of one {harmless(grouped_by, 60)}, as the detector calls them"]
+    if num_unsure:
+        captions.append(f"{num_unsure:,} rows that it cannot tell do not count (abstain_at)")
+    if num_without:
+        captions.append(f"{num_without:,} rows have no verdict and do not count")
+    return Text("\n".join(captions))
 
 
 def hallucinated_share(
@@ -108,15 +141,38 @@ def hallucinated_share(
         found = Groups(index, len(names))
         statistic = means(found, {"share": called})
         return bootstrap(found, statistic, shares=True, num_resamples=num_resamples, seed=seed).metrics["share"]
-    pairs = np.stack([np.bincount(index), np.bincount(index, weights=called).astype(np.int64)], axis=1)
-    kinds, counts = np.unique(pairs, axis=0, return_counts=True)
-    generator, chances = np.random.default_rng(seed), counts / len(names)
+    return share_of_kinds(_kinds(groups, called), num_resamples=num_resamples, seed=seed)
+
+
+def share_of_kinds(found: Sequence[Sequence[int]], *, num_resamples: int, seed: int = 0) -> Metric | None:
+    """Computes the same from how many groups there are of each kind: drawing kinds is drawing groups.
+
+    Args:
+        found: Rows, hallucinated rows, and the number of such groups.
+    """
+    table = np.array(found, np.int64).reshape(-1, 3)
+    kinds, counts = table[:, :2], table[:, 2]
+    num_groups, (num_rows, num_called) = counts.sum(), counts @ kinds
+    if not num_rows:
+        return None
+    value = float(num_called / num_rows)
+    if num_groups == 1:
+        return Metric(value=value, n=int(num_rows))
+    generator, chances = np.random.default_rng(seed), counts / num_groups
     at_a_time = max(1, CHUNK // len(kinds))
     drawn = []
     for start in range(0, num_resamples, at_a_time):
         size = min(at_a_time, num_resamples - start)
-        totals = generator.multinomial(len(names), chances, size=size) @ kinds  # [size, 2]: rows, hallucinated ones
+        totals = generator.multinomial(num_groups, chances, size=size) @ kinds  # [size, 2]: rows, hallucinated ones
         drawn.append(totals[:, 1] / totals[:, 0])
-    value = float(called.mean())
     low, high = np.quantile(np.concatenate(drawn), (LOWER, UPPER))
-    return Metric(value=value, low=float(min(low, value)), high=float(max(high, value)), n=len(called))
+    return Metric(value=value, low=float(min(low, value)), high=float(max(high, value)), n=int(num_rows))
+
+
+def _kinds(groups: NDArray[np.uint64], called: NDArray[np.int8]) -> list[list[int]]:
+    if not len(called):
+        return []
+    _, index = np.unique(groups, return_inverse=True)
+    pairs = np.stack([np.bincount(index), np.bincount(index, weights=called).astype(np.int64)], axis=1)
+    kinds, counts = np.unique(pairs, axis=0, return_counts=True)
+    return np.column_stack([kinds, counts]).tolist()

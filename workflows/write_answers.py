@@ -89,13 +89,29 @@ def stream_answers(
         JsonlAppender(path) as file,
         tqdm(total=total, initial=written, desc=path.stem, unit="row", mininterval=0.5, disable=None) as bar,
     ):
-        while asked := list(islice(rest, at_a_time)):
-            signals.check()
-            portion = answerer.answer(asked, bar.update)
+        for asked, portion in answered_portions(rest, answerer, at_a_time=at_a_time, advance=bar.update):
             for answer, example in zip(portion, asked, strict=True):
                 file.append(line_of(answer, example))
             file.sync()
             yield from portion
+
+
+def answered_portions(
+    examples: Iterable[Example],
+    answerer: Answerer,
+    *,
+    at_a_time: int,
+    advance: Callable[[int], object] | None = None,
+) -> Iterator[tuple[list[Example], Sequence[Prediction]]]:
+    """Yields portion after portion of the examples with their answers: what is answered together depends on them alone.
+
+    Args:
+        advance: Is told how many more are answered.
+    """
+    rest = iter(examples)
+    while asked := list(islice(rest, at_a_time)):
+        signals.check()
+        yield asked, answerer.answer(asked, advance)
 
 
 def _cut_to_whole_portions(path: Path, total: int, at_a_time: int) -> int:

@@ -20,8 +20,11 @@ _held: set[int] = set()
 
 
 @contextmanager
-def run_lock(folder: Path) -> Iterator[None]:
+def run_lock(folder: Path, key: str = "run_dir") -> Iterator[None]:
     """Holds the lock of a run's folder.
+
+    Args:
+        key: The setting that names it, for the error.
 
     Raises:
         UserError: Another process holds it; it is named.
@@ -31,7 +34,7 @@ def run_lock(folder: Path) -> Iterator[None]:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     _held.add(handle)
     try:
-        _lock(handle, folder)
+        _lock(handle, folder, key)
         yield
     finally:
         _held.discard(handle)
@@ -70,12 +73,12 @@ def _has_ended(holder: list[str]) -> bool:
     return False
 
 
-def _lock(handle: int, folder: Path) -> None:
+def _lock(handle: int, folder: Path, key: str) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
-        hint = "wait for it to end or stop it, or choose another run_dir"
+        hint = f"wait for it to end or stop it, or choose another {key}"
         raise UserError(f"{holder} is working in this folder", place=str(folder), hint=hint) from error
     except OSError as error:
         if error.errno not in _NO_LOCKS:

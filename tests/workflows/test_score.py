@@ -181,7 +181,9 @@ def test_an_id_given_twice_is_refused(tmp_path: Path) -> None:
         read(path, id="name")
 
 
-@pytest.mark.parametrize("name", ["my rows.csv", "it's.csv", "a,b.csv", "[x].jsonl", "data/rows.tsv"])
+@pytest.mark.parametrize(
+    "name", ["my rows.csv", "it's.csv", "a,b.csv", "[x].jsonl", "data/rows.tsv", "s3://b/day=1/*.csv"]
+)
 def test_the_first_argument_may_be_the_file_whatever_its_name(name: str) -> None:
     first, *others = as_override([name, "checkpoint=x"])
     assert compose("score", first, *others).path == name

@@ -26,6 +26,7 @@ from faithkit.stand_in import source_of, told_name
 from workflows.settings import datasets, no_effect
 from workflows.settings import surroundings as around
 from workflows.settings.blocks import (
+    AsBlock,
     Callbacks,
     ClassLabels,
     DecodingBlock,
@@ -34,13 +35,25 @@ from workflows.settings.blocks import (
     Resamples,
     Trainer,
 )
-from workflows.settings.common import BatchTokens, BestOf, Common, Extensible, Length, MaxWindows, Names, Run, Seeds
+from workflows.settings.common import (
+    BatchTokens,
+    BestOf,
+    Common,
+    Extensible,
+    Folder,
+    Length,
+    MaxWindows,
+    Names,
+    Run,
+    Seeds,
+)
 from workflows.settings.data import Data, NumRows, OnBadRow, blocks_of
 from workflows.settings.engines import (
     GeneratorEngine,
     engine_problems,
 )
 from workflows.settings.models import LOWER_IS_BETTER, METRICS, AnyModel, ControlBlock, Objective, kind_of
+from workflows.settings.sharded import RAY, RayOptions, ScoreEngine, ray_problems
 from workflows.settings.strategies import check_strategy
 from workflows.settings.sweep import Sweep
 
@@ -202,13 +215,29 @@ class ScoreSettings(Run):
     save_texts: Switch = True
     abstain_at: Share | None = None
     num_resamples: Resamples
+    engine: ScoreEngine = Field(default_factory=ScoreEngine)
+    out: Folder = None
+    ray: Annotated[RayOptions, AsBlock(), Field(default_factory=RayOptions)]
 
     def surroundings(self) -> Iterator[UserError]:
+        if self.engine.name == RAY:
+            yield from ray_problems(self)
+        else:
+            yield from self._file_problems()
+        yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger", "judge")
+        yield from around.precision_problems(self.precision)
+
+    def notes(self, given: Set[str]) -> Iterator[str]:
+        if self.engine.name == RAY:
+            told = "with engine=ray, which puts bad rows aside and keeps no predictions file"
+            yield from no_effect.without_effect(given, ["on_bad_row", "save_texts"], told)
+        else:
+            yield from no_effect.without_effect(given, ["out", "ray"], "without engine=ray")
+
+    def _file_problems(self) -> Iterator[UserError]:
         yield from around.run_dir_problems(self.run_dir)
         if not Path(self.path).expanduser().is_dir():
             yield from around.file_problems("path", self.path)
         if self.on_bad_row == "stop":  # a first row without them may else be one of those to skip
             yield from around.column_problems(self.path, self.columns.model_dump(), self.by, self.encoding)
         yield from around.output_problems("output", self.output)
-        yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger", "judge")
-        yield from around.precision_problems(self.precision)

@@ -1,0 +1,93 @@
+"""Names what scored shards depend on beside their rows: the model, the settings, the code and its libraries.
+
+All workers, and all launches into one folder, must agree in it: else shards of one folder would not be of one mind.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from faithkit.errors import UserError, shorten
+from faithkit.files.atomic import dumps
+from faithkit.files.hashes import hash_files
+from faithkit.files.model_folder import CARD, SIDECAR, find_folder, read_stored
+from faithkit.weights.resolve import is_hub_name
+from workflows.detectors import describe_detector
+from workflows.settings.detector_file import is_detector_file, read_detector_file
+
+PACKAGES = ("faithkit", "data_modules", "critic", "generation", "judge", "construction", "workflows")
+LIBRARIES = ("torch", "transformers", "tokenizers", "pyarrow")  # which computes and writes the bytes of a shard
+TOLD = ("settings", "versions")  # whose difference is shown: that of hashes tells nothing
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = (
+    *("columns", "encoding", "by", "labels", "precision", "batch_tokens", "max_windows", "save_every_num_rows"),
+    "abstain_at",
+)
+
+
+def identify(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Collects what the results depend on, as plain values that two processes can compare."""
+    return {
+        "model": identify_model(config["checkpoint"]),
+        "settings": {**{name: config.get(name) for name in SETTINGS}, "ray.cpus": config["ray"]["cpus"]},
+        "code": hash_of_code(),
+        "versions": {name: version(name) for name in LIBRARIES},
+    }
+
+
+def identify_model(checkpoint: str) -> dict[str, Any]:
+    """Names the weights and all that a folder says beside them; of a file that describes a detector also its keys."""
+    models = [{"kind": model.kind, "weights": model.weights} for model in describe_detector(checkpoint)]
+    if is_detector_file(checkpoint):
+        described = read_detector_file(checkpoint)
+        inner = described.pop("checkpoint")
+        return {"models": models, "files": _hash_of_files(inner) if inner else None, "described": described}
+    return {"models": models, "files": _hash_of_files(checkpoint)}
+
+
+def hash_of_code() -> str:
+    """Hashes the sources of this project's packages."""
+    hashed = hashlib.sha256()
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*")):
+            if path.suffix in (".py", ".txt"):  # the prompts of a judge too
+                hashed.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
+    return hashed.hexdigest()[:32]
+
+
+def check_same(here: Mapping[str, Any], wanted: Mapping[str, Any], whose: str, *, place: str, hint: str) -> None:
+    """Refuses what differs, with the first difference.
+
+    Args:
+        whose: Says in the error what has `here`, such as `this worker`.
+    """
+    for part in {**wanted, **here}:
+        now, before = here.get(part), wanted.get(part)
+        if now == before:
+            continue
+        problem = f"{whose} differs in its {part}"
+        if part in TOLD and isinstance(now, Mapping) and isinstance(before, Mapping):
+            name = next(name for name in {**before, **now} if now.get(name) != before.get(name))
+            problem += f": {name} is {shorten(now.get(name))}, not {shorten(before.get(name))}"
+        raise UserError(problem, place=place, hint=hint)
+
+
+def hash_of_identity(identity: Mapping[str, Any]) -> str:
+    """Names an identity in a few characters."""
+    return hashlib.sha256(dumps(identity).encode()).hexdigest()[:32]
+
+
+def _hash_of_files(checkpoint: str) -> str | None:
+    """Hashes what is in the folder: calibration, thresholds, tokenizer; None for a name on the hub."""
+    if is_hub_name(checkpoint):
+        return None
+    folder = find_folder(checkpoint)
+    stored = read_stored(folder)
+    if stored is None:
+        names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.name != CARD)
+        hashes = hash_files(folder, names)
+    else:  # what it says of its files is checked before it is loaded
+        hashes = {**stored.get("hashes", {}), **hash_files(folder, [SIDECAR])}
+    return hashlib.sha256(dumps(sorted(hashes.items())).encode()).hexdigest()[:32]

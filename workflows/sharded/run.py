@@ -1,0 +1,138 @@
+"""Carries out `faithkit score engine=ray`: lists the shards, launches what is not finished, tells what came of it."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from faithkit import signals
+from faithkit.errors import UserError
+from faithkit.evaluation.tables import show
+from faithkit.files.atomic import make_folder
+from faithkit.files.run_lock import run_lock
+from faithkit.signals import Interrupted
+from workflows.settings.sharded import RayOptions, ray_block
+from workflows.sharded.cluster import run_on_cluster
+from workflows.sharded.identity import identify
+from workflows.sharded.out_folder import OWN, Entry, OutFolder
+from workflows.sharded.scorer import Job, ShardScorer, columns_of, read_shard
+from workflows.sharded.shards import Shard, find_shards, is_address, opened, shown, some_names
+from workflows.sharded.summary import Summary
+
+AGAIN = "run the same command again: what is scored stays"
+Runner = Callable[[type, Any, Sequence[Mapping[str, Any]], RayOptions], Iterator[Any]]
+EVERY = 30.0  # seconds between progress lines where nobody looks at a terminal
+
+
+def score_shards(config: Mapping[str, Any], run: Runner = run_on_cluster) -> None:
+    """Scores all shards that are not finished.
+
+    Args:
+        run: Calls the workers.
+
+    Raises:
+        UserError: The folder is of another model or settings, a shard has changed, or some could not be scored.
+    """
+    config = _with_whole_paths(config)
+    shards, others = find_shards(config["path"])
+    print(f"{len(shards):,} shards in {shown(config['path'])}")
+    if others:
+        print(f"note: files of other kinds are left out: {some_names(others)}")
+    folder = OutFolder(config["out"])
+    make_folder(folder.own)
+    with run_lock(folder.own, "out"):
+        job = Job(config=config, identity=_identity(config, shards[0], folder))
+        folder.begin(job.data, job.identity)
+        finished, summary = set(), Summary()
+        for entry in folder.finished(shards, job.data):
+            finished.add(entry.shard)
+            summary.add(entry)
+        pending = [shard for shard in shards if shard.name not in finished]
+        if finished:
+            print(f"{len(finished):,} are scored already, {len(pending):,} are left")
+        failures = _launch(pending, job, summary, run) if pending else []
+        _tell(summary, folder, num_resamples=config["num_resamples"])
+        if failures:
+            raise _failure(failures, len(shards))
+
+
+def _with_whole_paths(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Makes paths whole: a worker stands in another folder."""
+    checkpoint, data = Path(config["checkpoint"]).expanduser(), config["path"]
+    return {
+        **config,
+        "checkpoint": str(checkpoint.absolute()) if checkpoint.exists() else config["checkpoint"],
+        "path": data if is_address(data) else str(Path(data).expanduser().absolute()),
+        "out": str(Path(config["out"]).expanduser().absolute()),
+    }
+
+
+def _identity(config: Mapping[str, Any], first: Shard, folder: OutFolder) -> dict[str, Any]:
+    """Names what the results depend on; the columns are those of the first shard that was ever seen."""
+    columns = folder.columns()
+    if columns is None:
+        with opened(config["path"], first) as file:
+            columns = columns_of(read_shard(file, config))
+    return {**identify(config), "columns": columns}
+
+
+def _launch(pending: Sequence[Shard], job: Job, summary: Summary, run: Runner) -> list[UserError]:
+    rows = [shard.to_dict() for shard in pending]
+    results = run(ShardScorer, job, rows, ray_block(job.config))
+    failures: list[UserError] = []
+    try:
+        for entry, error in _told(results, sum(shard.size for shard in pending)):
+            if entry is not None:
+                summary.add(entry)
+            if error is not None:
+                failures.append(error)
+    except Interrupted as error:
+        raise Interrupted(AGAIN) from error
+    return failures
+
+
+def _told(results: Iterable[Mapping[str, Any]], num_bytes: int) -> Iterator[tuple[Entry | None, UserError | None]]:
+    """Reads what workers give, and shows how far they are: bytes tell the remaining time, whose rows are not known.
+
+    Raises:
+        UserError: A worker cannot work at all.
+    """
+    interval = 0.5 if sys.stderr.isatty() else EVERY
+    options: dict[str, Any] = {"unit": "B", "unit_scale": True, "mininterval": interval}
+    num_rows = num_failed = 0
+    with tqdm(total=num_bytes, desc="shards", **options) as bar:
+        for result in results:
+            signals.check()
+            if result["stops"]:
+                raise UserError(result["problem"], place=result["place"], hint=result["hint"])
+            entry = Entry.model_validate_json(result["entry"]) if result["entry"] else None
+            num_rows += entry.rows if entry else 0
+            num_failed += entry is None
+            seconds = bar.format_dict["elapsed"] or 1
+            bar.set_postfix_str(
+                f"{num_rows:,} rows, {num_rows / seconds:,.1f} rows/s, {num_failed} failed", refresh=False
+            )
+            bar.update(result["bytes"])
+            error = None
+            if entry is None:
+                error = UserError(result["problem"], place=result["place"], hint=result["hint"])
+                bar.write(f"{result['shard']}: {result['problem']}", file=sys.stderr)
+            yield entry, error
+
+
+def _tell(summary: Summary, folder: OutFolder, *, num_resamples: int) -> None:
+    if summary.num_shards:
+        show(summary.table(num_resamples=num_resamples))
+        print(f"{summary.num_rows:,} rows in {summary.num_shards:,} shards")
+    if summary.num_rejected:
+        print(f"note: {summary.num_rejected:,} rows cannot be scored; {folder.path / OWN / 'rejects'} says why")
+    print(folder.path)
+
+
+def _failure(failures: Sequence[UserError], num_shards: int) -> UserError:
+    first = failures[0]
+    more = f"{len(failures):,} of {num_shards:,} shards are not scored; the first: " if num_shards > 1 else ""
+    hint = f"{first.hint}; then {AGAIN}" if first.hint else AGAIN
+    return UserError(f"{more}{first.problem}", place=first.place, hint=hint)

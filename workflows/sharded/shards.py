@@ -1,0 +1,178 @@
+"""Finds the shards behind a folder, a glob or an address of fsspec, and tells whether one has changed.
+
+A shard is a file of rows. Those on this file system are read where they are; others are copied for the time of reading.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from data_modules.reading.tables import SUFFIXES
+from faithkit.errors import UserError, shorten
+from faithkit.files.hashes import hash_files
+
+MAGIC = re.compile(r"[*?\[]")
+# What file systems tell of a file that changes with its content; the first that is there counts.
+STAMPS = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "CRC")
+MOST_NAMES = 3  # in a message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """A file of rows.
+
+    Args:
+        name: Its path below the folder, or below what the glob begins with.
+        path: Its path in the file system of the data.
+        size: In bytes.
+        stamp: Changes where the file is written anew.
+    """
+
+    name: str
+    path: str
+    size: int
+    stamp: str
+
+    @property
+    def output(self) -> str:
+        """The name of its scored shard."""
+        return str(PurePosixPath(self.name).with_suffix(".parquet"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Gives the fields as plain values."""
+        return asdict(self)
+
+
+def find_shards(data: str) -> tuple[list[Shard], list[str]]:
+    """Lists the shards by name, and the names of files of other kinds, which are left out.
+
+    Names that begin with `_` or a dot are nobody's rows, as other readers of such folders take it too.
+
+    Raises:
+        UserError: There are none, the address cannot be read, or two shards would have one scored shard.
+    """
+    with _told(data):
+        system, root = _open(data)
+        if system.isfile(root):
+            found, base = {root: system.info(root)}, root.rpartition("/")[0]
+        elif system.isdir(root):
+            found, base = system.find(root, detail=True), root
+        else:
+            found, base = system.glob(root, detail=True), MAGIC.split(root)[0].rpartition("/")[0]
+    shards, others = [], []
+    for path, info in sorted(found.items()):
+        name = path.removeprefix(base).lstrip("/")
+        if info.get("type") != "file" or any(part.startswith(("_", ".")) for part in PurePosixPath(name).parts):
+            continue
+        if PurePosixPath(name).suffix in SUFFIXES:
+            shards.append(Shard(name=name, path=path, size=info.get("size") or 0, stamp=_stamp(info)))
+        else:
+            others.append(name)
+    if not shards:
+        hint = f"path=FOLDER, 'FOLDER/*.parquet' or an address, of files of {', '.join(SUFFIXES)}"
+        raise UserError("there are no shards", place=shown(data), hint=hint)
+    _check_outputs(shards, data)
+    return shards, others
+
+
+def is_address(data: str) -> bool:
+    """Tells an address of fsspec (`s3://...`) from a path of this machine."""
+    return "://" in data
+
+
+def shown(data: str) -> str:
+    """Gives an address without the user and the password that it may hold."""
+    return re.sub(r"://[^/@]*@", "://", data)
+
+
+@contextmanager
+def opened(data: str, shard: Shard) -> Iterator[Path]:
+    """Gives the shard as a file of this machine.
+
+    Raises:
+        UserError: It is gone, or it was written while it was read.
+    """
+    with _told(data):
+        system, _ = _open(data)
+        before = _look(system, shard)
+    try:
+        if _is_local(system):
+            yield Path(shard.path)
+            return
+        with TemporaryDirectory() as folder:
+            copy = Path(folder, PurePosixPath(shard.name).name)
+            with _told(data):
+                system.get_file(shard.path, str(copy))
+            yield copy
+    finally:  # what failed may have failed for this
+        with _told(data):
+            if _look(system, shard) != before:
+                problem = f"the shard {shorten(shard.name)} was written while it was read"
+                raise UserError(problem, place=shown(data), hint="write a shard under another name, then rename it")
+
+
+def hash_of(file: Path) -> str:
+    """Gives the SHA-256 of a shard that has been opened."""
+    return hash_files(file.parent, [file.name])[file.name]
+
+
+def some_names(names: list[str]) -> str:
+    """Names the first of several files."""
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
+
+
+def _open(data: str) -> tuple[Any, str]:
+    from fsspec.core import url_to_fs
+
+    system, root = url_to_fs(data if is_address(data) else str(Path(data).expanduser().absolute()))
+    return system, root.rstrip("/")
+
+
+def _is_local(system: Any) -> bool:
+    from fsspec.implementations.local import LocalFileSystem
+
+    return isinstance(system, LocalFileSystem)
+
+
+def _look(system: Any, shard: Shard) -> str:
+    system.invalidate_cache()
+    try:
+        return _stamp(system.info(shard.path))
+    except FileNotFoundError:
+        hint = "put it back; what is scored already stays"
+        raise UserError(f"the shard {shorten(shard.name)} is gone", place=shard.path, hint=hint) from None
+
+
+def _stamp(info: Mapping[str, Any]) -> str:
+    known = next((f" {info[name]}" for name in STAMPS if info.get(name) is not None), "")
+    return f"{info.get('size')}{known}"
+
+
+@contextmanager
+def _told(data: str) -> Iterator[None]:
+    """Tells what an address's file system refuses, which has kinds of errors of its own."""
+    try:
+        yield
+    except UserError:
+        raise
+    except ImportError as error:  # fsspec names the package
+        raise UserError(f"this address needs a package: {error}", place=shown(data), hint="pip install it") from error
+    except Exception as error:
+        problem = f"cannot be read: {shown(shorten(str(error) or type(error).__name__, 200))}"
+        hint = "check the address and your account there" if is_address(data) else "check path"
+        raise UserError(problem, place=shown(data), hint=hint) from error
+
+
+def _check_outputs(shards: list[Shard], data: str) -> None:
+    names: dict[str, str] = {}
+    for shard in shards:
+        if ".." in PurePosixPath(shard.name).parts:
+            raise UserError(f"a shard is named {shorten(shard.name)}", place=shown(data), hint="give it another name")
+        if (other := names.setdefault(shard.output, shard.name)) != shard.name:
+            problem = f"{other} and {shard.name} would both become {shard.output}"
+            raise UserError(problem, place=shown(data), hint="score the kinds apart: path='FOLDER/*.jsonl'")
