@@ -43,8 +43,13 @@ def main() -> None:
 
     torch.set_num_threads(1)
     checkpoint = str(Path(options.checkpoint or demo_critic(cache_dir("speed"))).resolve())
-    own = {"num_cpus": NUM_WORKERS, "object_store_memory": 100_000_000, "include_dashboard": False}
-    ray.init(address="local", log_to_driver=False, **own)
+    ray.init(
+        address="local",
+        log_to_driver=False,
+        num_cpus=NUM_WORKERS,
+        object_store_memory=100_000_000,
+        include_dashboard=False,
+    )
     with TemporaryDirectory() as folder:
         tokenizer = Critic.load(checkpoint, device="cpu").encoder.tokenizer
         few, many = (Path(folder, name) for name in ("few", "many"))

@@ -164,6 +164,23 @@ def _check_json(row: Row) -> None:
         raise BadRow(f"the row cannot be written as JSON: {error}") from error
 
 
+def read_to_judge(config: Mapping[str, Any]) -> OwnRows:
+    """Reads the table that `faithkit score` is given, with lists of passages as its detector was trained to read them."""
+    from critic.requests import join_passages
+    from faithkit.files.model_folder import TAGGER
+    from faithkit.passages import number_passages
+    from workflows.detectors import kind_of
+
+    join = number_passages if kind_of(config["checkpoint"]) == TAGGER else join_passages
+    options: dict[str, Any] = {name: config.get(name) for name in ("on_bad_row", "num_rows", "encoding")}
+    return read_own_rows(config["path"], config["columns"], join=join, by=listed(config["by"]), **options)
+
+
+def listed(by: str | Sequence[str] | None) -> list[str]:
+    """Gives the columns to count by as a list."""
+    return [by] if isinstance(by, str) else list(by or [])
+
+
 def read_own_rows(
     path: str,
     columns: Mapping[str, str | None],

@@ -52,22 +52,16 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
 
     The rows are read anew for each of this, and a portion of them is held: a file may be of any size.
     """
-    from critic.requests import join_passages
     from faithkit.evaluation.reports.telling import Telling, tell_end
     from faithkit.evaluation.selective import without_unsure
     from faithkit.evaluation.tables import harmless, show
     from faithkit.files.jsonl import stream_predictions, write_jsonl
-    from faithkit.files.model_folder import TAGGER
-    from faithkit.passages import number_passages
-    from workflows.detectors import kind_of, load_checkpoint
-    from workflows.own_rows import read_own_rows
+    from workflows.detectors import load_checkpoint
+    from workflows.own_rows import listed, read_to_judge
     from workflows.scored_rows import scored_suffix, write_scored
     from workflows.shares import Shares
 
-    join = number_passages if kind_of(config["checkpoint"]) == TAGGER else join_passages
-    options: dict[str, Any] = {name: config.get(name) for name in ("on_bad_row", "num_rows", "encoding")}
-    by = [config["by"]] if isinstance(config["by"], str) else config["by"] or []
-    rows = read_own_rows(config["path"], config["columns"], join=join, by=by, **options)
+    rows = read_to_judge(config)
     print(f"{rows.num_read:,} rows; columns: {rows.description}")
     if rejects := rows.report.rejects:
         write_jsonl(run.path / "rejects.jsonl", rejects)
@@ -77,7 +71,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
     path = run.predictions / f"{name}.jsonl"
     _judge(path, name, rows, load_checkpoint(config), config)
     output = Path(config["output"] or run.path / f"{name}.scored{scored_suffix(config['path'])}")
-    shares = Shares(by)
+    shares = Shares(listed(config["by"]))
     write_scored(output, rows, without_unsure(stream_predictions(path), config.get("abstain_at")), shares.add)
     show(shares.table(grouped_by=rows.grouped_by, num_resamples=config["num_resamples"]))
     print(NOTE.format(predictions=path))

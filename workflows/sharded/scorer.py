@@ -82,6 +82,7 @@ class ShardScorer:
 
     def _score(self, shard: Shard, detector: "Detector") -> Entry:
         from faithkit.evaluation.selective import without_unsure
+        from workflows.own_rows import listed
         from workflows.scored_rows import write_scored
         from workflows.shares import Shares
 
@@ -116,14 +117,9 @@ class ShardScorer:
 
 def read_shard(file: Path, config: Mapping[str, Any]) -> "OwnRows":
     """Reads the rows of a shard as `faithkit score FILE on_bad_row=skip` does: a bad one stays without a verdict."""
-    from critic.requests import join_passages, number_passages
-    from faithkit.files.model_folder import TAGGER
-    from workflows.detectors import kind_of
-    from workflows.own_rows import read_own_rows
+    from workflows.own_rows import read_to_judge
 
-    join = number_passages if kind_of(config["checkpoint"]) == TAGGER else join_passages
-    options: dict[str, Any] = {"on_bad_row": "skip", "encoding": config["encoding"]}
-    return read_own_rows(str(file), config["columns"], join=join, by=listed(config["by"]), **options)
+    return read_to_judge({**config, "path": str(file), "num_rows": None, "on_bad_row": "skip"})
 
 
 def columns_of(rows: "OwnRows") -> Columns:
@@ -141,11 +137,6 @@ def check_columns(found: Columns, wanted: Columns, shard: Shard) -> None:
             kinds = f"{here.get(name, 'missing')} here, and {first.get(name, 'missing')} in the first shard"
             hint = "write all shards with the same columns, as Parquet where types differ"
             raise UserError(f"column {shorten(name)} is {kinds}", place=shard.name, hint=hint)
-
-
-def listed(by: Any) -> list[str]:
-    """Gives the columns to count by as a list."""
-    return [by] if isinstance(by, str) else list(by or [])
 
 
 def _verdicts(rows: "OwnRows", detector: "Detector", config: Mapping[str, Any]) -> Iterator["Prediction"]:
