@@ -48,7 +48,11 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _FIRST = re.compile(r"^.{0,300}?(?:[.!?\n]|$)", re.DOTALL)
-_MARK = re.compile("|".join(rf"{re.escape(mark)}\s*:" for mark in SPEAKER_MARKS.values()), re.IGNORECASE)
+# Of a turn: its mark with a colon anywhere, and without one where a line begins.
+_MARK = re.compile(
+    "|".join(rf"{re.escape(mark)}\s*:|^[ \t]*{re.escape(mark)}" for mark in SPEAKER_MARKS.values()),
+    re.IGNORECASE | re.MULTILINE,
+)
 _ENGLISH = word_set(
     "the a an and or but is are was were be been of in on at to for with from by as that this it its he she they we "
     "you i my your his her their not no do does did have has had can will would which who what when where how there so "

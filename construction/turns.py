@@ -118,7 +118,7 @@ class TalkRules:
     Args:
         by_domain: The rules of single turns.
         min_rounds: Whole rounds of a dialogue that is kept though it ended early.
-        heading: Stands before the conversation in the prompt: a turn that begins with it repeats the prompt.
+        heading: Stands before the conversation in the prompt: a turn with it in it repeats the prompt.
     """
 
     by_domain: Mapping[str, ReplyRules]
@@ -156,7 +156,7 @@ class TalkRules:
         # A turn that goes in circles does not end either: the circle is the reason.
         if fault in (None, TOO_LONG, CUT) and repeats(text, turns, own):
             return REPEATS
-        return ECHO if fault is None and self.heading and text.startswith(self.heading) else fault
+        return ECHO if fault is None and self.heading and self.heading in text else fault
 
     def _end(self, row: Row, why: str, said: str, step: str) -> Row:
         place = len(row["turns"])

@@ -87,6 +87,8 @@ def test_further_turns_are_cut_and_a_leading_mark_is_taken_off() -> None:
     assert cut_turns("[Assistant]: It is long. [Human]: And then?") == ("It is long.", True)
     assert cut_turns("[assistant] : It is long.") == ("It is long.", False)
     assert cut_turns("[Human]: [Human]: x") == ("", True)
+    assert cut_turns("It is long.\n\n[Human]") == ("It is long.", True)
+    assert cut_turns("[Assistant] Write [Human] first.") == ("Write [Human] first.", False)
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ def test_cutting_a_turn_adds_nothing(text: str) -> None:
         ("Je ne sais pas, mais le lac est dans le nord et il est bleu.", (ONE,), "other language"),
         (" ".join(f"word{i} is" for i in range(20)), (ONE,), "over the limit"),
         ("So far: nothing was said.", (ONE,), "repeats the prompt"),
+        ("They ask one thing more. So far:", (ONE,), "repeats the prompt"),
         ("Goodbye, and have a nice day!", (ONE, TWO), "said goodbye"),
     ],
 )

@@ -35,7 +35,8 @@ class Detect:
         from workflows.detectors import describe_detector
 
         described = [[one.kind, one.weights or one.path, one.threshold] for one in describe_detector(self.path)]
-        return {"detector": described, **labels_setting(self.labels)}
+        labels = {"labels": {str(name): label for name, label in self.labels.items()}} if self.labels else {}
+        return {"detector": described, **labels}
 
     def open(self) -> str:
         """Loads the detector; gives its weights, or the file that names several."""
@@ -58,11 +59,6 @@ class Detect:
         """Lets the detector go."""
         self._detector = None
         return ""
-
-
-def labels_setting(labels: Mapping[int | str, str] | None) -> dict[str, Any]:
-    """Gives the setting of a step whose verdicts depend on these labels; none where none are given."""
-    return {"labels": {str(name): label for name, label in labels.items()}} if labels else {}
 
 
 def example_of(row: Mapping[str, Any], response: str) -> Example:

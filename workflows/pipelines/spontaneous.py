@@ -18,7 +18,6 @@ from faithkit.files.atomic import atomic_folder
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import TextPrompt, read_text_prompt
 from faithkit.inference.text_engines import EngineOptions
-from workflows.pipelines.detecting import labels_setting
 from workflows.pipelines.judgements import ANNOTATE, FIELDS, annotation, detection
 from workflows.pipelines.models import annotator_of, build_model, writers_of
 from workflows.pipelines.run_chain import ask_step, run_chain
@@ -50,8 +49,8 @@ def spontaneous_steps(config: Mapping[str, Any]) -> list[AnyStep]:
         steps.append(ask_step(ask, after=["inputs"], branch=name, **rules))
     samplers = [step.name for step in steps[1:]]
     if block["detector"]:
-        settings = {"detector": block["detector"], **labels_setting(config["labels"])}
         work = detection(block["detector"], config["labels"])
+        settings = {} if config["dry_run"] else work.settings()  # a dry run asks for no detector that is there
         return [*steps, Step(name=ANNOTATE, work=work, settings=settings, after=tuple(samplers))]
     prompt = read_text_prompt("construction", "annotate", *FIELDS, folder=folder)
     return [*steps, ask_step(annotation(annotator_of(config), prompt, block, build), after=samplers)]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from construction.rows import is_hole
 from data_modules.datasets.halludial import HalluDial
@@ -202,6 +203,22 @@ def test_a_critic_from_elsewhere_annotates_once_it_is_said_what_its_classes_mean
             verdicts.append([row["label"] for row in step_rows(tmp_path / "run", "annotate")])
         assert len(served.asked) == 12, "other labels ask for no reply again"
     assert all(one != other for one, other in zip(*verdicts, strict=True)) and len(verdicts[0]) == 12
+
+
+def test_a_detector_that_was_trained_again_annotates_anew_and_asks_for_no_reply(tmp_path: Path) -> None:
+    critic = write_critic(tmp_path / "critic")
+    with server() as served:
+        construct_here(*overrides(served, tmp_path / "run", "limit=6", f"pipeline.detector={critic}"))
+        before = [row["label"] for row in step_rows(tmp_path / "run", "annotate")]
+        weights = load_file(critic / "model.safetensors")
+        others = {name: -values if name.startswith("classifier.") else values for name, values in weights.items()}
+        save_file(others, critic / "model.safetensors", metadata={"format": "pt"})
+        resume = [f"resume={tmp_path / 'run'}"]
+        with commanded(resume):
+            construct_here(*resume)
+        assert len(served.asked) == 12
+    after = [row["label"] for row in step_rows(tmp_path / "run", "annotate")]
+    assert all(one != other for one, other in zip(before, after, strict=True)) and len(before) == 12
 
 
 def test_a_resumed_run_with_other_settings_asks_only_what_they_change(tmp_path: Path) -> None:
