@@ -165,7 +165,7 @@ def _check_json(row: Row) -> None:
 
 
 def read_to_judge(config: Mapping[str, Any]) -> OwnRows:
-    """Reads the table that `faithkit score` is given, with lists of passages as its detector was trained to read them."""
+    """Reads the table that `faithkit score` is given, lists of passages as its detector was trained to read them."""
     from critic.requests import join_passages
     from faithkit.files.model_folder import TAGGER
     from faithkit.passages import number_passages
