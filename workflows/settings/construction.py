@@ -31,7 +31,7 @@ from workflows.settings.engines import OF_A_LOCAL_MODEL, OF_A_SERVER, Engine, en
 from workflows.settings.faithdial_edit import FaithdialEdit
 from workflows.settings.measuring import Describe, Estimate
 from workflows.settings.no_effect import without_effect
-from workflows.settings.pipeline import Dialogues, NearDuplicates, Pipeline
+from workflows.settings.pipeline import Dialogues, NearDuplicates, Pipeline, near_duplicate_problems
 from workflows.settings.self_dialogue import SelfDialogue
 
 Language = Annotated[Any, OneOf((ENGLISH, None))]
@@ -80,6 +80,7 @@ class Rag(Pipeline):
         if self.path != EMBEDDED and not Path(self.path).expanduser().exists():
             hint = "name a source_info.jsonl in RAGTruth's layout, or the folder that has it"
             yield UserError("pipeline.path: no such file or folder", place=self.path, hint=hint)
+        yield from near_duplicate_problems(self.near_duplicates)
 
 
 OwnEngine = Annotated[EngineOptions, AsBlock()]

@@ -8,6 +8,7 @@ from pydantic import Field
 from faithkit.errors import UserError
 from faithkit.settings.types import Block, Hint, PartialShare, PathText, Text
 from workflows.settings import datasets
+from workflows.settings import surroundings as around
 from workflows.settings.data import EmbeddedRows, OnBadRow, Split
 
 NearDuplicates = Annotated[
@@ -45,3 +46,10 @@ class Dialogues(Pipeline):
     def problems(self, settings: Any) -> Iterator[UserError]:
         one = {"dataset": self.dataset, "path": self.path, "split": self.split, **self.options}
         yield from datasets.dataset_problems("pipeline", one)
+        yield from near_duplicate_problems(self.near_duplicates)
+
+
+def near_duplicate_problems(near: float | None) -> Iterator[UserError]:
+    """The package that finds near duplicates is not installed: told now, and not behind the last request."""
+    if near is not None:
+        yield from around.package_problems("pipeline.near_duplicates (all but null)", "datasketch", "construction")

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from tests.workflows.pipelines.serving import (
     server,
     steps,
 )
+from workflows.settings import surroundings
 
 pytestmark = pytest.mark.usefixtures("quickly")
 
@@ -310,3 +312,16 @@ def test_the_official_files_are_json_that_anyone_reads(tmp_path: Path) -> None:
     assert len(rows) == 10 and list(rows[0])[:6] == [
         *("dialogue_id", "knowledge", "dialogue_history", "turn", "response", "target")
     ]
+
+
+@pytest.mark.parametrize("pipeline", ["spontaneous", "rag"])
+def test_a_package_that_the_end_needs_is_missed_before_the_first_request(
+    pipeline: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find, folder = surroundings.find_spec, tmp_path / "run"
+    monkeypatch.delitem(sys.modules, "datasketch", raising=False)
+    monkeypatch.setattr(surroundings, "find_spec", lambda name: None if name == "datasketch" else find(name))
+    with server() as served:
+        with pytest.raises(UserError, match=r"needs the package datasketch(.|\n)*pip install '.\[construction\]'"):
+            construct_here(f"pipeline={pipeline}", *overrides(served, folder))
+        assert not served.asked
