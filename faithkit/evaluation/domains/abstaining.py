@@ -26,10 +26,11 @@ COVERAGES = (100, 80, 50)  # percent of the rows that are judged, the surest fir
 SURE = 0.9  # of `abstain_at`, and the confidence of conformal sets
 FEWEST = 20  # rows of each class that conformal sets are calibrated on
 Marks = NDArray[np.bool_]
-HEADS = {f"accuracy_at_{coverage}": f"{coverage}% judged" for coverage in COVERAGES} | {
-    "judged_at_90": f"judged at {SURE}",
+JUDGED = {f"accuracy_at_{coverage}": f"{coverage}%" for coverage in COVERAGES} | {
+    "judged_at_90": "judged at 0.9",
     "accuracy_judged_at_90": "right of these",
-    **{f"conformal_{label}": f"set holds {label}" for label in LABELS},
+}
+SETS = {f"conformal_{label}": f"hold {label}" for label in LABELS} | {
     "conformal_single": "one label",
     "conformal_single_accuracy": "right of these",
 }
@@ -56,7 +57,7 @@ def abstaining(
         return {}, [], []
     metrics = {f"{test}/{name}": metric for test, own in found.items() for name, metric in own.items()}
     shown = [test for test in tests if test.name in found]
-    return metrics, [_table(shown, found, title)], _verdict(shown, found)
+    return metrics, _tables(shown, found, title), _verdict(shown, found)
 
 
 def _judged(own: Outcomes) -> dict[str, tuple[Marks, Marks]]:
@@ -123,16 +124,27 @@ def _shares(groups: Groups, counts: Mapping[str, tuple[Marks, Marks]]) -> Statis
     return values
 
 
-def _table(tests: Sequence[DomainTest], found: Mapping[str, Mapping[str, Metric]], title: str) -> Table:
-    table = figures_table(f"{title}: where it may say nothing, percent", "domain", HEADS.values(), min_width=12)
+def _tables(tests: Sequence[DomainTest], found: Mapping[str, Mapping[str, Metric]], title: str) -> list[Table]:
+    judged = "accuracy over the surest 100, 80, 50% (equally sure rows together), and over those of at least 0.9"
+    sets = "each class is calibrated on the domains that share nothing; how often the sets hold a row's label"
+    return [
+        _table(tests, found, JUDGED, f"{title}: where it may say nothing, percent", judged),
+        _table(tests, found, SETS, f"{title}: conformal sets at 90%, percent", sets),
+    ]
+
+
+def _table(
+    tests: Sequence[DomainTest],
+    found: Mapping[str, Mapping[str, Metric]],
+    heads: Mapping[str, str],
+    title: str,
+    caption: str,
+) -> Table:
+    table = figures_table(title, "domain", heads.values(), min_width=12)
     for test in tests:
         name = f"{test.title}{' *' if test.beside else ''}"
-        table.add_row(harmless(name), *(percent(found[test.name].get(key)) for key in HEADS))
-    lines = [
-        "accuracy where the surest rows alone are judged (equally sure ones together), or those of at least 0.9;",
-        "conformal sets at 90%, each class calibrated on the domains that share nothing: how often they hold the label",
-    ]
-    table.caption = Text("\n".join(lines))
+        table.add_row(harmless(name), *(percent(found[test.name].get(key)) for key in heads))
+    table.caption = Text(caption)
     return table
 
 
