@@ -140,7 +140,7 @@ def _table(
     title: str,
     caption: str,
 ) -> Table:
-    table = figures_table(title, "domain", heads.values(), min_width=12)
+    table = figures_table(title, "domain", heads.values())  # a least width would push a column out of 80
     for test in tests:
         name = f"{test.title}{' *' if test.beside else ''}"
         table.add_row(harmless(name), *(percent(found[test.name].get(key)) for key in heads))
