@@ -46,9 +46,8 @@ class Features:
         """
         knowledge, response = [e.knowledge for e in examples], [e.response for e in examples]
         found = [count_features(knowledge, response)] if examples else [np.zeros((0, len(FEATURES)))]
-        found.append(
-            np.array([[unsupported_grams(*pair)] for pair in zip(knowledge, response, strict=True)]).reshape(-1, 1)
-        )
+        grams = [unsupported_grams(*pair) for pair in zip(knowledge, response, strict=True)]
+        found.append(np.array(grams, np.float64)[:, None])
         if self.encoder:
             encoder = self.encoder
             found.append(self._kept(name, examples, encoder, lambda: cosines(encoder, knowledge, response))[:, None])

@@ -142,8 +142,7 @@ def _table(
 ) -> Table:
     table = figures_table(title, "domain", heads.values())  # a least width would push a column out of 80
     for test in tests:
-        name = f"{test.title}{' *' if test.beside else ''}"
-        table.add_row(harmless(name), *(percent(found[test.name].get(key)) for key in heads))
+        table.add_row(test.shown_name, *(percent(found[test.name].get(key)) for key in heads))
     table.caption = Text(caption)
     return table
 

@@ -37,13 +37,14 @@ def headline(
         for one in (each for each in scored if each.test.beside == beside):
             names = {baseline.key: baseline.name for baseline in one.test.baselines}
             cells = _beside_best(one.metrics, one.differences, names)
-            table.add_row(Text(harmless(f"{one.test.title}{' *' if beside else ''}")), *cells)
+            table.add_row(Text(one.test.shown_name), *cells)
         table.add_section()
     names = {baseline.key: baseline.name for one in scored for baseline in one.test.baselines}
     table.add_row(Text(MEAN, style="bold"), *_beside_best(means, mean_differences, names))
-    lines = ["95% intervals over groups, differences paired; baselines are fitted on other domains, the best is"]
-    lines[0] += " chosen on these rows"
-    table.caption = Text("\n".join(lines + ["* beside, not in the mean"] * any(one.test.beside for one in scored)))
+    line = (
+        "95% intervals over groups, differences paired; baselines are fitted on other domains, the best is chosen on "
+    )
+    table.caption = _caption(f"{line}these rows", scored)
     return table
 
 
@@ -59,19 +60,24 @@ def _beside_best(
 
 
 def model_table(scored: Sequence[ScoredDomain], means: Mapping[str, Mapping[str, Metric]], title: str) -> Table:
+    """Shows the model's metrics in each domain and in the mean, and how many rows it knew."""
     table = figures_table(f"{title}, percent", "domain", ["rows", "groups", *SHOWN.values(), "seen"], min_width=12)
     for beside in (False, True):
         for one in (each for each in scored if each.test.beside == beside):
             groups = len({example.group for example in one.test.examples})
             seen = "?" if one.test.seen is None else f"{one.test.seen.sum():,}"
             cells = [percent(one.metrics[MODEL].get(name)) for name in SHOWN]
-            name = f"{one.test.title}{' *' if beside else ''}"
-            table.add_row(harmless(name), f"{len(one.test.examples):,}", f"{groups:,}", *cells, seen)
+            table.add_row(Text(one.test.shown_name), f"{len(one.test.examples):,}", f"{groups:,}", *cells, seen)
         table.add_section()
     table.add_row(Text(MEAN, style="bold"), "", "", *(percent(means.get(MODEL, {}).get(name)) for name in SHOWN), "")
-    lines = ["95% intervals over groups, of the mean over groups within each domain; seen: rows that the model knew"]
-    table.caption = Text("\n".join(lines + ["* beside, not in the mean"] * any(one.test.beside for one in scored)))
+    line = "95% intervals over groups, of the mean over groups within each domain; seen: rows that the model knew"
+    table.caption = _caption(line, scored)
     return table
+
+
+def _caption(line: str, scored: Sequence[ScoredDomain]) -> Text:
+    """Ends with what a star means, where a name has one."""
+    return Text("\n".join([line, *["* beside, not in the mean"] * any(one.test.beside for one in scored)]))
 
 
 def baselines_table(
@@ -111,6 +117,7 @@ def _cells(name: str, metrics: Mapping[str, Metric], difference: Difference | No
 
 
 def alone_table(tests: Sequence[DomainTest], title: str) -> Table:
+    """Shows how far each domain is decided without its knowledge."""
     kinds = list(dict.fromkeys(kind for test in tests for kind in test.alone))
     table = figures_table(f"{title}: what decides each set without the knowledge, AUROC in percent", "domain", kinds)
     for test in tests:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from faithkit.evaluation.fitted_baselines import Baseline
 from faithkit.evaluation.metric import Metric
+from faithkit.evaluation.tables import harmless
 from faithkit.records import Example, Prediction
 
 
@@ -34,3 +35,8 @@ class DomainTest:
     alone: Mapping[str, Metric] = field(default_factory=dict)
     telling: tuple[Sequence[str], Sequence[str]] = ((), ())
     seen: NDArray[np.bool_] | None = None
+
+    @property
+    def shown_name(self) -> str:
+        """The title in a table, with a star where the domain is beside the others."""
+        return harmless(f"{self.title}{' *' if self.beside else ''}")
