@@ -36,9 +36,9 @@ critic = Critic.load(FOLDER)
 critic.score(knowledge="...", response="...").probability  # hallucinated from {threshold:.4f} on
 ```
 
-The encoder is a plain sequence classifier of transformers, but its log-odds are one of nine numbers that this critic
-weighs: unknown words, pairs of words, numbers and names, both lengths and negations are the others. Its own logits are
-no probability."""
+The encoder is a plain sequence classifier of transformers, but its log-odds are one of several numbers that this critic
+weighs: unknown words, pairs of words, numbers and names, both lengths and negations are others, and perhaps the token
+of the response that the knowledge supports least. Its own logits are no probability."""
 TAGGER_USAGE = """```python
 import torch
 from transformers import AutoModelForTokenClassification, AutoTokenizer

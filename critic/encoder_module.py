@@ -14,7 +14,7 @@ from faithkit.training.module import TrainingModule
 from faithkit.training.options import OptimizerOptions
 
 # Options of the encoder and of the calibration; the module's checkpoints keep all others.
-NOT_KEPT = ("max_length", "max_windows", "order", "max_knowledge_words", "evidence", "threshold_aim")
+NOT_KEPT = ("max_length", "max_windows", "order", "max_knowledge_words", "evidence", "evidence_alone", "threshold_aim")
 Options = TypeVar("Options", CriticOptions, TaggerOptions)
 
 

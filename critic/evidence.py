@@ -1,6 +1,9 @@
-"""Evidence beside a critic's own log-odds: what words tell of a pair, weighed together on validation.
+"""Evidence beside a critic's own log-odds: what words and tokens tell of a pair, weighed together.
 
-    log-odds = w0 * the encoder's log-odds + sum over k of w_k * word evidence k + bias
+    log-odds = w0 * the encoder's log-odds + sum over k of w_k * evidence k + bias
+
+`model.evidence=words` weighs eight numbers of words, `words_and_tokens` the response's weakest token too
+(`critic.token_support`). With `model.evidence_alone=true` w0 is 0: the pairs need not be read, and nothing is trained.
 
 An encoder trained on a few domains orders another one's pairs little better than unknown words do, and the two err on
 different pairs: together they order them better than either (EXPERIMENTS.md, Over domains). The weights are fitted as a
@@ -11,6 +14,7 @@ nearly all hallucinated, would decide what words are worth.
 |-----------------------------------|--------------------------------------------------------------------------|
 | `critic.tagger.evidence`          | the same for tokens and sentences                                        |
 | `faithkit.word_evidence`          | the words alone, without a model                                         |
+| `critic.token_support`            | the weakest token, by an encoder that stays as it came                   |
 | `critic.overlap_supervision`      | an encoder that learns in training to see which words the knowledge lacks |
 
 >>> import numpy as np
@@ -19,7 +23,7 @@ nearly all hallucinated, would decide what words are worth.
 [1.3333333333333333, 0.6666666666666666, 0.6666666666666666, 1.3333333333333333]
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,25 +34,22 @@ from data_modules.encoding.pairs import EVIDENCE as COLUMNS
 
 EVIDENCE = "evidence_weights"  # the sidecar's key, beside the calibration
 WEIGHTS = ("own log-odds", *COLUMNS, "bias")
+WEAKEST = "evidence: weakest token"
+TOKEN_WEIGHTS = (*WEIGHTS[:-1], WEAKEST, "bias")
+NAMES = {len(names): names for names in (WEIGHTS, TOKEN_WEIGHTS)}  # a sidecar's numbers are told apart by how many
 
 
-def stack_evidence(odds: Floats, columns: Mapping[str, Any]) -> Floats:
-    """Puts the encoder's log-odds and the words' evidence side by side [rows, 9].
-
-    Args:
-        columns: Of a `PairEncoder` with evidence.
-    """
-    return np.stack([odds, *(np.asarray(columns[name], np.float64) for name in COLUMNS)], axis=1)
-
-
-def fit_evidence(evidence: Floats, gold: NDArray[Any], sources: Sequence[str]) -> tuple[tuple[float, ...], str]:
-    """Fits WEIGHTS on labelled rows; also says why nothing was fitted, if so.
+def fit_evidence(
+    evidence: Floats, gold: NDArray[Any], sources: Sequence[str], *, own: bool = True
+) -> tuple[tuple[float, ...], str]:
+    """Fits the weights of `critic.read_evidence` on labelled rows; also says why nothing was fitted, if so.
 
     Args:
         sources: The dataset of each row.
+        own: Weighs the log-odds, which are the first column; false gives them 0.
     """
-    weights, bias, note = fit_line(evidence, gold, row_weights(gold, sources))
-    return (*weights, bias), note
+    weights, bias, note = fit_line(evidence if own else evidence[:, 1:], gold, row_weights(gold, sources))
+    return (*(() if own else (0.0,)), *weights, bias), note
 
 
 def row_weights(gold: NDArray[Any], sources: Sequence[str]) -> Floats:

@@ -64,6 +64,8 @@ class CriticModule(EncoderModule[CriticOptions]):
         return self.model(**{name: batch[name] for name in MODEL_INPUTS if name in batch}, **options)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
+        if self.options.evidence_alone:  # nothing learns: the head's parameters get gradients of 0
+            return 0.0 * torch.stack([p.sum() for p in self.model.parameters() if p.requires_grad]).sum()
         auxiliary = self.support is not None or self.span_head is not None
         output = self._run(batch, output_hidden_states=auxiliary)
         loss = self._loss(output.logits, batch)
@@ -104,7 +106,8 @@ class CriticModule(EncoderModule[CriticOptions]):
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         labels = batch["label"].float()[:, None]
-        self.validation.update(batch["index"], torch.cat([self(batch).float(), labels], dim=1))
+        logits = labels.new_zeros(len(labels), 2) if self.options.evidence_alone else self(batch).float()
+        self.validation.update(batch["index"], torch.cat([logits, labels], dim=1))
 
     def on_validation_epoch_end(self) -> None:
         self.log_validation(self.validation, "macro_f1")

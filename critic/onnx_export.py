@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from critic.calibration_texts import calibration_pairs, calibration_requests
 from critic.cards import PAIRS
-from critic.onnx_model import GRAPH, INSTALL, ONNX, QUANTISED, import_runtime
+from critic.onnx_model import GRAPH, INSTALL, ONNX, QUANTISED, check_graph_is_enough, import_runtime
 from critic.read_windows import window_logits
 from critic.scorer import Critic
 from critic.tagger.predictor import Tagger
@@ -54,6 +54,7 @@ def write_graph(folder: Path, *, quantised: bool) -> dict[str, Any]:
     import_runtime()
     stored = read_stored(folder)
     assert stored is not None, "the folder of a model of ours"
+    check_graph_is_enough(stored, folder)
     shutil.rmtree(folder / ONNX, ignore_errors=True)
     (folder / ONNX).mkdir()
     name = QUANTISED if quantised else GRAPH

@@ -5,6 +5,7 @@ while it runs, measures them on that window alone: a score does not depend on it
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from critic.evidence import EVIDENCE, TOKEN_WEIGHTS
 from faithkit.errors import UserError, shorten
 from faithkit.files.hashes import hash_files
 from faithkit.files.model_folder import SIDECAR, mend_hint, read_stored
@@ -76,13 +78,24 @@ def import_runtime() -> Any:
     return onnxruntime
 
 
+def check_graph_is_enough(stored: Mapping[str, Any], folder: Path) -> None:
+    """Refuses a critic that reads the states of tokens, which a graph of logits does not give."""
+    thresholds = stored.get("thresholds")
+    weights = thresholds.get(EVIDENCE) if isinstance(thresholds, dict) else None
+    if isinstance(weights, list) and len(weights) == len(TOKEN_WEIGHTS):
+        problem = "this critic weighs the response's weakest token, for which it reads states that an ONNX graph lacks"
+        raise UserError(problem, place=str(folder), hint="use precision=auto, or train with model.evidence=words")
+
+
 def load_graph(folder: Path, config: Any) -> OnnxModel:
     """Loads the graph of a model's folder, after its hash was compared with the one in the sidecar.
 
     Raises:
         UserError: There is none, it is another one than was exported with these weights, or it is broken.
     """
-    described = (read_stored(folder) or {}).get(ONNX)
+    stored = read_stored(folder) or {}
+    check_graph_is_enough(stored, folder)
+    described = stored.get(ONNX)
     if described is None:
         hint = f"python export.py checkpoint={folder} format=onnx   writes one"
         raise UserError("precision=onnx, but this model has no ONNX graph", place=str(folder), hint=hint)

@@ -17,12 +17,11 @@ from tqdm.auto import tqdm
 
 from critic.calibration_texts import calibration_pairs
 from critic.class_labels import ClassLabels, hallucinated_classes
-from critic.evidence import stack_evidence
 from critic.load_checkpoint import LoadedCheckpoint, load_checkpoint
 from critic.logistic import linear
 from critic.onnx_model import ONNX
 from critic.precision import apply_precision, check_precision
-from critic.read_windows import window_logits
+from critic.read_evidence import read_evidence
 from critic.requests import (
     History,
     Knowledge,
@@ -35,7 +34,7 @@ from critic.stream import stream_results
 from data_modules.encoding.pairs import PairEncoder
 from faithkit import arguments
 from faithkit.errors import UserError
-from faithkit.evaluation.score_calibration import OURS, ScoreCalibration, log_odds
+from faithkit.evaluation.score_calibration import OURS, ScoreCalibration
 from faithkit.evaluation.selective import is_unsure
 from faithkit.files.model_folder import CRITIC
 from faithkit.records import Example, Prediction
@@ -82,7 +81,7 @@ class Critic:
         batch_tokens: Tokens of a batch; changes the speed, not the scores. None takes what suits the model's device.
         name: The model as `repr` tells it; None takes its class.
         hallucinated: Which of the model's classes mean hallucinated.
-        weights: Of the words' evidence (`critic.evidence`); none where the encoder's log-odds are all.
+        weights: Of evidence (`critic.evidence`); none where the encoder's log-odds are all.
     """
 
     def __init__(
@@ -166,6 +165,7 @@ class Critic:
             order=settings.order,
             max_knowledge_words=settings.max_knowledge_words,
             evidence=bool(settings.evidence),
+            whole=settings.reads_tokens,
             max_windows=max_windows,
         )
         return cls(
@@ -291,10 +291,20 @@ class Critic:
 
     def column_odds(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
         """Log-odds of hallucinated of each pair, from its cached tokens: columns of `PairEncoder`."""
-        logits, owner = window_logits(self.model, self.encoder, columns, self.batch_tokens)
-        best = np.full(len(columns["response"]), np.inf)
-        np.minimum.at(best, owner, log_odds(logits, self.hallucinated))
-        return linear(stack_evidence(best, columns), self.weights) if self.weights else best
+        if not self.weights:
+            return self.evidence(columns)[:, 0]
+        return linear(self.evidence(columns, own=self.weights[0] != 0), self.weights)
+
+    def evidence(self, columns: Mapping[str, Any], *, own: bool = True) -> NDArray[np.float64]:
+        """All that is weighed of each pair, the log-odds first [pairs, features] (`critic.read_evidence`)."""
+        return read_evidence(
+            self.model,
+            self.encoder,
+            columns,
+            batch_tokens=self.batch_tokens,
+            hallucinated=self.hallucinated,
+            own=own,
+        )
 
     @property
     def device(self) -> torch.device:

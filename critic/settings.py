@@ -4,7 +4,7 @@ import logging
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from critic.evidence import EVIDENCE, WEIGHTS
+from critic.evidence import EVIDENCE, NAMES, TOKEN_WEIGHTS
 from data_modules.encoding.pair_layout import ORDERS
 from faithkit.checks import check_mapping, check_names, check_number, check_numbers, check_text
 from faithkit.errors import UserError, shorten
@@ -26,7 +26,7 @@ class Settings:
         max_length: Tokens of a sequence.
         order: Which text stands first.
         max_knowledge_words: What is read of longer knowledge (`data_modules.encoding.pairs`); None reads all.
-        evidence: Weights of the words' evidence (`critic.evidence.WEIGHTS`); none where it reads none.
+        evidence: Weights of evidence (`critic.evidence.NAMES`); none where it reads none.
         origin: Provenance: base weights, data and its fingerprint, versions.
     """
 
@@ -43,10 +43,15 @@ class Settings:
         if self.max_knowledge_words is not None:
             check_number("layout.max_knowledge_words", self.max_knowledge_words, 1, MAX_LENGTH, whole=True)
         check_numbers(EVIDENCE, self.evidence, -MAX_WEIGHT, MAX_WEIGHT)
-        if len(self.evidence) not in (0, len(WEIGHTS)):
-            raise UserError(f"{EVIDENCE} has {len(self.evidence)} numbers, wanted {len(WEIGHTS)}")
+        if len(self.evidence) not in (0, *NAMES):
+            raise UserError(f"{EVIDENCE} has {len(self.evidence)} numbers, wanted {' or '.join(map(str, NAMES))}")
         object.__setattr__(self, "evidence", tuple(float(weight) for weight in self.evidence))
         check_mapping("origin", self.origin)
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Tells whether the weakest token is among the evidence."""
+        return len(self.evidence) == len(TOKEN_WEIGHTS)
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -1,12 +1,14 @@
 """The critic's training task: its encoder, its module, and the calibration and test of the best checkpoint."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from critic.evidence import WEIGHTS, fit_evidence, stack_evidence
+from critic.evidence import NAMES, fit_evidence
 from critic.logistic import linear
 from critic.module import CriticModule
 from critic.options import CriticOptions
@@ -17,6 +19,7 @@ from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.pairs import NO_LABEL, PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.splits import Subset
+from faithkit.errors import UserError
 from faithkit.evaluation.cheap_baselines import MAX_ROWS, fit_counted
 from faithkit.evaluation.fitted_baselines import fitted_origin
 from faithkit.evaluation.reports.run import Reports
@@ -26,6 +29,8 @@ from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
 from faithkit.weights.resolve import loading
+
+FIT_ROWS = 1500  # of each dataset, that the weights of evidence alone are fitted on: ten numbers need no more
 
 
 class CriticTask:
@@ -48,7 +53,8 @@ class CriticTask:
             order=self.options.order,
             marked=bool(self.options.span_weight),
             max_knowledge_words=self.options.max_knowledge_words,
-            evidence=self.options.evidence,
+            evidence=bool(self.options.evidence),
+            whole=self.options.reads_tokens,
         )
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> CriticModule:
@@ -72,22 +78,45 @@ class CriticTask:
         return AutoModelForSequenceClassification
 
     def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> tuple[Critic, dict[str, Any]]:
-        """Fits the weights of evidence, temperature and threshold on the labelled rows of validation."""
+        """Fits temperature and threshold on the labelled rows of validation; there the weights of evidence too.
+
+        Evidence alone has learnt from no row yet, so its weights are fitted on rows of training.
+        """
         critic = Critic(model, self.encoder, ScoreCalibration())
         rows = Batches(training.data.subsets["validation"], self.encoder)
         wanted = np.flatnonzero(rows.lengths("label") != NO_LABEL)
-        odds = shared_odds(training, critic, rows, wanted)
         known = labelled(training.validation)
         gold = np.array([example.label == HALLUCINATED for example in known], np.int8)
         note = ""
-        if self.options.evidence:
-            evidence = stack_evidence(odds, rows.columns(wanted))
+        if self.options.evidence_alone:
+            critic.weights, note = self._fit_alone(training, critic)
+            odds = shared_odds(training, critic, rows, wanted)
+        elif self.options.evidence:
+            evidence = shared_evidence(training, critic, rows, wanted)
             critic.weights, note = fit_evidence(evidence, gold, [example.source for example in known])
             odds = linear(evidence, critic.weights)
+        else:
+            odds = shared_odds(training, critic, rows, wanted)
         critic.calibration, fit = ScoreCalibration.fit(odds, gold, self.options.threshold_aim)
         if self.options.evidence:
-            fit["evidence"] = {"weights": dict(zip(WEIGHTS, critic.weights, strict=True)), "note": note}
+            fit["evidence"] = {
+                "weights": dict(zip(NAMES[len(critic.weights)], critic.weights, strict=True)),
+                "note": note,
+            }
         return critic, fit
+
+    def _fit_alone(self, training: FinishedTraining[DataModule], critic: Critic) -> tuple[tuple[float, ...], str]:
+        """Fits the weights of evidence on rows of training: of each dataset as many as `FIT_ROWS`, by seed."""
+        sampled = [_sample(subset) for subset in training.data.subsets.get("train", ())]
+        if not sampled:
+            problem = "model.evidence_alone=true learns from rows of training, which data.streaming=true does not keep"
+            raise UserError(problem, hint="set data.streaming=false")
+        rows = Batches(sampled, self.encoder)
+        wanted = np.flatnonzero(rows.lengths("label") != NO_LABEL)
+        known = labelled([example for subset in sampled for example in subset.examples()])
+        gold = np.array([example.label == HALLUCINATED for example in known], np.int8)
+        evidence = shared_evidence(training, critic, rows, wanted, own=False)
+        return fit_evidence(evidence, gold, [example.source for example in known], own=False)
 
     def calibrated_on(self, training: FinishedTraining[DataModule]) -> list[Example]:
         """The labelled examples of validation."""
@@ -122,13 +151,41 @@ def labelled(examples: Sequence[Example]) -> list[Example]:
     return [example for example in examples if example.label is not None]
 
 
+def _sample(subset: Subset) -> Subset:
+    """Draws at most `FIT_ROWS` rows of a subset, the same ones each time."""
+    if len(subset) <= FIT_ROWS:
+        return subset
+    drawn = np.random.default_rng(0).permutation(len(subset))[:FIT_ROWS]
+    return replace(subset, indices=subset.indices[np.sort(drawn)])
+
+
 def shared_odds(
     training: FinishedTraining[DataModule], critic: Critic, rows: Batches, wanted: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Log-odds of the wanted rows, in their order, from their cached tokens; each process scores its share."""
+    return _shared(training, rows, wanted, critic.column_odds)
 
-    def score(mine: NDArray[np.int64]) -> list[float]:
+
+def shared_evidence(
+    training: FinishedTraining[DataModule],
+    critic: Critic,
+    rows: Batches,
+    wanted: NDArray[np.int64],
+    *,
+    own: bool = True,
+) -> NDArray[np.float64]:
+    """Evidence of the wanted rows [rows, features], likewise; without `own` the encoder reads no pairs."""
+    return _shared(training, rows, wanted, partial(critic.evidence, own=own))
+
+
+def _shared(
+    training: FinishedTraining[DataModule],
+    rows: Batches,
+    wanted: NDArray[np.int64],
+    read: Callable[[Mapping[str, Any]], NDArray[np.float64]],
+) -> NDArray[np.float64]:
+    def share(mine: NDArray[np.int64]) -> list[Any]:
         chunks = [wanted[mine[begin : begin + CHUNK]] for begin in range(0, len(mine), CHUNK)]
-        return [float(odds) for chunk in chunks for odds in critic.column_odds(rows.columns(chunk))]
+        return [found for chunk in chunks for found in read(rows.columns(chunk)).tolist()]
 
-    return np.array(training.divide_work(len(wanted), score))
+    return np.array(training.divide_work(len(wanted), share))

@@ -7,6 +7,7 @@ for the end, and every look at it is counted.
 
 python -m speed.domains --data FOLDER --out FOLDER                        the cheap baselines
 python -m speed.domains --data FOLDER --out FOLDER --recipe 'long: model.num_epochs=3'   and a critic by this recipe
+python -m speed.domains ... --evidence --not-from diahalu                 words and the weakest token, nothing trained
 python -m speed.domains ... --folds-only xsum                             the fold of one domain
 python -m speed.domains ... --part held                                   the end: a look that is counted
 
@@ -28,6 +29,7 @@ from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.results import full_names, write_results
 from faithkit.evaluation.tables import format_metric, show
 from faithkit.records import Prediction
+from speed.domain_evidence import evidence_sides
 from speed.domain_sides import Fold, make_folds, predict_baselines, predict_critic
 from speed.measure import report, table
 from workflows.domains.baselines import CHOSEN, DomainBaselines
@@ -45,7 +47,7 @@ def main() -> None:
     domains = read_all(read_definition(options.data, options.set))
     if options.part != DEV:
         names = options.folds_only or list(domains)
-        record_looks(names, by=f"speed.domains {options.recipe or 'baselines'}")
+        record_looks(names, by=f"speed.domains {options.recipe or (options.evidence and 'evidence') or 'baselines'}")
     features = Features(options.out / "features", encoder=options.encoder)
     baselines = DomainBaselines(domains, features, nli=options.nli, max_fit_rows=options.max_fit_rows)
     # A critic learns from all rows that there are, each domain capped by --max-train-rows.
@@ -59,10 +61,18 @@ def main() -> None:
     for fold in folds:
         print(f"baselines without {fold.name}", file=sys.stderr, flush=True)
         cheap[fold.name] = predict_baselines(fold, baselines, settings, options.out)
-    critics = {
+    critics: dict[str, Mapping[str, Mapping[str, Prediction]]] = {
         recipe.partition(":")[0].strip(): {fold.name: predict_critic(fold, recipe, options) for fold in folds}
         for recipe in options.recipe
     }
+    if options.evidence:
+        critics["words and weakest"] = evidence_sides(
+            folds,
+            options.out / "evidence",
+            weights=options.weights,
+            precision=options.precision,
+            not_from=options.not_from,
+        )
     write_report(domains, folds, cheap, critics, options)
 
 
@@ -74,6 +84,8 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--part", choices=(DEV, HELD, ALL), default=DEV, help="held and all are counted looks")
     parser.add_argument("--folds-only", nargs="+", help="run the folds of these domains alone")
     parser.add_argument("--recipe", action="append", default=[], help="'NAME: overrides of train.py', once or often")
+    parser.add_argument("--evidence", action="store_true", help="words and the weakest token of --weights as they come")
+    parser.add_argument("--not-from", nargs="+", default=[], help="domains that --evidence does not learn from")
     parser.add_argument("--encoder", help="of the cosine baseline; none leaves it out")
     parser.add_argument("--nli", help="an NLI model or a critic, for NLI alone")
     parser.add_argument(

@@ -30,6 +30,7 @@ ENCODING_VERSION = 3  # part of every cache key: raise it when the same records 
 NO_LABEL = -1
 MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")  # of a batch, what an encoder takes
 EVIDENCE = tuple(f"evidence: {name}" for name in WORD_EVIDENCE)  # names of columns
+WHOLE = "whole knowledge"  # the column of its tokens where `knowledge` is cut to its best sentences
 KNOWLEDGE, RESPONSE = 1, 2  # values of `segment`; 0 is special tokens and padding
 
 # One entry a row in each; `length` orders the batches, and `second_length` those rows of them that are about as long.
@@ -91,6 +92,7 @@ class PairEncoder(Encoder):
         max_knowledge_words: Longer knowledge is cut to the sentences that share most words with the response; None
             keeps all, which is read in windows.
         evidence: Adds the columns `EVIDENCE`: what words tell of each pair (`faithkit.word_evidence`).
+        whole: Adds the column `WHOLE` where `max_knowledge_words` cuts (`critic.token_support` reads it).
     """
 
     tokenizer: Tokenizer
@@ -100,6 +102,7 @@ class PairEncoder(Encoder):
     max_windows: int | None = None
     max_knowledge_words: int | None = None
     evidence: bool = False
+    whole: bool = False
     template: PairTemplate = field(init=False)
     # A sequence's five parts are prefix, first text, middle, second text and suffix. Shapes are (1, n), to be repeated.
     _special_ids: NDArray[np.int32] = field(init=False, repr=False, compare=False)  # of prefix, middle and suffix
@@ -130,6 +133,8 @@ class PairEncoder(Encoder):
             kind += f" of {self.max_knowledge_words} words"
         if self.evidence:
             kind += " with evidence"
+        if self.whole and self.max_knowledge_words is not None:
+            kind += " and whole knowledge"
         return f"{kind}:{ENCODING_VERSION}:{self.max_length}:{fingerprint_of(self.tokenizer)}"
 
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
@@ -166,6 +171,8 @@ class PairEncoder(Encoder):
         if self.evidence:
             columns |= zip(EVIDENCE, word_evidence(knowledge, response).T, strict=True)
         if (limit := self.max_knowledge_words) is not None:
+            if self.whole:
+                columns[WHOLE] = tokenize(self.tokenizer, knowledge)
             knowledge = [best_sentences(*pair, limit) for pair in zip(knowledge, response, strict=True)]
         texts = {"knowledge": tokenize(self.tokenizer, knowledge), "response": tokenize(self.tokenizer, response)}
         return texts | columns

@@ -62,6 +62,14 @@ class PairTemplate:
         return cls(tuple(prefix), tuple(middle), tuple(suffix), typed)
 
 
+def single_template(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Finds the special tokens before and behind a text that is read alone."""
+    text, _ = _two_single_token_texts(tokenizer)
+    (own,) = tokenizer(text, add_special_tokens=False)["input_ids"]
+    ids = list(tokenizer(text)["input_ids"])
+    return tuple(ids[: ids.index(own)]), tuple(ids[ids.index(own) + 1 :])
+
+
 def _two_single_token_texts(tokenizer: Tokenizer) -> tuple[str, str]:
     found: list[str] = []
     for text in "abcdefghijklmnopqrstuvwxyz0123456789":

@@ -1,0 +1,150 @@
+"""How well the knowledge supports a response's weakest token: one number of an encoder that was not trained for it.
+
+    support of token t = max over tokens k of the knowledge of cos(state of t, state of k)
+    weakest            = min over tokens t of the response of t's support
+
+Both texts are read apart, so an encoder needs to have seen no pair, and a knowledge is read once for all its responses.
+The states are those of the last layer, special tokens left out; texts longer than the encoder's sequence are read window
+behind window to their end. Use it for domains that nothing was trained on (`model.evidence=words_and_tokens`); the encoder
+must stay as it came, since fine-tuning for pairs makes its states others (EXPERIMENTS.md, Over domains).
+
+A response without tokens says nothing that needs support: 1. Under a knowledge without tokens nothing has any: 0.
+
+| Relative                        | Use it for                                                            |
+|---------------------------------|-----------------------------------------------------------------------|
+| `faithkit.word_evidence`        | the same question asked of words, without a model                     |
+| BERTScore (Zhang et al. 2020)   | the mean over tokens instead of the lowest: how alike two texts are   |
+
+>>> import torch
+>>> from critic.token_support import token_support, weakest
+>>> knowledge, response = torch.eye(3)[:2], torch.tensor([[1.0, 0, 0], [0, 3, 4]])  # 2 tokens each, 3 numbers a state
+>>> support = token_support(response, knowledge)
+>>> [round(value, 1) for value in support.tolist()], round(weakest(support, knowledge_tokens=2), 1)
+([1.0, 0.6], 0.6)
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from data_modules.encoding.pairs import WHOLE
+from data_modules.encoding.ragged import Ragged
+from data_modules.encoding.tokens import Tokenizer, single_template
+from faithkit.training.batching import plan_batches
+
+NOTHING_SAID, NOTHING_KNOWN = 1.0, 0.0
+BLOCK_TOKENS = 32_768  # of the responses whose states are held at a time
+
+
+def token_support(response: Tensor, knowledge: Tensor) -> Tensor:
+    """Computes each response token's highest cosine to a knowledge token [tokens].
+
+    Args:
+        response: States [tokens, hidden].
+        knowledge: States [knowledge tokens, hidden], one at least.
+    """
+    return (normalize(response, dim=-1) @ normalize(knowledge, dim=-1).T).amax(1)
+
+
+def weakest(support: Tensor, *, knowledge_tokens: int) -> float:
+    """Takes the lowest support of a response's tokens [tokens]; also where one of the texts has none."""
+    if not len(support):
+        return NOTHING_SAID
+    return float(support.min()) if knowledge_tokens else NOTHING_KNOWN
+
+
+class TokenSupport:
+    """Computes the weakest token of tokenised pairs with the encoder below a classifier.
+
+    Args:
+        model: A classifier of transformers; its head is not used.
+        max_length: Tokens of a sequence, special tokens counted.
+        batch_tokens: Tokens of a batch; changes the speed, not the figures.
+    """
+
+    def __init__(self, model: Any, tokenizer: Tokenizer, *, max_length: int, batch_tokens: int):
+        self.model, self.pad, self.batch_tokens = model.base_model, tokenizer.pad_token_id, batch_tokens
+        self.prefix, self.suffix = single_template(tokenizer)
+        self.window = max_length - len(self.prefix) - len(self.suffix)
+
+    def weakest(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
+        """Computes the figure of each row [rows], from columns of a `PairEncoder`; equal texts are read once."""
+        knowledge, response = columns.get(WHOLE, columns["knowledge"]), columns["response"]
+        assert isinstance(knowledge, Ragged)
+        assert isinstance(response, Ragged)
+        known, known_of = _distinct(knowledge)
+        said, said_of = _distinct(response)
+        found: dict[tuple[int, int], float] = {}
+        for pairs in _blocks(sorted(set(zip(known_of, said_of, strict=True))), said):
+            found |= self._block(pairs, known, said)
+        return np.array([found[pair] for pair in zip(known_of, said_of, strict=True)], np.float64)
+
+    def _block(
+        self, pairs: Sequence[tuple[int, int]], known: Sequence[NDArray[np.int32]], said: Sequence[NDArray[np.int32]]
+    ) -> dict[tuple[int, int], float]:
+        """Computes the figure of some pairs of texts; states of knowledge are held for a batch alone."""
+        spoken = {one: said[one] for _, one in pairs}
+        parts: dict[int, dict[int, Tensor]] = defaultdict(dict)  # of each response its windows' states
+        for text, start, states in self._states(spoken):
+            parts[text][start] = states
+        states = {text: torch.cat([own[start] for start in sorted(own)]) for text, own in parts.items()}
+        support = {pair: torch.full((len(said[pair[1]]),), -1.0, device=self.model.device) for pair in pairs}
+        responses_of = defaultdict(list)
+        for text, one in pairs:
+            if one in states:
+                responses_of[text].append(one)
+        for text, _, window in self._states({text: known[text] for text in responses_of}):
+            for one in responses_of[text]:
+                support[text, one] = torch.maximum(support[text, one], token_support(states[one], window))
+        return {pair: weakest(own, knowledge_tokens=len(known[pair[0]])) for pair, own in support.items()}
+
+    @torch.inference_mode()
+    def _states(self, texts: Mapping[int, NDArray[np.int32]]) -> Iterator[tuple[int, int, Tensor]]:
+        """Reads texts window by window: of each its text, its first token, its states [tokens, hidden]."""
+        windows = [(text, start) for text, ids in texts.items() for start in range(0, len(ids), self.window)]
+        shown = [texts[text][start : start + self.window] for text, start in windows]
+        if not windows:
+            return
+        special = len(self.prefix) + len(self.suffix)
+        lengths = np.array([special + len(ids) for ids in shown], np.int32)
+        for batch in plan_batches(lengths, None, self.batch_tokens, None):
+            width = int(lengths[batch].max())
+            ids = torch.full((len(batch), width), self.pad)
+            mask = torch.zeros((len(batch), width), dtype=torch.long)
+            for row, number in enumerate(batch):
+                sequence = [*self.prefix, *shown[number].tolist(), *self.suffix]
+                ids[row, : len(sequence)], mask[row, : len(sequence)] = torch.tensor(sequence), 1
+            inputs = {"input_ids": ids.to(self.model.device)}
+            if not bool(mask.all()):  # where nothing is masked, attention takes its faster way
+                inputs["attention_mask"] = mask.to(self.model.device)
+            states = self.model(**inputs).last_hidden_state.float()  # [windows, tokens, hidden]
+            begin = len(self.prefix)
+            for row, number in enumerate(batch):
+                yield *windows[number], states[row, begin : begin + len(shown[number])]
+
+
+def _distinct(texts: Ragged) -> tuple[list[NDArray[np.int32]], list[int]]:
+    """Finds the distinct texts, and which of them each row has."""
+    number: dict[bytes, int] = {}
+    rows = [number.setdefault(texts.row(row).tobytes(), len(number)) for row in range(len(texts))]
+    return [np.frombuffer(text, texts.values.dtype) for text in number], rows
+
+
+def _blocks(pairs: Sequence[tuple[int, int]], said: Sequence[NDArray[np.int32]]) -> Iterator[list[tuple[int, int]]]:
+    """Cuts pairs into blocks whose responses have about `BLOCK_TOKENS` tokens together, one pair at least."""
+    block: list[tuple[int, int]] = []
+    size = 0
+    for pair in pairs:
+        if block and size + len(said[pair[1]]) > BLOCK_TOKENS:
+            yield block
+            block, size = [], 0
+        block.append(pair)
+        size += len(said[pair[1]])
+    if block:
+        yield block

@@ -1,0 +1,102 @@
+"""The side of `speed.domains` whose encoder stays as it came: evidence of each row once, ten weights for each fold.
+
+A critic with `model.evidence=words_and_tokens model.evidence_alone=true` trains no network, so its folds differ in a
+logistic regression alone. This side reads every row by the critic's own code and keeps what it found; each fold then
+fits the weights as `critic.task` does, without its domain and its kin. Against train.py there are two differences: a
+dataset is a domain here, and the threshold is chosen on the rows that the weights are fitted on.
+"""
+
+import hashlib
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from critic.evidence import fit_evidence
+from critic.logistic import linear
+from critic.scorer import Critic
+from critic.task import FIT_ROWS
+from critic.weights import load_classifier
+from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.tokens import load_tokenizer
+from faithkit.evaluation.score_calibration import ScoreCalibration
+from faithkit.files.atomic import atomic_file
+from faithkit.records import HALLUCINATED, Example, Prediction
+from faithkit.weights.resolve import loading
+from speed.domain_sides import Fold
+
+Floats = NDArray[np.float64]
+PIECE = 256  # rows that are read and kept at a time
+
+
+class DomainEvidence:
+    """Reads evidence with the encoder of some weights as it comes, and keeps it in a folder.
+
+    Args:
+        weights: Of the encoder.
+        not_from: Domains that no fold learns from.
+    """
+
+    def __init__(self, folder: Path, *, weights: str, precision: str, not_from: Sequence[str] = ()):
+        from critic.precision import apply_precision
+
+        self.folder, self.not_from = folder / f"{Path(weights).name}-{precision}", set(not_from)
+        with loading(weights) as source:
+            tokenizer = load_tokenizer(source)
+        encoder = PairEncoder(tokenizer=tokenizer, max_length=256, evidence=True, whole=True)
+        model = apply_precision(load_classifier(weights).eval(), precision, "cpu", lambda: None)
+        self.critic = Critic(model, encoder, ScoreCalibration())
+        self._known: dict[str, Floats] = {}
+        for path in sorted(self.folder.glob("*.npz")):
+            with np.load(path, allow_pickle=False) as kept:
+                self._known |= dict(zip(kept["keys"].tolist(), kept["values"], strict=True))
+
+    def of(self, examples: Sequence[Example]) -> Floats:
+        """Gives the evidence of examples [examples, features]; the log-odds, which nothing weighs, are 0."""
+        keys = [_key(example) for example in examples]
+        missing = {key: one for key, one in zip(keys, examples, strict=True) if key not in self._known}
+        for begin in range(0, len(missing), PIECE):
+            self._read(dict(list(missing.items())[begin : begin + PIECE]))
+        return np.stack([self._known[key] for key in keys])
+
+    def _read(self, rows: Mapping[str, Example]) -> None:
+        begin, examples = time.perf_counter(), list(rows.values())
+        columns = self.critic.encoder.encode_texts([e.knowledge for e in examples], [e.response for e in examples])
+        found = self.critic.evidence(columns, own=False)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with atomic_file(self.folder / f"{next(iter(rows))}.npz") as file:
+            np.savez(file, keys=list(rows), values=found)
+        self._known |= dict(zip(rows, found, strict=True))
+        took = time.perf_counter() - begin
+        print(f"evidence of {examples[0].id} and on: {took:.0f} s", file=sys.stderr, flush=True)
+
+    def predict(self, fold: Fold) -> dict[str, Prediction]:
+        """Fits the weights and the calibration of a fold on the other domains, and predicts its tested rows."""
+        train = {name: rows.capped(FIT_ROWS).shown for name, rows in fold.train.items() if name not in self.not_from}
+        evidence = np.concatenate([self.of(rows) for rows in train.values()])
+        gold = np.array([one.label == HALLUCINATED for rows in train.values() for one in rows], np.int8)
+        weights, note = fit_evidence(evidence, gold, [name for name, rows in train.items() for _ in rows], own=False)
+        if note:
+            print(f"{fold.name}: {note}", file=sys.stderr, flush=True)
+        calibration, _ = ScoreCalibration.fit(linear(evidence, weights), gold, "macro_f1")
+        tested = fold.tested.shown
+        scores = calibration.scores(linear(self.of(tested), weights))
+        return {one.id: one for one in calibration.predictions([example.id for example in tested], scores)}
+
+
+def _key(example: Example) -> str:
+    text = f"{example.knowledge}\0{example.response}"
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=12).hexdigest()
+
+
+def evidence_sides(
+    folds: Sequence[Fold], folder: Path, *, weights: str, precision: str, not_from: Sequence[str]
+) -> Mapping[str, Mapping[str, Prediction]]:
+    """Predicts every fold by words and the weakest token, from the shortest texts to the longest."""
+    reader = DomainEvidence(folder, weights=weights, precision=precision, not_from=not_from)
+    for fold in sorted(folds, key=lambda fold: sum(len(one.knowledge) for one in fold.tested.shown)):
+        reader.of(fold.tested.shown)
+    return {fold.name: reader.predict(fold) for fold in folds}

@@ -1,0 +1,190 @@
+"""The weakest token: worked by hand, whatever it is batched with, and in a critic from training to export."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from critic import Critic
+from critic.evidence import EVIDENCE, TOKEN_WEIGHTS, WEAKEST
+from critic.export import export
+from critic.options import CriticOptions
+from critic.read_evidence import read_evidence
+from critic.token_support import NOTHING_KNOWN, NOTHING_SAID, TokenSupport, token_support, weakest
+from critic.weights import load_classifier
+from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.tokens import load_tokenizer, single_template
+from faithkit.errors import UserError
+from faithkit.evaluation.score_calibration import OURS
+from faithkit.files.model_folder import SIDECAR
+from faithkit.files.run_folder import RunFolder
+from faithkit.training.checkpoints import best_weights, model_state
+from tests.data_modules.examples import example
+from tests.running import SMALL, train_here
+
+ALONE = (
+    *("model.evidence=words_and_tokens", "model.evidence_alone=true", "model.freeze_encoder=true"),
+    *("model.support_weight=0", "model.span_weight=0"),
+)
+KNOWLEDGE = "The river is long. The city is old. The king lives in it. Music is loved by the king."
+TEXTS = st.lists(st.sampled_from("the king lives in a city of music . !".split()), max_size=40).map(" ".join)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path, session_home: Path) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "alone"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAITHKIT_HOME", str(session_home))
+        train_here(
+            f"model.weights={tiny_bert}", f"run_dir={folder}", "logger=none", *SMALL, *ALONE,
+            "model.max_knowledge_words=10",
+        )  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module")
+def support(tiny_bert: Path) -> TokenSupport:
+    tokenizer = load_tokenizer(str(tiny_bert))
+    return TokenSupport(load_classifier(str(tiny_bert)).eval(), tokenizer, max_length=16, batch_tokens=64)
+
+
+def of(support: TokenSupport, tiny_bert: Path, pairs: list[tuple[str, str]]) -> np.ndarray:
+    encoder = PairEncoder(tokenizer=load_tokenizer(str(tiny_bert)), max_length=32, whole=True)
+    return support.weakest(encoder.encode_texts(*zip(*pairs, strict=True)))
+
+
+def test_the_token_that_is_least_like_any_of_the_knowledge_counts() -> None:
+    knowledge = torch.tensor([[2.0, 0, 0], [0, 5, 0]])
+    response = torch.tensor([[1.0, 0, 0], [3, 4, 0], [0, 1, 1]])  # cosines 1; .6 and .8; 0 and sqrt(.5)
+    found = token_support(response, knowledge)
+    assert found.tolist() == pytest.approx([1, 0.8, 0.5**0.5])
+    assert weakest(found, knowledge_tokens=2) == pytest.approx(0.5**0.5)
+    assert weakest(found[:0], knowledge_tokens=2) == NOTHING_SAID == 1
+    assert weakest(found, knowledge_tokens=0) == NOTHING_KNOWN == 0
+
+
+def test_texts_are_read_apart_with_their_special_tokens_which_do_not_count(
+    support: TokenSupport, tiny_bert: Path
+) -> None:
+    tokenizer = load_tokenizer(str(tiny_bert))
+    model = load_classifier(str(tiny_bert)).eval().bert
+    with torch.inference_mode():
+        states = [
+            model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0, 1:-1]
+            for text in ("the city is old", "the king lives")
+        ]
+    wanted = torch.nn.functional.cosine_similarity(states[1][:, None], states[0][None], dim=-1).amax(1).min()
+    assert of(support, tiny_bert, [("the city is old", "the king lives")])[0] == pytest.approx(float(wanted), abs=1e-5)
+    assert single_template(tokenizer) == ((tokenizer.cls_token_id,), (tokenizer.sep_token_id,))
+
+
+def test_what_the_knowledge_says_word_for_word_is_supported_and_what_it_lacks_is_not(
+    support: TokenSupport, tiny_bert: Path
+) -> None:
+    copied, other = of(support, tiny_bert, [("the king lives", "the king lives"), ("music", "the king lives")])
+    assert copied == pytest.approx(1, abs=1e-5) and other < 0.99
+
+
+@settings(max_examples=20, deadline=None)
+@given(pairs=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=6), seed=st.integers(0, 9))
+def test_neither_batch_nor_padding_nor_order_changes_it(
+    support: TokenSupport, tiny_bert: Path, pairs: list[tuple[str, str]], seed: int
+) -> None:
+    together = of(support, tiny_bert, pairs)
+    alone = np.concatenate([of(support, tiny_bert, [pair]) for pair in pairs])
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+    order = np.random.default_rng(seed).permutation(len(pairs))
+    np.testing.assert_allclose(of(support, tiny_bert, [pairs[i] for i in order]), together[order], atol=1e-5)
+    assert np.all(together[[not said for _, said in pairs]] == NOTHING_SAID)
+    assert np.all(together[[bool(said) and not known for known, said in pairs]] == NOTHING_KNOWN)
+
+
+def test_long_knowledge_is_read_to_its_end_and_once_for_all_its_responses(
+    support: TokenSupport, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = " ".join(["the city is old ."] * 14)  # 70 tokens, and 14 fit a window
+    pairs = [(f"{long} music", "music"), (long, "music"), (long, "the king"), (f"{long} music", "the king")]
+    read = Counter[int]()
+    forward = support.model.forward
+
+    def counting(**inputs: torch.Tensor) -> object:
+        read.update([len(inputs["input_ids"])])
+        return forward(**inputs)
+
+    monkeypatch.setattr(support.model, "forward", counting)
+    ended, without, *_ = of(support, tiny_bert, pairs)
+    assert ended == pytest.approx(1, abs=1e-5), "the last window holds the response itself"
+    assert without < 0.99
+    windows = sum(rows * times for rows, times in read.items())
+    assert windows == 6 + 5 + 2, "six and five windows of knowledge, one for each response"
+    monkeypatch.setattr("critic.token_support.BLOCK_TOKENS", 1)
+    assert of(support, tiny_bert, pairs)[:2] == pytest.approx([ended, without], abs=1e-5)
+
+
+def test_evidence_reads_all_of_a_knowledge_that_the_pair_shows_in_part(alone: Path) -> None:
+    critic = Critic.load(str(alone))
+    columns = critic.encoder.encode_texts([KNOWLEDGE] * 2, ["Music is loved.", "the river is long"])
+    assert columns["knowledge"].lengths.max() < columns["whole knowledge"].lengths.min()
+    found = read_evidence(critic.model, critic.encoder, columns, batch_tokens=512, hallucinated=OURS)
+    assert found.shape == (2, len(TOKEN_WEIGHTS) - 1) and np.isfinite(found).all()
+
+
+def test_evidence_alone_changes_no_weight_of_the_network_and_ignores_its_log_odds(alone: Path, tiny_bert: Path) -> None:
+    before = load_classifier(str(tiny_bert)).state_dict()
+    after = model_state(best_weights(RunFolder(alone)))
+    moved = [name for name in before if not np.array_equal(before[name].numpy(), after[name].float().numpy())]
+    assert all(name.startswith(("classifier.", "bert.pooler.")) for name in moved), moved
+    sidecar = json.loads((alone / "hf" / SIDECAR).read_text())
+    weights = dict(zip(TOKEN_WEIGHTS, sidecar["thresholds"][EVIDENCE], strict=True))
+    assert weights["own log-odds"] == 0 and weights[WEAKEST] != 0
+    assert f'"{WEAKEST}"' in (alone / "metrics.json").read_text()
+
+
+def test_scores_are_the_same_alone_in_lists_from_cached_tokens_and_after_export(alone: Path, tmp_path: Path) -> None:
+    critic = Critic.load(str(alone))
+    knowledge, response = [KNOWLEDGE, "music", KNOWLEDGE], ["The king is old.", "I like it.", "Nine dogs!"]
+    together = critic.probabilities(knowledge, response)
+    each = [critic.score(k, r).probability for k, r in zip(knowledge, response, strict=True)]
+    np.testing.assert_allclose(each, together, atol=1e-6)
+    rows = [example(knowledge=k, response=r) for k, r in zip(knowledge, response, strict=True)]
+    cached = critic.column_odds(critic.encoder.encode(rows, Counter()))
+    np.testing.assert_allclose(critic.calibration.scores(cached), together, atol=1e-6)
+    export(str(alone), str(tmp_path / "folder"))
+    again = Critic.load(str(tmp_path / "folder"))
+    np.testing.assert_allclose(again.probabilities(knowledge, response), together, atol=1e-6)
+    assert np.isfinite(again.probabilities(["", KNOWLEDGE], ["The king is old.", ""])).all(), "texts without a token"
+
+
+def test_a_written_prediction_is_what_python_scores(alone: Path) -> None:
+    (file,) = (alone / "predictions").glob("*.jsonl")
+    rows = [json.loads(line) for line in file.read_text().splitlines()][:20]
+    scores = Critic.load(str(alone)).score([r["knowledge"] for r in rows], [r["response"] for r in rows])
+    assert [s.probability for s in scores] == pytest.approx([r["score"] for r in rows], abs=1e-5)
+
+
+def test_a_graph_is_refused_since_it_gives_no_states(alone: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="weakest token"):
+        export(str(alone), str(tmp_path / "folder"), graph=True)
+    with pytest.raises(UserError, match="weakest token"):
+        Critic.load(str(alone), precision="onnx")
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"evidence": "words_and_tokens"}, "freeze_encoder=true"),
+        ({"evidence_alone": True, "freeze_encoder": True}, "model.evidence=words_and_tokens"),
+        ({"evidence": True, "evidence_alone": True}, "freeze_encoder=true"),
+        ({"evidence": True, "evidence_alone": True, "freeze_encoder": True, "span_weight": 1.0}, "span_weight=0"),
+        ({"evidence": "tokens"}, "words_and_tokens"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused_with_the_mend(options: dict, hint: str) -> None:
+    with pytest.raises(UserError) as caught:
+        CriticOptions(weights="minilm", **options)
+    assert hint in str(caught.value.hint)
