@@ -4,9 +4,9 @@
     weakest            = min over tokens t of the response of t's support
 
 Both texts are read apart, so an encoder needs to have seen no pair, and a knowledge is read once for all its responses.
-The states are those of the last layer, special tokens left out; texts longer than the encoder's sequence are read window
-behind window to their end. Use it for domains that nothing was trained on (`model.evidence=words_and_tokens`); the encoder
-must stay as it came, since fine-tuning for pairs makes its states others (EXPERIMENTS.md, Over domains).
+The states are those of the last layer, special tokens left out; texts longer than the encoder's sequence are read
+window behind window to their end. Use it for domains that nothing was trained on (`model.evidence=words_and_tokens`);
+the encoder must stay as it came, since fine-tuning for pairs makes its states others (EXPERIMENTS.md, Over domains).
 
 A response without tokens says nothing that needs support: 1. Under a knowledge without tokens nothing has any: 0.
 
@@ -93,15 +93,15 @@ class TokenSupport:
         parts: dict[int, dict[int, Tensor]] = defaultdict(dict)  # of each response its windows' states
         for text, start, states in self._states(spoken):
             parts[text][start] = states
-        states = {text: torch.cat([own[start] for start in sorted(own)]) for text, own in parts.items()}
+        whole = {text: torch.cat([own[start] for start in sorted(own)]) for text, own in parts.items()}
         support = {pair: torch.full((len(said[pair[1]]),), -1.0, device=self.model.device) for pair in pairs}
         responses_of = defaultdict(list)
         for text, one in pairs:
-            if one in states:
+            if one in whole:
                 responses_of[text].append(one)
         for text, _, window in self._states({text: known[text] for text in responses_of}):
             for one in responses_of[text]:
-                support[text, one] = torch.maximum(support[text, one], token_support(states[one], window))
+                support[text, one] = torch.maximum(support[text, one], token_support(whole[one], window))
         return {pair: weakest(own, knowledge_tokens=len(known[pair[0]])) for pair, own in support.items()}
 
     @torch.inference_mode()

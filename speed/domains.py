@@ -49,7 +49,9 @@ def main() -> None:
         names = options.folds_only or list(domains)
         record_looks(names, by=f"speed.domains {options.recipe or (options.evidence and 'evidence') or 'baselines'}")
     features = Features(options.out / "features", encoder=options.encoder)
-    baselines = DomainBaselines(domains, features, nli=options.nli, max_fit_rows=options.max_fit_rows)
+    baselines = DomainBaselines(
+        domains, features, nli=options.nli, max_fit_rows=options.max_fit_rows, only=options.baselines_only
+    )
     # A critic learns from all rows that there are, each domain capped by --max-train-rows.
     folds = [
         fold
@@ -57,6 +59,8 @@ def main() -> None:
         if fold.name in (options.folds_only or domains)
     ]
     settings = {name: getattr(options, name) for name in ("part", "encoder", "nli", "set", "max_fit_rows")}
+    if options.baselines_only:
+        settings["only"] = options.baselines_only
     cheap: dict[str, list[Baseline]] = {}
     for fold in folds:
         print(f"baselines without {fold.name}", file=sys.stderr, flush=True)
@@ -84,6 +88,9 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--part", choices=(DEV, HELD, ALL), default=DEV, help="held and all are counted looks")
     parser.add_argument("--folds-only", nargs="+", help="run the folds of these domains alone")
     parser.add_argument("--recipe", action="append", default=[], help="'NAME: overrides of train.py', once or often")
+    parser.add_argument(
+        "--baselines-only", nargs="+", default=[], help="fit these alone: grams overlap word_regression"
+    )
     parser.add_argument("--evidence", action="store_true", help="words and the weakest token of --weights as they come")
     parser.add_argument("--not-from", nargs="+", default=[], help="domains that --evidence does not learn from")
     parser.add_argument("--encoder", help="of the cosine baseline; none leaves it out")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from critic.options import CriticOptions
 from data_modules.build import build_source, build_sources, datasets_of
 from data_modules.registry import SOURCES
 from faithkit.inference.decoding import Decoding
@@ -159,3 +160,13 @@ def test_what_the_configurations_name_is_what_may_be_built_and_nothing_else() ->
         named |= set(re.findall(r"^\s*_target_: (\S+)", path.read_text(), re.MULTILINE))
     assert named == set(TARGETS)
     assert {name: f"{found.__module__}.{found.__qualname__}" for name, found in SOURCES.items()} == DATASETS
+
+
+@pytest.mark.parametrize("weights", ["FacebookAI/roberta-large", "answerdotai/ModernBERT-large"])
+@pytest.mark.parametrize("scale", choices("scale"))
+def test_the_recipe_for_unseen_domains_fits_every_scale_and_encoder(scale: str, weights: str) -> None:
+    line = [*experiment_line("critic_general"), f"scale={scale}", f"model.weights={weights}"]
+    model = plain_config("train", *line)["model"]
+    options = CriticOptions(**{name: model[name] for name in CriticOptions.__dataclass_fields__})
+    assert options.reads_tokens and options.freeze_encoder
+    assert options.evidence_alone is (scale == "local"), "a head on an encoder of NLI learns"

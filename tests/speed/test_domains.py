@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from critic import Critic
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.records import Example, Turn
+from speed.domain_evidence import evidence_sides
 from speed.domain_sides import TARGET, Fold, make_folds, read_kept, train_arguments
 from speed.domains import read_definition
 from tests.running import compose
@@ -76,3 +78,18 @@ def test_what_other_settings_made_is_not_mixed_with_these(tmp_path: Path) -> Non
     assert read_kept(file, {"part": "dev"}) is not None
     with pytest.raises(SystemExit, match="other settings"):
         read_kept(file, {"part": "held"})
+
+
+def test_evidence_of_a_fold_is_read_once_and_learns_from_no_domain_that_is_named(
+    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    domains = read_all(read_definition("embedded") | {"only": ["wow", "xsum", "snli"]})
+    folds = make_folds(domains, rows_to_fit(domains), DEV)
+    given = {"weights": str(tiny_bert), "precision": "32-true"}
+    sides = evidence_sides(folds, tmp_path, **given, not_from=[])
+    for fold in folds:
+        assert set(sides[fold.name]) == {row.id for row in fold.tested.shown}
+    monkeypatch.setattr(Critic, "evidence", lambda *_, **__: pytest.fail("it was kept"))
+    assert evidence_sides(folds, tmp_path, **given, not_from=[]) == sides
+    other = evidence_sides(folds, tmp_path, **given, not_from=["snli"])
+    assert other["snli"] == sides["snli"] and other["wow"] != sides["wow"], "wow learns from xsum alone now"

@@ -32,12 +32,19 @@ class DomainBaselines:
         features: Computes what they read.
         nli: An NLI model; a domain's own takes its place where it has one.
         max_fit_rows: Rows of each domain that are learnt from.
+        only: Keys of recipes, to fit these alone; none fits all.
     """
 
     def __init__(
-        self, domains: Mapping[str, DomainRows], features: Features, *, nli: str | None, max_fit_rows: int | None
+        self,
+        domains: Mapping[str, DomainRows],
+        features: Features,
+        *,
+        nli: str | None,
+        max_fit_rows: int | None,
+        only: Sequence[str] = (),
     ):
-        self.domains, self.features, self.nli = domains, features, nli
+        self.domains, self.features, self.nli, self.only = domains, features, nli, only
         self.all_rows = rows_to_fit(domains)
         self.fit_rows = {name: rows.capped(max_fit_rows) for name, rows in self.all_rows.items()}
         self._nested: dict[str | None, Nested] = {}
@@ -63,7 +70,8 @@ class DomainBaselines:
 
     def recipes(self) -> list[Recipe]:
         """Gives the recipes of all domains."""
-        return recipes_of(self.features.columns(nli=self.nli is not None))
+        known = recipes_of(self.features.columns(nli=self.nli is not None))
+        return [one for one in known if not self.only or one.key in self.only]
 
     def fit(self, name: str, examples: Sequence[Example], part: str) -> list[FittedBaseline]:
         """Fits every recipe for a domain, and predicts its examples; none where it has no domain to learn from.
