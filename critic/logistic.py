@@ -9,7 +9,7 @@ Floats = NDArray[np.float64]
 
 
 def fit_line(
-    features: Floats, gold: NDArray[Any], row_weights: Floats | None = None
+    features: Floats, gold: NDArray[Any], row_weights: Floats | None = None, shifts: Floats | None = None
 ) -> tuple[tuple[float, ...], float, str]:
     """Fits a logistic regression of gold labels (Platt 1999); where it cannot, keeps the log-odds as they are.
 
@@ -17,6 +17,8 @@ def fit_line(
         features: Evidence, the log-odds first [rows, features].
         gold: 0 or 1 [rows].
         row_weights: How much each row counts [rows]; None counts all alike.
+        shifts: Tells which dataset a row is of [rows, datasets], 1 for its own: each gets a bias of its own, and the
+            bias that is returned is their mean. Else the features would be weighed to tell datasets apart too.
 
     Returns:
         A weight for each feature, the bias, and why nothing was fitted, if so.
@@ -26,11 +28,13 @@ def fit_line(
     plain = (1.0, *(0.0 for _ in range(features.shape[1] - 1)))
     if len(np.unique(gold)) < 2:
         return plain, 0.0, "validation has one class only, so nothing was calibrated"
-    fitted = LogisticRegression(C=1.0, max_iter=1000).fit(features, gold, row_weights)
-    weights = tuple(float(weight) for weight in fitted.coef_[0])
-    if np.cov(fitted.decision_function(features), features[:, 0])[0, 1] <= 0:
+    columns = features if shifts is None else np.concatenate([features, shifts], axis=1)
+    fitted = LogisticRegression(C=1.0, max_iter=1000).fit(columns, gold, row_weights)
+    own, biases = np.split(fitted.coef_[0], [features.shape[1]])
+    if np.cov(features @ own, features[:, 0])[0, 1] <= 0:
         return plain, 0.0, "the scores do not rise with the labels on validation, so nothing was calibrated"
-    return weights, float(fitted.intercept_[0]), ""
+    bias = float(fitted.intercept_[0]) + (float(biases.mean()) if len(biases) else 0.0)
+    return tuple(float(weight) for weight in own), bias, ""
 
 
 def linear(evidence: Floats, weights: tuple[float, ...]) -> Floats:
