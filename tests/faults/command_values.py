@@ -5,6 +5,8 @@ VALUES: dict[tuple[str, ...], dict[str, str]] = {
         "seed": "abc -1 1.5 null [1] true 4294967296 nan",
         "run_dir": "5 [a] '' 1.5",
         "debug": "maybe 1 null",
+        "model.evidence": "1 null tokens",
+        "model.evidence_alone": "1 a",
         "data.path": "5 null=x [a] '' {a:b}",
         "data.num_train": "-5 0 1.5 abc null true 1e3",
         "data.num_validation": "0 -1",
