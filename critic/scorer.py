@@ -6,7 +6,6 @@ these.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
@@ -29,6 +28,7 @@ from critic.requests import (
     join_passages,
     read_requests,
 )
+from critic.score import Score, read_cuts
 from critic.settings import Settings, foreign_settings
 from critic.stream import stream_results
 from data_modules.encoding.pairs import PairEncoder
@@ -44,23 +44,6 @@ CHUNK = 2048  # pairs tokenised and ordered at a time
 # Tokens of a batch. A CPU is fastest while a layer's activations stay in its cache, and small batches of like lengths
 # have the least padding (EXPERIMENTS.md, Speed); a GPU needs many at once.
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 16_384
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """The judgement of one response.
-
-    Args:
-        label: hallucinated or faithful; None where the critic cannot tell (`abstain_at`).
-        probability: Calibrated P(hallucinated).
-    """
-
-    label: str | None
-    probability: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for json.dumps."""
-        return {"label": self.label, "probability": self.probability}
 
 
 class Critic:
@@ -229,7 +212,7 @@ class Critic:
             UserError: Lists of different lengths, something that is no text, or an empty text.
         """
         single, requests = read_requests(knowledge, response, history, join_passages)
-        scores = self._scores(requests, *_cuts(threshold, abstain_at))
+        scores = self._scores(requests, *read_cuts(threshold, abstain_at))
         return scores[0] if single else scores
 
     @arguments.explain_keywords
@@ -250,7 +233,7 @@ class Critic:
         Args:
             progress: Shows a bar.
         """
-        cuts = _cuts(threshold, abstain_at)
+        cuts = read_cuts(threshold, abstain_at)
         yield from stream_results(
             lambda requests: self._scores(requests, *cuts),
             knowledge,
@@ -310,10 +293,3 @@ class Critic:
     def device(self) -> torch.device:
         """Gives the model's device."""
         return self.model.device
-
-
-def _cuts(threshold: Any, abstain_at: Any) -> tuple[float | None, float | None]:
-    return (
-        arguments.read_probability("threshold", threshold),
-        arguments.read_probability("abstain_at", abstain_at),
-    )

@@ -25,7 +25,8 @@ from faithkit.files.model_folder import SIDECAR
 from faithkit.files.run_folder import RunFolder
 from faithkit.training.checkpoints import best_weights, model_state
 from tests.data_modules.examples import example
-from tests.running import SMALL, train_here
+from tests.running import SMALL, compose, train_here
+from workflows import score
 
 ALONE = (
     *("model.evidence=words_and_tokens", "model.evidence_alone=true", "model.freeze_encoder=true"),
@@ -165,6 +166,18 @@ def test_a_written_prediction_is_what_python_scores(alone: Path) -> None:
     rows = [json.loads(line) for line in file.read_text().splitlines()][:20]
     scores = Critic.load(str(alone)).score([r["knowledge"] for r in rows], [r["response"] for r in rows])
     assert [s.probability for s in scores] == pytest.approx([r["score"] for r in rows], abs=1e-5)
+
+
+def test_the_command_line_gives_a_table_the_scores_of_python(alone: Path, tmp_path: Path) -> None:
+    table = tmp_path / "rows.jsonl"
+    rows = [{"knowledge": KNOWLEDGE, "response": said} for said in ("The king is old.", "Nine dogs!")]
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    score.main(
+        compose("score", f"path={table}", f"checkpoint={alone}", f"run_dir={tmp_path / 'run'}", "num_resamples=20")
+    )
+    found = [json.loads(line) for line in (tmp_path / "run" / "predictions" / "rows.jsonl").read_text().splitlines()]
+    wanted = Critic.load(str(alone)).score([KNOWLEDGE] * 2, [row["response"] for row in rows])
+    assert [row["score"] for row in found] == pytest.approx([one.probability for one in wanted], abs=1e-5)
 
 
 def test_a_graph_is_refused_since_it_gives_no_states(alone: Path, tmp_path: Path) -> None:
