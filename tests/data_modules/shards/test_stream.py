@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import pytorch_lightning as pl
 from torch.utils.data import DataLoader
 
 from data_modules.data_module import DataModule
@@ -15,6 +16,7 @@ from data_modules.encoding.pairs import PairEncoder
 from data_modules.shards.stream import ShardStream
 from faithkit.errors import UserError
 from tests.data_modules.shards.conftest import rows_of, write_shard
+from tests.data_modules.test_streaming import Recorder
 
 Write = Callable[..., Path]
 ROWS, BATCH = 74, 7
@@ -63,10 +65,16 @@ def test_processes_share_each_batch_and_lose_nothing(
 def test_a_process_opens_its_own_shards_alone(
     encoder: PairEncoder, write_shards: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, opened = write_shards((20, 20, 20, 20)), []
+    folder = write_shards((20, 20, 20, 20))
+    opened: list[Any] = []
     made = [stream(folder, encoder, batch_size=8, rank=rank, world_size=2) for rank in (0, 1)]
     read = Pairs.read_file
-    monkeypatch.setattr(Pairs, "read_file", lambda self, file, *rest: opened.append(file) or read(self, file, *rest))
+
+    def noting(self: Pairs, file: Any, *rest: Any) -> Any:
+        opened.append(file)
+        return read(self, file, *rest)
+
+    monkeypatch.setattr(Pairs, "read_file", noting)
     own = []
     for each in made:
         opened.clear()
@@ -91,11 +99,15 @@ def test_it_goes_on_from_any_step_with_other_processes(
 def test_rows_before_the_first_step_are_not_encoded(
     encoder: PairEncoder, write_shards: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, seen = stream(write_shards((70,)), encoder, num_readers=1, num_buffer_rows=14), []
+    made = stream(write_shards((70,)), encoder, num_readers=1, num_buffer_rows=14)
+    seen: list[int] = []
     encode = PairEncoder.encode
-    monkeypatch.setattr(
-        PairEncoder, "encode", lambda self, rows, counts: seen.append(len(rows)) or encode(self, rows, counts)
-    )
+
+    def noting(self: PairEncoder, rows: Any, counts: Counter[str]) -> Any:
+        seen.append(len(rows))
+        return encode(self, rows, counts)
+
+    monkeypatch.setattr(PairEncoder, "encode", noting)
     indices(made, start=7)
     assert seen == [14, 14], "of five buffers the one with the step and the last"
 
@@ -160,3 +172,24 @@ def test_a_checkpoint_goes_on_with_the_same_shards_alone(encoder: PairEncoder, w
         stream(folder, encoder).check_pins(pins)
     with pytest.raises(UserError, match="older version"):
         stream(folder, encoder).check_pins(None)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("step", [1, 6, 11, 17])
+def test_lightning_goes_on_in_the_middle_of_a_shard(
+    encoder: PairEncoder, write_shards: Write, tmp_path: Path, step: int
+) -> None:
+    source = Pairs(path=str(write_shards()))
+
+    def fit(checkpoint: Path | None = None) -> list[list[int]]:
+        options: dict[str, Any] = {"num_epochs": 2, "num_readers": 4, "num_buffer_rows": 24}
+        data = DataModule([(source, 1.0)], encoder, batch_size=BATCH, streaming=True, **options)
+        module = Recorder(step, tmp_path / "last.ckpt")
+        quiet: dict[str, Any] = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+        trainer = pl.Trainer(max_epochs=1, accelerator="cpu", enable_checkpointing=False, limit_val_batches=0, **quiet)
+        trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+        return module.seen
+
+    whole = fit()
+    assert len(whole) == 22
+    assert fit(tmp_path / "last.ckpt") == whole[step:]
