@@ -15,6 +15,7 @@ from data_modules.shards.pinned import pin_shards
 from faithkit.errors import UserError
 from tests.data_modules.shards.conftest import rows_of, write_shard
 from tests.data_modules.shards.test_stream import indices, stream
+from tests.running import train_here
 
 Write = Callable[..., Path]
 
@@ -116,3 +117,9 @@ def test_a_copy_with_another_date_is_the_same_shard(encoder: PairEncoder, write_
     before = stream(folder, encoder).pins()
     (folder / "train-00002.parquet").touch()
     stream(folder, encoder).check_pins(before)
+
+
+def test_the_command_takes_a_glob_and_says_what_is_not_there(tmp_path: Path) -> None:
+    arguments = ("data=pairs", "data.streaming=true", f"run_dir={tmp_path / 'run'}")
+    with pytest.raises(UserError, match="there are no shards"):
+        train_here(*arguments, f"data.path={tmp_path}/train-*.parquet")
