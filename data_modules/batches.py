@@ -41,7 +41,7 @@ class Batches(Dataset):
         rows, num_rows = request
         present = np.maximum(rows, 0)  # a padding row repeats the first example; its index tells it apart
         owners = np.searchsorted(self.starts, present, side="right") - 1
-        merged = _merge([self._take(int(o), present[owners == o]) for o in np.unique(owners)])
+        merged = merge_rows([self._take(int(o), present[owners == o]) for o in np.unique(owners)])
         # Rows arrive grouped by owner: the indices are put in that same order.
         order = np.argsort(owners, kind="stable")
         batch = {name: torch.from_numpy(array) for name, array in self.encoder.collate(merged).items()}
@@ -52,7 +52,7 @@ class Batches(Dataset):
     def columns(self, rows: NDArray[np.int64]) -> dict[str, Any]:
         """Returns the cached columns of some rows, which must ascend."""
         owners = np.searchsorted(self.starts, rows, side="right") - 1
-        return _merge([self._take(int(o), rows[owners == o]) for o in np.unique(owners)])
+        return merge_rows([self._take(int(o), rows[owners == o]) for o in np.unique(owners)])
 
     def _take(self, owner: int, rows: NDArray[np.int64]) -> dict[str, Any]:
         subset = self.subsets[owner]
@@ -61,7 +61,8 @@ class Batches(Dataset):
         return {n: c.take(indices) if isinstance(c, Ragged) else c[indices] for n, c in columns.items()}
 
 
-def _merge(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def merge_rows(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Puts the rows of several columns of the same names behind one another."""
     if len(parts) == 1:
         return parts[0]
     merged: dict[str, Any] = {}

@@ -149,6 +149,7 @@ def read_block(block: Mapping[str, Any], *, every_row: bool = False) -> list[Exa
 def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, seed: int) -> "DataModule":
     """The DataModule of a `data` block."""
     from data_modules.data_module import DataModule
+    from data_modules.shards.lanes import NUM_BUFFER_ROWS, NUM_READERS
 
     parts = data["parts"]
     if data["negatives"] is not None and data["streaming"]:
@@ -178,6 +179,9 @@ def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, se
         on_bad_row=data["on_bad_row"],
         seed=seed,
         streaming=data["streaming"],
+        # Runs of older versions have no such keys.
+        num_readers=data.get("num_readers", NUM_READERS),
+        num_buffer_rows=data.get("num_buffer_rows", NUM_BUFFER_ROWS),
     )
 
 

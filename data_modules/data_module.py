@@ -16,10 +16,12 @@ from torch.utils.data import DataLoader
 
 from data_modules.batches import Batches
 from data_modules.encoding.batching import BatchSampler, Part
-from data_modules.encoding.cache import EncodedSplit, content_hash, load_encoded
+from data_modules.encoding.cache import EncodedSplit, load_encoded
 from data_modules.encoding.pairs import Encoder
 from data_modules.reading.dataset import Source
 from data_modules.reading.rows import ReadReport
+from data_modules.shards.lanes import NUM_BUFFER_ROWS, NUM_READERS
+from data_modules.shards.stream import ShardStream
 from data_modules.splits import SplitPlan, Subset, divide, keep_apart, stream_parts, unique_names, use_of
 from data_modules.streaming import Stream
 from faithkit.errors import UserError
@@ -41,6 +43,8 @@ class DataModule(pl.LightningDataModule):
         num_epochs: Training passes, one behind the other as a single sequence of steps.
         seed: Another seed is another order of the batches.
         streaming: Training reads its one dataset as it goes and never holds it; validation and test are cached.
+        num_readers: Stretches that an epoch of streamed shards is cut into (`ShardStream`).
+        num_buffer_rows: Rows of streamed shards that are encoded and shuffled at a time.
     """
 
     def __init__(
@@ -59,6 +63,8 @@ class DataModule(pl.LightningDataModule):
         on_bad_row: str = "stop",
         seed: int = 0,
         streaming: bool = False,
+        num_readers: int = NUM_READERS,
+        num_buffer_rows: int = NUM_BUFFER_ROWS,
     ):
         super().__init__()
         if streaming and (batch_size is None or max_tokens is not None):
@@ -83,7 +89,8 @@ class DataModule(pl.LightningDataModule):
         self.rejects: list[dict[str, Any]] = []
         self._resume_step = 0
         self.streaming = streaming
-        self._stream: Stream | None = None
+        self.num_readers, self.num_buffer_rows = num_readers, num_buffer_rows
+        self._stream: Stream | ShardStream | None = None
 
     def setup(self, stage: str | None = None) -> None:
         if self.subsets:
@@ -122,15 +129,13 @@ class DataModule(pl.LightningDataModule):
             encoded = self._load(part, name, split)
             self.subsets[use].append(Subset(name, encoded, np.arange(len(encoded))))
         assert self.batch_size is not None
-        self._stream = Stream(
-            *parts["train"],
-            self.encoder,
-            batch_size=self.batch_size,
-            num_epochs=self.num_epochs,
-            seed=self.seed,
-            num_rows=self.split_plan.num_rows,
-            on_bad_row=self.on_bad_row,
-        )
+        options: dict[str, Any] = {"batch_size": self.batch_size, "num_epochs": self.num_epochs, "seed": self.seed}
+        options |= {"num_rows": self.split_plan.num_rows, "on_bad_row": self.on_bad_row}
+        if source.files_stand_alone:
+            options |= {"num_readers": self.num_readers, "num_buffer_rows": self.num_buffer_rows}
+            self._stream = ShardStream(*parts["train"], self.encoder, **options)
+        else:
+            self._stream = Stream(*parts["train"], self.encoder, **options)
         self._note(f"{name}/{parts['train'][1]}, streamed", self._stream.report)
 
     def _load(self, source: Source, name: str, split: str) -> EncodedSplit:
@@ -151,8 +156,7 @@ class DataModule(pl.LightningDataModule):
         fingerprints = {f"{s.name}/{s.encoded.split}": s.encoded.fingerprint for s in every}
         if stream := self._stream:
             sizes["train"] = {self.names[0]: stream.num_rows}
-            # The hash of the files: the records are never all there.
-            fingerprints[f"{self.names[0]}/{stream.split}"] = content_hash(stream.source, stream.split)
+            fingerprints[f"{self.names[0]}/{stream.split}"] = stream.fingerprint()
         return {"sizes": sizes, "fingerprints": fingerprints, "counts": self.counts}
 
     def keys(self, split: str) -> Iterator[RowKeys]:
@@ -192,7 +196,7 @@ class DataModule(pl.LightningDataModule):
             family=batches.families(),
         )
 
-    def _loader(self, batches: Batches | Stream, sampler: BatchSampler | None) -> DataLoader:
+    def _loader(self, batches: Batches | Stream | ShardStream, sampler: BatchSampler | None) -> DataLoader:
         return DataLoader(
             batches,
             sampler=sampler,
@@ -217,10 +221,13 @@ class DataModule(pl.LightningDataModule):
         batches = Batches(self.subsets["validation"], self.encoder)
         return self._loader(batches, self._sampler(batches, shuffle=False))
 
-    def state_dict(self) -> dict[str, int]:
-        """The number of batches that the model has learnt from, which training goes on behind."""
+    def state_dict(self) -> dict[str, Any]:
+        """The number of batches that the model has learnt from, which training goes on behind, and the shards' pins."""
         assert self.trainer is not None
-        return {"step": self.trainer.fit_loop.epoch_loop.batch_progress.current.processed}  # type: ignore[attr-defined]
+        step = self.trainer.fit_loop.epoch_loop.batch_progress.current.processed  # type: ignore[attr-defined]
+        return {"step": step} | ({"shards": self._stream.pins()} if isinstance(self._stream, ShardStream) else {})
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if isinstance(self._stream, ShardStream):
+            self._stream.check_pins(state.get("shards"))
         self._resume_step = state["step"]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch.utils.data import IterableDataset, get_worker_info
 
 from data_modules.encoding.batching import PADDING_ROW
+from data_modules.encoding.cache import content_hash
 from data_modules.encoding.pairs import Columns, Encoder
 from data_modules.encoding.ragged import Ragged
 from data_modules.reading.dataset import Source
@@ -80,6 +81,10 @@ class Stream(IterableDataset):
         if not count:
             raise UserError(f"{self.source.name} has no usable example in {self.split!r}", place=self.source.path)
         return count
+
+    def fingerprint(self) -> str:
+        """The hash of the files: the records are never all there."""
+        return content_hash(self.source, self.split)
 
     def __len__(self) -> int:
         return self.steps_of_epoch * self.num_epochs

@@ -18,8 +18,10 @@ from data_modules.datasets.pair_labels import LabelReader, meanings
 from data_modules.datasets.pair_rows import PairReader, counted_bad_rows, rows_with_reader
 from data_modules.reading.dataset import Records, Source, read_examples
 from data_modules.reading.files import File, find_files
-from data_modules.reading.rows import BadRow, ReadReport, Row
+from data_modules.reading.rows import EMPTY, NO_ROWS, BadRow, ReadReport, Row
 from data_modules.reading.saved_datasets import saved_splits
+from data_modules.reading.shard_file import shard_files
+from data_modules.reading.shards import is_address, is_glob
 from data_modules.reading.tables import SUFFIXES, read_table
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.passages import number_passages
@@ -38,7 +40,7 @@ class Pairs(Source):
 
     Args:
         path: A file; or a folder, of `datasets.save_to_disk` or with train, validation and test files, whichever there
-            are; files of other names make one split, `all`.
+            are; files of other names make one split, `all`. A glob or an address of fsspec takes shards likewise.
         columns: What stands in which column, by name: knowledge, response, label, history, id, group, spans. A column,
             `a.b` for the field b of an object a, `auto` (as what is left out) for its usual name, or None for none.
         labels: The meaning of each label: hallucinated, faithful, or None, which leaves its rows out.
@@ -50,6 +52,7 @@ class Pairs(Source):
 
     name: ClassVar[str] = "pairs"
     embedded_layout: ClassVar[str | None] = "pairs"
+    files_stand_alone: ClassVar[bool] = True
     columns: Mapping[str, str | None] = field(default_factory=dict)
     labels: Mapping[Any, Any] | None = None
     encoding: str | None = None
@@ -73,6 +76,8 @@ class Pairs(Source):
         return {"columns": dict(self.columns), "labels": labels, "encoding": self.encoding, **numbered}
 
     def files(self) -> Mapping[str, Sequence[File]]:
+        if is_address(self.path) or is_glob(self.path):
+            return shard_files(self.path, STEMS)
         folder = Path(self.path).expanduser()
         if folder.is_dir() and (splits := saved_splits(folder)):
             official = {name: split for split, names in STEMS.items() for name in names}
@@ -81,23 +86,43 @@ class Pairs(Source):
 
     def check(self) -> None:
         """Refuses a table without the columns, or whose first label has no meaning."""
-        for table in (table for tables in self.files().values() for table in tables[:1]):
-            for row in islice(read_table(table, ReadReport("skip", self.keys), self.encoding), 1):
+        for tables in self.files().values():
+            found = (self._first_row(table, one_of=len(tables)) for table in tables)
+            for table, row in islice((pair for pair in found if pair is not None), 1):
                 with suppress(BadRow):
                     self._reader(table, row).read(row, self.name, "all")
+
+    def _first_row(self, table: File, *, one_of: int) -> tuple[File, Row] | None:
+        """The first row of a table; None of an empty one of several."""
+        try:
+            row = next(read_table(table, ReadReport("skip", self.keys), self.encoding), None)
+        except UserError as error:
+            if error.problem != NO_ROWS or one_of == 1:
+                raise
+            return None
+        return None if row is None else (table, row)
 
     def read_split(self, split: str, report: ReadReport) -> Records:
         report.keys = self.keys
         with counted_bad_rows(lambda counting: self._records(split, counting)):
             yield from self._records(split, report)
 
+    def read_file(self, file: File, split: str, report: ReadReport) -> Records:
+        report.keys = self.keys
+        for row, reader in rows_with_reader(file, report, partial(self._reader, file), self.encoding):
+            report.count(reader.outcome)
+            if (example := self._read(reader, row, split, report)) is not None:
+                yield example, row
+
     def _records(self, split: str, report: ReadReport) -> Records:
-        for table in self.files()[split]:
-            make = partial(self._reader, table)
-            for row, reader in rows_with_reader(table, report, make, self.encoding):
-                report.count(reader.outcome)
-                if (example := self._read(reader, row, split, report)) is not None:
-                    yield example, row
+        tables = self.files()[split]
+        for table in tables:
+            try:
+                yield from self.read_file(table, split, report)
+            except UserError as error:
+                if error.problem != NO_ROWS or len(tables) == 1:
+                    raise
+                report.count(EMPTY)
 
     def _reader(self, table: File, row: Row) -> PairReader:
         columns = find_columns(self.columns, row, keys=self.keys)

@@ -11,6 +11,7 @@ from data_modules.encoding.cache import group_hash
 from data_modules.negatives.kinds import KINDS, check_kinds
 from data_modules.negatives.make import WEIGHTS, Negatives, cached_negatives, describe
 from data_modules.reading.dataset import Records, Source, read_examples
+from data_modules.reading.files import File
 from data_modules.reading.rows import ReadReport
 from data_modules.reading.wrappers import WrappedSource
 from data_modules.splits import SplitPlan
@@ -60,6 +61,9 @@ class NegativesSource(WrappedSource):
         negatives = dict(zip(rows, made.texts, strict=True))
         for row, example in enumerate(examples):
             yield replace(example, negatives=negatives.get(row, ())), None
+
+    def read_file(self, file: File, split: str, report: ReadReport) -> Records:
+        raise AssertionError("negatives come of a whole split")
 
     def _training_rows(self, examples: Sequence[Example], split: str) -> list[int]:
         """The rows of a split that train: all, where there is no plan of division."""

@@ -41,6 +41,7 @@ class Source(ABC):
         embedded_options: The same for further options that are paths: option to writer.
         derived_from: The dataset whose records this one is made of. It takes the `path`, and is passed as the source
             `of`; a configuration may name another one: `of: {dataset: NAME}`.
+        files_stand_alone: Each file gives its records without the others, by `read_file`: they can be read as shards.
         options_for_all_rows: Options under which no row is left out: `data.exclude` reads test sets with them, since a
             row that scoring leaves out stands in the test set all the same.
     """
@@ -53,6 +54,7 @@ class Source(ABC):
     embedded_layout: ClassVar[str | None] = None
     embedded_options: ClassVar[Mapping[str, str]] = {}
     derived_from: ClassVar[str | None] = None
+    files_stand_alone: ClassVar[bool] = False
     options_for_all_rows: ClassVar[Mapping[str, Any]] = {}
     path: str
 
@@ -100,6 +102,10 @@ class Source(ABC):
             for row in rows_of(file, report):
                 for example in self.read_row(row, split, report):
                     yield example, row
+
+    def read_file(self, file: File, split: str, report: ReadReport) -> Records:
+        """The records of one file of a split, in the place of `read_split`."""
+        raise AssertionError(f"{self.name} is not read file by file")
 
     def read_from(self, start: int, split: str, report: ReadReport) -> Records:
         """The records of a split from number `start` on; by default those before it are read and passed over."""

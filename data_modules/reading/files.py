@@ -6,17 +6,19 @@ from pathlib import Path
 from data_modules.reading.hub import HubSplit
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from data_modules.reading.saved_datasets import SavedSplit
+from data_modules.reading.shard_file import ShardFile
 from faithkit.errors import UserError
 from faithkit.stand_in import EMBEDDED
 
 HUB = "hub"  # a value of `path` that is no place on disk, as EMBEDDED is
 
-File = Path | HubSplit | SavedSplit
+File = Path | HubSplit | SavedSplit | ShardFile
 Patterns = Mapping[str, Sequence[str]]
 
 
 def rows_of(file: File, report: ReadReport) -> Iterator[Row]:
     """The rows of a file on disk, of a split on the hub or of a saved one."""
+    assert not isinstance(file, ShardFile), "the datasets of official files read folders alone"
     return read_rows(file, report) if isinstance(file, Path) else file.rows()
 
 

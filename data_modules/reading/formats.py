@@ -16,6 +16,7 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import SPACE, parse_lines
 
 csv.field_size_limit(2**31 - 1)  # a field of 100,000 characters is legal: the default limit of 131,072 is not ours
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")  # of tables of one's own
 FETCH = "fetch the file again"
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 

@@ -19,6 +19,8 @@ READERS: Mapping[str, Parser] = {
     **{".jsonl": parse_json, ".json": parse_json},
     **{".tsv": parse_tsv, ".txt": parse_tsv, ".csv": parse_csv},
 }
+NO_ROWS = "the file has no data rows"
+EMPTY = "empty shards, left out"
 MAX_REJECTS = 10_000  # that a report keeps: files of any size are read in flat memory
 
 
@@ -206,7 +208,7 @@ def read_rows(path: Path, report: ReadReport, parse: Parser | None = None) -> It
         )
         raise UserError(problem, place=str(path), hint=f"check {report.keys}path") from error
     if number < 0:
-        raise UserError("the file has no data rows", place=str(path), hint="check that the download is complete")
+        raise UserError(NO_ROWS, place=str(path), hint="check that the download is complete")
 
 
 def _not_utf8(path: Path) -> UserError:

@@ -8,18 +8,20 @@ import codecs
 import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from data_modules.reading.files import File
-from data_modules.reading.formats import SEPARATORS, Parsed, parse_csv, parse_json, parse_tsv
+from data_modules.reading.formats import SEPARATORS, SUFFIXES, Parsed, parse_csv, parse_json, parse_tsv
 from data_modules.reading.rows import Parser, ReadReport, Row, read_rows
 from data_modules.reading.saved_datasets import parse_parquet
+from data_modules.reading.shard_file import ShardFile
 from faithkit.errors import UserError, shorten
 
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
+__all__ = ["SUFFIXES", "TextFormat", "read_table", "text_format"]
+
 MARKS = {  # what a file begins with, the longer ones first: UTF-32's begins as UTF-16's does
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -55,6 +57,8 @@ def read_table(table: File, report: ReadReport, encoding: str | None = None) -> 
     Raises:
         UserError: The file is missing, empty, broken, of another kind or of another encoding.
     """
+    if isinstance(table, ShardFile):
+        return _rows_of_shard(table, report, encoding)
     if not isinstance(table, Path):
         return table.rows()
     parsers: dict[str, Parser] = {
@@ -65,6 +69,12 @@ def read_table(table: File, report: ReadReport, encoding: str | None = None) -> 
         **dict.fromkeys((".jsonl", ".json"), parse_json),
     }
     return read_rows(table, report, parsers.get(table.suffix))
+
+
+def _rows_of_shard(table: ShardFile, report: ReadReport, encoding: str | None) -> Iterator[Row]:
+    with table.opened() as path:
+        for row in read_table(path, report, encoding):
+            yield replace(row, file=str(table))
 
 
 def text_format(path: Path, encoding: str | None = None, keys: str = "data.") -> TextFormat:

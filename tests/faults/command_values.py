@@ -23,6 +23,8 @@ VALUES: dict[tuple[str, ...], dict[str, str]] = {
         "data.eval_max_tokens": "0 -1 null",
         "data.num_workers": "-1 2000 auto null",
         "data.streaming": "yes_please 1 null",
+        "data.num_readers": "0 -1 many null",
+        "data.num_buffer_rows": "0 1.5 null",
         "data.batch_size": "0 -4 1.5",
         "data.embedded_rows": "5 {tran:3} {train:-1} [1]",
         "data.exclude": "5 test",

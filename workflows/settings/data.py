@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from data_modules.negatives.kinds import KINDS
 from data_modules.reading.dataset import SPLITS
+from data_modules.shards.lanes import NUM_BUFFER_ROWS, NUM_READERS
 from faithkit.errors import UserError
 from faithkit.settings.check import join_problems
 from faithkit.settings.types import (
@@ -141,6 +142,8 @@ class Data(OpenBlock):
     eval_max_tokens: Count
     num_workers: Annotated[int, Field(ge=0, le=1024), Hint("use 0 or more processes, at most 1024")]
     streaming: Switch
+    num_readers: Count = NUM_READERS
+    num_buffer_rows: Count = NUM_BUFFER_ROWS
     parts: Parts
     first: FirstStage | None = None
     # Sizes of the embedded corpus, which stand beside its part for the command line's sake.

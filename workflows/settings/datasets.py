@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from data_modules.reading.shards import is_address, is_glob
 from faithkit.errors import UserError, nearest, shorten
 from workflows.settings.surroundings import near_hint, weights_problems
 
@@ -72,7 +73,7 @@ def dataset_problems(key: str, block: dict[str, Any]) -> Iterator[UserError]:
         if path in (EMBEDDED, HUB):
             return
         place = Path(path).expanduser()
-        if not place.exists():
+        if not place.exists() and not (kind.files_stand_alone and (is_address(path) or is_glob(path))):
             field = "benchmark.path" if key.startswith("benchmark") else "data.path"
             field = f"{key}.path" if key.startswith("data.first") else field
             yield UserError("no such file or folder", place=path, hint=near_hint(field, place, "a folder or file"))

@@ -8,7 +8,8 @@ from workflows.settings.data import Data
 # Of the block `data` when examples are answered and nothing is trained.
 TRAINING_ALONE = (
     *("validation_fraction", "test_fraction", "fold", "num_folds", "exclude", "negatives", "batch_size"),
-    *("max_tokens", "eval_max_tokens", "num_workers", "streaming", "first"),
+    *("max_tokens", "eval_max_tokens", "num_workers", "streaming"),
+    *("num_readers", "num_buffer_rows", "first"),
 )
 # Of evaluate.py, where no generator writes: the detector's benchmarks, or given responses.
 GENERATORS_ALONE = ("max_length", "decoding")
@@ -27,5 +28,7 @@ def of_data(given: Set[str], data: Data) -> Iterator[str]:
     parts = data.parts.values() if isinstance(data.parts, dict) else data.parts
     if not any(part.path == EMBEDDED or (part.model_extra or {}).get("audit_path") == EMBEDDED for part in parts):
         yield from without_effect(given, ["data.embedded_rows"], "on files: data.path=embedded reads so many rows")
+    if not data.streaming:
+        yield from without_effect(given, ["data.num_readers", "data.num_buffer_rows"], "without data.streaming=true")
     if data.fold is None:
         yield from without_effect(given, ["data.num_folds"], "without data.fold")

@@ -17,13 +17,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from data_modules.reading.shards import Shard, hash_of, opened, shown, some_names
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import disk_errors, make_folder, sync_entry, write_json
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.strict_json import read_strict_json
 from faithkit.settings.types import Block, NonNegative, NonNegativeInt, Text
 from workflows.sharded.identity import check_same, hash_of_identity
-from workflows.sharded.shards import Shard, hash_of, opened, shown, some_names
 
 OWN = "_faithkit"
 MAX_DEATHS = 3

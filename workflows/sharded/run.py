@@ -7,6 +7,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
+from data_modules.reading.shards import Shard, check_outputs, find_shards, is_address, opened, shown, some_names
 from faithkit import signals
 from faithkit.errors import UserError
 from faithkit.evaluation.tables import show
@@ -18,7 +19,6 @@ from workflows.sharded.cluster import run_on_cluster
 from workflows.sharded.identity import identify
 from workflows.sharded.out_folder import OWN, Entry, OutFolder
 from workflows.sharded.scorer import Job, ShardScorer, columns_of, read_shard
-from workflows.sharded.shards import Shard, find_shards, is_address, opened, shown, some_names
 from workflows.sharded.summary import Summary
 
 AGAIN = "run the same command again: what is scored stays"
@@ -37,6 +37,7 @@ def score_shards(config: Mapping[str, Any], run: Runner = run_on_cluster) -> Non
     """
     config = _with_whole_paths(config)
     shards, others = find_shards(config["path"])
+    check_outputs(shards, config["path"])
     print(f"{len(shards):,} shards in {shown(config['path'])}")
     if others:
         print(f"note: files of other kinds are left out: {some_names(others)}")

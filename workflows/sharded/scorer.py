@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data_modules.reading.shards import Shard, hash_of, opened, shown
 from faithkit.errors import UserError, shorten
 from workflows.sharded.identity import check_same, identify
 from workflows.sharded.out_folder import Entry, OutFolder, job_of
-from workflows.sharded.shards import Shard, hash_of, opened, shown
 
 if TYPE_CHECKING:
     from faithkit.detector import Detector

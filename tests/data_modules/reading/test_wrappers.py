@@ -28,6 +28,7 @@ DECLARED: dict[str, Any] = {
     "embedded_layout": "snli",
     "embedded_options": {"other_path": "audit"},
     "derived_from": "snli",
+    "files_stand_alone": True,
     "options_for_all_rows": {"every": True},
 }
 
@@ -43,6 +44,7 @@ class Rare(Source):
     embedded_layout: ClassVar[str | None] = DECLARED["embedded_layout"]
     embedded_options: ClassVar[Mapping[str, str]] = DECLARED["embedded_options"]
     derived_from: ClassVar[str | None] = DECLARED["derived_from"]
+    files_stand_alone: ClassVar[bool] = DECLARED["files_stand_alone"]
     options_for_all_rows: ClassVar[Mapping[str, Any]] = DECLARED["options_for_all_rows"]
     every: bool = False
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, BinaryIO
 
-from data_modules.reading.tables import SUFFIXES
+from data_modules.reading.formats import SUFFIXES
 from faithkit.errors import UserError, shorten
 from faithkit.files.hashes import hash_files
 
@@ -53,7 +53,7 @@ def find_shards(data: str) -> tuple[list[Shard], list[str]]:
     Names that begin with `_` or a dot are nobody's rows, as other readers of such folders take it too.
 
     Raises:
-        UserError: There are none, the address cannot be read, or two shards would have one scored shard.
+        UserError: There are none, or the address cannot be read.
     """
     with _told(data):
         system, root = _open(data)
@@ -75,13 +75,17 @@ def find_shards(data: str) -> tuple[list[Shard], list[str]]:
     if not shards:
         hint = f"path=FOLDER, 'FOLDER/*.parquet' or an address, of files of {', '.join(SUFFIXES)}"
         raise UserError("there are no shards", place=shown(data), hint=hint)
-    _check_outputs(shards, data)
     return shards, others
 
 
 def is_address(data: str) -> bool:
     """Tells an address of fsspec (`s3://...`) from a path of this machine."""
     return "://" in data
+
+
+def is_glob(data: str) -> bool:
+    """Tells a pattern of paths from a path: a file may have such a name."""
+    return bool(MAGIC.search(data)) and not Path(data).expanduser().exists()
 
 
 def shown(data: str) -> str:
@@ -115,6 +119,20 @@ def opened(data: str, shard: Shard) -> Iterator[Path]:
                 raise UserError(problem, place=shown(data), hint="write a shard under another name, then rename it")
 
 
+@contextmanager
+def bytes_of(data: str, shard: Shard) -> Iterator[BinaryIO]:
+    """Gives the bytes of a shard where they are, for what reads a part of them.
+
+    Raises:
+        UserError: It is gone, or cannot be read.
+    """
+    with _told(data):
+        system, _ = _open(data)
+        _look(system, shard)
+        with system.open(shard.path, "rb") as file:
+            yield file
+
+
 def hash_of(file: Path) -> str:
     """Gives the SHA-256 of a shard that has been opened."""
     return hash_files(file.parent, [file.name])[file.name]
@@ -144,7 +162,7 @@ def _look(system: Any, shard: Shard) -> str:
     try:
         return _stamp(system.info(shard.path))
     except FileNotFoundError:
-        hint = "put it back; what is scored already stays"
+        hint = "put it back, then run the same command again"
         raise UserError(f"the shard {shorten(shard.name)} is gone", place=shard.path, hint=hint) from None
 
 
@@ -168,7 +186,8 @@ def _told(data: str) -> Iterator[None]:
         raise UserError(problem, place=shown(data), hint=hint) from error
 
 
-def _check_outputs(shards: list[Shard], data: str) -> None:
+def check_outputs(shards: list[Shard], data: str) -> None:
+    """Refuses shards that would have one scored shard."""
     names: dict[str, str] = {}
     for shard in shards:
         if ".." in PurePosixPath(shard.name).parts:
