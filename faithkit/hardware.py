@@ -50,8 +50,10 @@ def describe(model: Any, device: Any, precision: str | None = None) -> str:
         threads = torch.get_num_threads()
         parts.append(f"{device.type}, {threads} thread{'' if threads == 1 else 's'}")
     kinds = sorted({str(one.dtype).removeprefix("torch.") for one in parameters.values()})
-    if precision or kinds:
-        parts.append(precision or " and ".join(kinds))
+    if said := precision or " and ".join(kinds):
+        parts.append(said)
+        if device.type in ("cpu", "cuda") and said.startswith(("bf16", "bfloat16")) and not computes_in_bf16(device.type):
+            parts.append("only imitated here, many times slower than 32-true: precision=auto avoids it")
     return "; ".join(parts)
 
 
