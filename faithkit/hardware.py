@@ -52,7 +52,8 @@ def describe(model: Any, device: Any, precision: str | None = None) -> str:
     kinds = sorted({str(one.dtype).removeprefix("torch.") for one in parameters.values()})
     if said := precision or " and ".join(kinds):
         parts.append(said)
-        if device.type in ("cpu", "cuda") and said.startswith(("bf16", "bfloat16")) and not computes_in_bf16(device.type):
+        is_bf16 = said.startswith(("bf16", "bfloat16"))
+        if is_bf16 and device.type in ("cpu", "cuda") and not computes_in_bf16(device.type):
             parts.append("only imitated here, many times slower than 32-true: precision=auto avoids it")
     return "; ".join(parts)
 
