@@ -17,6 +17,7 @@ from workflows.settings.cascade import CascadeOptions
 from workflows.settings.data import FittingSet
 from workflows.settings.no_effect import without_effect
 from workflows.settings.retrieval import RetrievalOptions
+from workflows.settings.sharded import RAY
 
 # Configurations of older runs lack some of these blocks: each has its defaults.
 Engine = Annotated[EngineOptions, AsBlock(), Field(default_factory=EngineOptions)]
@@ -25,7 +26,7 @@ Cascade = Annotated[CascadeOptions, AsBlock(), Field(default_factory=CascadeOpti
 SelfCheck = Annotated[SelfCheckOptions, AsBlock(), Field(default_factory=SelfCheckOptions)]
 Retrieval = Annotated[RetrievalOptions, AsBlock(), Field(default_factory=RetrievalOptions)]
 Examiner = Annotated[ExaminerOptions, AsBlock(), Field(default_factory=ExaminerOptions)]
-GENERATOR_ENGINES = (AUTO, TRANSFORMERS, VLLM)
+GENERATOR_ENGINES = (AUTO, TRANSFORMERS, VLLM, RAY)
 
 OF_A_LOCAL_MODEL = tuple(f"engine.{key}" for key in ("precision", "batch_size", "max_length", "memory_fraction"))
 OF_A_SERVER = tuple(

@@ -1,4 +1,4 @@
-"""Names what scored shards depend on beside their rows: the model, the settings, the code and its libraries.
+"""Names what finished shards depend on beside their rows: the model, the settings, the code and its libraries.
 
 All workers, and all launches into one folder, must agree in it: else shards of one folder would not be of one mind.
 """
@@ -21,17 +21,13 @@ PACKAGES = ("faithkit", "data_modules", "critic", "generation", "judge", "constr
 LIBRARIES = ("torch", "transformers", "tokenizers", "pyarrow")  # which computes and writes the bytes of a shard
 TOLD = ("settings", "versions")  # whose difference is shown: that of hashes tells nothing
 ROOT = Path(__file__).resolve().parents[2]
-SETTINGS = (
-    *("columns", "encoding", "by", "labels", "precision", "batch_tokens", "max_windows", "save_every_num_rows"),
-    "abstain_at",
-)
 
 
-def identify(config: Mapping[str, Any]) -> dict[str, Any]:
+def identify(model: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Collects what the results depend on, as plain values that two processes can compare."""
     return {
-        "model": identify_model(config["checkpoint"]),
-        "settings": {**{name: config.get(name) for name in SETTINGS}, "ray.cpus": config["ray"]["cpus"]},
+        "model": model,
+        "settings": settings,
         "code": hash_of_code(),
         "versions": {name: version(name) for name in LIBRARIES},
     }

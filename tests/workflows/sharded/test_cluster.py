@@ -84,7 +84,7 @@ def workers(node: Any) -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == raylet and b"ShardScorer" in (folder / "cmdline").read_bytes():
+            if parent == raylet and b"ShardWorker" in (folder / "cmdline").read_bytes():
                 found.append(int(folder.name))
     return found
 

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from zipfile import ZipFile
 
@@ -17,7 +18,7 @@ from faithkit.signals import Interrupted
 from tests.running import compose
 from tests.workflows.sharded.data import in_process, rows, score, scored, write_jsonl, write_shards
 from workflows.sharded import identity
-from workflows.sharded.scorer import ShardScorer
+from workflows.sharded.worker import ShardWorker
 
 
 def plain(file: Path, output: Path, checkpoint: Path, run_dir: Path) -> bytes:
@@ -161,7 +162,7 @@ def test_an_interrupted_launch_goes_on_to_the_same_folder(finished: Path, traine
         ('{"source": "k", "claims": "r"}\n', "no column holds the response"),
         ('{"knowledge": "k", "response": "r"}\n', "column 'model' is missing here, and string in the first shard"),
         ('{"knowledge": "k", "response": "r", "model": 0.5}\n', "column 'model' is double here, and string"),
-        ('{"knowledge": "", "response": "r", "model": "a"}\n', "no row can be scored"),
+        ('{"knowledge": "", "response": "r", "model": "a"}\n', "no row can be used"),
     ],
 )
 def test_a_shard_that_cannot_be_scored_is_named_and_the_others_are_scored(
@@ -191,10 +192,10 @@ def test_a_shard_that_changes_or_vanishes_is_told_and_nothing_is_lost(
     os.utime(first, (1, 1))
     score(data, out, trained, run=untouched)  # another date alone is no change
     first.write_text(first.read_text().replace("river", "tower"))
-    with pytest.raises(UserError, match=r"the shard 'part-00.jsonl' has changed since it was scored"):
+    with pytest.raises(UserError, match=r"the shard 'part-00.jsonl' has changed since it was finished"):
         score(data, out, trained)
     first.unlink()
-    with pytest.raises(UserError, match=r"shards that were scored are gone: part-00.jsonl"):
+    with pytest.raises(UserError, match=r"shards that are finished are gone: part-00.jsonl"):
         score(data, out, trained)
     assert scored(out) == scored(finished / "out")
 
@@ -203,21 +204,20 @@ def test_a_shard_that_is_written_while_it_is_read_is_not_taken(trained: Path, tm
     data = write_shards(tmp_path / "data", num_rows=4)
     first, last = data / "part-00.jsonl", data / "part-02.jsonl"
 
-    class Meddling(ShardScorer):
+    class Meddling(ShardWorker):
         """A worker beside which somebody writes."""
 
-        def _score(self, shard: Any, detector: Any) -> Any:
+        def _do(self, shard: Any, writer: Any) -> Any:
             if shard.name == last.name:
                 last.unlink()
-            if shard.name == first.name:
-                predict = detector.predict_examples
+            if shard.name != first.name:
+                return super()._do(shard, writer)
 
-                def predict_examples(examples: Any) -> Any:
-                    first.write_text(first.read_text() * 2)
-                    return predict(examples)
+            def write(*arguments: Any) -> Any:
+                first.write_text(first.read_text() * 2)
+                return writer.write(*arguments)
 
-                detector = type("Slow", (), {"predict_examples": staticmethod(predict_examples)})()
-            return super()._score(shard, detector)
+            return super()._do(shard, SimpleNamespace(write=write, device="cpu"))
 
     with pytest.raises(UserError, match=r"2 of 3 .* the shard 'part-00.jsonl' was written while it was read"):
         score(data, tmp_path / "out", trained, run=lambda _, *rest: in_process(Meddling, *rest))
@@ -315,12 +315,12 @@ def test_a_worker_that_sees_another_disk_is_refused(finished: Path, trained: Pat
 def test_a_shard_of_which_workers_die_is_given_up_and_the_others_are_scored(
     finished: Path, trained: Path, tmp_path: Path
 ) -> None:
-    class Mortal(ShardScorer):
+    class Mortal(ShardWorker):
         """A worker that a kill ends in the middle of one shard: what it began stays behind."""
 
-        def _score(self, shard: Any, detector: Any) -> Any:
+        def _do(self, shard: Any, writer: Any) -> Any:
             if shard.name != "part-00.jsonl":
-                return super()._score(shard, detector)
+                return super()._do(shard, writer)
             begun = self.folder.scratch(shard)
             begun._finalizer.detach()  # type: ignore[attr-defined]
             raise ConnectionResetError
