@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from faithkit.errors import UserError
-from faithkit.inference.text_engines import TRANSFORMERS, VLLM
+from faithkit.inference.text_engines import OPENAI, TRANSFORMERS, VLLM
 from faithkit.settings.types import Count, Hint, OneOf, OpenBlock, Positive, Text
 from faithkit.stand_in import EMBEDDED
 from workflows.settings import surroundings as around
@@ -106,12 +106,33 @@ def ray_problems(settings: Any, data: str) -> Iterator[UserError]:
     for key, hint in OF_ONE_FILE.items():
         if getattr(settings, key, None) is not None:
             yield UserError(f"{key} is of a single file, and engine=ray takes many", hint=hint)
+    for key in ("checkpoint", "detector"):
+        yield from _own_paths(key, getattr(settings, key, None))
     address = settings.ray.address
     if address is not None and address.startswith(CLIENT):
         hint = "run the command on a node of the cluster with ray.address=auto, or name HOST:6379"
         yield UserError(f"ray.address={address} is of the Ray client, which this is none of", hint=hint)
     elif address is not None and address not in ("auto", "local") and not _is_host(address):
         yield UserError(f"ray.address is {address!r}", hint="ray.address=HOST:PORT, or auto on a node of the cluster")
+
+
+def _own_paths(key: str, path: str | None) -> Iterator[UserError]:
+    """Finds paths in the file of a detector that a worker, which stands in another folder, would not find."""
+    from workflows.settings.detector_file import is_detector_file, read_detector_file
+
+    if path is None or not is_detector_file(path):
+        return
+    try:
+        file = read_detector_file(path)
+    except UserError:
+        return  # told with the checkpoint
+    engine, judge = file["engine"], file["judge"]
+    paths = {"checkpoint": file["checkpoint"], "engine.model": engine["model"] if engine["name"] != OPENAI else None}
+    paths |= {f"judge.{name}": judge[name] for name in ("prompts", "examples")}
+    for name, value in paths.items():
+        if isinstance(value, str) and not value.startswith(("/", "~")) and Path(value).exists():
+            hint = f"write {name}: {Path(value).absolute()}"
+            yield UserError(f"{key} names {value}, and workers stand in another folder", place=path, hint=hint)
 
 
 def _is_host(address: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.running import ROOT
-from tests.workflows.sharded.data import score, scored, write_shards
+from tests.workflows.sharded.data import answer, score, scored, write_shards
 
 pytest.importorskip("ray", reason="needs the extra ray")
 STORE = 80_000_000  # bytes: names pass through it
@@ -53,10 +53,13 @@ def cluster() -> Iterator[Any]:
 
 
 def command(data: Path, out: Path, checkpoint: Path, *overrides: str) -> "subprocess.Popen[str]":
-    given = [str(data), f"checkpoint={checkpoint}", f"out={out}", "engine=ray", "num_resamples=20", *overrides]
+    return start("workflows.score", str(data), f"out={out}", f"checkpoint={checkpoint}", "num_resamples=20", *overrides)
+
+
+def start(module: str, *arguments: str) -> "subprocess.Popen[str]":
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, "-m", "workflows.score", *given], cwd=ROOT, env=environ, **pipes)
+    return subprocess.Popen([sys.executable, "-m", module, *arguments, "engine=ray"], cwd=ROOT, env=environ, **pipes)
 
 
 def end(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
@@ -104,6 +107,23 @@ def test_a_worker_that_is_killed_costs_its_shard_in_flight(
     assert code == 0, errors
     assert scored(out) == expected
     assert f"6,000 rows in {SHARDS} shards" in shown and "0 failed" in errors
+
+
+@pytest.mark.slow
+def test_answers_are_the_same_on_a_cluster_whose_worker_is_killed(
+    cluster: Any, data: Path, tiny_llama: Path, tmp_path: Path
+) -> None:
+    answer(data, tmp_path / "expected", tiny_llama)
+    out = tmp_path / "out"
+    given = ["data=pairs", f"data.path={data}", f"out={out}", f"checkpoint={tiny_llama}", "decoding.max_new_tokens=6"]
+    process = start("workflows.generate", *given, f"ray.address={cluster.address}", "ray.workers=2")
+    wait_for(lambda: accounts(out), process)
+    os.kill(next(pid for node in cluster.list_all_nodes() for pid in workers(node)), signal.SIGKILL)
+    assert accounts(out) < SHARDS, "the kill came too late to test anything"
+    code, shown, errors = end(process)
+    assert code == 0, errors
+    assert scored(out) == scored(tmp_path / "expected")
+    assert f"6,000 rows in {SHARDS} shards" in shown
 
 
 @pytest.mark.slow
