@@ -1,12 +1,13 @@
 """The blocks `engine` and `judge`, and what is wrong or without effect in them."""
 
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 from faithkit.errors import UserError
-from faithkit.inference.text_engines import AUTO, OPENAI, TRANSFORMERS, VLLM, EngineOptions
+from faithkit.inference.text_engines import AUTO, ENGINES, OPENAI, TRANSFORMERS, VLLM, EngineOptions
 from faithkit.settings.types import Block, OneOf
 from judge.asking import AskOptions
 from judge.examiner_options import ExaminerOptions
@@ -33,6 +34,13 @@ OF_A_SERVER = tuple(
     f"engine.{key}"
     for key in ("base_url", "api_key_variable", "concurrency", "max_retries", "timeout_seconds", "price")
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstructEngineOptions(EngineOptions):
+    """The block `engine` of construct.py, where `ray` reads scored shards and asks no model."""
+
+    name: Annotated[Any, OneOf((None, *ENGINES, RAY))] = None
 
 
 class GeneratorEngine(Block):

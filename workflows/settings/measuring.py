@@ -12,6 +12,7 @@ from workflows.settings.blocks import Resamples
 from workflows.settings.data import OnBadRow, Split
 from workflows.settings.datasets import dataset_problems
 from workflows.settings.pipeline import Pipeline
+from workflows.settings.sharded import RAY, address_problems, is_sharded
 
 RULES = ("random", "uncertainty")  # as in faithkit.evaluation.label_sampling, without numpy
 
@@ -72,8 +73,13 @@ class Estimate(Pipeline):
     num_resamples: Resamples
 
     def problems(self, settings: Any) -> Iterator[UserError]:
-        yield from around.file_problems("pipeline.predictions", self.predictions)
         yield from around.file_problems("pipeline.labels", self.labels)
+        if is_sharded(self.predictions):
+            yield from self._shard_problems(settings)
+            return
+        yield from around.file_problems("pipeline.predictions", self.predictions)
+        if settings.engine.name == RAY:
+            yield UserError("engine=ray reads scored shards", hint="pipeline.predictions=FOLDER; or leave engine out")
         if self.dataset is not None:
             one = {"dataset": self.dataset, "path": self.path, "split": self.split, **self.options}
             yield from dataset_problems("pipeline", one)
@@ -82,3 +88,16 @@ class Estimate(Pipeline):
             yield UserError("there is nothing to do: neither labels nor label_next is given", hint=hint)
         if self.width is not None and self.labels is None:
             yield UserError("pipeline.width needs labels to plan by", hint="pipeline.labels=FILE")
+
+    def _shard_problems(self, settings: Any) -> Iterator[UserError]:
+        """What an estimate over scored shards has too much."""
+        hints = {"dataset": "name columns of the shards: pipeline.by, pipeline.columns.group"}
+        hints["label_next"] = "choose the rows of one file, or by chance among all, and give them as pipeline.labels"
+        for key, hint in hints.items():
+            if getattr(self, key) is not None:
+                yield UserError(f"pipeline.{key} is of a single file, and these are shards", hint=hint)
+        if self.width is not None and self.labels is None:
+            yield UserError("pipeline.width needs labels to plan by", hint="pipeline.labels=FILE")
+        if settings.engine.name == RAY:
+            yield from around.package_problems("engine=ray", "ray", "ray")
+            yield from address_problems(settings.ray.address)

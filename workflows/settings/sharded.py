@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from data_modules.reading.shards import is_address, is_glob
 from faithkit.errors import UserError
 from faithkit.inference.text_engines import OPENAI, TRANSFORMERS, VLLM
 from faithkit.settings.types import Count, Hint, OneOf, OpenBlock, Positive, Text
@@ -85,6 +86,11 @@ def answering_problems(settings: Any) -> Iterator[UserError]:
     yield from ray_problems(settings, part["path"])
 
 
+def is_sharded(data: str) -> bool:
+    """Tells shards from a single file."""
+    return is_address(data) or is_glob(data) or Path(data).expanduser().is_dir()
+
+
 def only_part(data: Mapping[str, Any]) -> dict[str, Any]:
     """Gives the one part of a block `data` of pairs of one's own; nothing of other data."""
     parts = list(data["parts"].values() if isinstance(data["parts"], Mapping) else data["parts"])
@@ -108,7 +114,11 @@ def ray_problems(settings: Any, data: str) -> Iterator[UserError]:
             yield UserError(f"{key} is of a single file, and engine=ray takes many", hint=hint)
     for key in ("checkpoint", "detector"):
         yield from _own_paths(key, getattr(settings, key, None))
-    address = settings.ray.address
+    yield from address_problems(settings.ray.address)
+
+
+def address_problems(address: str | None) -> Iterator[UserError]:
+    """Finds an address that is of no cluster."""
     if address is not None and address.startswith(CLIENT):
         hint = "run the command on a node of the cluster with ray.address=auto, or name HOST:6379"
         yield UserError(f"ray.address={address} is of the Ray client, which this is none of", hint=hint)

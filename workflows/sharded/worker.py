@@ -74,7 +74,7 @@ class ShardWorker:
         work, begun = self.job.work, time.process_time()
         with self.folder.scratch(shard) as scratch:
             made = Path(scratch, "made.parquet")
-            with opened(work.data, shard) as file, _named(shard, file):
+            with opened(work.data, shard) as file, named(shard, file):
                 digest = hash_of(file)
                 rows = work.read(file)
                 check_columns(columns_of(work, rows), self.job.identity["columns"], shard)
@@ -115,7 +115,7 @@ def check_columns(found: Columns, wanted: Columns, shard: Shard) -> None:
 
 
 @contextmanager
-def _named(shard: Shard, file: Path) -> Iterator[None]:
+def named(shard: Shard, file: Path) -> Iterator[None]:
     """Names the shard in errors, whose file may be a copy for a moment."""
     try:
         yield

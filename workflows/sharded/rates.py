@@ -1,0 +1,135 @@
+"""Reads scored shards for their rates, twice where people labelled some rows: on a cluster, or here one by one."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from construction.estimate_rows import Labels, labels_of, read_labels
+from construction.shard_rates import ShardRates
+from construction.shard_steps import Counting
+from construction.shard_verdicts import ShardColumns
+from data_modules.reading.shards import Shard, find_shards, opened, shown
+from faithkit import signals
+from faithkit.errors import UserError
+from faithkit.evaluation.prediction_powered import Sums
+from workflows.settings.sharded import RayOptions
+from workflows.sharded.cluster import run_on_cluster
+from workflows.sharded.run import EVERY, Runner
+from workflows.sharded.work import whole_path
+from workflows.sharded.worker import named
+
+PARQUET = ".parquet"
+Step = Callable[[Path], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What workers are told.
+
+    Args:
+        data: The folder, glob or address of the shards.
+        step: Reads a shard.
+    """
+
+    data: str
+    step: Step
+
+
+class ShardReader:
+    """Reads a shard a call: gives what it came to, or the reason why it cannot be read."""
+
+    def __init__(self, reading: Reading):
+        self.reading = reading
+
+    def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Reads a shard; what it gives is JSON, since a table of Ray's wants every row alike."""
+        shard = Shard(**row)
+        try:
+            with opened(self.reading.data, shard) as file, named(shard, file):
+                found = json.dumps(self.reading.step(file))
+        except UserError as error:
+            problem = {"problem": error.problem, "place": error.place or shard.name, "hint": error.hint or ""}
+            return {"shard": shard.name, "bytes": shard.size, "found": "", **problem}
+        return {"shard": shard.name, "bytes": shard.size, "found": found, "problem": "", "place": "", "hint": ""}
+
+
+def in_this_process(worker: type, argument: Any, rows: Sequence[Mapping[str, Any]], _: RayOptions) -> Iterator[Any]:
+    """Calls one worker of this process for all rows, in the place of a cluster."""
+    return map(worker(argument), rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardEstimate:
+    """What was read of shards.
+
+    Args:
+        labels: Those of these rows; None where none are given.
+        sums: Of the parts that have labels.
+    """
+
+    rates: ShardRates
+    labels: Labels | None
+    sums: dict[str | None, Sums]
+
+
+def estimate_shards(block: Mapping[str, Any], ray: RayOptions | None, run: Runner | None = None) -> ShardEstimate:
+    """Reads all shards.
+
+    Args:
+        block: `pipeline` of `pipeline=estimate`.
+        ray: None reads on this machine.
+        run: Calls the workers; None does as `ray` says.
+
+    Raises:
+        UserError: A shard cannot be read, or the labels do not fit.
+    """
+    data, options = whole_path(block["predictions"]), ray or RayOptions()
+    shards = [shard for shard in find_shards(data)[0] if shard.name.endswith(PARQUET)]
+    if not shards:
+        hint = "scored shards are Parquet: faithkit score ... engine=ray writes them"
+        raise UserError("there are no shards of Parquet", place=shown(data), hint=hint)
+    with opened(data, shards[0]) as file, named(shards[0], file):
+        columns = ShardColumns.of(file, block["columns"], block["by"])
+    labels = read_labels(block["labels"], block["label_columns"], None) if block["labels"] else None
+    counting = Counting(columns=columns, ids=frozenset(labels.values if labels else ()))
+    rates = ShardRates(counting, power=block["power"], num_resamples=block["num_resamples"])
+
+    def read(step: Step, told: str) -> Iterator[tuple[str, Any]]:
+        runner = run or (run_on_cluster if ray is not None else in_this_process)
+        return _results(runner(ShardReader, Reading(data=data, step=step), _rows(shards), options), shards, told)
+
+    for name, found in read(counting, "reading"):
+        rates.add(name, found)
+    if labels is None or not labels.values:
+        return ShardEstimate(rates=rates, labels=labels, sums={})
+    labels = labels_of(labels, rates.found, block["labels"])
+    weighed = rates.weigh(labels)
+    step = rates.leaving_out(weighed, *([None] if block["width"] is not None else []))
+    sums = rates.add_up(step, weighed, read(step, "leaving groups out"))
+    return ShardEstimate(rates=rates, labels=labels, sums=sums)
+
+
+def _rows(shards: Sequence[Shard]) -> list[dict[str, Any]]:
+    return [shard.to_dict() for shard in shards]
+
+
+def _results(results: Iterator[Any], shards: Sequence[Shard], told: str) -> Iterator[tuple[str, Any]]:
+    """Yields the name of each shard with what was read of it, and shows how far it is.
+
+    Raises:
+        UserError: One cannot be read: rates are of all shards.
+    """
+    interval = 0.5 if sys.stderr.isatty() else EVERY
+    size = sum(shard.size for shard in shards)
+    with tqdm(total=size, desc=told, unit="B", unit_scale=True, mininterval=interval) as bar:
+        for result in results:
+            signals.check()
+            if result["problem"]:
+                raise UserError(result["problem"], place=result["place"], hint=result["hint"])
+            bar.update(result["bytes"])
+            yield result["shard"], json.loads(result["found"])
