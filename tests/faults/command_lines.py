@@ -284,6 +284,17 @@ LINES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     ("construct", ("pipeline=agreement",), ("pipeline.annotations",)),
     ("construct", ("pipeline=agreement", "pipeline.annotations=/nowhere"), ("no such file",)),
+    ("construct", ("engine=ray",), ("engine=ray asks no model", "pipeline=estimate alone")),
+    (
+        "construct",
+        ("pipeline=estimate", "engine=ray", "pipeline.predictions={table}"),
+        ("engine=ray reads scored shards",),
+    ),
+    (
+        "construct",
+        ("pipeline=estimate", "pipeline.predictions={folder}", "pipeline.label_next=5"),
+        ("label_next is of a single file",),
+    ),
     ("construct", ("resume={trained}",), ("one of train", "faithkit train resume=")),
 )
 # Command lines that are right, odd as some look.

@@ -52,6 +52,11 @@ def in_process(worker: type, argument: Any, rows: Sequence[Mapping[str, Any]], _
     return map(worker(argument), rows)
 
 
+def untouched(worker: type, argument: Any, rows: Any, options: Any) -> Iterator[Any]:
+    """A launch in which no shard may be left."""
+    raise AssertionError(f"done again: {rows}")
+
+
 def score(data: Path | str, out: Path, checkpoint: Path, *overrides: str, run: Any = in_process) -> None:
     """`faithkit score DATA engine=ray` with a worker of this process."""
     given = [f"path='{data}'", f"out={out}", f"checkpoint={checkpoint}", "num_resamples=20", *overrides]

@@ -12,7 +12,7 @@ from faithkit.errors import UserError
 from faithkit.settings.check import check_settings
 from faithkit.signals import Interrupted
 from tests.running import compose, plain_config
-from tests.workflows.sharded.data import answer, in_process, rows, scored, write_jsonl, write_shards
+from tests.workflows.sharded.data import answer, in_process, rows, scored, untouched, write_jsonl, write_shards
 from workflows.settings.scripts import GenerateSettings
 
 
@@ -30,10 +30,6 @@ def finished(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     folder = tmp_path_factory.mktemp("answered")
     answer(questions(folder / "data"), folder / "out", tiny_llama)
     return folder
-
-
-def untouched(worker: type, argument: Any, rows: Any, options: Any) -> Iterator[Any]:
-    raise AssertionError(f"answered again: {rows}")
 
 
 @pytest.mark.parametrize("decoding", ["greedy", "nucleus"])
