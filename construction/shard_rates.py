@@ -4,6 +4,7 @@ Sums are added exactly, so the order in which shards come changes nothing. The r
 all rows together; a group that lies in several shards counts as one in each.
 """
 
+import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -67,6 +68,7 @@ class Found:
 
     id: str
     shard: str
+    place: int
     group: str
     part: str | None
     score: float | None
@@ -87,6 +89,7 @@ class ShardRates:
         self._spread = {SCORE: ExactSums(1), LABEL: ExactSums(1)}
         self._rows: dict[str, int] = {}  # of each shard
         self.found: dict[str, Found] = {}
+        self.drawn: list[tuple[int, str, int]] = []  # lot, shard and place
 
     @property
     def num_rows(self) -> int:
@@ -115,6 +118,8 @@ class ShardRates:
         for key, sums in self._spread.items():
             sums.add([counted["spread"][key]])
         self._rows[shard] = sum(one["rows"] for one in counted["sums"] if one["name"] is None)
+        drawn = [(lot, shard, place) for lot, place in counted["drawn"]]
+        self.drawn = heapq.nsmallest(self.counting.draw, [*self.drawn, *drawn])
         for row in counted["found"]:
             if (before := self.found.get(row["id"])) is not None:
                 places = " and ".join(sorted({before.shard, shard}))
@@ -128,13 +133,10 @@ class ShardRates:
         Raises:
             UserError: Some labels have a probability and others none, or no verdict can be used.
         """
-        rows = [self.found[name] for name in labels.values]
         chances = np.array([labels.chances.get(name, 1.0) for name in labels.values])
-        if labels.waves or not labels.chances:
-            waves = labels.waves or [Wave(RANDOM, len(rows) / self.num_rows)]
-            mean, (spread,) = self.mean, self._spread[self.detector].values()
-            whole = (spread + self.num_unread * np.sqrt(mean * (1 - mean))) / self.num_rows
-            chances = probabilities(waves, self._scores(rows), float(whole))
+        if waves := self.waves(labels):
+            scores = self.scores([self.found[name] for name in labels.values])
+            chances = probabilities(waves, scores, self.mean_spread)
         else:
             check_chances(labels)
         if not np.all((chances > 0) & (chances <= 1)):
@@ -142,6 +144,18 @@ class ShardRates:
             raise UserError("a labelled response needs a probability above 0 and at most 1", hint=hint)
         pairs = zip(labels.values.items(), 1 / chances, strict=True)
         return {name: (value, float(weight)) for (name, value), weight in pairs}
+
+    def waves(self, labels: Labels) -> list[Wave]:
+        """Tells the draws of the labels: one at random where the file does not tell; none where it tells chances."""
+        if labels.waves or labels.chances or not labels.values:
+            return list(labels.waves)
+        return [Wave(RANDOM, len(labels.values) / self.num_rows)]
+
+    @property
+    def mean_spread(self) -> float:
+        """The mean of sqrt(p (1 - p)) of the detector, by which the uncertain rows are drawn."""
+        (spread,) = self._spread[self.detector].values()
+        return float(spread + self.num_unread * np.sqrt(self.mean * (1 - self.mean))) / self.num_rows
 
     @property
     def mean(self) -> float:
@@ -227,10 +241,11 @@ class ShardRates:
         known, total, squares = part.detectors[self.detector].values()
         unread, sums = part.rows - known, ExactSums(6)
         values, weights = np.array([labels[one] for one in mine]).T
-        for terms in np.stack(weighed(values, self._scores([self.found[one] for one in mine]), weights), axis=1):
+        for terms in np.stack(weighed(values, self.scores([self.found[one] for one in mine]), weights), axis=1):
             sums.add(terms.tolist())
         return [part.rows, total + unread * self.mean, squares + unread * self.mean**2, *sums.values()]
 
-    def _scores(self, rows: Sequence[Found]) -> Values:
+    def scores(self, rows: Sequence[Found]) -> Values:
+        """Gives what the detector says of labelled rows."""
         known = (row.score if self.detector == SCORE else row.label for row in rows)
         return np.array([self.mean if value is None else value for value in known])

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from construction.shard_verdicts import ShardColumns, ShardVerdicts, read_shard
+from data_modules.encoding.cache import group_hash
 from faithkit.evaluation.group_kinds import kinds_of
 from faithkit.evaluation.intervals import Values
 from faithkit.evaluation.prediction_powered import leave_out, weighed
@@ -27,13 +28,17 @@ class Counting:
     """Sums up a shard.
 
     Args:
-        ids: Of the rows that people labelled.
+        ids: Of the rows that people labelled; None where ids are not asked for.
+        draw: How many rows of all shards are drawn by chance to be labelled, among those that are not.
+        seed: Of the draw.
     """
 
     columns: ShardColumns
-    ids: frozenset[str] = frozenset()
+    ids: frozenset[str] | None = None
+    draw: int = 0
+    seed: int = 0
 
-    def __call__(self, file: Path) -> dict[str, Any]:
+    def __call__(self, file: Path, shard: str) -> dict[str, Any]:
         """Gives the sums of all rows and of each value, and the labelled rows."""
         rows = read_shard(file, self.columns, self.ids)
         detectors = {SCORE: rows.scores, LABEL: rows.called}
@@ -49,7 +54,19 @@ class Counting:
             "sums": sums,
             "spread": {key: _spread(values) for key, values in detectors.items()},
             "found": [_found(rows, place, id_) for place, id_ in rows.found],
+            "drawn": self._drawn(rows, shard),
         }
+
+    def _drawn(self, rows: ShardVerdicts, shard: str) -> list[list[int]]:
+        """Gives the rows with the lowest numbers of a lottery, and these: the lowest of all shards are the sample."""
+        if not self.draw:
+            return []
+        lots = np.random.default_rng([self.seed, group_hash(shard)]).integers(2**63, size=len(rows.called))
+        left = np.ones(len(lots), bool)
+        left[[place for place, _ in rows.found]] = False
+        places = np.flatnonzero(left)
+        lowest = places[np.argsort(lots[places], kind="stable")[: self.draw]]
+        return [[int(lots[place]), int(place)] for place in lowest]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +99,7 @@ class LeavingOut:
     parts: tuple[Part, ...]
     powers: tuple[float | None, ...]
 
-    def __call__(self, file: Path) -> dict[str, Any]:
+    def __call__(self, file: Path, shard: str) -> dict[str, Any]:
         """Gives what `leave_out` does for each part and power, and the number of rows."""
         rows = read_shard(file, self.columns, frozenset(self.labels))
         places = dict(rows.by_part())
@@ -127,6 +144,6 @@ def _found(rows: ShardVerdicts, place: int, id_: str) -> dict[str, Any]:
     group = format(int(rows.groups[place]), "x")
     part = rows.names[rows.parts[place]] if rows.names else None
     detectors = {SCORE: rows.scores[place], LABEL: rows.called[place]}
-    return {"id": id_, "group": group, "part": part} | {
+    return {"id": id_, "place": place, "group": group, "part": part} | {
         key: float(value) if np.isfinite(value) else None for key, value in detectors.items()
     }

@@ -58,7 +58,7 @@ class ShardVerdicts:
         called: 1 for hallucinated, 0 for faithful, NaN where there is no verdict [N].
         scores: P(hallucinated); NaN where there is none [N].
         groups: Numbers of the rows' groups, or hashes of their names [N].
-        parts: Which of `names`, the values of the column to count by, a row has [N].
+        parts: Which of `names`, values of the column to count by, a row has [N].
         found: The rows that people labelled: where they stand, and their ids.
     """
 
@@ -78,20 +78,20 @@ class ShardVerdicts:
             yield name, order[ends[number - 1] if number else 0 : ends[number]]
 
 
-def read_shard(file: Path, columns: ShardColumns, ids: Collection[str]) -> ShardVerdicts:
+def read_shard(file: Path, columns: ShardColumns, ids: Collection[str] | None) -> ShardVerdicts:
     """Reads a shard.
 
     Args:
-        ids: Of the rows that people labelled; without any the column of ids need not be there.
+        ids: Of the rows that people labelled; with None the column of ids need not be there.
 
     Raises:
         UserError: A column is missing, or a value is no verdict.
     """
     wanted = {"label": columns.label, "score": columns.score, "group": columns.group, "by": columns.by}
     named = {key: name for key, name in wanted.items() if name is not None}
-    named |= {"id": columns.id} if ids else {}
-    _check(file, named)
-    labelled, numbers = pa.array(sorted(ids), pa.string()), dict[str, int]()
+    named |= {"id": columns.id} if ids is not None else {}
+    check_columns(file, named)
+    labelled, numbers = pa.array(sorted(ids or ()), pa.string()), dict[str, int]()
     kept: dict[str, list[Any]] = {name: [] for name in ("called", "scores", "groups", "parts")}
     found: list[tuple[int, str]] = []
     start = 0
@@ -129,7 +129,12 @@ def _schema(file: Path) -> Any:
         raise UserError("no file of Parquet", place=str(file), hint=hint) from error
 
 
-def _check(file: Path, named: Mapping[str, str]) -> None:
+def check_columns(file: Path, named: Mapping[str, str]) -> None:
+    """Refuses a shard without a column, each given by what it holds.
+
+    Raises:
+        UserError: One is not there.
+    """
     names = _schema(file).names
     for key, name in named.items():
         if name not in names:

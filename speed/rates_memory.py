@@ -81,8 +81,9 @@ def estimate(data: Path, labels: Path | None, num_rows: int) -> tuple[float, flo
     from workflows.sharded.rates import estimate_shards
 
     columns = {"id": "id", "label": "label", "score": None, "group": "dialogue"}
-    block = {"predictions": str(data), "labels": str(labels) if labels else None, "columns": columns, "by": "model"}
-    block |= {"label_columns": {"id": "id", "label": "label"}, "power": None, "width": None, "num_resamples": 1000}
+    given: dict[str, Any] = {"predictions": str(data), "labels": str(labels) if labels else None, "by": "model"}
+    given |= {"columns": columns, "label_columns": {"id": "id", "label": "label"}, "num_resamples": 1000}
+    block = {**given, "power": None, "width": None, "label_next": None}
     readings, is_done, begin = [anonymous_mib()], threading.Event(), time.process_time()
 
     def watch() -> None:

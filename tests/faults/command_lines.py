@@ -293,7 +293,7 @@ LINES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (
         "construct",
         ("pipeline=estimate", "pipeline.predictions={folder}", "pipeline.label_next=5"),
-        ("label_next is of a single file",),
+        ("weighs all rows of a file at once", "pipeline.rule=random"),
     ),
     ("construct", ("resume={trained}",), ("one of train", "faithkit train resume=")),
 )

@@ -1,7 +1,7 @@
 """Estimates how often a system hallucinates: from verdicts of a detector on many responses, and labels of a few."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,7 @@ def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
     parts = parts_of(table, rows, power=block["power"], num_resamples=block["num_resamples"])
     plan = plan_labels(rows, block["width"]) if block["width"] is not None and rows.labelled.any() else None
     metrics = _tell(parts, block, plan)
-    if chosen:
-        write_table(run.path / NEXT, chosen, ",")
-        print(f"{block['label_next']:,} responses to label next, by {block['rule']}: {run.path / NEXT}")
-        print(f"fill its empty labels, then: pipeline.labels={run.path / NEXT}")
+    _write_next(run, chosen, block)
     write_results(run.metrics, metrics, {"config": config, "environment": environment()})
 
 
@@ -65,7 +62,7 @@ def _run_on_shards(run: RunFolder, config: Mapping[str, Any]) -> None:
     if config["dry_run"]:
         print(f"would estimate from the shards in {shown(block['predictions'])}")
         return
-    found = estimate_shards(block, ray)
+    found = estimate_shards(block, ray, seed=config["seed"])
     rates, labels = found.rates, found.labels
     facts = rates.detector == SCORE, rates.num_unread, rates.counting.columns.group is not None
     for line in _notes(rates.num_rows, labels, *facts):
@@ -73,7 +70,15 @@ def _run_on_shards(run: RunFolder, config: Mapping[str, Any]) -> None:
     width, whole = block["width"], found.sums.get(None)
     plan = plan_sums(whole, width) if width is not None and whole is not None else None
     metrics = _tell(rates.rates(found.sums), block, plan)
+    _write_next(run, found.next_rows, block)
     write_results(run.metrics, metrics, {"config": config, "environment": environment()})
+
+
+def _write_next(run: RunFolder, chosen: Sequence[Mapping[str, object]], block: Mapping[str, Any]) -> None:
+    if chosen:
+        write_table(run.path / NEXT, chosen, ",")
+        print(f"{block['label_next']:,} responses to label next, by {block['rule']}: {run.path / NEXT}")
+        print(f"fill its empty labels, then: pipeline.labels={run.path / NEXT}")
 
 
 def _tell(parts: list[Part], block: Mapping[str, Any], plan: Plan | None) -> dict[str, Metric]:

@@ -14,7 +14,7 @@ from workflows.settings.datasets import dataset_problems
 from workflows.settings.pipeline import Pipeline
 from workflows.settings.sharded import RAY, address_problems, is_sharded
 
-RULES = ("random", "uncertainty")  # as in faithkit.evaluation.label_sampling, without numpy
+RULES = RANDOM, UNCERTAINTY = ("random", "uncertainty")  # as in faithkit.evaluation.label_sampling, without numpy
 
 
 class Describe(Pipeline):
@@ -91,11 +91,12 @@ class Estimate(Pipeline):
 
     def _shard_problems(self, settings: Any) -> Iterator[UserError]:
         """What an estimate over scored shards has too much."""
-        hints = {"dataset": "name columns of the shards: pipeline.by, pipeline.columns.group"}
-        hints["label_next"] = "choose the rows of one file, or by chance among all, and give them as pipeline.labels"
-        for key, hint in hints.items():
-            if getattr(self, key) is not None:
-                yield UserError(f"pipeline.{key} is of a single file, and these are shards", hint=hint)
+        if self.dataset is not None:
+            hint = "name columns of the shards: pipeline.by, pipeline.columns.group"
+            yield UserError("pipeline.dataset is of a single file, and these are shards", hint=hint)
+        if self.label_next is not None and self.rule != RANDOM:
+            problem = f"pipeline.rule={self.rule} weighs all rows of a file at once, and these are shards"
+            yield UserError(problem, hint="pipeline.rule=random")
         if self.width is not None and self.labels is None:
             yield UserError("pipeline.width needs labels to plan by", hint="pipeline.labels=FILE")
         if settings.engine.name == RAY:

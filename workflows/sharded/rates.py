@@ -10,6 +10,7 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from construction.estimate_rows import Labels, labels_of, read_labels
+from construction.shard_labels import Showing, places_to_show, rows_to_label
 from construction.shard_rates import ShardRates
 from construction.shard_steps import Counting
 from construction.shard_verdicts import ShardColumns
@@ -24,7 +25,7 @@ from workflows.sharded.work import whole_path
 from workflows.sharded.worker import named
 
 PARQUET = ".parquet"
-Step = Callable[[Path], dict[str, Any]]
+Step = Callable[[Path, str], dict[str, Any]]  # of the file, and of its name below the data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class ShardReader:
         shard = Shard(**row)
         try:
             with opened(self.reading.data, shard) as file, named(shard, file):
-                found = json.dumps(self.reading.step(file))
+                found = json.dumps(self.reading.step(file, shard.name))
         except UserError as error:
             problem = {"problem": error.problem, "place": error.place or shard.name, "hint": error.hint or ""}
             return {"shard": shard.name, "bytes": shard.size, "found": "", **problem}
@@ -70,20 +71,25 @@ class ShardEstimate:
     Args:
         labels: Those of these rows; None where none are given.
         sums: Of the parts that have labels.
+        next_rows: Those to label next, and those that are labelled.
     """
 
     rates: ShardRates
     labels: Labels | None
     sums: dict[str | None, Sums]
+    next_rows: list[dict[str, object]]
 
 
-def estimate_shards(block: Mapping[str, Any], ray: RayOptions | None, run: Runner | None = None) -> ShardEstimate:
+def estimate_shards(
+    block: Mapping[str, Any], ray: RayOptions | None, run: Runner | None = None, *, seed: int = 0
+) -> ShardEstimate:
     """Reads all shards.
 
     Args:
         block: `pipeline` of `pipeline=estimate`.
         ray: None reads on this machine.
         run: Calls the workers; None does as `ray` says.
+        seed: Of the rows to label next.
 
     Raises:
         UserError: A shard cannot be read, or the labels do not fit.
@@ -96,26 +102,34 @@ def estimate_shards(block: Mapping[str, Any], ray: RayOptions | None, run: Runne
     with opened(data, shards[0]) as file, named(shards[0], file):
         columns = ShardColumns.of(file, block["columns"], block["by"])
     labels = read_labels(block["labels"], block["label_columns"], None) if block["labels"] else None
-    counting = Counting(columns=columns, ids=frozenset(labels.values if labels else ()))
+    if labels is not None and not labels.values and block["label_next"] is None:
+        hint = "label some rows, or choose the first: pipeline.labels=null pipeline.label_next=50"
+        raise UserError("nothing is labelled yet: every label is empty", place=block["labels"], hint=hint)
+    draw, waves = block["label_next"] or 0, len(labels.waves) or bool(labels.values) if labels else 0
+    ids = frozenset(labels.values) if labels else frozenset[str]() if draw else None
+    counting = Counting(columns=columns, ids=ids, draw=draw, seed=seed + waves)
     rates = ShardRates(counting, power=block["power"], num_resamples=block["num_resamples"])
 
-    def read(step: Step, told: str) -> Iterator[tuple[str, Any]]:
+    def read(step: Step, told: str, of: Sequence[Shard] = shards) -> Iterator[tuple[str, Any]]:
         runner = run or (run_on_cluster if ray is not None else in_this_process)
-        return _results(runner(ShardReader, Reading(data=data, step=step), _rows(shards), options), shards, told)
+        rows = [shard.to_dict() for shard in of]
+        return _results(runner(ShardReader, Reading(data=data, step=step), rows, options), of, told)
 
     for name, found in read(counting, "reading"):
         rates.add(name, found)
-    if labels is None or not labels.values:
-        return ShardEstimate(rates=rates, labels=labels, sums={})
-    labels = labels_of(labels, rates.found, block["labels"])
-    weighed = rates.weigh(labels)
-    step = rates.leaving_out(weighed, *([None] if block["width"] is not None else []))
-    sums = rates.add_up(step, weighed, read(step, "leaving groups out"))
-    return ShardEstimate(rates=rates, labels=labels, sums=sums)
-
-
-def _rows(shards: Sequence[Shard]) -> list[dict[str, Any]]:
-    return [shard.to_dict() for shard in shards]
+    sums: dict[str | None, Sums] = {}
+    if labels is not None and labels.values:
+        labels = labels_of(labels, rates.found, block["labels"])
+        weighed = rates.weigh(labels)
+        step = rates.leaving_out(weighed, *([None] if block["width"] is not None else []))
+        sums = rates.add_up(step, weighed, read(step, "leaving groups out"))
+    rows = []
+    if draw:
+        places = places_to_show(rates, draw)
+        showing = Showing(columns=columns, places=places)
+        having = [shard for shard in shards if shard.name in places]
+        rows = rows_to_label(rates, labels, read(showing, "choosing", having))
+    return ShardEstimate(rates=rates, labels=labels, sums=sums, next_rows=rows)
 
 
 def _results(results: Iterator[Any], shards: Sequence[Shard], told: str) -> Iterator[tuple[str, Any]]:

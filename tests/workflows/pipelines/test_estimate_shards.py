@@ -235,7 +235,7 @@ def test_a_folder_without_scored_shards_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["pipeline.label_next=5"], "pipeline.label_next is of a single file"),
+        (["pipeline.label_next=5"], "pipeline.rule=uncertainty weighs all rows"),
         (["pipeline.dataset=ragtruth"], "pipeline.dataset is of a single file"),
         (["pipeline.width=0.1"], "pipeline.width needs labels"),
         (["engine=ray", "ray.address=ray://h:1"], "is of the Ray client"),
@@ -251,3 +251,33 @@ def test_what_shards_have_too_much_is_told(overrides: list[str], words: str, tmp
     with pytest.raises(UserError) as caught:
         check_settings(plain_config("construct", *given), ConstructSettings)
     assert words in str(caught.value)
+
+
+def test_rows_to_label_are_drawn_by_chance_among_all_and_waves_add_up(tmp_path: Path) -> None:
+    rows = sample()
+    data = write_shards(tmp_path / "data", rows)
+    first = estimate_shards(block(data, label_next=60, rule="random"), None)
+    again = estimate_shards(block(data, label_next=60, rule="random"), None, backwards)
+    assert first.next_rows == again.next_rows and len(first.next_rows) == 60 and not first.sums
+    numbers = [int(str(row["id"])[1:]) for row in first.next_rows]
+    counts = [sum(number in part for number in numbers) for part in (range(300), range(306, 1200))]
+    assert 4 <= counts[0] <= 22 and 24 <= counts[1] <= 48, "as many of a shard as it has rows"
+    by_id = {row["id"]: row for row in rows}
+    filled = [{**row, "label": int(truth(by_id[str(row["id"])]))} for row in first.next_rows]
+    labels = write_csv(tmp_path / "next.csv", filled)
+    given = block(data, labels, label_next=40, rule="random", by="language")
+    second = estimate_shards(given, None)
+    check_equal(second, expected(tmp_path, rows, given))
+    new, old = second.next_rows[:40], second.next_rows[40:]
+    assert {row["id"] for row in old} == {row["id"] for row in filled}.difference(row["id"] for row in new)
+    assert [row["label"] for row in new] == [""] * 40 and "" not in [row["label"] for row in old]
+    chance = 1 - (1 - 60 / 1500) * (1 - 40 / 1440)
+    assert [row["inclusion_probability"] for row in second.next_rows] == pytest.approx([chance] * 100)
+    more = write_csv(tmp_path / "more.csv", [*old, *({**row, "label": 1} for row in new)])
+    assert estimate_shards(block(data, more), None).sums[None].num_labels == 100
+
+
+def test_more_rows_to_label_than_there_are_is_told(tmp_path: Path) -> None:
+    given = block(write_shards(tmp_path / "data", sample()), label_next=1501, rule="random")
+    with pytest.raises(UserError, match="1,501 responses are to be labelled, and 1,500 are left"):
+        estimate_shards(given, None)
