@@ -5,10 +5,8 @@ all rows together; a group that lies in several shards counts as one in each.
 """
 
 import heapq
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,49 +15,12 @@ from construction.estimate_report import ALL, DETECTOR, LABELS, MAX_PARTS, RATE
 from construction.estimate_report import Part as Rates
 from construction.estimate_rows import Labels, check_chances
 from construction.shard_steps import LABEL, SCORE, Counting, LeavingOut, Part, Weighed
+from construction.shard_sums import ExactSums, PartSums
 from faithkit.errors import UserError, shorten
 from faithkit.evaluation.group_kinds import share_of_kinds
 from faithkit.evaluation.intervals import Metric, Values
 from faithkit.evaluation.label_sampling import RANDOM, Wave, probabilities
 from faithkit.evaluation.prediction_powered import Sums, error_of, estimate_sums, weighed
-
-
-class ExactSums:
-    """Sums of floats that do not depend on their order."""
-
-    def __init__(self, count: int):
-        self._sums = [Fraction(0)] * count
-        self._undefined = [False] * count
-
-    def add(self, values: Sequence[float]) -> None:
-        """Adds one to each; of what is not finite the sum is NaN."""
-        for place, value in enumerate(values):
-            if np.isfinite(value):
-                self._sums[place] += Fraction(value)
-            else:
-                self._undefined[place] = True
-
-    def values(self) -> list[float]:
-        """Gives the sums as floats."""
-        pairs = zip(self._sums, self._undefined, strict=True)
-        return [float("nan") if undefined else float(total) for total, undefined in pairs]
-
-
-@dataclass(slots=True)
-class PartSums:
-    """What is known of all rows, or of one value of the column to count by."""
-
-    rows: int = 0
-    kinds: Counter[tuple[int, int]] = field(default_factory=Counter)
-    detectors: dict[str, ExactSums] = field(default_factory=lambda: {SCORE: ExactSums(3), LABEL: ExactSums(3)})
-
-    def add(self, one: Mapping[str, Any]) -> None:
-        """Adds those of a shard."""
-        self.rows += one["rows"]
-        for rows, called, count in one["kinds"]:
-            self.kinds[rows, called] += count
-        for key, sums in self.detectors.items():
-            sums.add(one[key])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

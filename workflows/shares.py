@@ -111,9 +111,10 @@ def shares_table(columns: Sequence[str], shares: Iterable[tuple[str, int, Metric
     return table
 
 
-def caption_of(grouped_by: str, *, num_unsure: int, num_without: int) -> Text:
-    """Says what the intervals resample, and which rows do not count."""
-    captions = [f"95% intervals over rows of one {harmless(grouped_by, 60)}, as the detector calls them"]
+def caption_of(grouped_by: str | None, *, num_unsure: int, num_without: int) -> Text:
+    """Says what the intervals resample (rows alone where nothing groups them), and which rows do not count."""
+    of_one = f" of one {harmless(grouped_by, 60)}" if grouped_by else ""
+    captions = [f"95% intervals over rows{of_one}, as the detector calls them"]
     if num_unsure:
         captions.append(f"{num_unsure:,} rows that it cannot tell do not count (abstain_at)")
     if num_without:

@@ -88,6 +88,13 @@ def is_glob(data: str) -> bool:
     return bool(MAGIC.search(data)) and not Path(data).expanduser().exists()
 
 
+def name_of(data: str) -> str:
+    """Names data in tables and metrics: by their last folder, or by the file."""
+    whole = data if is_address(data) else str(Path(data).expanduser().absolute())
+    root = MAGIC.split(whole)[0].rpartition("/")[0] if is_glob(whole) else whole
+    return PurePosixPath(shown(root)).stem
+
+
 def shown(data: str) -> str:
     """Gives an address without the user and the password that it may hold."""
     return re.sub(r"://[^/@]*@", "://", data)

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from construction.estimate_report import Part, estimate_table, next_rows, parts_of, plan_line
+from construction.estimate_report import DETECTOR, Part, estimate_table, next_rows, parts_of, plan_line
 from construction.estimate_rows import Labels, Table, joined, read_labels, read_verdicts
 from construction.shard_steps import SCORE
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples, resolve_split
 from data_modules.reading.rows import ReadReport
-from data_modules.reading.shards import shown
+from data_modules.reading.shards import name_of, shown
 from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.evaluation.corpus.columns import facet_of
@@ -25,6 +25,7 @@ from workflows.pipelines.describe import every_row
 from workflows.scored_rows import write_table
 from workflows.settings.sharded import RAY, RayOptions, is_sharded
 from workflows.sharded.rates import estimate_shards
+from workflows.shares import caption_of, shares_table
 
 NEXT = "label_next.csv"
 log = logging.getLogger("faithkit")
@@ -51,7 +52,7 @@ def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
     chosen = _choose(table, labels, rows, waves, config) if block["label_next"] is not None else []
     parts = parts_of(table, rows, power=block["power"], num_resamples=block["num_resamples"])
     plan = plan_labels(rows, block["width"]) if block["width"] is not None and rows.labelled.any() else None
-    metrics = _tell(parts, block, plan)
+    metrics = _tell(parts, block, plan, Path(block["predictions"]).stem)
     _write_next(run, chosen, block)
     write_results(run.metrics, metrics, {"config": config, "environment": environment()})
 
@@ -64,12 +65,21 @@ def _run_on_shards(run: RunFolder, config: Mapping[str, Any]) -> None:
         return
     found = estimate_shards(block, ray, seed=config["seed"])
     rates, labels = found.rates, found.labels
-    facts = rates.detector == SCORE, rates.num_unread, rates.counting.columns.group is not None
-    for line in _notes(rates.num_rows, labels, *facts):
+    group = rates.counting.columns.group
+    for line in _notes(rates.num_rows, labels, rates.detector == SCORE, rates.num_unread, has_groups=True):
         log.info("%s", line)
+    if group is None:
+        log.info("every response counts by itself: pipeline.columns.group=NAME tells which belong together")
     width, whole = block["width"], found.sums.get(None)
     plan = plan_sums(whole, width) if width is not None and whole is not None else None
-    metrics = _tell(rates.rates(found.sums), block, plan)
+    parts = rates.rates(found.sums)
+    if labels is None:  # the detector's share is all that there is
+        shares = [(part.name, part.metrics.get(DETECTOR)) for part in parts]
+        judged = [(name, share.n or 0 if share else 0, share) for name, share in shares]
+        table = shares_table([block["by"]] if block["by"] else [], judged)
+        table.caption = caption_of(group, num_unsure=0, num_without=rates.num_rows - judged[0][1])
+        show(table)
+    metrics = _tell(parts, block, plan, name_of(block["predictions"]), with_table=labels is not None)
     _write_next(run, found.next_rows, block)
     write_results(run.metrics, metrics, {"config": config, "environment": environment()})
 
@@ -81,10 +91,12 @@ def _write_next(run: RunFolder, chosen: Sequence[Mapping[str, object]], block: M
         print(f"fill its empty labels, then: pipeline.labels={run.path / NEXT}")
 
 
-def _tell(parts: list[Part], block: Mapping[str, Any], plan: Plan | None) -> dict[str, Metric]:
+def _tell(
+    parts: list[Part], block: Mapping[str, Any], plan: Plan | None, name: str, *, with_table: bool = True
+) -> dict[str, Metric]:
     """Prints the rates, and how many labels the wanted width takes; gives the metrics."""
-    name = Path(block["predictions"]).stem
-    show(estimate_table(parts, title=name, by=block["by"]))
+    if with_table:
+        show(estimate_table(parts, title=name, by=block["by"]))
     metrics = _metrics(parts, name)
     if plan is not None and (whole := parts[0].estimate) is not None:
         print(plan_line(plan, block["width"], whole.num_labels))

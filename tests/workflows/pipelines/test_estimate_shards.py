@@ -14,6 +14,7 @@ import pytest
 
 from construction.estimate_report import parts_of
 from construction.estimate_rows import joined, read_labels, read_verdicts
+from data_modules.reading.shards import name_of
 from faithkit.errors import UserError
 from faithkit.evaluation.group_kinds import kinds_of, share_of_kinds
 from faithkit.evaluation.prediction_powered import plan_labels, plan_sums
@@ -166,8 +167,11 @@ def test_the_command_tells_shares_without_labels_and_rates_with_them(
     data = write_shards(tmp_path / "scored", rows)
     given = ["pipeline=estimate", f"pipeline.predictions={data}", "pipeline.by=language", "pipeline.num_resamples=50"]
     construct.main(compose("construct", *given, f"run_dir={tmp_path / 'shares'}"))
-    share = 100 * sum(row["label"] == "hallucinated" for row in rows) / len(rows)
-    assert f" {share:.1f} " in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    for name, chosen in {"all": rows, "de": [row for row in rows if row["language"] == "de"]}.items():
+        share = 100 * sum(row["label"] == "hallucinated" for row in chosen) / len(chosen)
+        line = next(line for line in shown.splitlines() if line.startswith(f"| {name} "))
+        assert f" {len(chosen):,} " in line and f" {share:.1f} [" in line
     labels = labelled(tmp_path / "l.csv", [*rows, {**rows[0], "id": "r99990"}])
     more = [f"pipeline.labels={labels}", "pipeline.width=0.1", f"run_dir={tmp_path / 'rates'}"]
     construct.main(compose("construct", *given, *more))
@@ -281,3 +285,14 @@ def test_more_rows_to_label_than_there_are_is_told(tmp_path: Path) -> None:
     given = block(write_shards(tmp_path / "data", sample()), label_next=1501, rule="random")
     with pytest.raises(UserError, match="1,501 responses are to be labelled, and 1,500 are left"):
         estimate_shards(given, None)
+
+
+def test_rates_are_named_by_the_folder_of_the_shards() -> None:
+    for data in (
+        "scored",
+        "scored/",
+        "scored/*.parquet",
+        "scored/day=*/a-*.parquet",
+        "s3://me:secret@bucket/in/scored/",
+    ):
+        assert name_of(data) == "scored"
