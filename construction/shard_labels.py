@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from construction.estimate_report import next_row
 from construction.estimate_rows import TEXTS, Labels
 from construction.shard_rates import ShardRates
-from construction.shard_verdicts import BATCH, ShardColumns, check_columns, read_shard
+from construction.shard_verdicts import BATCH, ShardColumns, check_columns, place_name, read_shard
 from faithkit.errors import UserError
 from faithkit.evaluation.label_sampling import RANDOM, Wave, probabilities, write_waves
 
@@ -31,18 +31,20 @@ class Showing:
 
     def __call__(self, file: Path, shard: str) -> dict[str, Any]:
         """Gives the rows: id, place, texts, and what the detector says."""
-        check_columns(file, {"id": self.columns.id})
+        own = [] if self.columns.id is None else [self.columns.id]
+        check_columns(file, {"id": own[0]} if own else {})
         places, rows = np.array(sorted(self.places[shard])), list[dict[str, Any]]()
-        known = read_shard(file, self.columns, None)
+        known = read_shard(file, self.columns, None, shard)
         start = 0
         with pq.ParquetFile(file) as opened:
             texts = [name for name in TEXTS if name in opened.schema_arrow.names]
-            for batch in opened.iter_batches(BATCH, columns=list(dict.fromkeys([self.columns.id, *texts]))):
+            for batch in opened.iter_batches(BATCH, columns=list(dict.fromkeys([*own, *texts, self.columns.label]))):
                 here = places[(places >= start) & (places < start + batch.num_rows)]
                 for place, row in zip(here, batch.take(pa.array(here - start)).to_pylist(), strict=True):
                     shown = {name: row[name] for name in texts if isinstance(row[name], str) and row[name]}
                     said = {"score": _known(known.scores[place]), "label": _known(known.called[place])}
-                    rows.append({"id": str(row[self.columns.id]), "place": int(place), "shown": shown, **said})
+                    id_ = str(row[own[0]]) if own else place_name(shard, int(place))
+                    rows.append({"id": id_, "place": int(place), "shown": shown, **said})
                 start += batch.num_rows
         return {"rows": rows}
 

@@ -40,7 +40,7 @@ class Counting:
 
     def __call__(self, file: Path, shard: str) -> dict[str, Any]:
         """Gives the sums of all rows and of each value, and the labelled rows."""
-        rows = read_shard(file, self.columns, self.ids)
+        rows = read_shard(file, self.columns, self.ids, shard)
         detectors = {SCORE: rows.scores, LABEL: rows.called}
         sums = []
         for name, places in rows.by_part():
@@ -101,7 +101,7 @@ class LeavingOut:
 
     def __call__(self, file: Path, shard: str) -> dict[str, Any]:
         """Gives what `leave_out` does for each part and power, and the number of rows."""
-        rows = read_shard(file, self.columns, frozenset(self.labels))
+        rows = read_shard(file, self.columns, frozenset(self.labels), shard)
         places = dict(rows.by_part())
         scores = rows.scores if self.detector == SCORE else rows.called
         scores = np.where(np.isfinite(scores), scores, self.mean)

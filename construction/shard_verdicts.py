@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -26,13 +26,14 @@ class ShardColumns:
     """The columns that are read.
 
     Args:
+        id: None names rows by their place, as `place_name` does.
         score: None where there is none: the verdicts stand for it.
         group: None: each row counts by itself.
         by: None counts all rows alone.
         is_named: The user named the score, which counts though some rows lack it.
     """
 
-    id: str
+    id: str | None
     label: str
     score: str | None
     group: str | None
@@ -47,7 +48,7 @@ class ShardColumns:
         score = columns["score"] or next(usual, None)
         group = columns["group"] or ("group" if "group" in schema.names else None)
         named = columns["score"] is not None
-        return cls(id=str(columns["id"]), label=str(columns["label"]), score=score, group=group, by=by, is_named=named)
+        return cls(id=columns["id"], label=str(columns["label"]), score=score, group=group, by=by, is_named=named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,10 +79,16 @@ class ShardVerdicts:
             yield name, order[ends[number - 1] if number else 0 : ends[number]]
 
 
-def read_shard(file: Path, columns: ShardColumns, ids: Collection[str] | None) -> ShardVerdicts:
+def place_name(shard: str, place: int) -> str:
+    """Names a row by its shard and its place there, from 0: `day=1/part-0:17`."""
+    return f"{PurePosixPath(shard).with_suffix('')}:{place}"
+
+
+def read_shard(file: Path, columns: ShardColumns, ids: Collection[str] | None, shard: str) -> ShardVerdicts:
     """Reads a shard.
 
     Args:
+        shard: Its name below the data.
         ids: Of the rows that people labelled; with None the column of ids need not be there.
 
     Raises:
@@ -89,7 +96,7 @@ def read_shard(file: Path, columns: ShardColumns, ids: Collection[str] | None) -
     """
     wanted = {"label": columns.label, "score": columns.score, "group": columns.group, "by": columns.by}
     named = {key: name for key, name in wanted.items() if name is not None}
-    named |= {"id": columns.id} if ids is not None else {}
+    named |= {"id": columns.id} if columns.id is not None and ids is not None else {}
     check_columns(file, named)
     labelled, numbers = pa.array(sorted(ids or ()), pa.string()), dict[str, int]()
     kept: dict[str, list[Any]] = {name: [] for name in ("called", "scores", "groups", "parts")}
@@ -110,6 +117,9 @@ def read_shard(file: Path, columns: ShardColumns, ids: Collection[str] | None) -
                 places = np.flatnonzero(pc.is_in(texts, value_set=labelled).to_numpy(zero_copy_only=False))
                 found += [(start + int(place), texts[int(place)].as_py()) for place in places]
             start += batch.num_rows
+    if columns.id is None:
+        named_here = ((_place_of(id_, shard), id_) for id_ in sorted(ids or ()))
+        found = [(place, id_) for place, id_ in named_here if 0 <= place < start]
     called = _joined(kept["called"], np.float64)
     return ShardVerdicts(
         called=called,
@@ -119,6 +129,12 @@ def read_shard(file: Path, columns: ShardColumns, ids: Collection[str] | None) -
         names=list(numbers),
         found=found,
     )
+
+
+def _place_of(id_: str, shard: str) -> int:
+    """Reads the place that `place_name` wrote; -1 of a row of another shard."""
+    place = id_.rpartition(":")[2]
+    return int(place) if place.isdecimal() and place.isascii() and id_ == place_name(shard, int(place)) else -1
 
 
 def _schema(file: Path) -> Any:
@@ -139,7 +155,8 @@ def check_columns(file: Path, named: Mapping[str, str]) -> None:
     for key, name in named.items():
         if name not in names:
             setting = "pipeline.by" if key == "by" else f"pipeline.columns.{key}"
-            hint = f"{setting}=NAME; the shard has {shorten(', '.join(names), 200)[1:-1]}"
+            or_else = ", or null to name rows SHARD:PLACE" if key == "id" else ""
+            hint = f"{setting}=NAME{or_else}; the shard has {shorten(', '.join(names), 200)[1:-1]}"
             raise UserError(f"there is no column {name!r}", place=str(file), hint=hint)
 
 

@@ -40,7 +40,7 @@ class Describe(Pipeline):
 class EstimateColumns(Block):
     """`pipeline.columns`: which column holds what."""
 
-    id: Text
+    id: Text | None
     label: Text
     score: Text | None
     group: Text | None
@@ -78,6 +78,9 @@ class Estimate(Pipeline):
             yield from self._shard_problems(settings)
             return
         yield from around.file_problems("pipeline.predictions", self.predictions)
+        if self.columns.id is None:
+            problem = "pipeline.columns.id=null names the rows of shards, and this is a single file"
+            yield UserError(problem, hint="pipeline.columns.id=NAME")
         if settings.engine.name == RAY:
             yield UserError("engine=ray reads scored shards", hint="pipeline.predictions=FOLDER; or leave engine out")
         if self.dataset is not None:

@@ -22,6 +22,8 @@ from workflows.sharded.worker import Job, ShardWorker, columns_of
 
 AGAIN = "run the same command again: what is finished stays"
 Runner = Callable[[type, Any, Sequence[Mapping[str, Any]], RayOptions], Iterator[Any]]
+NOTE = """note: this is the detector's share; by any column, and with labels of some rows that correct it:
+  faithkit construct pipeline=estimate pipeline.predictions={path} pipeline.by=COLUMN"""
 EVERY = 30.0  # seconds between progress lines where nobody looks at a terminal
 
 
@@ -117,6 +119,8 @@ def _tell(summary: Summary, folder: OutFolder, work: Work) -> None:
         print(f"{summary.num_rows:,} rows in {summary.num_shards:,} shards")
     if summary.num_rejected:
         print(f"note: {summary.num_rejected:,} rows cannot be {work.done}; {folder.path / OWN / 'rejects'} says why")
+    if work.judges and summary.num_shards:
+        print(NOTE.format(path=folder.path))
     print(folder.path)
 
 

@@ -245,6 +245,7 @@ def test_a_folder_without_scored_shards_is_told(tmp_path: Path) -> None:
         (["engine=ray", "ray.address=ray://h:1"], "is of the Ray client"),
         (["engine=ray", "pipeline=spontaneous"], "engine=ray asks no model"),
         (["engine=ray", "pipeline.predictions={file}"], "engine=ray reads scored shards"),
+        (["pipeline.columns.id=null", "pipeline.predictions={file}"], "names the rows of shards"),
     ],
 )
 def test_what_shards_have_too_much_is_told(overrides: list[str], words: str, tmp_path: Path) -> None:
@@ -279,6 +280,24 @@ def test_rows_to_label_are_drawn_by_chance_among_all_and_waves_add_up(tmp_path: 
     assert [row["inclusion_probability"] for row in second.next_rows] == pytest.approx([chance] * 100)
     more = write_csv(tmp_path / "more.csv", [*old, *({**row, "label": 1} for row in new)])
     assert estimate_shards(block(data, more), None).sums[None].num_labels == 100
+
+
+def test_rows_without_ids_are_named_by_their_place(tmp_path: Path) -> None:
+    rows = sample()
+    data = write_shards(tmp_path / "data" / "day=1", rows).parent
+    drawn = estimate_shards(block(data, label_next=50, rule="random", columns={"id": None}), None).next_rows
+    assert all(str(row["id"]).startswith("day=1/part-") for row in drawn)
+    starts = {f"day=1/part-{number}": start for number, start in enumerate((0, 300, 306, 1200))}
+    places = [starts[name] + int(place) for name, _, place in (str(row["id"]).rpartition(":") for row in drawn)]
+    assert [row["score"] for row in drawn] == [round(rows[place]["probability"], 6) for place in places]
+    filled = [{**row, "label": int(truth(rows[place]))} for row, place in zip(drawn, places, strict=True)]
+    by_place = estimate_shards(block(data, write_csv(tmp_path / "a.csv", filled), columns={"id": None}), None)
+    named = [{**row, "id": rows[place]["id"]} for row, place in zip(filled, places, strict=True)]
+    by_id = estimate_shards(block(data, write_csv(tmp_path / "b.csv", named)), None)
+    assert by_place.rates.rates(by_place.sums) == by_id.rates.rates(by_id.sums)
+    strange = [{**row, "id": f"day=2/part-0:{place}"} for row, place in zip(filled, places, strict=True)]
+    with pytest.raises(UserError, match="none of 50 labels is of these responses"):
+        estimate_shards(block(data, write_csv(tmp_path / "c.csv", strange), columns={"id": None}), None)
 
 
 def test_more_rows_to_label_than_there_are_is_told(tmp_path: Path) -> None:
