@@ -206,6 +206,7 @@ LINES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("generate", ("num_samples=0",), ("num_samples: there is no such key", "decoding.num_samples")),
     ("generate", ("trainer=cpu",), ("trainer: there is no such key",)),
     ("generate", ("-m", "seed=1,x"), ("seed is 'x'",)),
+    ("generate", ("data=pairs", "data.path={table}", "data.labels=5"), ("data.labels is 5", "hallucinated")),
     ("generate", ("engine=ray",), ("tables of your own, and data is faithdial", "data=pairs data.path=FOLDER")),
     ("generate", ("engine=ray", "data=pairs"), ("engine=ray without data.path", "data.path=FOLDER")),
     ("generate", ("engine=ray", "data=pairs", "data.path={folder}"), ("engine=ray without out",)),
