@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from faithkit import signals
 from faithkit.errors import UserError
 from faithkit.evaluation.prediction_powered import Sums
 from workflows.settings.sharded import RayOptions
-from workflows.sharded.cluster import run_on_cluster
+from workflows.sharded.cluster import connected, run_on_cluster
 from workflows.sharded.run import EVERY, Runner
 from workflows.sharded.work import whole_path
 from workflows.sharded.worker import named
@@ -115,20 +116,20 @@ def estimate_shards(
         rows = [shard.to_dict() for shard in of]
         return _results(runner(ShardReader, Reading(data=data, step=step), rows, options), of, told)
 
-    for name, found in read(counting, "reading"):
-        rates.add(name, found)
-    sums: dict[str | None, Sums] = {}
-    if labels is not None and labels.values:
-        labels = labels_of(labels, rates.found, block["labels"])
-        weighed = rates.weigh(labels)
-        step = rates.leaving_out(weighed, *([None] if block["width"] is not None else []))
-        sums = rates.add_up(step, weighed, read(step, "leaving groups out"))
-    rows = []
-    if draw:
-        places = places_to_show(rates, draw)
-        showing = Showing(columns=columns, places=places)
-        having = [shard for shard in shards if shard.name in places]
-        rows = rows_to_label(rates, labels, read(showing, "choosing", having))
+    sums, rows = dict[str | None, Sums](), list[dict[str, object]]()
+    with connected(options) if ray is not None and run is None else nullcontext():  # for all readings
+        for name, found in read(counting, "reading"):
+            rates.add(name, found)
+        if labels is not None and labels.values:
+            labels = labels_of(labels, rates.found, block["labels"])
+            weighed = rates.weigh(labels)
+            step = rates.leaving_out(weighed, *([None] if block["width"] is not None else []))
+            sums = rates.add_up(step, weighed, read(step, "leaving groups out"))
+        if draw:
+            places = places_to_show(rates, draw)
+            showing = Showing(columns=columns, places=places)
+            having = [shard for shard in shards if shard.name in places]
+            rows = rows_to_label(rates, labels, read(showing, "choosing", having))
     return ShardEstimate(rates=rates, labels=labels, sums=sums, next_rows=rows)
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from construction import shard_steps, shard_verdicts
 from construction.estimate_report import parts_of
 from construction.estimate_rows import joined, read_labels, read_verdicts
 from data_modules.reading.shards import name_of
@@ -142,6 +143,14 @@ def test_labels_that_were_not_drawn_alike_are_weighed_as_in_memory(others: dict[
     rows = sample()
     labels = labelled(tmp_path / "l.csv", rows, **others)
     given = block(write_shards(tmp_path / "data", rows), labels, by="language")
+    check_equal(estimate_shards(given, None), expected(tmp_path, rows, given))
+
+
+def test_small_portions_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = sample(with_gaps=True)
+    given = block(write_shards(tmp_path / "data", rows), labelled(tmp_path / "l.csv", rows), by="language")
+    monkeypatch.setattr(shard_steps, "CHUNK", 7)
+    monkeypatch.setattr(shard_verdicts, "BATCH", 64)
     check_equal(estimate_shards(given, None), expected(tmp_path, rows, given))
 
 
