@@ -106,9 +106,10 @@ def estimate_shards(
     if labels is not None and not labels.values and block["label_next"] is None:
         hint = "label some rows, or choose the first: pipeline.labels=null pipeline.label_next=50"
         raise UserError("nothing is labelled yet: every label is empty", place=block["labels"], hint=hint)
-    draw, waves = block["label_next"] or 0, len(labels.waves) or bool(labels.values) if labels else 0
-    ids = frozenset(labels.values) if labels else frozenset[str]() if draw else None
-    counting = Counting(columns=columns, ids=ids, draw=draw, seed=seed + waves)
+    draw, ids = block["label_next"] or 0, frozenset(labels.values if labels else ())
+    num_waves = max(len(labels.waves), bool(labels.values)) if labels else 0  # a draw of its own each
+    needs_ids = draw or labels is not None
+    counting = Counting(columns=columns, ids=ids if needs_ids else None, draw=draw, seed=seed + num_waves)
     rates = ShardRates(counting, power=block["power"], num_resamples=block["num_resamples"])
 
     def read(step: Step, told: str, of: Sequence[Shard] = shards) -> Iterator[tuple[str, Any]]:
