@@ -19,6 +19,8 @@ from faithkit.evaluation.intervals import Values
 BATCH = 65_536  # rows that are held with their texts
 MAX_VALUES = 10_000  # of the column to count by, in one shard
 NAN = float("nan")
+LABEL, ADDED = "label", "faithkit_"  # scoring adds `label`, or `faithkit_label` where the data have a label
+SCORED = tuple(reversed(SCORES))  # what scoring adds comes before a score of the data's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +44,22 @@ class ShardColumns:
 
     @classmethod
     def of(cls, file: Path, columns: Mapping[str, str | None], by: str | None) -> "ShardColumns":
-        """Finds them in a first shard, those that are not named by their usual names."""
+        """Finds them in a first shard, those that are not named by their usual names.
+
+        Where the data had a label or a probability of their own, those that scoring added are meant.
+        """
         schema = _schema(file)
-        usual = (name for name in SCORES if name in schema.names and _is_number(schema.field(name).type))
-        score = columns["score"] or next(usual, None)
+        usual = (name for name in SCORED if name in schema.names and _is_number(schema.field(name).type))
+        label, score = str(columns["label"]), columns["score"] or next(usual, None)
+        if label == LABEL and ADDED + LABEL in schema.names:
+            label = ADDED + LABEL
         group = columns["group"] or ("group" if "group" in schema.names else None)
         named = columns["score"] is not None
-        return cls(id=columns["id"], label=str(columns["label"]), score=score, group=group, by=by, is_named=named)
+        return cls(id=columns["id"], label=label, score=score, group=group, by=by, is_named=named)
+
+    def __str__(self) -> str:
+        read = {"label": self.label, "score": self.score, "group": self.group, "by": self.by}
+        return ", ".join(f"{key}={name}" for key, name in read.items() if name is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -66,6 +66,7 @@ def _run_on_shards(run: RunFolder, config: Mapping[str, Any]) -> None:
     found = estimate_shards(block, ray, seed=config["seed"])
     rates, labels = found.rates, found.labels
     group = rates.counting.columns.group
+    log.info("columns: %s", rates.counting.columns)
     for line in _notes(rates.num_rows, labels, rates.detector == SCORE, rates.num_unread, has_groups=True):
         log.info("%s", line)
     if group is None:

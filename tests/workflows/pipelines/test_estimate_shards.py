@@ -291,6 +291,19 @@ def test_rows_to_label_are_drawn_by_chance_among_all_and_waves_add_up(tmp_path: 
     assert estimate_shards(block(data, more), None).sums[None].num_labels == 100
 
 
+def test_columns_that_scoring_added_count_before_those_that_the_data_had(tmp_path: Path) -> None:
+    rows = sample()
+    data, named = write_shards(tmp_path / "data", rows), write_shards(tmp_path / "named", rows)
+    for path in named.iterdir():
+        table = pq.read_table(path)
+        added = {f"faithkit_{name}": table[name] for name in ("label", "probability")}
+        own = {"label": pa.array(["faithful"] * len(table)), "probability": pa.array([0.0] * len(table))}
+        pq.write_table(pa.table({**{name: table[name] for name in ("id", "talk")}, **own, **added}), path)
+    found = [estimate_shards(block(each), None).rates for each in (data, named)]
+    assert found[0].rates({}) == found[1].rates({}) and found[0].mean == found[1].mean
+    assert str(found[1].counting.columns) == "label=faithkit_label, score=faithkit_probability, group=talk"
+
+
 def test_rows_without_ids_are_named_by_their_place(tmp_path: Path) -> None:
     rows = sample()
     data = write_shards(tmp_path / "data" / "day=1", rows).parent
