@@ -121,8 +121,12 @@ def next_rows(
     found: list[dict[str, object]] = []
     for place in order:
         name = table.ids[place]
-        label = {1.0: HALLUCINATED, 0.0: FAITHFUL}.get(labels.get(name, -1.0), "")
-        own: dict[str, object] = {"id": name, "label": label, "score": round(float(table.scores[place]), 6)}
-        own |= {CHANCE: float(chance[place]), WAVES: text}
+        own = next_row(name, labels.get(name), float(table.scores[place]), float(chance[place]), text)
         found.append(own | dict(table.shown[place]))
     return found
+
+
+def next_row(name: str, label: float | None, score: float, chance: float, waves: str) -> dict[str, object]:
+    """A row of label_next.csv, without the texts."""
+    told = {1.0: HALLUCINATED, 0.0: FAITHFUL}.get(-1.0 if label is None else label, "")
+    return {"id": name, "label": told, "score": round(score, 6), CHANCE: chance, WAVES: waves}

@@ -1,6 +1,6 @@
 """Reads what an estimate is made of: a table of a detector's verdicts, and a table of people's labels by id."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ VALUES = {
 SCORES = ("score", "probability", "faithkit_probability")
 TEXTS = ("knowledge", "history", "response", "text")  # shown to who labels, where a row has them
 MOST_NAMES = 12  # of columns, in a hint
+VERDICTS_HINT = f"use {HALLUCINATED}, {FAITHFUL} or {UNPARSED} (or 1 and 0)"
 WAVES, CHANCE = "waves", "inclusion_probability"
 
 
@@ -97,13 +98,17 @@ def read_verdicts(
     )
 
 
-def read_labels(path: str, columns: Mapping[str, str], ids: Sequence[str]) -> Labels:
+def read_labels(path: str, columns: Mapping[str, str], ids: Sequence[str] | None) -> Labels:
     """Reads the labels of responses with these ids; those of others are counted and left out.
+
+    Args:
+        ids: None reads all, for `labels_of` to leave out those of others.
 
     Raises:
         UserError: A column is missing, a label is none, or an id is labelled twice and differently.
     """
-    known, values, chances = set(ids), dict[str, float](), dict[str, float]()
+    known = None if ids is None else set(ids)
+    values, chances = dict[str, float](), dict[str, float]()
     unknown = empty = repeated = 0
     waves: dict[str, None] = {}
     first: Row | None = None
@@ -112,7 +117,7 @@ def read_labels(path: str, columns: Mapping[str, str], ids: Sequence[str]) -> La
             first = row
             _need(row, path, [(f"label_columns.{key}", name) for key, name in columns.items()])
         name, given = _id(row, columns["id"]), row.values.get(columns["label"])
-        if name not in known:
+        if known is not None and name not in known:
             unknown += 1
             continue
         if given is None or not str(given).strip():
@@ -134,12 +139,30 @@ def read_labels(path: str, columns: Mapping[str, str], ids: Sequence[str]) -> La
         if (chance := _number(row.values.get(CHANCE))) is not None:
             chances[name] = chance
     if not values and unknown:
-        hint = "are they of another file? label_columns.id=NAME says where their ids stand"
-        raise UserError(f"none of {unknown:,} labels is of these responses", place=path, hint=hint)
+        raise _strange(unknown, path)
     if len(waves) > 1:
         hint = "give the label_next.csv of the last run: it has all labels before"
         raise UserError(f"the labels are of {len(waves)} different draws", place=path, hint=hint)
     return Labels(values, chances, _waves(next(iter(waves), ""), path), unknown, empty, repeated)
+
+
+def labels_of(labels: Labels, found: Collection[str], path: str) -> Labels:
+    """Leaves out the labels of responses that were not found.
+
+    Raises:
+        UserError: None is left.
+    """
+    values = {name: value for name, value in labels.values.items() if name in found}
+    unknown = len(labels.values) - len(values)
+    if unknown and not values:
+        raise _strange(unknown, path)
+    chances = {name: chance for name, chance in labels.chances.items() if name in found}
+    return replace(labels, values=values, chances=chances, num_unknown=unknown)
+
+
+def _strange(number: int, path: str) -> UserError:
+    hint = "are they of another file? label_columns.id=NAME says where their ids stand"
+    return UserError(f"none of {number:,} labels is of these responses", place=path, hint=hint)
 
 
 def joined(table: Table, labels: Labels | None) -> tuple[Verdicts, list[Wave]]:
@@ -160,14 +183,23 @@ def joined(table: Table, labels: Labels | None) -> tuple[Verdicts, list[Wave]]:
     if waves:
         chance = probabilities(waves, table.scores)
     elif known.any():
-        missing = [name for name in given.values if name not in given.chances]
-        if missing:
-            hint = "give it for every label, or drop the column where every response had the same chance"
-            raise UserError(f"the label of {shorten(missing[0])} has no {CHANCE}", hint=hint)
+        check_chances(given)
         chance = np.array([given.chances.get(name, 1.0) for name in table.ids])
     else:
         chance = np.ones(len(table.ids))
     return Verdicts.of(table.scores, values, table.groups, chance), waves
+
+
+def check_chances(labels: Labels) -> None:
+    """Refuses labels of which some tell the probability with which they were drawn, and others do not.
+
+    Raises:
+        UserError: One lacks it.
+    """
+    missing = [name for name in labels.values if name not in labels.chances]
+    if missing:
+        hint = "give it for every label, or drop the column where every response had the same chance"
+        raise UserError(f"the label of {shorten(missing[0])} has no {CHANCE}", hint=hint)
 
 
 def _need(row: Row, path: str, columns: Sequence[tuple[str, str]]) -> None:
@@ -208,13 +240,23 @@ def _each_once(ids: Sequence[str], path: str) -> None:
 
 
 def _verdict(row: Row, name: str) -> float:
-    value = row.values.get(name)
+    try:
+        return verdict_of(row.values.get(name))
+    except ValueError as error:
+        raise UserError(f"column {name!r} has {error}", place=row.place, hint=VERDICTS_HINT) from error
+
+
+def verdict_of(value: Any) -> float:
+    """Reads a verdict: 1 for hallucinated, 0 for faithful, NaN where there is none.
+
+    Raises:
+        ValueError: It is something else.
+    """
     text = "" if value is None else str(value).strip().lower()
     if text in ("", UNPARSED):
         return float("nan")
     if text not in VALUES:
-        hint = f"use {HALLUCINATED}, {FAITHFUL} or {UNPARSED} (or 1 and 0)"
-        raise UserError(f"column {name!r} has {shorten(value)}", place=row.place, hint=hint)
+        raise ValueError(shorten(value))
     return VALUES[text]
 
 

@@ -120,13 +120,14 @@ def plain(data: Path, checkpoint: str) -> float:
 def through_ray(data: Path, checkpoint: str) -> float:
     """Scores the folder on the cluster of this process; gives the CPU-seconds of workers, driver and Ray."""
     from faithkit.files.open_run import plain as as_plain
-    from workflows.sharded.run import score_shards
+    from workflows.sharded.run import work_on_shards
+    from workflows.sharded.scoring import Scoring
 
     with TemporaryDirectory() as folder:
         out = Path(folder, "out")
         config = settings(data, checkpoint, "engine=ray", f"out={out}", f"ray.workers={NUM_WORKERS}")
         before = processes()
-        score_shards(as_plain(config))
+        work_on_shards(Scoring(as_plain(config)))
         after = processes()
         accounts = [json.loads(path.read_bytes()) for path in (out / "_faithkit" / "shards").iterdir()]
     own = sum(after[pid] - seconds for pid, seconds in before.items() if pid in after)

@@ -105,10 +105,11 @@ def test_lists_that_stand_here_without_torch_are_those_of_the_code() -> None:
     from generation.weights import ARCHITECTURES
     from judge import options as judge_options
     from judge.asking import ASKINGS
+    from workflows.settings.sharded import RAY
 
     assert tuple(ARCHITECTURES) == ARCHITECTURE_NAMES
     assert (*SEQ2SEQ_QUERIES, *CAUSAL_QUERIES) == models.QUERIES
-    assert (AUTO, *ENGINES) == engines.GENERATOR_ENGINES and {AUTO, *ENGINES} < set(text_engines.ENGINES)
+    assert (AUTO, *ENGINES, RAY) == engines.GENERATOR_ENGINES and {AUTO, *ENGINES} < set(text_engines.ENGINES)
     assert set(judge_options.LEARNT) < set(ASKINGS)
     assert set(blocks.Loggers.model_fields) == set(BUILDERS)
     assert measuring.RULES == RULES

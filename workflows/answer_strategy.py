@@ -1,14 +1,16 @@
 """Strategies of answering: the generator's own answer, the best of several by a detector, or resampling by features."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from faithkit.inference.decoding import Decoding
 from faithkit.records import Example, Prediction
 from generation.generator import Advance, Generator
 from generation.resample import Features, Resampling
 from workflows.best_of import BestOf, Detector
+
+SHARED_MEMORY = 0.6  # of a GPU, for vLLM, where a detector or an entailment model runs beside it
 
 
 class Answerer(Protocol):
@@ -33,6 +35,31 @@ class OwnAnswer:
         """Answers each example as `Generator.predict_examples` does."""
         options = {"decoding": self.decoding, "control": self.control}
         return list(self.generator.predict_examples(examples, advance=advance, **options))  # type: ignore[arg-type]
+
+
+def load_answerer(config: Mapping[str, Any], engine: str) -> tuple[Generator, Answerer]:
+    """Loads the models of `generate.py` and builds its strategy; gives the generator and what answers with it."""
+    detector = features = None
+    generator = Generator.load(
+        config["checkpoint"],
+        engine=engine,
+        precision=config["precision"],
+        batch_size=config["batch_size"],
+        max_length=config["max_length"],
+        memory_fraction=SHARED_MEMORY if config["detector"] or config["resample"] is not None else None,
+    )
+    if config["detector"]:
+        from workflows.detectors import load_detector
+
+        detector = load_detector(config["detector"], precision="32-true", batch_tokens=None)
+    if config["resample"] is not None:
+        from generation.control.reader import FeatureReader
+        from workflows.entailment import load_entailment
+
+        features = FeatureReader.of(generator.settings, entailment=config["entailment"], load=load_entailment)
+    decoding, options = Decoding(**config["decoding"]), {"detector": detector, "features": features}
+    control, resample = config["control_tokens"], config["resample"]
+    return generator, build_answerer(generator, decoding, control, resample=resample, **options)  # type: ignore[arg-type]
 
 
 def build_answerer(

@@ -5,6 +5,7 @@ python generate.py checkpoint=runs/... data=wow best_of=8 detector=runs/...     
 python generate.py checkpoint=runs/... resample=10   with control=ctrl: again while the wanted features are missing
 python generate.py checkpoint=runs/... engine=vllm batch_size=256                     or transformers; auto chooses
 python generate.py resume=runs/...                                                    go on after any interruption
+python generate.py checkpoint=runs/... data=pairs data.path=FOLDER engine=ray out=ANSWERED   all shards, on a cluster
 """
 
 import logging
@@ -18,18 +19,25 @@ if TYPE_CHECKING:
 # What a resumed run may change: how it is carried out and shown, never what it answers.
 MAY_CHANGE = ("batch_size", "save_every_num_rows", "num_examples", "save_texts", "verbose")
 GROUPS = ("data", "decoding", "engine", "scale")
-SHARED_MEMORY = 0.6  # of a GPU, for vLLM, where a detector or an entailment model runs beside it
 
 log = logging.getLogger("faithkit")
 
 
 def main(cfg: Any) -> None:
-    """Opens the run's folder and works in it."""
-    from faithkit.files.open_run import open_run
+    """Opens the run's folder and works in it; the shards of a cluster have a folder of their own."""
+    from faithkit.files.open_run import open_run, plain
     from faithkit.files.run_folder import log_to
     from faithkit.weights.resolve import check_at_hand
     from workflows.settings.scripts import GenerateSettings
 
+    if cfg.engine.name == "ray":
+        from faithkit.settings.check import check_settings
+        from workflows.sharded.answering import Answering
+        from workflows.sharded.run import work_on_shards
+
+        check_settings(config := plain(cfg), GenerateSettings)
+        work_on_shards(Answering(config))
+        return
     with open_run(cfg, "generate", GenerateSettings, may_change=MAY_CHANGE) as (run, config):
         log_to(run.log)
         # Said before what generates is imported, which takes seconds.
@@ -45,37 +53,18 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     from faithkit.evaluation.reports.report import Report
     from faithkit.evaluation.reports.telling import Telling, tell_end, tell_reports
     from faithkit.hardware import describe_runner
-    from faithkit.inference.decoding import Decoding
     from faithkit.weights.used_model import describe_model
-    from generation.control.reader import FeatureReader
-    from generation.generator import Generator
-    from workflows.answer_strategy import build_answerer
-    from workflows.detectors import load_detector
+    from workflows.answer_strategy import load_answerer
     from workflows.engine_choice import settle_engine
-    from workflows.entailment import load_entailment
     from workflows.next_commands import after_generation
     from workflows.origins import helpers_of, write_with_origin
     from workflows.write_answers import answers_table
 
     log.info(settle_engine(run, config))
-    decoding, resample, detector, features = Decoding(**config["decoding"]), config["resample"], None, None
     sets = read_generation_inputs(config["data"])
-    generator = Generator.load(
-        config["checkpoint"],
-        engine=config["engine"]["name"],
-        precision=config["precision"],
-        batch_size=config["batch_size"],
-        max_length=config["max_length"],
-        memory_fraction=SHARED_MEMORY if config["detector"] or resample is not None else None,
-    )
-    if config["detector"]:
-        detector = load_detector(config["detector"], precision="32-true", batch_tokens=None)
-    if resample is not None:
-        features = FeatureReader.of(generator.settings, entailment=config["entailment"], load=load_entailment)
-    answerer = build_answerer(
-        generator, decoding, config["control_tokens"], detector=detector, features=features, resample=resample
-    )
-    helpers = {"detector": config["detector"], "entailment model": config["entailment"] if features else None}
+    generator, answerer = load_answerer(config, config["engine"]["name"])
+    resamples = config["resample"] is not None
+    helpers = {"detector": config["detector"], "entailment model": config["entailment"] if resamples else None}
     models = [describe_model(config["checkpoint"]), *helpers_of(helpers)]
     log.info("model: %s; %s", config["checkpoint"], describe_runner(generator))
     reports: dict[str, list[Report]] = {}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from data_modules.datasets.pair_columns import Columns, check_column, find_columns
+from data_modules.datasets.pair_columns import REQUIRED, Columns, check_column, find_columns
 from data_modules.datasets.pair_rows import PairReader, counted_bad_rows, rows_with_reader
 from data_modules.encoding.cache import group_hash
 from data_modules.reading.rows import BadRow, ReadReport, Row
@@ -22,6 +22,7 @@ from faithkit.records import Example
 SOURCE, SPLIT = "own rows", "all"
 JSON = (".json", ".jsonl")
 NOT_LABELLED = ("label", "spans")  # columns that are not looked for
+NOT_ANSWERED = ("response", *NOT_LABELLED)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,6 +35,8 @@ class OwnRows:
         join: Makes one text of a list of passages, as the detector was trained to read them.
         by: Columns that every row must have.
         encoding: Of CSV and TSV; None finds UTF-8 and what has a byte order mark.
+        without: What is not looked for in the columns.
+        keys: How the keys of the settings begin that hints name.
     """
 
     path: str
@@ -43,6 +46,8 @@ class OwnRows:
     on_bad_row: str = "stop"
     num_rows: int | None = None
     encoding: str | None = None
+    without: Sequence[str] = NOT_LABELLED
+    keys: str = ""
     # What the first pass finds: columns, the kinds of their values, and numbers of rows.
     found: Columns | None = None
     kinds: dict[str, set[type]] = field(default_factory=dict)
@@ -95,7 +100,7 @@ class OwnRows:
         Raises:
             UserError: A column is missing, a text is empty, or an id is given twice (with `on_bad_row=stop`).
         """
-        self.report = ReadReport(self.on_bad_row, "")
+        self.report = ReadReport(self.on_bad_row, self.keys)
         self._repeated, is_json = self._find_repeated(), self._is_json
         with counted_bad_rows(lambda counting: self._scan(counting)):
             for row, example in self._scan(self.report):
@@ -105,11 +110,12 @@ class OwnRows:
                     for name, value in row.values.items():
                         self.kinds.setdefault(name, set()).add(type(value))
         if not self.num_examples:
-            raise UserError("no row can be scored", place=self.path, hint="set columns.knowledge and columns.response")
+            needed = [f"{self.keys}columns.{name}" for name in REQUIRED if name not in self.without]
+            raise UserError("no row can be used", place=self.path, hint=f"set {' and '.join(needed)}")
 
     def __iter__(self) -> Iterator[tuple[Mapping[str, Any], Example | None]]:
         """Yields each row as the file has it, with its example; None where it could not be used."""
-        return ((row.values, example) for row, example in self._scan(ReadReport("skip", "")))
+        return ((row.values, example) for row, example in self._scan(ReadReport("skip", self.keys)))
 
     @property
     def examples(self) -> Iterator[Example]:
@@ -135,7 +141,7 @@ class OwnRows:
             yield row, example
 
     def _reader(self, row: Row) -> PairReader:
-        self.found = find_columns(self.columns, row, keys="", without=NOT_LABELLED)
+        self.found = find_columns(self.columns, row, keys=self.keys, without=self.without)
         return PairReader(self.found, join=self.join)
 
     def _example(self, row: Row, reader: PairReader, places: dict[str, str]) -> Example:
@@ -190,9 +196,11 @@ def read_own_rows(
     on_bad_row: str = "stop",
     num_rows: int | None = None,
     encoding: str | None = None,
+    without: Sequence[str] = NOT_LABELLED,
+    keys: str = "",
 ) -> OwnRows:
     """Opens a table and checks it; arguments and errors are those of `OwnRows`."""
     options: dict[str, Any] = {"on_bad_row": on_bad_row, "num_rows": num_rows, "encoding": encoding}
-    rows = OwnRows(path=path, columns=columns, join=join, by=by, **options)
+    rows = OwnRows(path=path, columns=columns, join=join, by=by, without=without, keys=keys, **options)
     rows.check()
     return rows

@@ -36,10 +36,11 @@ def main(cfg: Any) -> None:
 
     if cfg.get("engine") and cfg.engine.name:
         from faithkit.settings.check import check_settings
-        from workflows.sharded.run import score_shards
+        from workflows.sharded.run import work_on_shards
+        from workflows.sharded.scoring import Scoring
 
         check_settings(config := plain(cfg), ScoreSettings)
-        score_shards(config)
+        work_on_shards(Scoring(config))
         return
     with open_run(cfg, "score", ScoreSettings, may_change=MAY_CHANGE) as (run, config):
         log_to(run.log)

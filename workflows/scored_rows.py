@@ -18,11 +18,18 @@ from faithkit.records import Example, Prediction
 from workflows.own_rows import OwnRows
 
 ADDED = ("label", "probability", "spans")
+ANSWER = "response"
 Count = Callable[[Mapping[str, Any], Example | None, Prediction | None], object]
 BATCH = 1024  # rows of Parquet that are written at a time
 
 
-def write_scored(path: Path, rows: OwnRows, predictions: Iterable[Prediction], count: Count | None = None) -> None:
+def write_scored(
+    path: Path,
+    rows: OwnRows,
+    predictions: Iterable[Prediction],
+    count: Count | None = None,
+    added: Sequence[str] = ADDED,
+) -> None:
     """Writes the rows as they were, in the format of the path's suffix, with label, probability and spans added.
 
     A column of the file's own that has one of these names keeps it; ours is then called `faithkit_label` and so on.
@@ -30,16 +37,17 @@ def write_scored(path: Path, rows: OwnRows, predictions: Iterable[Prediction], c
     Args:
         predictions: Of the rows that can be judged, in their order.
         count: Is told each row, its example and its prediction.
+        added: Columns that are added; with ANSWER among them the predictions are answers, and the spans are theirs.
     """
-    names = _added_names(rows)
+    names = _added_names(rows, added)
     judged = _with_predictions(rows, iter(predictions), count)
     scored = (
-        {**row, **{names[name]: value for name, value in _verdict(example, prediction).items()}}
+        {**row, **{names[name]: value for name, value in _verdict(example, prediction, added).items()}}
         for row, example, prediction in judged
     )
     header = [*rows.kinds, *names.values()]
     if path.suffix == ".parquet":
-        _write_parquet(path, scored, rows)
+        _write_parquet(path, scored, scored_schema(rows, added), rows.kinds)
         return
     delimiter, mark = ",", b""
     source = Path(rows.path)
@@ -49,8 +57,8 @@ def write_scored(path: Path, rows: OwnRows, predictions: Iterable[Prediction], c
     _write(path, chain([mark], _lines(path.suffix, scored, header, delimiter)))
 
 
-def _added_names(rows: OwnRows) -> dict[str, str]:
-    return {name: f"faithkit_{name}" if name in rows.kinds else name for name in ADDED}
+def _added_names(rows: OwnRows, added: Sequence[str]) -> dict[str, str]:
+    return {name: f"faithkit_{name}" if name in rows.kinds else name for name in added}
 
 
 def scored_suffix(path: str) -> str:
@@ -74,14 +82,16 @@ def _with_predictions(
         yield row, example, prediction
 
 
-def _verdict(example: Example | None, prediction: Prediction | None) -> dict[str, Any]:
+def _verdict(example: Example | None, prediction: Prediction | None, added: Sequence[str]) -> dict[str, Any]:
     if example is None or prediction is None:
-        return dict.fromkeys(ADDED)
+        return dict.fromkeys(added)
+    judged = prediction.text if ANSWER in added else example.response
     spans = [
-        {"start": s.start, "end": s.end, "text": example.response[s.start : s.end], "label": s.label, "score": s.score}
+        {"start": s.start, "end": s.end, "text": judged[s.start : s.end], "label": s.label, "score": s.score}
         for s in prediction.spans
     ]
-    return {"label": prediction.label, "probability": prediction.score, "spans": spans}
+    found = {ANSWER: judged, "label": prediction.label, "probability": prediction.score, "spans": spans}
+    return {name: found[name] for name in added}
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]], delimiter: str) -> None:
@@ -159,12 +169,11 @@ def _whole(text: str) -> str:
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
-def _write_parquet(path: Path, scored: Iterator[dict[str, Any]], rows: OwnRows) -> None:
+def _write_parquet(path: Path, scored: Iterator[dict[str, Any]], schema: Any, own: Iterable[str]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = scored_schema(rows)
-    texts = [name for name in rows.kinds if pa.types.is_string(schema.field(name).type)]
+    texts = [name for name in own if pa.types.is_string(schema.field(name).type)]
     with atomic_file(path) as file, disk_errors(path), pq.ParquetWriter(file, schema) as writer:
         while batch := list(islice(scored, BATCH)):
             for row in batch:
@@ -172,16 +181,16 @@ def _write_parquet(path: Path, scored: Iterator[dict[str, Any]], rows: OwnRows) 
             writer.write_table(pa.Table.from_pylist(batch, schema=schema))
 
 
-def scored_schema(rows: OwnRows) -> Any:
-    """The columns of the rows with label, probability and spans, and their types, as Parquet has them."""
+def scored_schema(rows: OwnRows, added: Sequence[str] = ADDED) -> Any:
+    """The columns of the rows with those that are added, and their types, as Parquet has them."""
     import pyarrow as pa
 
-    names = _added_names(rows)
+    names = _added_names(rows, added)
     own = arrow_schema(rows.table) or pa.schema([(name, _arrow_type(kinds)) for name, kinds in rows.kinds.items()])
     places: list[Any] = [("start", pa.int64()), ("end", pa.int64()), ("text", pa.string()), ("label", pa.string())]
     spans = pa.list_(pa.struct([*places, ("score", pa.float64())]))
-    types = {"label": pa.string(), "probability": pa.float64(), "spans": spans}
-    return pa.schema([*own, *(pa.field(names[name], types[name]) for name in ADDED)])
+    types = {ANSWER: pa.string(), "label": pa.string(), "probability": pa.float64(), "spans": spans}
+    return pa.schema([*own, *(pa.field(names[name], types[name]) for name in added)])
 
 
 def _arrow_type(kinds: set[type]) -> Any:

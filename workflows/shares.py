@@ -12,7 +12,8 @@ from rich.text import Text
 from data_modules.datasets.pair_columns import field_of
 from data_modules.encoding.cache import group_hash
 from faithkit.errors import UserError
-from faithkit.evaluation.intervals import CHUNK, LOWER, UPPER, Groups, Metric, bootstrap, means
+from faithkit.evaluation.group_kinds import kinds_of, share_of_kinds
+from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means
 from faithkit.evaluation.tables import figures_table, harmless, percent
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 
@@ -60,13 +61,13 @@ class Shares:
             UserError: A column has too many values for that.
         """
         groups, called = np.frombuffer(self._groups, np.uint64), np.frombuffer(self._called, np.int8)
-        found = {"": {"all": _kinds(groups, called)}}
+        found = {"": {"all": kinds_of(groups, called)}}
         for column, numbers in self._numbers.items():
             if len(numbers) > MAX_COUNTED:
                 problem = f"by={column} has more than {MAX_COUNTED:,} values in one shard"
                 raise UserError(problem, hint="count by a column of few values")
             values = np.frombuffer(self._values[column], np.intc)
-            found[column] = {name: _kinds(groups[values == n], called[values == n]) for name, n in numbers.items()}
+            found[column] = {name: kinds_of(groups[values == n], called[values == n]) for name, n in numbers.items()}
         return found
 
     def table(self, *, grouped_by: str, num_resamples: int) -> Table:
@@ -110,9 +111,10 @@ def shares_table(columns: Sequence[str], shares: Iterable[tuple[str, int, Metric
     return table
 
 
-def caption_of(grouped_by: str, *, num_unsure: int, num_without: int) -> Text:
-    """Says what the intervals resample, and which rows do not count."""
-    captions = [f"95% intervals over rows of one {harmless(grouped_by, 60)}, as the detector calls them"]
+def caption_of(grouped_by: str | None, *, num_unsure: int, num_without: int) -> Text:
+    """Says what the intervals resample (rows alone where nothing groups them), and which rows do not count."""
+    of_one = f" of one {harmless(grouped_by, 60)}" if grouped_by else ""
+    captions = [f"95% intervals over rows{of_one}, as the detector calls them"]
     if num_unsure:
         captions.append(f"{num_unsure:,} rows that it cannot tell do not count (abstain_at)")
     if num_without:
@@ -141,38 +143,4 @@ def hallucinated_share(
         found = Groups(index, len(names))
         statistic = means(found, {"share": called})
         return bootstrap(found, statistic, shares=True, num_resamples=num_resamples, seed=seed).metrics["share"]
-    return share_of_kinds(_kinds(groups, called), num_resamples=num_resamples, seed=seed)
-
-
-def share_of_kinds(found: Sequence[Sequence[int]], *, num_resamples: int, seed: int = 0) -> Metric | None:
-    """Computes the same from how many groups there are of each kind: drawing kinds is drawing groups.
-
-    Args:
-        found: Rows, hallucinated rows, and the number of such groups.
-    """
-    table = np.array(found, np.int64).reshape(-1, 3)
-    kinds, counts = table[:, :2], table[:, 2]
-    num_groups, (num_rows, num_called) = counts.sum(), counts @ kinds
-    if not num_rows:
-        return None
-    value = float(num_called / num_rows)
-    if num_groups == 1:
-        return Metric(value=value, n=int(num_rows))
-    generator, chances = np.random.default_rng(seed), counts / num_groups
-    at_a_time = max(1, CHUNK // len(kinds))
-    drawn = []
-    for start in range(0, num_resamples, at_a_time):
-        size = min(at_a_time, num_resamples - start)
-        totals = generator.multinomial(num_groups, chances, size=size) @ kinds  # [size, 2]: rows, hallucinated ones
-        drawn.append(totals[:, 1] / totals[:, 0])
-    low, high = np.quantile(np.concatenate(drawn), (LOWER, UPPER))
-    return Metric(value=value, low=float(min(low, value)), high=float(max(high, value)), n=int(num_rows))
-
-
-def _kinds(groups: NDArray[np.uint64], called: NDArray[np.int8]) -> list[list[int]]:
-    if not len(called):
-        return []
-    _, index = np.unique(groups, return_inverse=True)
-    pairs = np.stack([np.bincount(index), np.bincount(index, weights=called).astype(np.int64)], axis=1)
-    kinds, counts = np.unique(pairs, axis=0, return_counts=True)
-    return np.column_stack([kinds, counts]).tolist()
+    return share_of_kinds(kinds_of(groups, called), num_resamples=num_resamples, seed=seed)

@@ -38,7 +38,7 @@ class Columns:
     """
 
     knowledge: str
-    response: str
+    response: str | None = None
     label: str | None = None
     history: str | None = None
     id: str | None = None
@@ -116,15 +116,15 @@ def find_columns(
     Args:
         given: What the settings say: a column, null for none, or `auto`, which is what is left out too.
         keys: How the keys of the settings begin that hints name.
-        without: What is not looked for.
+        without: What is not looked for, and a table need not have.
 
     Raises:
         UserError: A column is not there, or several might hold the same.
     """
     found: dict[str, str | None] = {}
     for name in NAMES:
-        wanted = None if name in without else given.get(name, AUTO)
-        if wanted is None and name not in REQUIRED:
+        wanted = given.get(name, AUTO)
+        if name in without or (wanted is None and name not in REQUIRED):
             continue
         found[name] = _by_name(name, row, keys) if wanted in (AUTO, None) else _given(name, str(wanted), row, keys)
     return Columns(**found, keys=keys)  # type: ignore[arg-type]

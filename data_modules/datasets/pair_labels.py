@@ -103,6 +103,8 @@ def meanings(given: Mapping[Any, Any], keys: str) -> dict[str, str | None]:
     """
     usual = f"'{keys}labels={{1: hallucinated, 0: faithful}}'; null leaves rows of a label out"
     found: dict[str, str | None] = {}
+    if not isinstance(given, Mapping):
+        raise UserError(f"{keys}labels is {shorten(given)}", hint=usual)
     for value, label in given.items():
         if isinstance(label, list):
             if value not in BY_LABEL:

@@ -97,7 +97,8 @@ class PairReader:
             UserError: A label has no meaning.
         """
         columns = self.columns
-        passages, response = columns.texts(row, "knowledge"), columns.text(row, "response")
+        passages = columns.texts(row, "knowledge")
+        response = columns.text(row, "response") if columns.response is not None else ""
         knowledge = passages[0] if len(passages) == 1 else self.join(passages)
         label, spans = self._label(row), self._spans(row, response)
         if label == FAITHFUL and spans:

@@ -67,6 +67,9 @@ class Pairs(Source):
             if not isinstance(column, str | None) or column == "":
                 hint = f"use the name of a column, {AUTO}, or null for none"
                 raise UserError(f"{self.keys}columns.{name} is {shorten(column)}", hint=hint)
+        if not isinstance(self.encoding, str | None):
+            hint = f"{self.keys}encoding=cp1252, or null to find it"
+            raise UserError(f"{self.keys}encoding is {shorten(self.encoding)}", hint=hint)
         if self.labels is not None:
             meanings(self.labels, self.keys)
 

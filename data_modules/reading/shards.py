@@ -39,7 +39,7 @@ class Shard:
 
     @property
     def output(self) -> str:
-        """The name of its scored shard."""
+        """The name of the shard that is made of it."""
         return str(PurePosixPath(self.name).with_suffix(".parquet"))
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def find_shards(data: str) -> tuple[list[Shard], list[str]]:
         else:
             others.append(name)
     if not shards:
-        hint = f"path=FOLDER, 'FOLDER/*.parquet' or an address, of files of {', '.join(SUFFIXES)}"
+        hint = f"name a folder, 'FOLDER/*.parquet' or an address, of files of {', '.join(SUFFIXES)}"
         raise UserError("there are no shards", place=shown(data), hint=hint)
     return shards, others
 
@@ -86,6 +86,13 @@ def is_address(data: str) -> bool:
 def is_glob(data: str) -> bool:
     """Tells a pattern of paths from a path: a file may have such a name."""
     return bool(MAGIC.search(data)) and not Path(data).expanduser().exists()
+
+
+def name_of(data: str) -> str:
+    """Names data in tables and metrics: by their last folder, or by the file."""
+    whole = data if is_address(data) else str(Path(data).expanduser().absolute())
+    root = MAGIC.split(whole)[0].rpartition("/")[0] if is_glob(whole) else whole
+    return PurePosixPath(shown(root)).stem
 
 
 def shown(data: str) -> str:
@@ -187,11 +194,11 @@ def _told(data: str) -> Iterator[None]:
 
 
 def check_outputs(shards: list[Shard], data: str) -> None:
-    """Refuses shards that would have one scored shard."""
+    """Refuses shards of which one file would be made."""
     names: dict[str, str] = {}
     for shard in shards:
         if ".." in PurePosixPath(shard.name).parts:
             raise UserError(f"a shard is named {shorten(shard.name)}", place=shown(data), hint="give it another name")
         if (other := names.setdefault(shard.output, shard.name)) != shard.name:
             problem = f"{other} and {shard.name} would both become {shard.output}"
-            raise UserError(problem, place=shown(data), hint="score the kinds apart: path='FOLDER/*.jsonl'")
+            raise UserError(problem, place=shown(data), hint="take the kinds apart: 'FOLDER/*.jsonl'")

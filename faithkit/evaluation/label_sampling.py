@@ -64,20 +64,24 @@ def write_waves(waves: Sequence[Wave]) -> str:
     return "; ".join(map(str, waves))
 
 
-def sizes(scores: Values, rule: str) -> Values:
-    """Weighs how often a response is to be chosen, beside others [N]; 1 in the mean."""
+def sizes(scores: Values, rule: str, mean_spread: float | None = None) -> Values:
+    """Weighs how often a response is to be chosen, beside others [N]; 1 in the mean.
+
+    Args:
+        mean_spread: Of all responses, where these are some of them: the mean of sqrt(p (1 - p)).
+    """
     if rule == RANDOM:
         return np.ones(len(scores))
     spread = np.sqrt(scores * (1 - scores))
-    mean = spread.mean()
+    mean = spread.mean() if mean_spread is None else mean_spread
     return EVENLY + (1 - EVENLY) * (spread / mean if mean > 0 else np.ones(len(scores)))
 
 
-def probabilities(waves: Sequence[Wave], scores: Values) -> Values:
-    """The probability that a response was chosen by any of the waves [N]."""
+def probabilities(waves: Sequence[Wave], scores: Values, mean_spread: float | None = None) -> Values:
+    """The probability that a response was chosen by any of the waves [N]; arguments are those of `sizes`."""
     missed = np.ones(len(scores))
     for wave in waves:
-        missed *= 1 - np.minimum(1.0, wave.scale * sizes(scores, wave.rule))
+        missed *= 1 - np.minimum(1.0, wave.scale * sizes(scores, wave.rule, mean_spread))
     return 1 - missed
 
 

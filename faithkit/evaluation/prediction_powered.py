@@ -30,7 +30,7 @@ the detector, but its labels must be of these very responses, chosen by chance.
 (0.31, 0.25, False)
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -102,6 +102,37 @@ class Verdicts:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sums:
+    """All that an estimate needs of the responses, whether they are held or were read shard by shard.
+
+    Args:
+        total: Sums [9]: 1, f, f^2 of all; of the labelled the weights w, wy, wf, w^2, wf^2, wyf.
+        num_labels: The labelled responses.
+        num_hallucinated: Those of them that are labelled so.
+        num_groups: The groups that they are from.
+        error: Gives the jackknife's standard error with a weight of the detector; None tunes it.
+    """
+
+    total: Values
+    num_labels: int
+    num_hallucinated: int
+    num_groups: int
+    error: Callable[[float | None], float]
+
+    @classmethod
+    def of(cls, rows: Verdicts) -> "Sums":
+        """Sums up responses that are held."""
+        table, labels = _sums(rows), rows.labels[rows.labelled]
+        return cls(
+            total=table.sum(axis=0),
+            num_labels=len(labels),
+            num_hallucinated=int(labels.sum()),
+            num_groups=rows.num_groups,
+            error=lambda power: error_of(leave_out(table.sum(axis=0), table, power)),
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """An estimated rate.
@@ -130,23 +161,31 @@ def estimate_rate(rows: Verdicts, *, power: float | None = None) -> Estimate:
     Raises:
         UserError: No response is labelled.
     """
-    table = _sums(rows)
-    labels = rows.labels[rows.labelled]
-    if not len(labels):
+    return estimate_sums(Sums.of(rows), power=power)
+
+
+def estimate_sums(sums: Sums, *, power: float | None = None) -> Estimate:
+    """Does what `estimate_rate` does with sums of the responses.
+
+    Raises:
+        UserError: No response is labelled.
+    """
+    if not sums.num_labels:
         raise UserError("no response is labelled", hint="label some first: labels=null chooses which")
-    few = rows.num_groups < MIN_GROUPS or min(labels.sum(), (1 - labels).sum()) < MIN_OF_EACH
-    tuned = 0.0 if few else float(_power(table.sum(axis=0))) if power is None else power
-    value = float(_solve(table.sum(axis=0), 0.0 if few else power))
-    error = _standard_error(table, 0.0 if few else power)
+    fewest = min(sums.num_hallucinated, sums.num_labels - sums.num_hallucinated)
+    few = sums.num_groups < MIN_GROUPS or fewest < MIN_OF_EACH
+    tuned = 0.0 if few else float(_power(sums.total)) if power is None else power
+    value = float(_solve(sums.total, 0.0 if few else power))
+    error = sums.error(0.0 if few else power)
     exact = few or not (np.isfinite(error) and error > 0 and 0 < value < 1)
     low, high = (
-        _exact_interval(rows, table)
+        _exact_interval(sums)
         if exact
-        else share_interval(value, Spread(error, rows.num_groups, rows.num_groups), rows.num_groups)
+        else share_interval(value, Spread(error, sums.num_groups, sums.num_groups), sums.num_groups)
     )
     value = min(max(value, 0.0), 1.0)
-    metric = Metric(value=value, low=min(low, value), high=max(high, value), n=len(rows.scores))
-    return Estimate(metric=metric, power=tuned, num_labels=len(labels), num_groups=rows.num_groups, is_exact=exact)
+    metric = Metric(value=value, low=min(low, value), high=max(high, value), n=round(sums.total[0]))
+    return Estimate(metric=metric, power=tuned, num_labels=sums.num_labels, num_groups=sums.num_groups, is_exact=exact)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,26 +202,29 @@ class Plan:
 
 
 def plan_labels(rows: Verdicts, width: float) -> Plan:
+    """Works out how many labels bring the interval down to a width, as `plan_sums` does."""
+    return plan_sums(Sums.of(rows), width)
+
+
+def plan_sums(sums: Sums, width: float) -> Plan:
     """Works out how many labels, chosen at random, bring the interval down to a width.
 
     The variance with n labels of N responses is d (v / n + (u - v) / N), where u is the variance of a label, v what of
     it the detector leaves unexplained, and d the design effect: what groups and unequal chances add, as they do now. A
     rough number where the labels are few.
     """
-    table = _sums(rows)
-    total = table.sum(axis=0)
-    present, num = int(rows.labelled.sum()), len(rows.scores)
+    total, present, num = sums.total, sums.num_labels, round(sums.total[0])
     _, _, _, weight, wy, wf, _, wff, wyf = total
     share = (present * wy / weight + 0.5) / (present + 1)  # never 0 or 1
     whole = share * (1 - share)
-    power = _power(total) if min(present - rows.labels[rows.labelled].sum(), present) > 0 else 0.0
+    power = _power(total) if present > sums.num_hallucinated else 0.0
     mean_y, mean_f = wy / weight, wf / weight
     variance_f, covariance = wff / weight - mean_f**2, wyf / weight - mean_y * mean_f
     left = float(np.clip(mean_y - mean_y**2 - 2 * power * covariance + power**2 * variance_f, 0.0, whole))
     left = max(left, whole / (present + 2))  # no error among n labels does not mean that there is none
     now = left / present + max(whole - left, 0.0) / num
-    error = _standard_error(table, None)
-    effect = max(1.0, error**2 / now) if np.isfinite(error) and rows.num_groups >= MIN_GROUPS else 1.0
+    error = sums.error(None)
+    effect = max(1.0, error**2 / now) if np.isfinite(error) and sums.num_groups >= MIN_GROUPS else 1.0
     reach = 2 * float(stdtrit(max(num - 1, 1), UPPER))
     least = reach * np.sqrt(effect * whole / num)
     wanted = (width / (2 * 1.96)) ** 2 / effect - max(whole - left, 0.0) / num
@@ -204,8 +246,15 @@ def _sums(rows: Verdicts) -> Values:
     y = np.where(known, rows.labels, 0.0)
     weight = np.where(known, 1 / np.where(known, rows.probability, 1.0), 0.0)
     f = rows.scores
-    columns = (np.ones(len(f)), f, f * f, weight, weight * y, weight * f, weight**2, weight * f * f, weight * y * f)
-    return rows.groups.sums(np.stack(columns, axis=1))
+    return rows.groups.sums(np.stack([np.ones(len(f)), f, f * f, *weighed(y, f, weight)], axis=1))
+
+
+def weighed(labels: Values, scores: Values, weights: Values) -> list[Values]:
+    """The terms of labelled responses in the sums: w, wy, wf, w^2, wf^2, wyf, each [N]."""
+    return [
+        *(weights, weights * labels, weights * scores),
+        *(weights**2, weights * scores * scores, weights * labels * scores),
+    ]
 
 
 def _power(sums: Values) -> Values:
@@ -225,18 +274,30 @@ def _solve(sums: Values, power: float | None) -> Values:
         return wy / weight + chosen * (f / count - wf / weight)
 
 
-def _standard_error(table: Values, power: float | None) -> float:
-    """The jackknife's standard error: each group is left out once, in one pass over the sums."""
-    without_each = _solve(table.sum(axis=0) - table, power)
-    squares = (without_each - without_each.mean()) ** 2
-    return float(np.sqrt((len(table) - 1) / len(table) * squares.sum()))
+def leave_out(total: Values, table: Values, power: float | None) -> Values:
+    """Leaves each of some groups out once: their number, and the sums of what the estimate moves by and its square [3].
+
+    Added up over all groups they tell the jackknife's error, so that the groups need not be held together.
+
+    Args:
+        total: Sums over all groups [9].
+        table: Sums of some of them [G, 9].
+    """
+    moved = _solve(total - table, power) - _solve(total, power)
+    return np.array([len(moved), moved.sum(), (moved**2).sum()])
 
 
-def _exact_interval(rows: Verdicts, table: Values) -> tuple[float, float]:
+def error_of(left_out: Values) -> float:
+    """The jackknife's standard error from the sums of `leave_out` over all groups."""
+    count, moved, squares = left_out
+    return float(np.sqrt((count - 1) / count * np.maximum(squares - moved**2 / count, 0.0)))
+
+
+def _exact_interval(sums: Sums) -> tuple[float, float]:
     """Clopper and Pearson's interval of the labels alone, for as many labels as theirs are worth."""
-    _, _, _, weight, wy, _, ww, _, _ = table.sum(axis=0)
-    share, groups, labels = float(wy / weight), rows.num_groups, int(rows.labelled.sum())
-    error = _standard_error(table, 0.0)
+    _, _, _, weight, wy, _, ww, _, _ = sums.total
+    share, groups, labels = float(wy / weight), sums.num_groups, sums.num_labels
+    error = sums.error(0.0)
     if 0 < share < 1 and np.isfinite(error) and error > 0 and groups > 1:
         worth = min(share * (1 - share) / error**2, labels)
         worth *= float((stdtrit(max(labels - 1, 1), UPPER) / stdtrit(groups - 1, UPPER)) ** 2)

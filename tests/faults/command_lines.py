@@ -206,6 +206,15 @@ LINES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("generate", ("num_samples=0",), ("num_samples: there is no such key", "decoding.num_samples")),
     ("generate", ("trainer=cpu",), ("trainer: there is no such key",)),
     ("generate", ("-m", "seed=1,x"), ("seed is 'x'",)),
+    ("generate", ("data=pairs", "data.path={table}", "data.labels=5"), ("data.labels is 5", "hallucinated")),
+    ("generate", ("engine=ray",), ("tables of your own, and data is faithdial", "data=pairs data.path=FOLDER")),
+    ("generate", ("engine=ray", "data=pairs"), ("engine=ray without data.path", "data.path=FOLDER")),
+    ("generate", ("engine=ray", "data=pairs", "data.path={folder}"), ("engine=ray without out",)),
+    (
+        "generate",
+        ("engine=ray", "data=pairs", "data.path={folder}", "out={folder}/../o", "ray.engine=vllm"),
+        ("needs the package vllm",),
+    ),
     ("score", ("path=/nowhere.csv",), ("no such file", "/nowhere.csv")),
     ("score", ("path={folder}",), ("path is a folder",)),
     ("score", ("path=???",), ("path is not set",)),
@@ -226,7 +235,7 @@ LINES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("score", ("engine=ray", "out={folder}/o", "num_rows=5"), ("num_rows is of a single file",)),
     ("score", ("engine=ray", "out={folder}/o", "run_dir={folder}/r"), ("run_dir is of a single file",)),
     ("score", ("engine=ray", "out={file}"), ("out: this is a file",)),
-    ("score", ("engine=ray", "path={folder}", "out={folder}/o"), ("out lies in path",)),
+    ("score", ("engine=ray", "path={folder}", "out={folder}/o"), ("out lies in the data",)),
     ("score", ("engine=ray", "out={folder}/o", "ray.address=ray://h:1"), ("Ray client", "ray.address=auto")),
     ("score", ("engine=ray", "out={folder}/o", "ray.address=head"), ("ray.address is 'head'", "HOST:PORT")),
     ("chat", ("checkpoint={critic}",), ("checkpoint is a critic",)),
@@ -276,6 +285,17 @@ LINES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     ("construct", ("pipeline=agreement",), ("pipeline.annotations",)),
     ("construct", ("pipeline=agreement", "pipeline.annotations=/nowhere"), ("no such file",)),
+    ("construct", ("engine=ray",), ("engine=ray asks no model", "pipeline=estimate alone")),
+    (
+        "construct",
+        ("pipeline=estimate", "engine=ray", "pipeline.predictions={table}"),
+        ("engine=ray reads scored shards",),
+    ),
+    (
+        "construct",
+        ("pipeline=estimate", "pipeline.predictions={folder}", "pipeline.label_next=5"),
+        ("weighs all rows of a file at once", "pipeline.rule=random"),
+    ),
     ("construct", ("resume={trained}",), ("one of train", "faithkit train resume=")),
 )
 # Command lines that are right, odd as some look.

@@ -228,6 +228,10 @@ VALUES: dict[tuple[str, ...], dict[str, str]] = {
         "data.split": "5",
         "data.path": "5",
         "detector": "5",
+        "out": "5",
+        "ray.engine": "auto openai null",
+        "ray.workers": "0 a",
+        "ray.gpus": "-1 a",
     },
     ("generate", "decoding=beam"): {"decoding.num_beams": "0 -1 a"},
     ("score",): {

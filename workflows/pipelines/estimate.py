@@ -1,26 +1,31 @@
 """Estimates how often a system hallucinates: from verdicts of a detector on many responses, and labels of a few."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from construction.estimate_report import Part, estimate_table, next_rows, parts_of, plan_line
+from construction.estimate_report import DETECTOR, Part, estimate_table, next_rows, parts_of, plan_line
 from construction.estimate_rows import Labels, Table, joined, read_labels, read_verdicts
+from construction.shard_steps import SCORE
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples, resolve_split
 from data_modules.reading.rows import ReadReport
+from data_modules.reading.shards import name_of, shown
 from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.evaluation.corpus.columns import facet_of
 from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.label_sampling import Wave
-from faithkit.evaluation.prediction_powered import Verdicts, plan_labels
+from faithkit.evaluation.prediction_powered import Plan, Verdicts, plan_labels, plan_sums
 from faithkit.evaluation.results import metric_name, write_results
 from faithkit.evaluation.tables import show
 from faithkit.files.run_folder import RunFolder
 from workflows.pipelines.describe import every_row
 from workflows.scored_rows import write_table
+from workflows.settings.sharded import RAY, RayOptions, is_sharded
+from workflows.sharded.rates import estimate_shards
+from workflows.shares import caption_of, shares_table
 
 NEXT = "label_next.csv"
 log = logging.getLogger("faithkit")
@@ -29,10 +34,14 @@ log = logging.getLogger("faithkit")
 def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
     """Reads both tables, prints the rates, and chooses what to label next."""
     block = config["pipeline"]
+    if is_sharded(block["predictions"]):
+        _run_on_shards(run, config)
+        return
     table = read_verdicts(block["predictions"], block["columns"], block["by"], _facts(block))
     labels = read_labels(block["labels"], block["label_columns"], table.ids) if block["labels"] else None
     rows, waves = joined(table, labels)
-    for line in _notes(table, labels):
+    facts = table.uses_scores, table.num_unparsed, table.has_groups
+    for line in _notes(len(table.ids), labels, *facts):
         log.info("%s", line)
     if labels is not None and not labels.values and block["label_next"] is None:
         hint = "label some rows, or choose the first: pipeline.labels=null pipeline.label_next=50"
@@ -42,19 +51,59 @@ def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
         return
     chosen = _choose(table, labels, rows, waves, config) if block["label_next"] is not None else []
     parts = parts_of(table, rows, power=block["power"], num_resamples=block["num_resamples"])
-    name = Path(block["predictions"]).stem
-    show(estimate_table(parts, title=name, by=block["by"]))
-    metrics = _metrics(parts, name)
-    if block["width"] is not None and rows.labelled.any():
-        plan = plan_labels(rows, block["width"])
-        print(plan_line(plan, block["width"], int(rows.labelled.sum())))
-        if plan.num_labels is not None:
-            metrics[metric_name("test", name, "labels_needed")] = Metric(value=plan.num_labels)
+    plan = plan_labels(rows, block["width"]) if block["width"] is not None and rows.labelled.any() else None
+    metrics = _tell(parts, block, plan, Path(block["predictions"]).stem)
+    _write_next(run, chosen, block)
+    write_results(run.metrics, metrics, {"config": config, "environment": environment()})
+
+
+def _run_on_shards(run: RunFolder, config: Mapping[str, Any]) -> None:
+    """Does the same with a folder of scored shards, whose rows are never held."""
+    block, ray = config["pipeline"], RayOptions(**config["ray"]) if config["engine"]["name"] == RAY else None
+    if config["dry_run"]:
+        print(f"would estimate from the shards in {shown(block['predictions'])}")
+        return
+    found = estimate_shards(block, ray, seed=config["seed"])
+    rates, labels = found.rates, found.labels
+    group = rates.counting.columns.group
+    log.info("columns: %s", rates.counting.columns)
+    for line in _notes(rates.num_rows, labels, rates.detector == SCORE, rates.num_unread, has_groups=True):
+        log.info("%s", line)
+    if group is None:
+        log.info("every response counts by itself: pipeline.columns.group=NAME tells which belong together")
+    width, whole = block["width"], found.sums.get(None)
+    plan = plan_sums(whole, width) if width is not None and whole is not None else None
+    parts = rates.rates(found.sums)
+    if labels is None:  # the detector's share is all that there is
+        shares = [(part.name, part.metrics.get(DETECTOR)) for part in parts]
+        judged = [(name, share.n or 0 if share else 0, share) for name, share in shares]
+        table = shares_table([block["by"]] if block["by"] else [], judged)
+        table.caption = caption_of(group, num_unsure=0, num_without=rates.num_rows - judged[0][1])
+        show(table)
+    metrics = _tell(parts, block, plan, name_of(block["predictions"]), with_table=labels is not None)
+    _write_next(run, found.next_rows, block)
+    write_results(run.metrics, metrics, {"config": config, "environment": environment()})
+
+
+def _write_next(run: RunFolder, chosen: Sequence[Mapping[str, object]], block: Mapping[str, Any]) -> None:
     if chosen:
         write_table(run.path / NEXT, chosen, ",")
         print(f"{block['label_next']:,} responses to label next, by {block['rule']}: {run.path / NEXT}")
         print(f"fill its empty labels, then: pipeline.labels={run.path / NEXT}")
-    write_results(run.metrics, metrics, {"config": config, "environment": environment()})
+
+
+def _tell(
+    parts: list[Part], block: Mapping[str, Any], plan: Plan | None, name: str, *, with_table: bool = True
+) -> dict[str, Metric]:
+    """Prints the rates, and how many labels the wanted width takes; gives the metrics."""
+    if with_table:
+        show(estimate_table(parts, title=name, by=block["by"]))
+    metrics = _metrics(parts, name)
+    if plan is not None and (whole := parts[0].estimate) is not None:
+        print(plan_line(plan, block["width"], whole.num_labels))
+        if plan.num_labels is not None:
+            metrics[metric_name("test", name, "labels_needed")] = Metric(value=plan.num_labels)
+    return metrics
 
 
 def _facts(block: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
@@ -100,11 +149,13 @@ def _metrics(parts: list[Part], name: str) -> dict[str, Metric]:
     return found
 
 
-def _notes(table: Table, labels: Labels | None) -> Iterator[str]:
-    yield f"{len(table.ids):,} verdicts, " + ("by their scores" if table.uses_scores else "by their labels")
-    if table.num_unparsed:
-        yield f"{table.num_unparsed:,} verdicts could not be read: the mean of the others stands for them"
-    if not table.has_groups:
+def _notes(
+    num_rows: int, labels: Labels | None, uses_scores: bool, num_unparsed: int, has_groups: bool
+) -> Iterator[str]:
+    yield f"{num_rows:,} verdicts, " + ("by their scores" if uses_scores else "by their labels")
+    if num_unparsed:
+        yield f"{num_unparsed:,} verdicts could not be read: the mean of the others stands for them"
+    if not has_groups:
         yield "every response counts by itself: pipeline.columns.group or pipeline.dataset tell which belong together"
     if labels is None:
         return

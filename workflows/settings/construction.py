@@ -27,12 +27,13 @@ from workflows.settings.annotation import Agreement, Annotate
 from workflows.settings.blocks import AsBlock, ClassLabels
 from workflows.settings.common import Extensible
 from workflows.settings.data import EmbeddedRows, OnBadRow
-from workflows.settings.engines import OF_A_LOCAL_MODEL, OF_A_SERVER, Engine, engine_problems
+from workflows.settings.engines import OF_A_LOCAL_MODEL, OF_A_SERVER, ConstructEngineOptions, engine_problems
 from workflows.settings.faithdial_edit import FaithdialEdit
 from workflows.settings.measuring import Describe, Estimate
 from workflows.settings.no_effect import without_effect
 from workflows.settings.pipeline import Dialogues, NearDuplicates, Pipeline, near_duplicate_problems
 from workflows.settings.self_dialogue import SelfDialogue
+from workflows.settings.sharded import RAY, RayOptions
 
 Language = Annotated[Any, OneOf((ENGLISH, None))]
 MODELS = Hint("use [NAME,NAME], or blocks by name: 'models={small: {name: transformers, model: smollm2-135m}}'")
@@ -85,6 +86,8 @@ class Rag(Pipeline):
 
 OwnEngine = Annotated[EngineOptions, AsBlock()]
 
+ConstructEngine = Annotated[ConstructEngineOptions, AsBlock(), Field(default_factory=ConstructEngineOptions)]
+
 # A line for each pipeline.
 AnyPipeline = Annotated[
     Annotated[Spontaneous, Tag("<spontaneous>")]
@@ -105,13 +108,14 @@ class ConstructSettings(Extensible):
 
     scale: dict[str, Any]
     pipeline: AnyPipeline
-    engine: Engine
+    engine: ConstructEngine
     models: Annotated[
         Annotated[list[Text], Field(min_length=1)] | Annotated[dict[Text, OwnEngine], Field(min_length=1)] | None,
         MODELS,
     ]
     prompts: PathText | None
     labels: ClassLabels = None
+    ray: Annotated[RayOptions, AsBlock(), Field(default_factory=RayOptions)]
     limit: Annotated[Count | None, Hint("use a whole number of 1 or more, or null for all")]
     retry_holes: Switch
     dry_run: Switch
@@ -129,6 +133,10 @@ class ConstructSettings(Extensible):
 
     def _model_problems(self) -> Iterator[UserError]:
         engine = self._engine
+        if engine.name == RAY:
+            hint = "engine=transformers engine.model=NAME; pipeline=estimate alone takes engine=ray"
+            yield UserError(f"engine=ray asks no model, as pipeline={self.pipeline.name} does", hint=hint)
+            return
         if not engine.name or not engine.model:
             hint = (
                 "engine=transformers engine.model=smollm2-135m, or engine=openai engine.base_url=URL engine.model=NAME"
@@ -152,10 +160,13 @@ class ConstructSettings(Extensible):
             yield f"models.{name}.model", own.name or self._engine.name, own.model or self._engine.model
 
     def notes(self, given: Set[str]) -> Iterator[str]:
+        if self._engine.name != RAY:
+            yield from without_effect(given, ["ray"], "without engine=ray")
         if getattr(self.pipeline, "detector", None) is None:
             yield from without_effect(given, ["labels"], "without pipeline.detector")
         if not self.pipeline.asks:
-            yield from without_effect(given, ["engine", "models", "prompts"], f"with pipeline={self.pipeline.name}")
+            reads = [] if self._engine.name == RAY else ["engine"]
+            yield from without_effect(given, [*reads, "models", "prompts"], f"with pipeline={self.pipeline.name}")
         elif self._engine.name == OPENAI:
             yield from without_effect(given, OF_A_LOCAL_MODEL, "with engine=openai")
         elif not isinstance(self.models, dict):

@@ -1,12 +1,13 @@
 """The blocks `engine` and `judge`, and what is wrong or without effect in them."""
 
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 from faithkit.errors import UserError
-from faithkit.inference.text_engines import AUTO, OPENAI, TRANSFORMERS, VLLM, EngineOptions
+from faithkit.inference.text_engines import AUTO, ENGINES, OPENAI, TRANSFORMERS, VLLM, EngineOptions
 from faithkit.settings.types import Block, OneOf
 from judge.asking import AskOptions
 from judge.examiner_options import ExaminerOptions
@@ -17,6 +18,7 @@ from workflows.settings.cascade import CascadeOptions
 from workflows.settings.data import FittingSet
 from workflows.settings.no_effect import without_effect
 from workflows.settings.retrieval import RetrievalOptions
+from workflows.settings.sharded import RAY
 
 # Configurations of older runs lack some of these blocks: each has its defaults.
 Engine = Annotated[EngineOptions, AsBlock(), Field(default_factory=EngineOptions)]
@@ -25,13 +27,20 @@ Cascade = Annotated[CascadeOptions, AsBlock(), Field(default_factory=CascadeOpti
 SelfCheck = Annotated[SelfCheckOptions, AsBlock(), Field(default_factory=SelfCheckOptions)]
 Retrieval = Annotated[RetrievalOptions, AsBlock(), Field(default_factory=RetrievalOptions)]
 Examiner = Annotated[ExaminerOptions, AsBlock(), Field(default_factory=ExaminerOptions)]
-GENERATOR_ENGINES = (AUTO, TRANSFORMERS, VLLM)
+GENERATOR_ENGINES = (AUTO, TRANSFORMERS, VLLM, RAY)
 
 OF_A_LOCAL_MODEL = tuple(f"engine.{key}" for key in ("precision", "batch_size", "max_length", "memory_fraction"))
 OF_A_SERVER = tuple(
     f"engine.{key}"
     for key in ("base_url", "api_key_variable", "concurrency", "max_retries", "timeout_seconds", "price")
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstructEngineOptions(EngineOptions):
+    """The block `engine` of construct.py, where `ray` reads scored shards and asks no model."""
+
+    name: Annotated[Any, OneOf((None, *ENGINES, RAY))] = None
 
 
 class GeneratorEngine(Block):

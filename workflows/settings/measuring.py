@@ -12,8 +12,9 @@ from workflows.settings.blocks import Resamples
 from workflows.settings.data import OnBadRow, Split
 from workflows.settings.datasets import dataset_problems
 from workflows.settings.pipeline import Pipeline
+from workflows.settings.sharded import RAY, address_problems, is_sharded
 
-RULES = ("random", "uncertainty")  # as in faithkit.evaluation.label_sampling, without numpy
+RULES = RANDOM, UNCERTAINTY = ("random", "uncertainty")  # as in faithkit.evaluation.label_sampling, without numpy
 
 
 class Describe(Pipeline):
@@ -39,7 +40,7 @@ class Describe(Pipeline):
 class EstimateColumns(Block):
     """`pipeline.columns`: which column holds what."""
 
-    id: Text
+    id: Text | None
     label: Text
     score: Text | None
     group: Text | None
@@ -72,8 +73,16 @@ class Estimate(Pipeline):
     num_resamples: Resamples
 
     def problems(self, settings: Any) -> Iterator[UserError]:
-        yield from around.file_problems("pipeline.predictions", self.predictions)
         yield from around.file_problems("pipeline.labels", self.labels)
+        if is_sharded(self.predictions):
+            yield from self._shard_problems(settings)
+            return
+        yield from around.file_problems("pipeline.predictions", self.predictions)
+        if self.columns.id is None:
+            problem = "pipeline.columns.id=null names the rows of shards, and this is a single file"
+            yield UserError(problem, hint="pipeline.columns.id=NAME")
+        if settings.engine.name == RAY:
+            yield UserError("engine=ray reads scored shards", hint="pipeline.predictions=FOLDER; or leave engine out")
         if self.dataset is not None:
             one = {"dataset": self.dataset, "path": self.path, "split": self.split, **self.options}
             yield from dataset_problems("pipeline", one)
@@ -82,3 +91,17 @@ class Estimate(Pipeline):
             yield UserError("there is nothing to do: neither labels nor label_next is given", hint=hint)
         if self.width is not None and self.labels is None:
             yield UserError("pipeline.width needs labels to plan by", hint="pipeline.labels=FILE")
+
+    def _shard_problems(self, settings: Any) -> Iterator[UserError]:
+        """What an estimate over scored shards has too much."""
+        if self.dataset is not None:
+            hint = "name columns of the shards: pipeline.by, pipeline.columns.group"
+            yield UserError("pipeline.dataset is of a single file, and these are shards", hint=hint)
+        if self.label_next is not None and self.rule != RANDOM:
+            problem = f"pipeline.rule={self.rule} weighs all rows of a file at once, and these are shards"
+            yield UserError(problem, hint="pipeline.rule=random")
+        if self.width is not None and self.labels is None:
+            yield UserError("pipeline.width needs labels to plan by", hint="pipeline.labels=FILE")
+        if settings.engine.name == RAY:
+            yield from around.package_problems("engine=ray", "ray", "ray")
+            yield from address_problems(settings.ray.address)

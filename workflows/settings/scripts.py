@@ -53,7 +53,14 @@ from workflows.settings.engines import (
     engine_problems,
 )
 from workflows.settings.models import LOWER_IS_BETTER, METRICS, AnyModel, ControlBlock, Objective, kind_of
-from workflows.settings.sharded import RAY, RayOptions, ScoreEngine, ray_problems
+from workflows.settings.sharded import (
+    RAY,
+    AnswerRayOptions,
+    RayOptions,
+    ScoreEngine,
+    answering_problems,
+    ray_problems,
+)
 from workflows.settings.strategies import check_strategy
 from workflows.settings.sweep import Sweep
 
@@ -122,6 +129,9 @@ class TrainSettings(Extensible):
             yield from no_effect.without_effect(given, ["optimizer.floor"], "with optimizer.schedule=constant")
 
 
+OF_A_RUN = ("data.split", "data.num_rows", "data.on_bad_row", "data.labels", "save_texts", "num_examples", "verbose")
+
+
 class GenerateSettings(Extensible):
     """generate.py."""
 
@@ -143,6 +153,8 @@ class GenerateSettings(Extensible):
     save_texts: Switch = True
     num_examples: NonNegativeInt
     verbose: Switch = False
+    out: Folder = None
+    ray: Annotated[AnswerRayOptions, AsBlock(), Field(default_factory=AnswerRayOptions)]
 
     @model_validator(mode="after")
     def _one_way_to_choose(self) -> Self:
@@ -150,18 +162,26 @@ class GenerateSettings(Extensible):
         return self
 
     def surroundings(self) -> Iterator[UserError]:
-        yield from around.run_dir_problems(self.run_dir)
+        if self.engine.name == RAY:
+            yield from answering_problems(self)
+        else:
+            yield from around.run_dir_problems(self.run_dir)
+            yield from datasets.part_problems(blocks_of(self.data), self.data.split)
         yield from around.checkpoint_problems("checkpoint", self.checkpoint, "generator")
         yield from around.checkpoint_problems("detector", self.detector, "critic", "tagger", "judge")
         yield from around.weights_problems("entailment", self.entailment)
         yield from engine_problems(self.engine.name)
-        yield from datasets.part_problems(blocks_of(self.data), self.data.split)
 
     def notes(self, given: Set[str]) -> Iterator[str]:
         trains = [f"data.{key}" for key in no_effect.TRAINING_ALONE]
         yield from no_effect.without_effect(given, trains, "in generate: nothing is trained")
         if self.resample is None:
             yield from no_effect.without_effect(given, ["entailment"], "without resample")
+        if self.engine.name == RAY:
+            told = "with engine=ray, which puts bad rows aside and keeps no run's folder"
+            yield from no_effect.without_effect(given, OF_A_RUN, told)
+        else:
+            yield from no_effect.without_effect(given, ["out", "ray"], "without engine=ray")
 
 
 class ChatSettings(Common):
@@ -221,7 +241,7 @@ class ScoreSettings(Run):
 
     def surroundings(self) -> Iterator[UserError]:
         if self.engine.name == RAY:
-            yield from ray_problems(self)
+            yield from ray_problems(self, self.path)
         else:
             yield from self._file_problems()
         yield from around.checkpoint_problems("checkpoint", self.checkpoint, "critic", "tagger", "judge")

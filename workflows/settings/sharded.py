@@ -1,4 +1,4 @@
-"""The block `ray` of `faithkit score engine=ray`, and what is wrong or missing beside it."""
+"""The block `ray` of commands with `engine=ray`, and what is wrong or missing beside it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,11 +7,14 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from data_modules.reading.shards import is_address, is_glob
 from faithkit.errors import UserError
+from faithkit.inference.text_engines import OPENAI, TRANSFORMERS, VLLM
 from faithkit.settings.types import Count, Hint, OneOf, OpenBlock, Positive, Text
+from faithkit.stand_in import EMBEDDED
 from workflows.settings import surroundings as around
 
-RAY = "ray"
+RAY, PAIRS = "ray", "pairs"
 CLIENT = "ray://"
 OF_ONE_FILE = {"output": "out=FOLDER", "num_rows": "leave it out", "run_dir": "out=FOLDER", "resume": "out=FOLDER"}
 Gpus = Annotated[float, Field(ge=0, le=1000), Hint("use 0, 1 or a share of one, such as 0.5; null where there are any")]
@@ -47,23 +50,99 @@ class RayOptions:
     timeout_seconds: Positive = 60.0
 
 
-def ray_problems(settings: Any) -> Iterator[UserError]:
-    """Finds what `engine=ray` lacks, or has too much."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRayOptions(RayOptions):
+    """The block `ray` of generate.py, where `engine=ray` stands in the place of the engine that decodes.
+
+    Args:
+        engine: Decodes in each worker; never chosen by itself, since a head without a GPU would choose for all nodes.
+    """
+
+    engine: Annotated[str, OneOf((TRANSFORMERS, VLLM))] = TRANSFORMERS
+
+
+def answering_problems(settings: Any) -> Iterator[UserError]:
+    """Finds what `python generate.py engine=ray` lacks, or has too much."""
+    from data_modules.datasets.pairs import Pairs
+    from data_modules.reading.files import HUB
+
+    part = only_part(settings.data.model_dump(by_alias=True))
+    if not part:
+        problem = f"engine=ray answers tables of your own, and data is {settings.data.name}"
+        yield UserError(problem, hint="data=pairs data.path=FOLDER")
+        return
+    if part["path"] in (None, EMBEDDED, HUB):
+        yield UserError("engine=ray without data.path", hint="data.path=FOLDER, 'FOLDER/*.parquet' or an address")
+        return
+    try:
+        Pairs(path=part["path"], columns=part.get("columns") or {}, encoding=part.get("encoding"))
+    except UserError as error:
+        yield error
+    if settings.resample is not None:
+        hint = "best_of=8 detector=PATH chooses among answers; or leave engine=ray out"
+        yield UserError("resample is of one machine, and engine=ray asks many", hint=hint)
+    if settings.ray.engine == VLLM:
+        yield from around.package_problems("ray.engine=vllm", VLLM, VLLM)
+    yield from ray_problems(settings, part["path"])
+
+
+def is_sharded(data: str) -> bool:
+    """Tells shards from a single file."""
+    return is_address(data) or is_glob(data) or Path(data).expanduser().is_dir()
+
+
+def only_part(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Gives the one part of a block `data` of pairs of one's own; nothing of other data."""
+    parts = list(data["parts"].values() if isinstance(data["parts"], Mapping) else data["parts"])
+    return dict(parts[0]) if len(parts) == 1 and parts[0].get("dataset") == PAIRS else {}
+
+
+def ray_problems(settings: Any, data: str) -> Iterator[UserError]:
+    """Finds what `engine=ray` lacks, or has too much.
+
+    Args:
+        data: The folder, glob or address of the shards.
+    """
     yield from around.package_problems("engine=ray", "ray", "ray")
     if settings.out is None:
         yield UserError("engine=ray without out", hint="out=FOLDER, which all nodes see")
     else:
         yield from around.run_dir_problems(settings.out, "out")
-        yield from _inside(settings.path, settings.out)
+        yield from _inside(data, settings.out)
     for key, hint in OF_ONE_FILE.items():
-        if getattr(settings, key) is not None:
-            yield UserError(f"{key} is of a single file, and engine=ray scores many", hint=hint)
-    address = settings.ray.address
+        if getattr(settings, key, None) is not None:
+            yield UserError(f"{key} is of a single file, and engine=ray takes many", hint=hint)
+    for key in ("checkpoint", "detector"):
+        yield from _own_paths(key, getattr(settings, key, None))
+    yield from address_problems(settings.ray.address)
+
+
+def address_problems(address: str | None) -> Iterator[UserError]:
+    """Finds an address that is of no cluster."""
     if address is not None and address.startswith(CLIENT):
         hint = "run the command on a node of the cluster with ray.address=auto, or name HOST:6379"
         yield UserError(f"ray.address={address} is of the Ray client, which this is none of", hint=hint)
     elif address is not None and address not in ("auto", "local") and not _is_host(address):
         yield UserError(f"ray.address is {address!r}", hint="ray.address=HOST:PORT, or auto on a node of the cluster")
+
+
+def _own_paths(key: str, path: str | None) -> Iterator[UserError]:
+    """Finds paths in the file of a detector that a worker, which stands in another folder, would not find."""
+    from workflows.settings.detector_file import is_detector_file, read_detector_file
+
+    if path is None or not is_detector_file(path):
+        return
+    try:
+        file = read_detector_file(path)
+    except UserError:
+        return  # told with the checkpoint
+    engine, judge = file["engine"], file["judge"]
+    paths = {"checkpoint": file["checkpoint"], "engine.model": engine["model"] if engine["name"] != OPENAI else None}
+    paths |= {f"judge.{name}": judge[name] for name in ("prompts", "examples")}
+    for name, value in paths.items():
+        if isinstance(value, str) and not value.startswith(("/", "~")) and Path(value).exists():
+            hint = f"write {name}: {Path(value).absolute()}"
+            yield UserError(f"{key} names {value}, and workers stand in another folder", place=path, hint=hint)
 
 
 def _is_host(address: str) -> bool:
@@ -75,9 +154,4 @@ def _inside(data: str, out: str) -> Iterator[UserError]:
     """A folder of results among its own shards, where the next launch would score them."""
     folder, target = Path(data).expanduser().absolute(), Path(out).expanduser().absolute()
     if folder == target or folder in target.parents:
-        yield UserError("out lies in path: results would be read as shards", place=out, hint="choose another out")
-
-
-def ray_block(config: Mapping[str, Any]) -> RayOptions:
-    """Reads the block."""
-    return RayOptions(**config["ray"])
+        yield UserError("out lies in the data: results would be read as shards", place=out, hint="choose another out")

@@ -1,1 +1,1 @@
-"""Scores data of many shards on a cluster by Ray: a worker scores a shard at a time, and what is scored stays."""
+"""Scores or answers data of many shards on a Ray cluster: a worker does one at a time, and what is done stays."""

@@ -34,7 +34,7 @@ def run_on_cluster(
     Raises:
         UserError: The cluster does not answer, or has no room, or a worker cannot start.
     """
-    with _connected(options) as ray:
+    with connected(options) as ray:
         from ray.data import ActorPoolStrategy, DataContext
 
         context = DataContext.get_current()
@@ -62,15 +62,19 @@ def run_on_cluster(
 
 
 @contextmanager
-def _connected(options: RayOptions) -> Iterator[Any]:
-    """Connects to a cluster, or starts one of this machine that ends with this process."""
+def connected(options: RayOptions) -> Iterator[Any]:
+    """Connects to a cluster, or starts one of this machine that ends with this process; within another one it is that.
+
+    Raises:
+        UserError: The cluster does not answer.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would report home
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # warnings of its own parts, between our lines
     import ray
     import ray.data
 
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what it logs as errors it raises
-    if ray.is_initialized():  # by who calls from Python
+    if ray.is_initialized():  # by who calls
         yield ray
         return
     address = options.address or os.environ.get("RAY_ADDRESS") or "local"

@@ -1,4 +1,4 @@
-"""Names what scored shards depend on beside their rows: the model, the settings, the code and its libraries.
+"""Names what finished shards depend on beside their rows: the model, the settings, the code and its libraries.
 
 All workers, and all launches into one folder, must agree in it: else shards of one folder would not be of one mind.
 """
@@ -9,10 +9,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from data_modules.reading.shards import hash_of
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import dumps
 from faithkit.files.hashes import hash_files
 from faithkit.files.model_folder import CARD, SIDECAR, find_folder, read_stored
+from faithkit.inference.text_engines import OPENAI
 from faithkit.weights.resolve import is_hub_name
 from workflows.detectors import describe_detector
 from workflows.settings.detector_file import is_detector_file, read_detector_file
@@ -21,17 +23,13 @@ PACKAGES = ("faithkit", "data_modules", "critic", "generation", "judge", "constr
 LIBRARIES = ("torch", "transformers", "tokenizers", "pyarrow")  # which computes and writes the bytes of a shard
 TOLD = ("settings", "versions")  # whose difference is shown: that of hashes tells nothing
 ROOT = Path(__file__).resolve().parents[2]
-SETTINGS = (
-    *("columns", "encoding", "by", "labels", "precision", "batch_tokens", "max_windows", "save_every_num_rows"),
-    "abstain_at",
-)
 
 
-def identify(config: Mapping[str, Any]) -> dict[str, Any]:
+def identify(model: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Collects what the results depend on, as plain values that two processes can compare."""
     return {
-        "model": identify_model(config["checkpoint"]),
-        "settings": {**{name: config.get(name) for name in SETTINGS}, "ray.cpus": config["ray"]["cpus"]},
+        "model": model,
+        "settings": settings,
         "code": hash_of_code(),
         "versions": {name: version(name) for name in LIBRARIES},
     }
@@ -40,11 +38,16 @@ def identify(config: Mapping[str, Any]) -> dict[str, Any]:
 def identify_model(checkpoint: str) -> dict[str, Any]:
     """Names the weights and all that a folder says beside them; of a file that describes a detector also its keys."""
     models = [{"kind": model.kind, "weights": model.weights} for model in describe_detector(checkpoint)]
-    if is_detector_file(checkpoint):
-        described = read_detector_file(checkpoint)
-        inner = described.pop("checkpoint")
-        return {"models": models, "files": _hash_of_files(inner) if inner else None, "described": described}
-    return {"models": models, "files": _hash_of_files(checkpoint)}
+    if not is_detector_file(checkpoint):
+        return {"models": models, "files": _hash_of_files(checkpoint)}
+    described = read_detector_file(checkpoint)
+    inner, engine, judge = described.pop("checkpoint"), described["engine"], described["judge"]
+    folders = [inner, engine["model"] if engine["name"] != OPENAI else None]
+    files = [_hash_of_files(path) for path in folders if path and Path(path).expanduser().is_dir()]
+    texts = sorted(Path(judge["prompts"]).expanduser().glob("*.txt")) if judge["prompts"] else []
+    texts += [Path(judge["examples"]).expanduser()] if isinstance(judge["examples"], str) else []
+    files += [hash_of(path.absolute()) for path in texts]
+    return {"models": models, "files": files, "described": described}
 
 
 def hash_of_code() -> str:

@@ -1,9 +1,9 @@
-"""Keeps the folder of scored shards: what is finished, what began it, and the rows that were no rows.
+"""Keeps the folder of new shards: what is finished, what began it, and the rows that were no rows.
 
-    NAME.parquet                   a scored shard, under the name of its shard
+    NAME.parquet                   a shard that was scored or answered, under the name of the shard it is made of
     _faithkit/job.json             the model, the settings, the code and the columns that all shards share
     _faithkit/shards/NAME.json     written last: this shard is finished, and was this file
-    _faithkit/rejects/NAME.jsonl   its rows that cannot be scored, each with its place
+    _faithkit/rejects/NAME.jsonl   its rows that cannot be used, each with its place
 
 Names that begin with `_` are left out by what reads folders of Parquet.
 """
@@ -36,9 +36,9 @@ class Entry(Block):
     Args:
         job: Names the model, the settings and the code, which job.json tells in full.
         sha256: Of the shard.
-        output_bytes: Size of the scored shard.
+        output_bytes: Size of the new shard.
         rows: Rows that were read.
-        rejected: Rows that cannot be scored.
+        rejected: Rows that cannot be used.
         unsure: Rows that the detector cannot tell.
         kinds: Of each value of each column, how many groups there are with so many rows, so many hallucinated.
         device: What it was computed on.
@@ -61,7 +61,7 @@ class Entry(Block):
 
 
 class OutFolder:
-    """A folder of scored shards; one that does not exist yet is made by `begin`."""
+    """A folder of new shards; one that does not exist yet is made by `begin`."""
 
     def __init__(self, path: str | Path):
         self.path = Path(path).expanduser().absolute()
@@ -96,7 +96,7 @@ class OutFolder:
         return found.get("columns") if isinstance(found, Mapping) else None
 
     def entry(self, shard: Shard) -> Entry | None:
-        """Reads the account of a shard; None where it is not finished, or what was scored is gone.
+        """Reads the account of a shard; None where it is not finished, or what was made is gone.
 
         Raises:
             UserError: The account is broken.
@@ -104,7 +104,7 @@ class OutFolder:
         path, output = self._entry(shard), self.path / shard.output
         if not path.exists() or not output.is_file():
             return None
-        hint = "delete this file: the shard is scored again"
+        hint = "delete this file: the shard is done again"
         try:
             entry = Entry.model_validate(read_strict_json(path, hint=hint))
         except ValidationError as error:
@@ -115,10 +115,10 @@ class OutFolder:
         """Yields the accounts of what is finished; a shard is read again only where its date has changed.
 
         Raises:
-            UserError: One has changed since it was scored, or is no longer there.
+            UserError: One has changed since it was finished, or is no longer there.
         """
         if gone := self._names() - {shard.name for shard in shards}:
-            problem = f"shards that were scored are gone: {some_names(sorted(gone))}"
+            problem = f"shards that are finished are gone: {some_names(sorted(gone))}"
             raise UserError(problem, place=shown(data), hint=f"put them back, or choose another out than {self.path}")
         for shard in shards:
             entry = self.entry(shard)
@@ -131,8 +131,8 @@ class OutFolder:
     def _check_unchanged(self, shard: Shard, entry: Entry, data: str) -> None:
         with opened(data, shard) as file:
             if hash_of(file) != entry.sha256:
-                problem = f"the shard {shorten(shard.name)} has changed since it was scored"
-                hint = f"put the old one back, or delete {self.path / shard.output}: it is scored again"
+                problem = f"the shard {shorten(shard.name)} has changed since it was finished"
+                hint = f"put the old one back, or delete {self.path / shard.output}: it is done again"
                 raise UserError(problem, place=shown(data), hint=hint)
 
     def scratch(self, shard: Shard) -> TemporaryDirectory[str]:
@@ -151,14 +151,14 @@ class OutFolder:
             raise UserError(f"{MAX_DEATHS} workers have died of this shard", place=shard.name, hint=hint)
         return TemporaryDirectory(dir=self.unfinished, prefix=prefix)
 
-    def commit(self, shard: Shard, scored: Path, rejects: Sequence[Mapping[str, Any]], entry: Entry) -> None:
-        """Gives a scored shard its place, then writes its account: from then on it is finished."""
+    def commit(self, shard: Shard, made: Path, rejects: Sequence[Mapping[str, Any]], entry: Entry) -> None:
+        """Gives a new shard its place, then writes its account: from then on it is finished."""
         target = self.path / shard.output
         make_folder(target.parent)
         if rejects:
             write_jsonl(self.own / "rejects" / f"{shard.name}.jsonl", rejects)
         with disk_errors(target):
-            scored.replace(target)
+            made.replace(target)
             sync_entry(target)
         write_json(self._entry(shard), entry.model_dump())
 

@@ -1,87 +1,76 @@
-"""Carries out `faithkit score engine=ray`: lists the shards, launches what is not finished, tells what came of it."""
+"""Carries out a command with `engine=ray`: lists the shards, launches what is not finished, tells what came of it."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from tqdm.auto import tqdm
 
-from data_modules.reading.shards import Shard, check_outputs, find_shards, is_address, opened, shown, some_names
+from data_modules.reading.shards import Shard, check_outputs, find_shards, opened, shown, some_names
 from faithkit import signals
 from faithkit.errors import UserError
 from faithkit.evaluation.tables import show
 from faithkit.files.atomic import make_folder
 from faithkit.files.run_lock import run_lock
 from faithkit.signals import Interrupted
-from workflows.settings.sharded import RayOptions, ray_block
+from workflows.settings.sharded import RayOptions
 from workflows.sharded.cluster import run_on_cluster
-from workflows.sharded.identity import identify
 from workflows.sharded.out_folder import OWN, Entry, OutFolder
-from workflows.sharded.scorer import Job, ShardScorer, columns_of, read_shard
 from workflows.sharded.summary import Summary
+from workflows.sharded.work import Work
+from workflows.sharded.worker import Job, ShardWorker, columns_of
 
-AGAIN = "run the same command again: what is scored stays"
+AGAIN = "run the same command again: what is finished stays"
 Runner = Callable[[type, Any, Sequence[Mapping[str, Any]], RayOptions], Iterator[Any]]
+NOTE = """note: this is the detector's share; by any column, and with labels of some rows that correct it:
+  faithkit construct pipeline=estimate pipeline.predictions={path} pipeline.by=COLUMN"""
 EVERY = 30.0  # seconds between progress lines where nobody looks at a terminal
 
 
-def score_shards(config: Mapping[str, Any], run: Runner = run_on_cluster) -> None:
-    """Scores all shards that are not finished.
+def work_on_shards(work: Work, run: Runner = run_on_cluster) -> None:
+    """Does all shards that are not finished.
 
     Args:
         run: Calls the workers.
 
     Raises:
-        UserError: The folder is of another model or settings, a shard has changed, or some could not be scored.
+        UserError: The folder is of another model or settings, a shard has changed, or some could not be done.
     """
-    config = _with_whole_paths(config)
-    shards, others = find_shards(config["path"])
-    check_outputs(shards, config["path"])
-    print(f"{len(shards):,} shards in {shown(config['path'])}")
+    shards, others = find_shards(work.data)
+    check_outputs(shards, work.data)
+    print(f"{len(shards):,} shards in {shown(work.data)}")
     if others:
         print(f"note: files of other kinds are left out: {some_names(others)}")
-    folder = OutFolder(config["out"])
+    folder = OutFolder(work.out)
     make_folder(folder.own)
     with run_lock(folder.own, "out"):
-        job = Job(config=config, identity=_identity(config, shards[0], folder))
-        folder.begin(job.data, job.identity)
+        job = Job(work=work, identity=_identity(work, shards[0], folder))
+        folder.begin(work.data, job.identity)
         finished, summary = set(), Summary()
-        for entry in folder.finished(shards, job.data):
+        for entry in folder.finished(shards, work.data):
             finished.add(entry.shard)
             summary.add(entry)
         pending = [shard for shard in shards if shard.name not in finished]
         if finished:
-            print(f"{len(finished):,} are scored already, {len(pending):,} are left")
+            print(f"{len(finished):,} are {work.done} already, {len(pending):,} are left")
         failures = _launch(pending, job, summary, run) if pending else []
-        _tell(summary, folder, num_resamples=config["num_resamples"])
+        _tell(summary, folder, work)
         if failures:
-            raise _failure(failures, len(shards))
+            raise _failure(failures, len(shards), work)
 
 
-def _with_whole_paths(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes paths whole: a worker stands in another folder."""
-    checkpoint, data = Path(config["checkpoint"]).expanduser(), config["path"]
-    return {
-        **config,
-        "checkpoint": str(checkpoint.absolute()) if checkpoint.exists() else config["checkpoint"],
-        "path": data if is_address(data) else str(Path(data).expanduser().absolute()),
-        "out": str(Path(config["out"]).expanduser().absolute()),
-    }
-
-
-def _identity(config: Mapping[str, Any], first: Shard, folder: OutFolder) -> dict[str, Any]:
+def _identity(work: Work, first: Shard, folder: OutFolder) -> dict[str, Any]:
     """Names what the results depend on; the columns are those of the first shard that was ever seen."""
     columns = folder.columns()
     if columns is None:
-        with opened(config["path"], first) as file:
-            columns = columns_of(read_shard(file, config))
-    return {**identify(config), "columns": columns}
+        with opened(work.data, first) as file:
+            columns = columns_of(work, work.read(file))
+    return {**work.identify(), "columns": columns}
 
 
 def _launch(pending: Sequence[Shard], job: Job, summary: Summary, run: Runner) -> list[UserError]:
     rows = [shard.to_dict() for shard in pending]
-    results = run(ShardScorer, job, rows, ray_block(job.config))
+    results = run(ShardWorker, job, rows, job.work.ray)
     failures: list[UserError] = []
     try:
         for entry, error in _told(results, sum(shard.size for shard in pending)):
@@ -123,17 +112,20 @@ def _told(results: Iterable[Mapping[str, Any]], num_bytes: int) -> Iterator[tupl
             yield entry, error
 
 
-def _tell(summary: Summary, folder: OutFolder, *, num_resamples: int) -> None:
+def _tell(summary: Summary, folder: OutFolder, work: Work) -> None:
     if summary.num_shards:
-        show(summary.table(num_resamples=num_resamples))
+        if work.judges:
+            show(summary.table(num_resamples=work.num_resamples))
         print(f"{summary.num_rows:,} rows in {summary.num_shards:,} shards")
     if summary.num_rejected:
-        print(f"note: {summary.num_rejected:,} rows cannot be scored; {folder.path / OWN / 'rejects'} says why")
+        print(f"note: {summary.num_rejected:,} rows cannot be {work.done}; {folder.path / OWN / 'rejects'} says why")
+    if work.judges and summary.num_shards:
+        print(NOTE.format(path=folder.path))
     print(folder.path)
 
 
-def _failure(failures: Sequence[UserError], num_shards: int) -> UserError:
+def _failure(failures: Sequence[UserError], num_shards: int, work: Work) -> UserError:
     first = failures[0]
-    more = f"{len(failures):,} of {num_shards:,} shards are not scored; the first: " if num_shards > 1 else ""
+    more = f"{len(failures):,} of {num_shards:,} shards are not {work.done}; the first: " if num_shards > 1 else ""
     hint = f"{first.hint}; then {AGAIN}" if first.hint else AGAIN
     return UserError(f"{more}{first.problem}", place=first.place, hint=hint)

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
+from faithkit.evaluation.group_kinds import share_of_kinds
 from faithkit.evaluation.metric import Metric
 from workflows.sharded.out_folder import Entry
-from workflows.shares import MAX_PARTS, caption_of, share_of_kinds, shares_table
+from workflows.shares import MAX_PARTS, caption_of, shares_table
 
 ALL = ""  # the column of all rows
 Kinds = Counter[tuple[int, int]]  # rows of a group and hallucinated ones, how often

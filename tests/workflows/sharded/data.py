@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.running import plain_config
-from workflows.sharded.run import score_shards
+from workflows.sharded.answering import Answering
+from workflows.sharded.run import work_on_shards
+from workflows.sharded.scoring import Scoring
 
 WORDS = "river city long old dog plays red great north tower seven twelve winter music".split()
 
@@ -50,10 +52,21 @@ def in_process(worker: type, argument: Any, rows: Sequence[Mapping[str, Any]], _
     return map(worker(argument), rows)
 
 
+def untouched(worker: type, argument: Any, rows: Any, options: Any) -> Iterator[Any]:
+    """A launch in which no shard may be left."""
+    raise AssertionError(f"done again: {rows}")
+
+
 def score(data: Path | str, out: Path, checkpoint: Path, *overrides: str, run: Any = in_process) -> None:
     """`faithkit score DATA engine=ray` with a worker of this process."""
     given = [f"path='{data}'", f"out={out}", f"checkpoint={checkpoint}", "num_resamples=20", *overrides]
-    score_shards(plain_config("score", "engine=ray", *given), run)
+    work_on_shards(Scoring(plain_config("score", "engine=ray", *given)), run)
+
+
+def answer(data: Path | str, out: Path, checkpoint: Path, *overrides: str, run: Any = in_process) -> None:
+    """`python generate.py data=pairs data.path=DATA engine=ray` with a worker of this process."""
+    given = ["data=pairs", f"data.path='{data}'", f"out={out}", f"checkpoint={checkpoint}", "decoding.max_new_tokens=6"]
+    work_on_shards(Answering(plain_config("generate", "engine=ray", *given, *overrides)), run)
 
 
 def scored(out: Path) -> dict[str, bytes]:

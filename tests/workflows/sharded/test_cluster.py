@@ -1,6 +1,7 @@
 """On a real cluster of three nodes: whoever dies, the scored shards are those of one worker that nothing befell."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.running import ROOT
-from tests.workflows.sharded.data import score, scored, write_shards
+from tests.workflows.sharded.data import answer, score, scored, write_shards
 
 pytest.importorskip("ray", reason="needs the extra ray")
 STORE = 80_000_000  # bytes: names pass through it
@@ -53,10 +54,19 @@ def cluster() -> Iterator[Any]:
 
 
 def command(data: Path, out: Path, checkpoint: Path, *overrides: str) -> "subprocess.Popen[str]":
-    given = [str(data), f"checkpoint={checkpoint}", f"out={out}", "engine=ray", "num_resamples=20", *overrides]
+    given = [str(data), f"out={out}", f"checkpoint={checkpoint}", "engine=ray", "num_resamples=20"]
+    return start("workflows.score", *given, *overrides)
+
+
+def start(module: str, *arguments: str) -> "subprocess.Popen[str]":
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, "-m", "workflows.score", *given], cwd=ROOT, env=environ, **pipes)
+    return subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=ROOT, env=environ, **pipes)
+
+
+def texts_of(path: Path) -> list[str]:
+    """The knowledge of a few rows, which no other row has."""
+    return [json.loads(line)["knowledge"] for line in path.read_text().splitlines()[:40]]
 
 
 def end(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
@@ -84,7 +94,7 @@ def workers(node: Any) -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == raylet and b"ShardScorer" in (folder / "cmdline").read_bytes():
+            if parent == raylet and b"ShardWorker" in (folder / "cmdline").read_bytes():
                 found.append(int(folder.name))
     return found
 
@@ -104,6 +114,42 @@ def test_a_worker_that_is_killed_costs_its_shard_in_flight(
     assert code == 0, errors
     assert scored(out) == expected
     assert f"6,000 rows in {SHARDS} shards" in shown and "0 failed" in errors
+
+
+@pytest.mark.slow
+def test_answers_are_the_same_on_a_cluster_whose_worker_is_killed(
+    cluster: Any, data: Path, tiny_llama: Path, tmp_path: Path
+) -> None:
+    answer(data, tmp_path / "expected", tiny_llama)
+    out = tmp_path / "out"
+    given = ["data=pairs", f"data.path={data}", f"out={out}", f"checkpoint={tiny_llama}", "decoding.max_new_tokens=6"]
+    process = start("workflows.generate", *given, "engine=ray", f"ray.address={cluster.address}", "ray.workers=2")
+    wait_for(lambda: accounts(out), process)
+    os.kill(next(pid for node in cluster.list_all_nodes() for pid in workers(node)), signal.SIGKILL)
+    assert accounts(out) < SHARDS, "the kill came too late to test anything"
+    code, shown, errors = end(process)
+    assert code == 0, errors
+    assert scored(out) == scored(tmp_path / "expected")
+    assert f"6,000 rows in {SHARDS} shards" in shown
+
+
+@pytest.mark.slow
+def test_rates_over_scored_shards_are_the_same_on_a_cluster_and_on_one_machine(
+    cluster: Any, data: Path, trained: Path, tmp_path: Path
+) -> None:
+    score(data, tmp_path / "scored", trained)
+    labels = tmp_path / "labels.csv"
+    texts = dict.fromkeys(text for path in sorted(data.glob("*.jsonl")) for text in texts_of(path))
+    labels.write_text("id,label\n" + "".join(f"{text},{place % 3 == 0:d}\n" for place, text in enumerate(texts)))
+    given = ["pipeline=estimate", f"pipeline.predictions={tmp_path / 'scored'}", f"pipeline.labels={labels}"]
+    given += ["pipeline.columns.id=knowledge", "pipeline.by=model", "pipeline.num_resamples=50"]
+    found = {}
+    for name, options in {"ray": ["engine=ray", f"ray.address={cluster.address}"], "here": ["engine=none"]}.items():
+        process = start("workflows.construct", *given, f"run_dir={tmp_path / name}", *options)
+        code, _, errors = end(process)
+        assert code == 0, errors
+        found[name] = json.loads((tmp_path / name / "metrics.json").read_text())["metrics"]
+    assert found["ray"] == found["here"] and "test/scored/by/a/rate" in found["ray"]
 
 
 @pytest.mark.slow

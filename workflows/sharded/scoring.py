@@ -1,0 +1,81 @@
+"""What `faithkit score engine=ray` does with a shard: judges its rows with a detector that is loaded once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workflows.own_rows import OwnRows, listed, read_to_judge
+from workflows.scored_rows import scored_schema, write_scored
+from workflows.settings.sharded import RayOptions
+from workflows.sharded.identity import identify, identify_model
+from workflows.sharded.work import answered, whole_path, with_whole_paths
+from workflows.shares import Shares
+
+if TYPE_CHECKING:
+    from faithkit.detector import Detector
+
+SETTINGS = (
+    *("columns", "encoding", "by", "labels", "precision", "batch_tokens", "max_windows", "save_every_num_rows"),
+    "abstain_at",
+)
+
+
+class Scoring:
+    """Judges rows as `faithkit score SHARD on_bad_row=skip` does.
+
+    Args:
+        config: Of the command.
+    """
+
+    done = "scored"
+    judges = True
+
+    def __init__(self, config: Mapping[str, Any]):
+        self.config = {**with_whole_paths(config), "path": whole_path(config["path"])}
+        self.data, self.out, self.place = (str(self.config[key]) for key in ("path", "out", "checkpoint"))
+        self.ray = RayOptions(**config["ray"])
+        self.num_resamples = int(config["num_resamples"])
+
+    def identify(self) -> dict[str, Any]:
+        """Names the detector and the settings that its verdicts depend on."""
+        settings = {**{name: self.config.get(name) for name in SETTINGS}, "ray.cpus": self.ray.cpus}
+        return identify(identify_model(self.config["checkpoint"]), settings)
+
+    def read(self, file: Path) -> OwnRows:
+        """Reads the rows to judge."""
+        return read_to_judge({**self.config, "path": str(file), "num_rows": None, "on_bad_row": "skip"})
+
+    def schema(self, rows: OwnRows) -> Any:
+        """Adds label, probability and spans."""
+        return scored_schema(rows)
+
+    def load(self) -> "ScoreWriter":
+        """Loads the detector."""
+        from workflows.detectors import load_checkpoint
+
+        return ScoreWriter(load_checkpoint(self.config).detector, self.config)
+
+
+@dataclass(frozen=True)
+class ScoreWriter:
+    """Judges shards."""
+
+    detector: "Detector"
+    config: Mapping[str, Any]
+
+    @cached_property
+    def device(self) -> str:
+        """What the detector runs on."""
+        return str(getattr(self.detector, "device", "none"))
+
+    def write(self, path: Path, rows: OwnRows) -> Shares:
+        """Writes the rows with their verdicts."""
+        from faithkit.evaluation.selective import without_unsure
+        from workflows.write_answers import DetectorAnswerer
+
+        config, shares = self.config, Shares(listed(self.config["by"]))
+        verdicts = answered(rows, DetectorAnswerer(self.detector), config["save_every_num_rows"])
+        write_scored(path, rows, without_unsure(verdicts, config["abstain_at"]), shares.add)
+        return shares
