@@ -2,10 +2,11 @@
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, suppress
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 CLOSING_SECONDS = 5.0  # for open connections to close; the thread never holds up the end of the process
@@ -41,7 +42,12 @@ def run_concurrently(
 
 
 class _Pool(Generic[Session, Item, Result]):
-    """An event loop in a thread; results reach the caller through a queue, which signals can interrupt."""
+    """An event loop in a thread; results reach the caller through a queue, which signals can interrupt.
+
+    Replies often arrive together. If all were handed over first, their places would begin again together, wait for
+    each other's preparing, and stay in step to the end. So results are handed over in turns, and each place prepares
+    and sends its next request before the next place has its turn.
+    """
 
     def __init__(
         self,
@@ -50,29 +56,26 @@ class _Pool(Generic[Session, Item, Result]):
         open_session: Callable[[], AbstractAsyncContextManager[Session]],
         concurrency: int,
     ):
-        self.items, self.work, self.open_session = items, work, open_session
+        self.items, self.work, self.open_session, self.concurrency = iter(items), work, open_session, concurrency
         self.loop = asyncio.new_event_loop()
-        self.places = asyncio.Semaphore(concurrency)
-        self.ended: SimpleQueue[Future[Result] | None] = SimpleQueue()
+        self.turn = asyncio.Lock()
+        self.arrived: deque[Future[Result]] = deque()  # in the order of their turns
+        self.handed_over: SimpleQueue[Future[Result] | None] = SimpleQueue()
+        self.dealt_with = asyncio.Event()
         self.thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
 
     def start(self) -> None:
         self.thread.start()
 
     def results(self) -> Iterator[Result]:
-        while (future := self.ended.get()) is not None:
+        while (future := self.handed_over.get()) is not None:
             if (error := future.exception()) is not None:
-                yield from self._arrived()
+                self.stop()
+                # What arrived beside an item that failed may have cost money: it is given out before the error.
+                yield from (each.result() for each in self.arrived if each.exception() is None)
                 raise error
             yield future.result()
-            self._call(self.places.release)
-
-    def _arrived(self) -> Iterator[Result]:
-        """Gives out what has ended beside an item that failed: it may have cost money, and is kept."""
-        with suppress(Empty):
-            while (future := self.ended.get_nowait()) is not None:
-                if future.exception() is None:
-                    yield future.result()
+            self._call(self.dealt_with.set)
 
     def stop(self) -> None:
         self._call(self._cancel)
@@ -94,22 +97,26 @@ class _Pool(Generic[Session, Item, Result]):
         except asyncio.CancelledError:
             pass
         except BaseException as error:
-            self.ended.put(_failed(error))
-        self.ended.put(None)
+            self.handed_over.put(_failed(error))
+        self.handed_over.put(None)
 
     async def _run_all(self) -> None:
         async with self.open_session() as session, asyncio.TaskGroup() as tasks:
-            for item in self.items:
-                await self.places.acquire()
-                tasks.create_task(self._run_one(session, item))
+            for _ in range(self.concurrency):
+                tasks.create_task(self._run_place(session))
 
-    async def _run_one(self, session: Session, item: Item) -> None:
-        future: Future[Result] = Future()
-        try:
-            future.set_result(await self.work(session, item))
-        except Exception as error:  # the caller raises it, and so stops the others
-            future = _failed(error)
-        self.ended.put(future)
+    async def _run_place(self, session: Session) -> None:
+        for item in self.items:  # one iterator for all places
+            future: Future[Result] = Future()
+            try:
+                future.set_result(await self.work(session, item))
+            except Exception as error:  # the caller raises it, and so stops the others
+                future = _failed(error)
+            self.arrived.append(future)
+            async with self.turn:
+                self.dealt_with.clear()
+                self.handed_over.put(self.arrived.popleft())
+                await self.dealt_with.wait()
 
 
 def _failed(error: BaseException) -> Future[Result]:
