@@ -27,7 +27,7 @@ from faithkit.inference.openai_messages import (
     read_texts,
     weigh_choices,
 )
-from faithkit.inference.openai_server import is_about, read_server
+from faithkit.inference.openai_server import LateCertificates, is_about, read_server
 from faithkit.inference.text import Form, Reply, Request, check_requests
 from faithkit.inference.usage import Price, Usage
 
@@ -75,7 +75,7 @@ class OpenAiEngine:
         check_number("engine.timeout_seconds", timeout_seconds, 0.001, 86_400)
         self._server = read_server(model, base_url, api_key_variable)
         self._openai, self._http = _import_client()
-        self._trusted: Any = None  # the certificates, read once
+        self._certificates = LateCertificates(self._http.create_ssl_context)
         self.concurrency, self.max_retries, self.malformed_retries = concurrency, max_retries, malformed_retries
         self.timeout_seconds = timeout_seconds
         self.usage = Usage(price=price)
@@ -142,7 +142,6 @@ class OpenAiEngine:
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Any]:
         timeout = self._openai.Timeout(self.timeout_seconds, connect=min(CONNECT_SECONDS, self.timeout_seconds))
-        self._trusted = self._trusted or self._http.create_ssl_context()
         async with self._openai.AsyncOpenAI(
             api_key=self._server.key,
             base_url=self._server.url,
@@ -150,7 +149,7 @@ class OpenAiEngine:
             timeout=timeout,
             # Half of the processor time of the client's other transport, which parses HTTP in Python.
             http_client=self._openai.DefaultAioHttpClient(
-                verify=self._trusted,
+                verify=self._certificates,
                 event_hooks={"request": [self._note_request], "response": [self._note_response]},
             ),
         ) as client:

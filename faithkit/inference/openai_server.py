@@ -2,6 +2,8 @@
 
 import os
 import re
+import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -164,3 +166,20 @@ def _check_url(url: str) -> None:
         raise UserError("engine.base_url holds more than an address", hint=hint)
     if not usable:
         raise UserError(f"engine.base_url is {shorten(url)}", hint=BAD_URL_HINT)
+
+
+class LateCertificates(ssl.SSLContext):
+    """Reads the trusted certificates at the first connection that needs them.
+
+    It takes 50 ms, which a server at an http address, as those of one's own are, would pay in vain at each start.
+    """
+
+    def __new__(cls, read: Callable[[], ssl.SSLContext]) -> "LateCertificates":
+        made = super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
+        made._read, made._trusted = read, None
+        return made
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:  # what asyncio begins a connection with
+        if self._trusted is None:
+            self._trusted = self._read()
+        return self._trusted.wrap_bio(*arguments, **options)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import ssl
 import threading
 import time
 from collections import Counter
@@ -63,6 +64,7 @@ class ChatServer:
         always: What it does with all others; a function looks at the request.
         tells: Probabilities of the first token; None tells none.
         fewest: Texts that it writes at a time, whatever n is asked for; None writes n.
+        certificate: A file with a certificate and its key; it then speaks https.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class ChatServer:
         models: Iterable[str] = (MODEL,),
         seconds: float = 0.0,
         fewest: int | None = None,
+        certificate: str | None = None,
     ):
         self.faults, self.always, self.answer, self.tells = list(faults), always, answer, tells
         self.owner, self.models, self.seconds, self.fewest = owner, list(models), seconds, fewest
@@ -86,7 +89,12 @@ class ChatServer:
         self._lock = threading.Lock()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
         self._http.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+        scheme = "http"
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._http.socket, scheme = context.wrap_socket(self._http.socket, server_side=True), "https"
+        self.url = f"{scheme}://127.0.0.1:{self._http.server_address[1]}/v1"
 
     def __enter__(self) -> "ChatServer":
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
