@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import selectors
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -210,7 +211,9 @@ def serve(pipe: Any) -> None:
         pipe.send(server.sockets[0].getsockname()[1])
         await server.serve_forever()
 
-    asyncio.run(run())
+    # select, unlike epoll, does not round a timer up to whole milliseconds.
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
+        runner.run(run())
 
 
 def _quiet(answer: Any) -> Any:

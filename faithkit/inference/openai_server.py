@@ -174,6 +174,9 @@ class LateCertificates(ssl.SSLContext):
     It takes 50 ms, which a server at an http address, as those of one's own are, would pay in vain at each start.
     """
 
+    _read: Callable[[], ssl.SSLContext]
+    _trusted: ssl.SSLContext | None
+
     def __new__(cls, read: Callable[[], ssl.SSLContext]) -> "LateCertificates":
         made = super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
         made._read, made._trusted = read, None
