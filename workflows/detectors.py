@@ -14,6 +14,7 @@ from faithkit.weights.resolve import HUB_NAME, hub_adapters, loading
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
 from workflows.settings.cascade import CascadeOptions
 from workflows.settings.detector_file import is_detector_file, read_detector_file
+from workflows.settings.sharded import RAY
 
 if TYPE_CHECKING:  # it brings what trainings need
     from data_modules.build import Benchmark
@@ -83,11 +84,17 @@ def load_detector(
 def load_configured(config: Mapping[str, Any], benchmark: "Benchmark | None" = None) -> Loaded:
     """Loads the detector of a configuration: `checkpoint`, `engine` with `judge`, a cascade of both, or a baseline.
 
+    With `engine=ray` it stands in the workers of a cluster.
+
     A cascade has its band in the configuration: one that is yet to be chosen is `workflows.cascade_benchmark`'s.
 
     Args:
         benchmark: What is judged; SelfCheckGPT may compare its rows.
     """
+    if (config.get("engine") or {}).get("name") == RAY:
+        from workflows.sharded.portions import load_on_cluster
+
+        return load_on_cluster(config)
     if benchmark is not None and (config.get("selfcheck") or {}).get("measure"):
         from workflows.prompted_baselines import load_selfcheck
 

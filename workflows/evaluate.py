@@ -7,6 +7,7 @@ python evaluate.py benchmark=faithdial predictions=FILE benchmark.critic=runs/..
 python evaluate.py benchmark=domains benchmark.path=DIR checkpoint=runs/...   every domain, beside cheap baselines
 python evaluate.py benchmark=halueval benchmark.path=DIR engine=auto engine.model=NAME   a language model judges
 python evaluate.py benchmark=halludial_comparative engine=auto engine.model=NAME   or meta_judging, hallucination_rates
+python evaluate.py benchmark=begin checkpoint=runs/... engine=ray ray.address=auto   predicted on a cluster, by Ray
 python evaluate.py benchmark=begin checkpoint=runs/... logger=[csv,wandb]    metrics and a sample to each logger
 python evaluate.py resume=runs/...                                           go on after any interruption
 """
@@ -35,6 +36,7 @@ MAY_CHANGE = (
     ),
     *("engine.batch_size", "engine.cache", "engine.api_key_variable", "engine.concurrency", "engine.max_retries"),
     *("engine.timeout_seconds", "engine.price", "engine.memory_fraction"),
+    *("ray.address", "ray.workers", "ray.gpus", "ray.memory_gb", "ray.timeout_seconds"),
 )
 log = logging.getLogger("faithkit")
 GROUPS = ("benchmark", "engine", "decoding", "scale", "logger")

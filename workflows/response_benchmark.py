@@ -17,10 +17,11 @@ from faithkit.inference.decoding import Decoding
 from faithkit.records import Prediction
 from faithkit.weights.used_model import describe_model
 from generation.generator import Generator
-from workflows.answer_strategy import OwnAnswer
+from workflows.answer_strategy import Answerer, OwnAnswer
 from workflows.judges import judge_models
 from workflows.metric_models import load_metric_models
 from workflows.origins import helpers_of, origin_of_file, write_given, write_with_origin
+from workflows.settings.sharded import RAY
 
 
 def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
@@ -67,7 +68,7 @@ def benchmark_answerer(run: RunFolder, config: Mapping[str, Any]) -> Callable[[B
 
     def answer(benchmark: Benchmark) -> dict[str, Prediction]:
         path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
-        answerer, models = OwnAnswer(load(), Decoding(**config["decoding"])), [describe_model(config["checkpoint"])]
+        answerer, models = load(), [describe_model(config["checkpoint"])]
         how = {"at_a_time": portion, "texts": config.get("save_texts", True)}
         answers = write_with_origin(path, benchmark.name, benchmark.examples, answerer, models, **how)
         return {prediction.id: prediction for prediction in answers}
@@ -75,13 +76,18 @@ def benchmark_answerer(run: RunFolder, config: Mapping[str, Any]) -> Callable[[B
     return answer
 
 
-def _load(config: Mapping[str, Any]) -> Generator:
+def _load(config: Mapping[str, Any]) -> Answerer:
     checkpoint = config["checkpoint"]
     if not checkpoint:
         hint = "predictions=FILE with the responses, or checkpoint=PATH of a generator"
         raise UserError("nothing to score: neither predictions nor checkpoint is given", hint=hint)
     _check_kind(checkpoint)
-    return Generator.load(checkpoint, precision=config["precision"], max_length=config["max_length"])
+    if (config.get("engine") or {}).get("name") == RAY:
+        from workflows.sharded.portions import answerer_on_cluster
+
+        return answerer_on_cluster(config)
+    generator = Generator.load(checkpoint, precision=config["precision"], max_length=config["max_length"])
+    return OwnAnswer(generator, Decoding(**config["decoding"]))
 
 
 def _check_kind(checkpoint: str) -> None:

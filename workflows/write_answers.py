@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from rich.table import Table
 from rich.text import Text
@@ -38,6 +38,15 @@ class DetectorAnswerer:
             if advance:
                 advance(1)
         return predictions
+
+
+@runtime_checkable
+class OfPortions(Protocol):
+    """Answers several portions at a time, as a cluster does."""
+
+    def answer_portions(self, portions: Sequence[Sequence[Example]]) -> Iterator[list[Prediction]]:
+        """Yields the answers to each portion, in their order."""
+        ...
 
 
 def _answer_alone(answer: Prediction, _: Example) -> dict[str, Any]:
@@ -109,7 +118,17 @@ def answered_portions(
         advance: Is told how many more are answered.
     """
     rest = iter(examples)
-    while asked := list(islice(rest, at_a_time)):
+    portions = iter(lambda: list(islice(rest, at_a_time)), [])
+    several = answerer.detector if isinstance(answerer, DetectorAnswerer) else answerer
+    if isinstance(several, OfPortions):
+        held = list(portions)
+        for asked, answers in zip(held, several.answer_portions(held), strict=True):
+            signals.check()
+            if advance:
+                advance(len(asked))
+            yield asked, answers
+        return
+    for asked in portions:
         signals.check()
         yield asked, answerer.answer(asked, advance)
 

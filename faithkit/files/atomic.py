@@ -13,6 +13,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,6 +29,19 @@ _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)  # of file systems that need non
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
 _UNFINISHED = (".tmp", ".old")
 _QUOTED_ERROR = re.compile(r"\((?:os error )(\d+)\)|\[Errno (\d+)\]")  # of safetensors and tokenizers; of shutil
+
+
+_SET_BY = ContextVar("set_by", default="run_dir")
+
+
+@contextmanager
+def set_by(key: str) -> Iterator[None]:
+    """Names, for hints, the key of the command that says where files go."""
+    token = _SET_BY.set(key)
+    try:
+        yield
+    finally:
+        _SET_BY.reset(token)
 
 
 @contextmanager
@@ -46,10 +60,10 @@ def _explained(number: int | None, path: str | Path) -> UserError:
     problem, hint = f"cannot be written: {reason}", "check the disk; what was there before is untouched"
     if number in _FULL:
         problem = f"no space left on the disk ({reason})"
-        hint = "free some space, or set run_dir (for the cache: FAITHKIT_HOME) to another disk"
+        hint = f"free some space, or set {_SET_BY.get()} (for the cache: FAITHKIT_HOME) to another disk"
     elif number in _FORBIDDEN:
         problem = f"not allowed to write here ({reason})"
-        hint = "set run_dir (for the cache: FAITHKIT_HOME) to another place"
+        hint = f"set {_SET_BY.get()} (for the cache: FAITHKIT_HOME) to another place"
     elif number in _WRONG_NAME:
         hint = "choose another path"
     return UserError(problem, place=str(path), hint=hint)

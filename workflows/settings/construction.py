@@ -27,7 +27,7 @@ from workflows.settings.annotation import Agreement, Annotate
 from workflows.settings.blocks import AsBlock, ClassLabels
 from workflows.settings.common import Extensible
 from workflows.settings.data import EmbeddedRows, OnBadRow
-from workflows.settings.engines import OF_A_LOCAL_MODEL, OF_A_SERVER, ConstructEngineOptions, engine_problems
+from workflows.settings.engines import OF_A_LOCAL_MODEL, OF_A_SERVER, EngineOrRayOptions, engine_problems
 from workflows.settings.faithdial_edit import FaithdialEdit
 from workflows.settings.measuring import Describe, Estimate
 from workflows.settings.no_effect import without_effect
@@ -86,7 +86,7 @@ class Rag(Pipeline):
 
 OwnEngine = Annotated[EngineOptions, AsBlock()]
 
-ConstructEngine = Annotated[ConstructEngineOptions, AsBlock(), Field(default_factory=ConstructEngineOptions)]
+ConstructEngine = Annotated[EngineOrRayOptions, AsBlock(), Field(default_factory=EngineOrRayOptions)]
 
 # A line for each pipeline.
 AnyPipeline = Annotated[

@@ -37,8 +37,8 @@ OF_A_SERVER = tuple(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConstructEngineOptions(EngineOptions):
-    """The block `engine` of construct.py, where `ray` reads scored shards and asks no model."""
+class EngineOrRayOptions(EngineOptions):
+    """The block `engine` where `ray` stands beside the engines: it asks no language model, but runs on a cluster."""
 
     name: Annotated[Any, OneOf((None, *ENGINES, RAY))] = None
 

@@ -18,6 +18,7 @@ from workflows.settings import datasets, no_effect
 from workflows.settings import surroundings as around
 from workflows.settings.benchmarks import AnyBenchmark, Detection, Responses, Transfer
 from workflows.settings.blocks import (
+    AsBlock,
     ClassLabels,
     DecodingBlock,
     Loggers,
@@ -28,7 +29,7 @@ from workflows.settings.domains import Domains, domain_notes, domain_problems
 from workflows.settings.engines import (
     Ask,
     Cascade,
-    Engine,
+    EngineOrRayOptions,
     Examiner,
     Retrieval,
     SelfCheck,
@@ -38,8 +39,10 @@ from workflows.settings.engines import (
     judge_problems,
 )
 from workflows.settings.protocols import Protocol, protocol_notes, protocol_problems
+from workflows.settings.sharded import RAY, RayOptions, evaluating_problems
 
 DETECTORS = ("critic", "tagger", "judge")
+EngineOrRay = Annotated[EngineOrRayOptions, AsBlock(), Field(default_factory=EngineOrRayOptions)]
 
 
 class EvaluateSettings(Extensible):
@@ -56,7 +59,7 @@ class EvaluateSettings(Extensible):
     batch_tokens: BatchTokens
     max_windows: MaxWindows = None
     labels: ClassLabels = None
-    engine: Engine
+    engine: EngineOrRay
     judge: Ask
     cascade: Cascade
     selfcheck: SelfCheck
@@ -66,6 +69,7 @@ class EvaluateSettings(Extensible):
     max_length: Length
     save_every_num_rows: Count = 2048
     save_texts: Switch = True
+    ray: Annotated[RayOptions, AsBlock(), Field(default_factory=RayOptions)]
     num_resamples: Resamples
     num_examples: NonNegativeInt
     verbose: Switch = False
@@ -75,6 +79,9 @@ class EvaluateSettings(Extensible):
         yield from around.logger_problems(self.logger)
         yield from around.precision_problems(self.precision)
         block = self.benchmark
+        if self.engine.name == RAY:
+            judges = isinstance(block, Detection | Domains) and block.name != "analysis"
+            yield from evaluating_problems(self, takes=judges or isinstance(block, Responses))
         if isinstance(block, Transfer):
             yield from _transfer_problems(block)
             return
@@ -104,7 +111,7 @@ class EvaluateSettings(Extensible):
                 yield from around.package_problems("benchmark.plots=true", "matplotlib", "plots")
             return
         is_baseline = bool(self.selfcheck.measure or self.examiner.turns)
-        if not (self.engine.name or self.cascade.is_on or is_baseline):
+        if self.engine.name == RAY or not (self.engine.name or self.cascade.is_on or is_baseline):
             yield from self._checkpoint_problems(*DETECTORS, has_predictions=bool(self.predictions))
             return
         if is_baseline:
@@ -130,8 +137,13 @@ class EvaluateSettings(Extensible):
 
     def notes(self, given: Set[str]) -> Iterator[str]:
         named = f"with benchmark={self.benchmark.name}"
-        judges = bool(self.engine.name) and isinstance(self.benchmark, Detection | Domains | Protocol)
-        yield from engine_notes(given, self.engine, judges=judges)
+        asks = bool(self.engine.name) and self.engine.name != RAY
+        judges = asks and isinstance(self.benchmark, Detection | Domains | Protocol)
+        if self.engine.name == RAY:
+            yield from no_effect.without_effect(given - {"engine"}, ["engine", "judge"], "with engine=ray")
+        else:
+            yield from engine_notes(given, self.engine, judges=judges)
+            yield from no_effect.without_effect(given, ["ray"], "without engine=ray")
         if isinstance(self.benchmark, Protocol):
             yield from protocol_notes(given, self)
             return

@@ -86,6 +86,36 @@ def answering_problems(settings: Any) -> Iterator[UserError]:
     yield from ray_problems(settings, part["path"])
 
 
+def evaluating_problems(settings: Any, *, takes: bool) -> Iterator[UserError]:
+    """Finds what `evaluate.py engine=ray` has too much, or cannot do.
+
+    Args:
+        takes: A cluster can predict for the benchmark.
+    """
+    yield from around.package_problems("engine=ray", "ray", "ray")
+    yield from address_problems(settings.ray.address)
+    yield from own_paths("checkpoint", settings.checkpoint)
+    name = settings.benchmark.name
+    if not takes:
+        hint = "leave engine=ray out; it judges benchmarks of labelled responses, and answers for a generator"
+        yield UserError(f"benchmark={name} does not run with engine=ray", hint=hint)
+    if settings.predictions:
+        yield UserError("engine=ray and predictions are given: nothing is left to predict", hint="leave one out")
+    elif takes and not settings.checkpoint:
+        hint = "checkpoint=PATH of a run, an hf/ folder, a hub name, or FILE.yaml of a language model"
+        yield UserError("engine=ray without a checkpoint", hint=hint)
+    beside = {
+        "engine.model": settings.engine.model,
+        "cascade": settings.cascade.is_on,
+        "selfcheck": settings.selfcheck.measure,
+        "examiner": settings.examiner.turns,
+    }
+    for key, value in beside.items():
+        if value:
+            hint = "leave engine=ray out" if key in ("selfcheck", "examiner") else "checkpoint=FILE.yaml describes it"
+            yield UserError(f"{key} is set, and engine=ray judges with checkpoint alone", hint=hint)
+
+
 def is_sharded(data: str) -> bool:
     """Tells shards from a single file."""
     return is_address(data) or is_glob(data) or Path(data).expanduser().is_dir()
@@ -113,7 +143,7 @@ def ray_problems(settings: Any, data: str) -> Iterator[UserError]:
         if getattr(settings, key, None) is not None:
             yield UserError(f"{key} is of a single file, and engine=ray takes many", hint=hint)
     for key in ("checkpoint", "detector"):
-        yield from _own_paths(key, getattr(settings, key, None))
+        yield from own_paths(key, getattr(settings, key, None))
     yield from address_problems(settings.ray.address)
 
 
@@ -126,7 +156,7 @@ def address_problems(address: str | None) -> Iterator[UserError]:
         yield UserError(f"ray.address is {address!r}", hint="ray.address=HOST:PORT, or auto on a node of the cluster")
 
 
-def _own_paths(key: str, path: str | None) -> Iterator[UserError]:
+def own_paths(key: str, path: str | None) -> Iterator[UserError]:
     """Finds paths in the file of a detector that a worker, which stands in another folder, would not find."""
     from workflows.settings.detector_file import is_detector_file, read_detector_file
 

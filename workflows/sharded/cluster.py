@@ -24,21 +24,29 @@ GIB = 2**30
 
 
 def run_on_cluster(
-    worker: type, argument: Any, rows: Sequence[Mapping[str, Any]], options: RayOptions
+    worker: type,
+    argument: Any,
+    rows: Sequence[Mapping[str, Any]],
+    options: RayOptions,
+    *,
+    max_deaths: int | None = None,
 ) -> Iterator[Any]:
     """Yields what workers give for the rows, in the order in which they finish.
 
     Args:
         worker: Its objects are made with the argument, one in each worker, and called with a row.
+        max_deaths: Workers that may die of one row, whose results then come in the order of the rows; None leaves
+            both to who calls, where rows name work that is kept.
 
     Raises:
-        UserError: The cluster does not answer, or has no room, or a worker cannot start.
+        UserError: The cluster does not answer, or has no room, or a worker cannot start, or too many die.
     """
     with connected(options) as ray:
         from ray.data import ActorPoolStrategy, DataContext
 
         context = DataContext.get_current()
         context.enable_progress_bars = context.print_on_execution_start = False
+        context.execution_options.preserve_order = max_deaths is not None
         gpus = _gpus(ray, options)
         size = min(_room(ray, options, gpus), len(rows))
         most = size if options.workers else None  # a cluster may grow
@@ -52,9 +60,13 @@ def run_on_cluster(
             num_cpus=options.cpus,
             num_gpus=gpus or None,
             memory=memory,
+            **({} if max_deaths is None else {"max_task_retries": max_deaths - 1}),
         )
         try:
             yield from results.iter_rows()
+        except ray.exceptions.ActorUnavailableError as error:
+            hint = "lower save_every_num_rows or batch_tokens, or give a worker more memory: ray.memory_gb=..."
+            raise UserError(f"{max_deaths} workers have died of the same rows", hint=hint) from error
         except ray.exceptions.RayActorError as error:
             reason = [line for line in str(error).splitlines() if line.strip()][-1]
             hint = "see that every node has this faithkit and its extra ray"

@@ -10,7 +10,7 @@ from data_modules.reading.shards import Shard, check_outputs, find_shards, opene
 from faithkit import signals
 from faithkit.errors import UserError
 from faithkit.evaluation.tables import show
-from faithkit.files.atomic import make_folder
+from faithkit.files.atomic import make_folder, set_by
 from faithkit.files.run_lock import run_lock
 from faithkit.signals import Interrupted
 from workflows.settings.sharded import RayOptions
@@ -27,6 +27,7 @@ NOTE = """note: this is the detector's share; by any column, and with labels of 
 EVERY = 30.0  # seconds between progress lines where nobody looks at a terminal
 
 
+@set_by("out")
 def work_on_shards(work: Work, run: Runner = run_on_cluster) -> None:
     """Does all shards that are not finished.
 

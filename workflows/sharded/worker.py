@@ -10,6 +10,7 @@ from typing import Any
 
 from data_modules.reading.shards import Shard, hash_of, opened, shown
 from faithkit.errors import UserError, shorten
+from faithkit.files.atomic import set_by
 from workflows.own_rows import OwnRows
 from workflows.sharded.identity import check_same
 from workflows.sharded.out_folder import Entry, OutFolder, job_of
@@ -39,6 +40,7 @@ class ShardWorker:
         self.job = job
         self.folder = OutFolder(job.work.out)
 
+    @set_by("out")
     def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Does a shard unless it is finished, as after a worker's death that came behind the last write."""
         shard, is_ready = Shard(**row), False

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import resource
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,6 +129,21 @@ def test_a_shard_of_which_workers_die_is_given_up_and_the_others_are_scored(
     assert scored(tmp_path / "out").keys() == {"part-01.parquet", "part-02.parquet"}
     score(finished / "data", tmp_path / "out", trained)
     assert scored(tmp_path / "out") == scored(finished / "out")
+
+
+def test_a_full_disk_is_told_with_the_key_that_names_the_folder(finished: Path, trained: Path, tmp_path: Path) -> None:
+    def full(*arguments: Any) -> Iterator[Any]:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+        try:
+            yield from list(in_process(*arguments))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    with pytest.raises(UserError) as caught:
+        score(finished / "data", tmp_path / "out", trained, run=full)
+    told = str(caught.value)
+    assert "no space left on the disk" in told and "set out (" in told and "run_dir" not in told
 
 
 def test_two_commands_at_once_in_one_folder_are_refused(finished: Path, trained: Path, tmp_path: Path) -> None:
