@@ -9,11 +9,14 @@ import re
 import sys
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TextIO
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, OverflowMethod, RenderableType
-from rich.table import Table
+from rich.segment import Segment
+from rich.table import Column, Table
 from rich.text import Text
 
 from faithkit.evaluation.intervals import Metric
@@ -157,19 +160,48 @@ def as_text(*tables: Table, width: int = 80) -> str:
     for table in tables:
         plain = copy.copy(table)
         plain.box = box.ASCII
-        console.print(*_told(plain))
+        console.print(*_told(plain, console))
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().split("\n")[:-1])
 
 
-def _told(table: Table) -> Iterator[RenderableType]:
+def _told(table: Table, console: Console) -> Iterator[RenderableType]:
     """Gives title, table and caption apart: within a table both would be cut to its own width, however narrow."""
     inner = copy.copy(table)
     inner.title = inner.caption = None
+    if _widest(inner, console) > console.width:
+        _narrow(inner, console.width)
     if table.title:
         yield Text(table.title) if isinstance(table.title, str) else table.title
     yield inner
     if table.caption:
         yield Text(str(table.caption), style="dim")
+
+
+def _widest(table: Table, console: Console) -> int:
+    """Counts the columns of the widest line, those beyond the edge included, which a console would leave out."""
+    return max(Segment.get_line_length(line) for line in Segment.split_lines(console.render(table)))
+
+
+def _narrow(table: Table, width: int) -> None:
+    """Gives each column its longest word, and from the left what is left; where words do not fit, they are broken."""
+    columns = [replace(column, min_width=None) for column in table.columns]
+    widths = [
+        max((cell_len(word) for cell in _texts(column) for word in cell.split()), default=0) for column in columns
+    ]
+    table.pad_edge = table.show_edge
+    frame = 3 * len(columns) - 3 + 4 * table.show_edge
+    spare = width - frame - sum(widths)
+    if spare >= 0:
+        for number, column in enumerate(columns):
+            wanted = max(map(cell_len, _texts(column))) - widths[number]
+            widths[number] += min(wanted, spare)
+            spare -= min(wanted, spare)
+        columns = [replace(column, width=one) for column, one in zip(columns, widths, strict=True)]
+    table.columns = columns
+
+
+def _texts(column: Column) -> list[str]:
+    return [str(cell) for cell in (column.header, *column.cells)]
 
 
 def show(*tables: Table, file: TextIO | None = None, width: int | None = None) -> None:
@@ -179,7 +211,7 @@ def show(*tables: Table, file: TextIO | None = None, width: int | None = None) -
     encoding = getattr(stream, "encoding", None) or "utf-8"
     if console.is_terminal and encoding.lower().startswith("utf"):
         for table in tables:
-            console.print(*_told(table))
+            console.print(*_told(table, console))
         return
     text = as_text(*tables, width=console.width)
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding))

@@ -159,7 +159,9 @@ def _table(field: str, parts: Mapping[str, Systems], columns: Mapping[str, str],
 
 
 def _types_table(parts: Mapping[str, Systems], *, title: str) -> Table:
-    table = figures_table(title, "type", ["n", *next(iter(parts.values()))], no_wrap=["n"], show_edge=True)
+    longest = max((len(word) for value in parts for word in value.split()), default=0)
+    names = min(longest, NAMES)  # a word of a type's name is not broken
+    table = figures_table(title, "type", ["n", *next(iter(parts.values()))], min_width=names, no_wrap=["n"])
     for value, scored in parts.items():
         cells = [percent(metrics["recall"], bounds=name == MODEL) for name, metrics in scored.items()]
         table.add_row(Text(harmless(value)), f"{scored[MODEL]['recall'].n:,}", *cells)
