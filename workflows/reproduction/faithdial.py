@@ -126,8 +126,6 @@ def _generator(scale: str, system: str, trained_on: str) -> Step:
     arguments, own = (*GENERATORS[system], f"data={data}"), FEW if scale == LOCAL else ()
     if scale == LOCAL and system == "T5-LossTruncation":
         own = (*own, "objective.window=8")
-    if scale == LOCAL and SMALL.get(system) == "smollm2-135m":
-        own = (*own, "trainer.precision=bf16-true")
     needs = {"control.entailment": "faithcritic"} if system == "T5-CTRL" and scale == LOCAL else {}
     return Step(
         name=f"generator_{_key(system)}_{data}",
