@@ -11,10 +11,14 @@ from critic.options import CriticOptions
 from critic.overlap_supervision import TokenHead, unit_vectors
 from critic.tagger.options import TaggerOptions
 from faithkit.training.module import TrainingModule
+from faithkit.training.optimizer import is_head
 from faithkit.training.options import OptimizerOptions
 
 # Options of the encoder and of the calibration; the module's checkpoints keep all others.
-NOT_KEPT = ("max_length", "max_windows", "order", "max_knowledge_words", "evidence", "evidence_alone", "threshold_aim")
+NOT_KEPT = (
+    *("max_length", "max_windows", "order", "max_knowledge_words", "evidence", "evidence_alone", "token_support"),
+    "threshold_aim",
+)
 Options = TypeVar("Options", CriticOptions, TaggerOptions)
 
 
@@ -44,6 +48,15 @@ class EncoderModule(TrainingModule, Generic[Options]):
                 self.support = TokenHead(model.config.hidden_size)
             # No buffer: it would be sent to all processes at every step, and saved with every checkpoint.
             self._word_vectors = unit_vectors(model.get_input_embeddings().weight)
+
+    def freeze_encoder(self) -> None:
+        """Leaves all but the head as it is."""
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(is_head(name))
+
+    def no_loss(self) -> torch.Tensor:
+        """Gives the loss of a step in which nothing learns: the gradients are 0."""
+        return 0.0 * torch.stack([p.sum() for p in self.model.parameters() if p.requires_grad]).sum()
 
     def configure_model(self) -> None:
         if isinstance(self.trainer.strategy, pl.strategies.ModelParallelStrategy):

@@ -20,7 +20,6 @@ from critic.weights import load_classifier
 from data_modules.encoding.pairs import MODEL_INPUTS
 from faithkit.evaluation.score_calibration import ScoreCalibration, log_odds
 from faithkit.evaluation.validation import metrics_of_scores
-from faithkit.training.optimizer import is_head
 from faithkit.training.options import OptimizerOptions
 from faithkit.training.row_metric import RowMetric
 
@@ -48,8 +47,7 @@ class CriticModule(EncoderModule[CriticOptions]):
         super().__init__(options, optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
         self.set_up(load_classifier(options.weights, dropout=options.dropout, seed=seed))
         if options.freeze_encoder:
-            for name, parameter in self.model.named_parameters():
-                parameter.requires_grad_(is_head(name))
+            self.freeze_encoder()
         if options.span_weight:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed + 1)
@@ -64,8 +62,8 @@ class CriticModule(EncoderModule[CriticOptions]):
         return self.model(**{name: batch[name] for name in MODEL_INPUTS if name in batch}, **options)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
-        if self.options.evidence_alone:  # nothing learns: the head's parameters get gradients of 0
-            return 0.0 * torch.stack([p.sum() for p in self.model.parameters() if p.requires_grad]).sum()
+        if self.options.evidence_alone:
+            return self.no_loss()
         auxiliary = self.support is not None or self.span_head is not None
         output = self._run(batch, output_hidden_states=auxiliary)
         loss = self._loss(output.logits, batch)

@@ -79,12 +79,16 @@ def import_runtime() -> Any:
 
 
 def check_graph_is_enough(stored: Mapping[str, Any], folder: Path) -> None:
-    """Refuses a critic that reads the states of tokens, which a graph of logits does not give."""
+    """Refuses a detector that reads the states of tokens, which a graph of logits does not give."""
     thresholds = stored.get("thresholds")
     weights = thresholds.get(EVIDENCE) if isinstance(thresholds, dict) else None
     if isinstance(weights, list) and len(weights) == len(TOKEN_WEIGHTS):
         problem = "this critic weighs the response's weakest token, for which it reads states that an ONNX graph lacks"
         raise UserError(problem, place=str(folder), hint="use precision=auto, or train with model.evidence=words")
+    layout = stored.get("layout")
+    if isinstance(layout, dict) and layout.get("token_support"):
+        problem = "this tagger compares the states of tokens, which an ONNX graph lacks"
+        raise UserError(problem, place=str(folder), hint="use precision=auto")
 
 
 def load_graph(folder: Path, config: Any) -> OnnxModel:

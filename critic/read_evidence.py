@@ -8,11 +8,9 @@ from numpy.typing import NDArray
 
 from critic.read_windows import window_logits
 from critic.token_support import TokenSupport
-from critic.weights import longest_sequence
 from data_modules.encoding.pairs import EVIDENCE, PairEncoder
 from faithkit.evaluation.score_calibration import log_odds
 
-WINDOW = 512  # tokens that a text is read by alone; fewer where the encoder has places for fewer
 Floats = NDArray[np.float64]
 
 
@@ -37,8 +35,7 @@ def read_evidence(
     if encoder.evidence:
         found += [np.asarray(columns[name], np.float64) for name in EVIDENCE]
     if encoder.whole:
-        window = min(WINDOW, longest_sequence(model) or WINDOW)
-        support = TokenSupport(model, encoder.tokenizer, max_length=window, batch_tokens=batch_tokens)
+        support = TokenSupport.of(model, encoder.tokenizer, batch_tokens=batch_tokens)
         found.append(support.weakest(columns))
     return np.stack(found, axis=1)
 

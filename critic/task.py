@@ -1,7 +1,6 @@
 """The critic's training task: its encoder, its module, and the calibration and test of the best checkpoint."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -107,7 +106,7 @@ class CriticTask:
 
     def _fit_alone(self, training: FinishedTraining[DataModule], critic: Critic) -> tuple[tuple[float, ...], str]:
         """Fits the weights of evidence on rows of training: of each dataset as many as `FIT_ROWS`, by seed."""
-        sampled = [_sample(subset) for subset in training.data.subsets.get("train", ())]
+        sampled = [subset.sample(FIT_ROWS) for subset in training.data.subsets.get("train", ())]
         if not sampled:
             problem = "model.evidence_alone=true learns from rows of training, which data.streaming=true does not keep"
             raise UserError(problem, hint="set data.streaming=false")
@@ -149,14 +148,6 @@ class CriticTask:
 def labelled(examples: Sequence[Example]) -> list[Example]:
     """The examples that have a label."""
     return [example for example in examples if example.label is not None]
-
-
-def _sample(subset: Subset) -> Subset:
-    """Draws at most `FIT_ROWS` rows of a subset, the same ones each time."""
-    if len(subset) <= FIT_ROWS:
-        return subset
-    drawn = np.random.default_rng(0).permutation(len(subset))[:FIT_ROWS]
-    return replace(subset, indices=subset.indices[np.sort(drawn)])
 
 
 def shared_odds(

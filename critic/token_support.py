@@ -1,12 +1,17 @@
-"""How well the knowledge supports a response's weakest token: one number of an encoder that was not trained for it.
+"""How well the knowledge supports the tokens of a response, by an encoder that was not trained for it.
 
     support of token t = max over tokens k of the knowledge of cos(state of t, state of k)
     weakest            = min over tokens t of the response of t's support
+    log-odds of t      = 10 (1/2 - support of t)
+
+A critic weighs the weakest token (`model.evidence=words_and_tokens`), a tagger takes the log-odds of each
+(`model.token_support=true`). A cosine means the same in every domain, and so does a threshold on it: it carries over
+where a threshold on words does not (EXPERIMENTS.md, Spans over domains).
 
 Both texts are read apart, so an encoder needs to have seen no pair, and a knowledge is read once for all its responses.
 The states are those of the last layer, special tokens left out; texts longer than the encoder's sequence are read
-window behind window to their end. Use it for domains that nothing was trained on (`model.evidence=words_and_tokens`);
-the encoder must stay as it came, since fine-tuning for pairs makes its states others (EXPERIMENTS.md, Over domains).
+window behind window to their end. Use it for domains that nothing was trained on; the encoder must stay as it came,
+since fine-tuning for pairs makes its states others (EXPERIMENTS.md, Over domains).
 
 A response without tokens says nothing that needs support: 1. Under a knowledge without tokens nothing has any: 0.
 
@@ -33,12 +38,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from critic.weights import longest_sequence
 from data_modules.encoding.pairs import WHOLE
 from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import Tokenizer, single_template
 from faithkit.training.batching import plan_batches
 
 NOTHING_SAID, NOTHING_KNOWN = 1.0, 0.0
+EVEN, SCALE = 0.5, 10.0  # a support that is as likely right as wrong before anything is fitted, and a step of a tenth
+WINDOW = 512  # tokens that a text is read by alone; fewer where the encoder has places for fewer
 BLOCK_TOKENS = 32_768  # of the responses whose states are held at a time
 
 
@@ -59,8 +67,14 @@ def weakest(support: Tensor, *, knowledge_tokens: int) -> float:
     return float(support.min()) if knowledge_tokens else NOTHING_KNOWN
 
 
+def support_logits(supports: Sequence[Tensor]) -> NDArray[np.float32]:
+    """Turns the supports of all rows into logits of two classes, supported and hallucinated [tokens, 2]."""
+    every = torch.cat([*supports, torch.zeros(0)]).numpy()
+    return np.stack([np.zeros_like(every), SCALE * (EVEN - every)], axis=1).astype(np.float32)
+
+
 class TokenSupport:
-    """Computes the weakest token of tokenised pairs with the encoder below a classifier.
+    """Computes the support of tokenised responses with the encoder below a classifier.
 
     Args:
         model: A classifier of transformers; its head is not used.
@@ -73,22 +87,33 @@ class TokenSupport:
         self.prefix, self.suffix = single_template(tokenizer)
         self.window = max_length - len(self.prefix) - len(self.suffix)
 
+    @classmethod
+    def of(cls, model: Any, tokenizer: Tokenizer, *, batch_tokens: int) -> "TokenSupport":
+        """Reads by windows as long as the encoder takes, `WINDOW` at most."""
+        window = min(WINDOW, longest_sequence(model) or WINDOW)
+        return cls(model, tokenizer, max_length=window, batch_tokens=batch_tokens)
+
     def weakest(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
-        """Computes the figure of each row [rows], from columns of a `PairEncoder`; equal texts are read once."""
+        """Computes the weakest token's support of each row [rows], from columns of a `PairEncoder`."""
         knowledge, response = columns.get(WHOLE, columns["knowledge"]), columns["response"]
         assert isinstance(knowledge, Ragged)
         assert isinstance(response, Ragged)
+        rows = zip(self.supports(knowledge, response), knowledge.lengths, strict=True)
+        return np.array([weakest(own, knowledge_tokens=int(size)) for own, size in rows], np.float64)
+
+    def supports(self, knowledge: Ragged, response: Ragged) -> list[Tensor]:
+        """Computes each response token's support [tokens], row by row; equal texts are read once."""
         known, known_of = _distinct(knowledge)
         said, said_of = _distinct(response)
-        found: dict[tuple[int, int], float] = {}
+        found: dict[tuple[int, int], Tensor] = {}
         for pairs in _blocks(sorted(set(zip(known_of, said_of, strict=True))), said):
             found |= self._block(pairs, known, said)
-        return np.array([found[pair] for pair in zip(known_of, said_of, strict=True)], np.float64)
+        return [found[pair] for pair in zip(known_of, said_of, strict=True)]
 
     def _block(
         self, pairs: Sequence[tuple[int, int]], known: Sequence[NDArray[np.int32]], said: Sequence[NDArray[np.int32]]
-    ) -> dict[tuple[int, int], float]:
-        """Computes the figure of some pairs of texts; states of knowledge are held for a batch alone."""
+    ) -> dict[tuple[int, int], Tensor]:
+        """Computes the supports of some pairs of texts; states of knowledge are held for a batch alone."""
         spoken = {one: said[one] for _, one in pairs}
         parts: dict[int, dict[int, Tensor]] = defaultdict(dict)  # of each response its windows' states
         for text, start, states in self._states(spoken):
@@ -102,7 +127,10 @@ class TokenSupport:
         for text, _, window in self._states({text: known[text] for text in responses_of}):
             for one in responses_of[text]:
                 support[text, one] = torch.maximum(support[text, one], token_support(whole[one], window))
-        return {pair: weakest(own, knowledge_tokens=len(known[pair[0]])) for pair, own in support.items()}
+        return {
+            pair: own.cpu() if len(known[pair[0]]) else torch.full(own.shape, NOTHING_KNOWN)
+            for pair, own in support.items()
+        }
 
     @torch.inference_mode()
     def _states(self, texts: Mapping[int, NDArray[np.int32]]) -> Iterator[tuple[int, int, Tensor]]:

@@ -35,6 +35,13 @@ class Subset:
     def examples(self) -> list[Example]:
         return list(self.encoded.examples(self.indices))
 
+    def sample(self, count: int) -> "Subset":
+        """Draws so many rows at most, the same ones each time."""
+        if len(self) <= count:
+            return self
+        drawn = np.random.default_rng(0).permutation(len(self))[:count]
+        return replace(self, indices=self.indices[np.sort(drawn)])
+
     def keys(self) -> RowKeys:
         return RowKeys(*(keys[self.indices] for keys in self.encoded.keys))
 

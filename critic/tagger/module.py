@@ -50,10 +50,12 @@ class TaggerModule(EncoderModule[TaggerOptions]):
             attention_dropout=options.attention_dropout,
             seed=seed,
         )
-        if options.packed and not use_packed_attention(model):
+        if options.packed and not options.token_support and not use_packed_attention(model):
             name = type(model).__name__
             raise UserError(f"{name} has an attention of its own and cannot be packed", hint="set model.packed=false")
         self.set_up(model)
+        if options.token_support:
+            self.freeze_encoder()
         self.validation = RowMetric(_figures)
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
@@ -74,6 +76,8 @@ class TaggerModule(EncoderModule[TaggerOptions]):
             raise UserError("no validation example has marked spans, so no tagger can be chosen", hint=hint)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
+        if self.options.token_support:
+            return self.no_loss()
         output = run_model(self.model, batch, output_hidden_states=self.support is not None)
         tags = batch["tag"].masked_fill(batch["index"][batch["token_row"]] < 0, -1)
         loss = token_loss(
@@ -107,7 +111,8 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         row, index = batch["token_row"], batch["index"]
         place = torch.arange(len(row), device=row.device) - torch.searchsorted(row, row)  # in its answer [tokens]
         number = torch.where(index[row] < 0, -1, (index[row] << PLACE_BITS) + place)
-        columns = [log_odds(self(batch).float()), batch["tag"].float(), batch["characters"].float()]
+        logits = batch["tag"].new_zeros(len(row), 2) if self.options.token_support else self(batch)
+        columns = [log_odds(logits.float()), batch["tag"].float(), batch["characters"].float()]
         self.validation.update(number, torch.stack(columns, dim=1))
 
     def on_validation_epoch_end(self) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from faithkit.errors import UserError
 from faithkit.settings.check import check_fields
 from faithkit.settings.types import Count, NonNegative, PartialShare, Positive, Switch, Text, Tokens
 from faithkit.training.options import Aim
@@ -24,6 +25,8 @@ class TaggerOptions:
         dropout: Overrides the encoder's own; None keeps it.
         attention_dropout: The same for attention alone.
         gradient_checkpointing: Trades time for memory.
+        token_support: Takes a token's log-odds from how little the knowledge supports it (`critic.token_support`), by
+            the encoder as it came, in place of a head's; nothing of the network learns then.
         evidence: Calibrates tokens by their sentence and missing words too (`critic.tagger.evidence`).
         threshold_aim: What the response threshold is chosen for on validation.
     """
@@ -40,8 +43,12 @@ class TaggerOptions:
     dropout: PartialShare | None = None
     attention_dropout: PartialShare | None = None
     gradient_checkpointing: Switch = False
+    token_support: Switch = False
     evidence: Switch = True
     threshold_aim: Aim = "f1"
 
     def __post_init__(self) -> None:
         check_fields(self, "model")
+        if self.token_support and (self.typed or self.support_weight):
+            problem = "model.token_support=true trains no network: it knows no types, and no loss"
+            raise UserError(problem, hint="set model.typed=false model.support_weight=0")

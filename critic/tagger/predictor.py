@@ -22,6 +22,7 @@ from critic.tagger.read_windows import token_logits
 from critic.tagger.requests import Tagged, dialogue_requests, read_question
 from critic.tagger.settings import Settings, foreign_settings
 from critic.tagger.span_calibration import SpanCalibration
+from critic.token_support import TokenSupport, support_logits
 from data_modules.encoding.ragged import Ragged, stack_rows
 from data_modules.encoding.spans import SpanEncoder
 from faithkit import arguments
@@ -50,6 +51,7 @@ class Tagger:
     Args:
         model: A token classifier of transformers: outside first, then hallucinated or its types.
         calibration: Turns log-odds into probabilities, spans and labels.
+        token_support: Takes the tokens' log-odds from how little the knowledge supports them (`critic.token_support`).
         batch_tokens: Tokens of a batch; changes the speed, not the result. None takes what suits the model's device.
         name: The model as `repr` tells it; None takes its class.
     """
@@ -60,10 +62,12 @@ class Tagger:
         encoder: SpanEncoder,
         calibration: SpanCalibration,
         *,
+        token_support: bool = False,
         batch_tokens: int | None = None,
         name: str | None = None,
     ):
         self.model, self.encoder, self.calibration = model, encoder, calibration
+        self.token_support = token_support
         self.name = name or type(model).__name__
         own_tokens = arguments.read_count("batch_tokens", batch_tokens)
         self.batch_tokens = own_tokens or (CPU_BATCH_TOKENS if self.device.type == "cpu" else GPU_BATCH_TOKENS)
@@ -98,11 +102,18 @@ class Tagger:
         onnx, auto = precision == ONNX, "AutoModelForTokenClassification"
         loaded = load_checkpoint(path, auto, TAGGER, Settings.from_sidecar, device, onnx=onnx)
         settings = loaded.settings or foreign_settings(loaded.model.config, path)
-        packed = not onnx and use_packed_attention(loaded.model)
+        packed = not onnx and not settings.token_support and use_packed_attention(loaded.model)
         encoder = SpanEncoder(
             tokenizer=loaded.tokenizer, max_length=settings.max_length, packed=packed, max_windows=max_windows
         )
-        tagger = cls(loaded.model, encoder, settings.calibration, batch_tokens=batch_tokens, name=path)
+        tagger = cls(
+            loaded.model,
+            encoder,
+            settings.calibration,
+            token_support=settings.token_support,
+            batch_tokens=batch_tokens,
+            name=path,
+        )
         tagger.model = apply_precision(
             loaded.model, precision, loaded.device, lambda: tagger.odds(calibration_requests())
         )
@@ -282,6 +293,9 @@ class Tagger:
         return mark_responses(requests, columns, logits, self.calibration, labels, threshold, span_threshold)
 
     def _logits(self, columns: Mapping[str, Any]) -> NDArray[np.float32]:
+        if self.token_support:
+            support = TokenSupport.of(self.model, self.encoder.tokenizer, batch_tokens=self.batch_tokens)
+            return support_logits(support.supports(columns["context"], columns["answer"]))
         return token_logits(self.model, self.encoder, columns, self.batch_tokens)
 
     @property

@@ -23,25 +23,32 @@ class Settings:
     Args:
         labels: Names of the classes: outside, then hallucinated or its types.
         max_length: Tokens of a window.
+        token_support: A token's log-odds are those of `critic.token_support`, in place of the head's.
         calibration: Turns log-odds into spans.
         origin: Provenance: base weights, data and its fingerprint, versions.
     """
 
     labels: tuple[str, ...]
     max_length: int
+    token_support: bool = False
     calibration: SpanCalibration
     origin: dict[str, Any]
 
     def __post_init__(self) -> None:
         check_texts("labels", self.labels)
         check_number("layout.max_length", self.max_length, 1, MAX_LENGTH, whole=True)
+        if not isinstance(self.token_support, bool):
+            raise UserError(f"layout.token_support is {shorten(self.token_support)}, which is neither true nor false")
         check_mapping("origin", self.origin)
 
     def to_sidecar(self) -> Sidecar:
+        layout: dict[str, Any] = {"max_length": self.max_length}
+        if self.token_support:
+            layout["token_support"] = True
         return Sidecar(
             kind=TAGGER,
             labels=list(self.labels),
-            layout={"max_length": self.max_length},
+            layout=layout,
             thresholds=asdict(self.calibration),
             origin=self.origin,
         )
@@ -54,6 +61,7 @@ class Settings:
         return cls(
             labels=tuple(sidecar.labels),
             max_length=sidecar.layout["max_length"],
+            token_support=sidecar.layout.get("token_support", False),
             calibration=SpanCalibration(**sidecar.thresholds),
             origin=sidecar.origin,
         )

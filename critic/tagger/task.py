@@ -27,6 +27,8 @@ from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
 from faithkit.weights.resolve import loading
 
+FIT_ROWS = 1500  # of each dataset, where nothing but the calibration learns
+
 
 class TaggerTask:
     """Trains a tagger: `model=tagger`.
@@ -45,7 +47,7 @@ class TaggerTask:
         self.encoder = SpanEncoder(
             tokenizer=self.tokenizer,
             max_length=self.options.max_length,
-            packed=self.options.packed,
+            packed=self.options.packed and not self.options.token_support,
             max_windows=self.options.max_windows,
         )
 
@@ -70,10 +72,12 @@ class TaggerTask:
 
     def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> tuple[Tagger, dict[str, Any]]:
         """Fits a calibration on the rows of validation that have marked spans."""
-        validation = training.validation
-        tagger = Tagger(model, replace(self.encoder, max_windows=None), SpanCalibration())
-        marked = [place for place, example in enumerate(validation) if example.spans is not None]
-        rows, examples = Batches(training.data.subsets["validation"], self.encoder), [validation[i] for i in marked]
+        encoder, options = replace(self.encoder, max_windows=None), self.options
+        tagger = Tagger(model, encoder, SpanCalibration(), token_support=options.token_support)
+        subsets = self._fitted_on(training)
+        every = self._known(training)
+        marked = [place for place, example in enumerate(every) if example.spans is not None]
+        rows, examples = Batches(subsets, self.encoder), [every[i] for i in marked]
         answers = shared_answers(training, tagger, rows, np.array(marked, np.int64), examples)
         tagger.calibration, fit = fit_calibration(
             answers, examples, self.options.threshold_aim, use_evidence=self.options.evidence
@@ -81,8 +85,16 @@ class TaggerTask:
         return tagger, fit
 
     def calibrated_on(self, training: FinishedTraining[DataModule]) -> list[Example]:
-        """The examples of validation whose spans are marked."""
-        return [example for example in training.validation if example.spans is not None]
+        """The examples whose marked spans the calibration was fitted on."""
+        return [example for example in self._known(training) if example.spans is not None]
+
+    def _known(self, training: FinishedTraining[DataModule]) -> list[Example]:
+        return [example for subset in self._fitted_on(training) for example in subset.examples()]
+
+    def _fitted_on(self, training: FinishedTraining[DataModule]) -> list[Subset]:
+        """Validation; rows of training too where these have taught nothing yet, of each dataset `FIT_ROWS` at most."""
+        unread = training.data.subsets.get("train", ()) if self.options.token_support else ()
+        return [*(subset.sample(FIT_ROWS) for subset in unread), *training.data.subsets["validation"]]
 
     def predict(self, training: FinishedTraining[DataModule], tagger: Tagger, subset: Subset) -> list[Prediction]:
         """A prediction for each row of a test subset."""
@@ -99,13 +111,15 @@ class TaggerTask:
         return Settings(
             labels=tagger_labels(self.options.typed),
             max_length=self.encoder.max_length,
+            token_support=self.options.token_support,
             calibration=tagger.calibration,
-            origin={**training.origin, **fitted_origin(training.validation)},
+            origin={**training.origin, **fitted_origin(self._known(training))},
         ).to_sidecar()
 
     def report(self, training: FinishedTraining[DataModule], tagger: Tagger, tests: TestResults) -> Reports:
         """Writes the predictions, and compares them with the labels."""
-        return report_detector(training, tests, fitted_on=training.validation)
+        parts = "training and validation" if self.options.token_support else "validation"
+        return report_detector(training, tests, fitted_on=self._known(training), parts=parts)
 
 
 def shared_answers(

@@ -190,12 +190,14 @@ def report_detector(
     tests: TestResults,
     *,
     fitted_on: Sequence[Example],
+    parts: str = "validation",
     counted: CountedFeatures | None = None,
 ) -> Reports:
     """Writes a detector's predictions, a file a test set, and compares those of labelled examples with their labels.
 
     Args:
         fitted_on: The examples that the detector was calibrated on: baselines choose their threshold on them.
+        parts: Of the data, that these are rows of.
         counted: The baseline that was fitted on the training rows, where there is one.
     """
     labelled, origins = {}, {}
@@ -211,7 +213,7 @@ def report_detector(
     return detection_reports(
         labelled,
         meta=training.origin,
-        fitting=Fitting(rows=fitted_on, name=f"{len(fitted_on):,} validation rows", counted=counted),
+        fitting=Fitting(rows=fitted_on, name=f"{len(fitted_on):,} {parts} rows", counted=counted),
         num_resamples=training.num_resamples,
         num_examples=training.num_examples,
         origins=origins,

@@ -1,0 +1,116 @@
+"""A tagger of token support: it trains nothing, marks what the knowledge supports least, and is what Python reads."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from critic import Tagger
+from critic.export import export
+from critic.requests import Request
+from critic.tagger.options import TaggerOptions
+from critic.tagger.settings import Settings
+from critic.token_support import SCALE, TokenSupport
+from critic.weights import load_token_classifier
+from data_modules.build import build_source
+from data_modules.encoding.tokens import load_tokenizer, tokenize
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport
+from faithkit.errors import UserError
+from faithkit.files.model_folder import SIDECAR
+from tests.running import SMALL_TAGGER, train_here
+
+SUPPORT = ("model.token_support=true", "model.typed=false", "model.support_weight=0")
+KNOWLEDGE = "The river is long. The king lives in the city."
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path, session_home: Path) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "support"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAITHKIT_HOME", str(session_home))
+        train_here(f"model.weights={tiny_bert}", f"run_dir={folder}", "logger=none", *SMALL_TAGGER, *SUPPORT)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tagger(run: Path) -> Tagger:
+    return Tagger.load(str(run))
+
+
+def test_no_weight_of_the_encoder_changes(tagger: Tagger, tiny_bert: Path) -> None:
+    before = load_token_classifier(str(tiny_bert), ("faithful", "hallucinated")).bert.state_dict()
+    after = tagger.model.bert.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_tokens_log_odds_are_what_its_support_leaves(tagger: Tagger, tiny_bert: Path) -> None:
+    response = "the king plays music"
+    found, *_ = tagger.odds([request(KNOWLEDGE, response)])
+    tokenizer = load_tokenizer(str(tiny_bert))
+    support = TokenSupport.of(tagger.model, tokenizer, batch_tokens=64)
+    [wanted] = support.supports(tokenize(tokenizer, [KNOWLEDGE]), tokenize(tokenizer, [response]))
+    np.testing.assert_allclose(found, SCALE * (0.5 - wanted.numpy()), atol=1e-5)
+    copied, *_ = tagger.odds([request(response, response)])
+    np.testing.assert_allclose(copied, -SCALE / 2, atol=1e-4)  # a cosine of 1 each
+
+
+def test_a_text_without_tokens_is_supported_and_one_under_no_knowledge_is_not(tagger: Tagger) -> None:
+    found, start, _ = tagger.odds([request(KNOWLEDGE, "..."), request("", "the king lives")])
+    assert (found[-start.lengths[1] :] == SCALE / 2).all()
+    assert np.isfinite(tagger.predict(KNOWLEDGE, "...").score)
+
+
+def test_a_response_gets_the_same_alone_in_a_list_and_in_the_written_predictions(tagger: Tagger, run: Path) -> None:
+    (file,) = (run / "predictions").glob("*.jsonl")
+    written = {row["id"]: row for row in map(json.loads, file.read_text().splitlines())}
+    rows = list(read_examples(build_source("ragtruth", "embedded"), "test", ReadReport(), 12))
+    together = tagger.predict_examples(rows)
+    for row, one in zip(rows, together, strict=True):
+        [alone] = tagger.predict_examples([row])
+        for other in (alone.score, written[row.id]["score"]):
+            assert other == pytest.approx(one.score, abs=1e-5)
+        assert written[row.id]["label"] == one.label == alone.label
+        assert [span["start"] for span in written[row.id]["spans"]] == [span.start for span in one.spans or ()]
+
+
+def test_an_exported_folder_gives_the_same_and_a_graph_is_refused(tagger: Tagger, run: Path, tmp_path: Path) -> None:
+    export(str(run), str(tmp_path / "folder"))
+    again = Tagger.load(str(tmp_path / "folder"))
+    assert again.token_support
+    first, second = (one.predict(KNOWLEDGE, "nine dogs live there") for one in (tagger, again))
+    assert second.score == pytest.approx(first.score, abs=1e-6) and second.label == first.label
+    with pytest.raises(UserError, match="ONNX graph lacks"):
+        export(str(run), str(tmp_path / "graph"), graph=True)
+    with pytest.raises(UserError, match="ONNX graph lacks"):
+        Tagger.load(str(run), precision="onnx")
+
+
+def test_the_calibration_is_fitted_on_training_rows_too(run: Path) -> None:
+    sidecar = json.loads((run / "hf" / SIDECAR).read_text())
+    assert sidecar["layout"]["token_support"] is True
+    assert sidecar["origin"]["baselines"]["word_overlap"]["num_rows"] == 60  # all, and not those of validation alone
+
+
+@pytest.mark.parametrize("options", [{"typed": True}, {"support_weight": 0.5}])
+def test_what_needs_a_network_that_learns_is_refused_with_the_mend(options: dict) -> None:
+    with pytest.raises(UserError) as caught:
+        TaggerOptions(weights="minilm", token_support=True, **options)
+    assert "model.typed=false" in str(caught.value.hint)
+
+
+def test_a_sidecar_that_says_something_else_is_refused(tagger: Tagger) -> None:
+    with pytest.raises(UserError, match="token_support"):
+        Settings(
+            labels=("faithful", "hallucinated"),
+            max_length=64,
+            token_support="yes",  # type: ignore[arg-type]
+            calibration=tagger.calibration,
+            origin={},
+        )
+
+
+def request(knowledge: str, response: str) -> Request:
+    return Request(knowledge=knowledge, question="", response=response)
