@@ -2,9 +2,10 @@
 
 All train the same weights on the same token ids: prompts and judgements of the embedded corpus in HalluDial's layout,
 with a loss of the judgements' tokens alone, AdamW at a constant rate, batches of `--batch-size` (HalluDial: 1, padded
-to the length). Every training is a process of its own, since what one leaves behind is gigabytes. Each round begins
-from the same weights with rows of its own; the loss of held-out rows is taken behind it. Several responses answer each
-turn, as in HalluDial, whose turns have eight: ours can read what these share once.
+to the length). TRL gets our batches in our order, so that the loss of each step can be compared. Every training is a
+process of its own, since what one leaves behind is gigabytes. Each round begins from the same weights with rows of its
+own; the loss of held-out rows is taken behind it. Several responses answer each turn, as in HalluDial, whose turns have
+eight: ours can read what these share once.
 
     FAITHKIT_TRL_PYTHON=~/trl/bin/python python -m speed.judge_train_speed [--rows 96] [--replies 5] [--rounds 3]
 
@@ -20,7 +21,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -36,6 +37,7 @@ from speed.own_training import train_one_epoch
 from speed.peer import TRL, peer
 
 LR, LENGTH, HELD_OUT = 3e-5, 1280, 32
+SHOWN = 8  # steps of a curve
 
 
 def main() -> None:
@@ -93,27 +95,45 @@ class Judging:
             rows.append({"input_ids": context + reply, "completion_mask": [0] * len(context) + [1] * len(reply)})
         return rows
 
+    def data(self, task: Any, start: int, stop: int) -> Any:
+        """Sets up a round's rows for our Trainer."""
+        from data_modules.data_module import DataModule
+
+        data = DataModule([(InMemory(self.train[start:stop]), 1.0)], task.encoder, batch_size=self.batch_size)
+        data.setup()
+        return data
+
+    def in_our_order(self) -> list[dict[str, list[int]]]:
+        """Gives all rows, each round's in the order in which our batches take them."""
+        ordered, task = [], self.task()
+        for start in range(0, len(self.train), self.size):
+            batches = [rows for rows, _ in self.data(task, start, start + self.size).train_dataloader().sampler]
+            assert all(len(batch) == self.batch_size for batch in batches[:-1])
+            ordered += [self.rows[0][start + place] for batch in batches for place in batch]
+        assert len(ordered) == len(self.train)
+        return ordered
+
     def write(self) -> list[str]:
         """Writes the rows for the other side; gives its arguments."""
-        for name, rows in zip(("rows", "held_out"), self.rows, strict=True):
+        for name, rows in (("rows", self.in_our_order()), ("held_out", self.rows[1])):
             text = "\n".join(map(json.dumps, rows))
             (self.folder / f"{name}.jsonl").write_text(text + "\n", encoding="utf-8")
         paths = ["--rows", str(self.folder / "rows.jsonl"), "--held-out", str(self.folder / "held_out.jsonl")]
         limits = ["--lr", str(LR), "--batch-size", str(self.batch_size), "--max-length", str(LENGTH)]
         return ["--weights", self.weights, *paths, *limits]
 
-    def own(self, precision: str, start: int, stop: int, **options: Any) -> tuple[float, float]:
-        """Trains with our Trainer and its callbacks; gives CPU-seconds and held-out loss. `options` are the judge's."""
-        from data_modules.data_module import DataModule
+    def own(self, precision: str, start: int, stop: int, **options: Any) -> "Trained":
+        """Trains with our Trainer and its callbacks. `options` are the judge's."""
         from faithkit.training.trainer import seed_and_threads
 
         seed_and_threads(seed=0, num_threads=1)
         task = self.task(**options)
-        data = DataModule([(InMemory(self.train[start:stop]), 1.0)], task.encoder, batch_size=self.batch_size)
-        data.setup()
+        data = self.data(task, start, stop)
         module = task.module(num_steps=data.num_batches, dataset="mixed", seed=0)
-        taken = train_one_epoch(data, module, precision=precision, monitor="validation/mixed/macro_f1")
-        return taken, self.held_out_loss(module.model)
+        losses: list[float] = []
+        monitor = "validation/mixed/macro_f1"
+        taken = train_one_epoch(data, module, precision=precision, monitor=monitor, losses=losses)
+        return Trained(taken, losses, self.held_out_loss(module.model))
 
     def held_out_loss(self, model: Any) -> float:
         """Computes the mean loss of the held-out judgements' tokens, row by row."""
@@ -127,7 +147,7 @@ class Judging:
                 count += int(wanted.sum())
         return total / count
 
-    def padded(self, start: int, stop: int) -> tuple[float, None]:
+    def padded(self, start: int, stop: int) -> "Trained":
         """Trains a row at a time, padded to the full length, with the logits of every place: as HalluDial does."""
         from transformers import AutoModelForCausalLM
 
@@ -143,13 +163,22 @@ class Judging:
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
-        return cpu_seconds() - begin, None
+        return Trained(cpu_seconds() - begin)
 
-    def other(self, kind: str, start: int, stop: int) -> tuple[float, float]:
+    def other(self, kind: str, start: int, stop: int) -> "Trained":
         """Trains with TRL."""
         with peer(TRL, "trl_train.py", *self.write()) as worker:
             found = worker.ask(kind, start, stop)
-        return float(found["seconds"]), float(found["held_out"])
+        return Trained(float(found["seconds"]), found["losses"], float(found["held_out"]))
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A round of one side: CPU-seconds, the loss of each step, and that of the held-out rows."""
+
+    seconds: float
+    losses: Sequence[float] = ()
+    held_out: float | None = None
 
 
 def apart(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -166,7 +195,7 @@ def compare(judging: Judging, options: argparse.Namespace) -> None:
 
     best = best_precision("cpu")
     first = "a padded row at a time, fp32"
-    sides: dict[str, Callable[[int, int], tuple[float, float | None]]] = {first: partial(apart, judging.padded)}
+    sides: dict[str, Callable[[int, int], Trained]] = {first: partial(apart, judging.padded)}
     notes = []
     if TRL.variable in os.environ:
         for kind in ("padded", *(["padded-bf16"] if best == "bf16-mixed" else [])):
@@ -186,7 +215,7 @@ def compare(judging: Judging, options: argparse.Namespace) -> None:
             sides[name] = partial(apart, judging.own, precision, share_beginnings=share)
     done: Counter[str] = Counter()
     tokens: dict[str, list[int]] = {label: [] for label in sides}
-    losses: dict[str, list[float]] = {label: [] for label in sides}
+    found: dict[str, list[Trained]] = {label: [] for label in sides}
 
     def turn(label: str) -> Callable[[], float]:
         def work() -> float:
@@ -194,10 +223,11 @@ def compare(judging: Judging, options: argparse.Namespace) -> None:
             done[label] += 1
             stop = start + (options.padded if label == first else judging.size)
             tokens[label].append(sum(len(row["input_ids"]) for row in judging.rows[0][start:stop]))
-            seconds, loss = sides[label](start, stop)
-            losses[label] += [] if loss is None else [loss]
-            print(f"{label}: {seconds:.1f} CPU-seconds, held-out loss {loss}", file=sys.stderr, flush=True)
-            return seconds
+            trained = sides[label](start, stop)
+            found[label].append(trained)
+            line = f"{label}: {trained.seconds:.1f} CPU-seconds, held-out loss {trained.held_out}"
+            print(line, file=sys.stderr, flush=True)
+            return trained.seconds
 
         return work
 
@@ -208,7 +238,7 @@ def compare(judging: Judging, options: argparse.Namespace) -> None:
             label,
             f"{1 / np.median(seconds):,.0f}",
             str(Ratio.of(by_token[first], seconds)),
-            ", ".join(f"{loss:.3f}" for loss in losses[label]),
+            ", ".join(f"{one.held_out:.4f}" for one in found[label] if one.held_out is not None),
         ]
         for label, seconds in by_token.items()
     ]
@@ -221,7 +251,24 @@ def compare(judging: Judging, options: argparse.Namespace) -> None:
         f"{' '.join(notes)}"
     )
     header = ["side", "tokens a CPU-second", "against a padded row", f"loss of {HELD_OUT} held-out rows, by round"]
-    report("Judge: fine-tuning", f"{body}\n\n{table(header, rows)}")
+    report("Judge: fine-tuning", f"{body}\n\n{table(header, rows)}\n\n{curves(found)}")
+
+
+def curves(found: dict[str, list[Trained]]) -> str:
+    """Shows the loss by step of the first round, and how far the sides' losses are from the first one's anywhere."""
+    first, *others = (label for label, rounds in found.items() if rounds[0].losses)
+    every = {label: np.array([one.losses for one in found[label]]) for label in (first, *others)}
+    steps = every[first].shape[1]
+    shown = sorted(set(np.linspace(0, steps - 1, min(SHOWN, steps)).round().astype(int).tolist()))
+    rows = []
+    for label, losses in every.items():
+        apart_from_it = "" if label == first else f"{np.abs(losses - every[first]).max():.1e}"
+        rows.append([label, *(f"{losses[0, step]:.4f}" for step in shown), apart_from_it])
+    header = ["side", *(f"step {step + 1}" for step in shown), "most apart from the first line, all rounds"]
+    return (
+        f"The loss of a step, of {steps} in a round, each with the same rows on every side; the first round:\n\n"
+        f"{table(header, rows)}"
+    )
 
 
 def packed_difference(judging: Judging) -> float:

@@ -82,9 +82,9 @@ def alternate(
     return taken
 
 
-def anonymous_mib() -> float:
-    """Returns the MiB of this process that are not mapped from files."""
-    text = Path("/proc/self/smaps_rollup").read_text()
+def anonymous_mib(pid: int | str = "self") -> float:
+    """Returns the MiB of a process that are not mapped from files; of this one where none is named."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     found = re.search(r"^Anonymous:\s+(\d+) kB", text, re.MULTILINE)
     assert found is not None, "smaps_rollup always has the line"
     return int(found[1]) / 1024

@@ -7,8 +7,14 @@ from typing import Any
 from speed.measure import cpu_seconds
 
 
-def train_one_epoch(data: Any, module: Any, *, precision: str, monitor: str) -> float:
-    """Trains a module on data that is set up, on one CPU, and returns the CPU-seconds."""
+def train_one_epoch(
+    data: Any, module: Any, *, precision: str, monitor: str, losses: list[float] | None = None
+) -> float:
+    """Trains a module on data that is set up, on one CPU, and returns the CPU-seconds.
+
+    Args:
+        losses: Gets the loss of each step.
+    """
     import pytorch_lightning as pl
 
     from faithkit.files.run_folder import RunFolder
@@ -21,6 +27,8 @@ def train_one_epoch(data: Any, module: Any, *, precision: str, monitor: str) -> 
             clock[0] -= cpu_seconds()
 
         def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            if losses is not None:
+                losses.append(float(outputs["loss"]))
             if batch_idx + 1 == trainer.num_training_batches:
                 clock[0] += cpu_seconds()
 

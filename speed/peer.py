@@ -60,6 +60,12 @@ class Other:
 
 LETTUCE = Other("LettuceDetect", "FAITHKIT_LETTUCE_PYTHON", "~/lettuce", ("lettucedetect", "torch", "transformers"))
 DISTILABEL = Other("distilabel", "FAITHKIT_DISTILABEL_PYTHON", "~/distilabel", ("distilabel", "openai", "datasets"))
+SENTENCE_TRANSFORMERS = Other(
+    "sentence-transformers",
+    "FAITHKIT_SENTENCE_TRANSFORMERS_PYTHON",
+    "~/sentence-transformers",
+    ("sentence-transformers", "torch", "transformers"),
+)
 TRL = Other("TRL", "FAITHKIT_TRL_PYTHON", "~/trl", ("trl", "torch", "transformers"))
 
 

@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,9 +34,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     require("ray", hint="pip install -e '.[ray]'")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
-    import ray
     import torch
 
     from critic.scorer import Critic
@@ -43,13 +42,7 @@ def main() -> None:
 
     torch.set_num_threads(1)
     checkpoint = str(Path(options.checkpoint or demo_critic(cache_dir("speed"))).resolve())
-    ray.init(
-        address="local",
-        log_to_driver=False,
-        num_cpus=NUM_WORKERS,
-        object_store_memory=100_000_000,
-        include_dashboard=False,
-    )
+    ray = start_ray()
     with TemporaryDirectory() as folder:
         tokenizer = Critic.load(checkpoint, device="cpu").encoder.tokenizer
         few, many = (Path(folder, name) for name in ("few", "many"))
@@ -82,6 +75,22 @@ def main() -> None:
         f"A launch costs {fixed:.1f} CPU-seconds once, beside starting Ray and loading the model in each worker.",
     ]
     report("Scoring through Ray", "\n\n".join(lines))
+
+
+def start_ray() -> Any:
+    """Starts Ray on this machine, for two workers."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+    import ray
+
+    ray.init(
+        address="local",
+        log_to_driver=False,
+        num_cpus=NUM_WORKERS,
+        object_store_memory=100_000_000,
+        include_dashboard=False,
+    )
+    return ray
 
 
 def write_shards(folder: Path, tokenizer: Any, count: int) -> int:
@@ -117,7 +126,7 @@ def plain(data: Path, checkpoint: str) -> float:
     return seconds
 
 
-def through_ray(data: Path, checkpoint: str) -> float:
+def through_ray(data: Path, checkpoint: str, others: Sequence[str] = ()) -> float:
     """Scores the folder on the cluster of this process; gives the CPU-seconds of workers, driver and Ray."""
     from faithkit.files.open_run import plain as as_plain
     from workflows.sharded.run import work_on_shards
@@ -125,7 +134,7 @@ def through_ray(data: Path, checkpoint: str) -> float:
 
     with TemporaryDirectory() as folder:
         out = Path(folder, "out")
-        config = settings(data, checkpoint, "engine=ray", f"out={out}", f"ray.workers={NUM_WORKERS}")
+        config = settings(data, checkpoint, "engine=ray", f"out={out}", f"ray.workers={NUM_WORKERS}", *others)
         before = processes()
         work_on_shards(Scoring(as_plain(config)))
         after = processes()

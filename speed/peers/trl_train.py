@@ -3,10 +3,10 @@
 PEER_PYTHON trl_train.py --weights FOLDER --rows ROWS --held-out ROWS
 
 A row is a JSON line {"input_ids": [...], "completion_mask": [...]}. `KIND START STOP` on a line of the input trains one
-epoch over these rows, KIND being padded or packed, with -bf16 behind it for its mixed precision, and answers
-{"seconds", "losses", "held_out"}: the CPU-seconds from the first batch to the last, the loss of each step, and the mean
-loss of the held-out rows' tokens afterwards. `leak START STOP` packs two rows as the trainer does and answers how far
-the logits of the second are from those that it has alone.
+epoch over these rows in their order, KIND being padded or packed, with -bf16 behind it for its mixed precision, and
+answers {"seconds", "losses", "held_out"}: the CPU-seconds from the first batch to the last, the loss of each step, and
+the mean loss of the held-out rows' tokens afterwards. `leak START STOP` packs two rows as the trainer does and answers
+how far the logits of the second are from those that it has alone.
 """
 
 import argparse
@@ -66,6 +66,7 @@ def main() -> None:
             per_device_train_batch_size=options.batch_size,
             per_device_eval_batch_size=options.batch_size,
             num_train_epochs=1,
+            train_sampling_strategy="sequential",
             learning_rate=options.lr,
             lr_scheduler_type="constant",
             weight_decay=0.0,
