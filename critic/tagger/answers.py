@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from critic.requests import Request
-from critic.tagger.evidence import Words, response_evidence, words_of
+from critic.tagger.evidence import Words, response_evidence, words_of, worst_tokens
 from data_modules.encoding.ragged import Ragged
 
 Floats = NDArray[np.float64]
@@ -84,3 +84,7 @@ class Answers:
     def responses(self, probability: Floats, num_responses: int) -> Floats:
         """RESPONSE_EVIDENCE of each answer."""
         return response_evidence(self.odds, probability, self.characters, self.owner, self.words, num_responses)
+
+    def worst(self, probability: Floats, num_responses: int) -> Floats:
+        """The highest probability of each answer's tokens."""
+        return worst_tokens(probability, self.characters, self.owner, num_responses)

@@ -82,6 +82,13 @@ def token_evidence(odds: Floats, words: Words) -> Floats:
     return np.stack([odds, mean, words.missing, words.share], axis=1)
 
 
+def worst_tokens(probability: Floats, characters: Ints, owner: Ints, num_responses: int) -> Floats:
+    """Finds the highest probability of each response's visible tokens [responses]; 0 without any."""
+    counted, worst = characters > 0, np.zeros(num_responses)
+    np.maximum.at(worst, owner[counted], probability[counted])
+    return worst
+
+
 def response_evidence(
     odds: Floats, probability: Floats, characters: Ints, owner: Ints, words: Words, num_responses: int
 ) -> Floats:

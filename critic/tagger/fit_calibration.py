@@ -5,6 +5,9 @@
 3. The threshold on it, chosen for `threshold_aim` (`faithkit.evaluation.calibration.choose_threshold`).
 4. Spans of the responses that are called hallucinated: the threshold, merge gap and minimum length with the best F1 of
    characters (`fit_spans`).
+
+For domains that are not validation's, steps 2 and 3 fall away: what a response's length tells, or how many responses are
+hallucinated, is another thing in each. Its likeliest token calls a response then, at the threshold of the spans.
 """
 
 from collections.abc import Sequence
@@ -25,6 +28,7 @@ from faithkit.evaluation.calibration import calibration_error, choose_threshold
 from faithkit.records import HALLUCINATED, Example
 
 NUM_THRESHOLDS = 40
+BY_TOKENS = "char_f1: responses are called by their tokens"
 MERGE_GAPS = (0, 4, 12, 30)
 MIN_LENGTHS = (1, 4, 10, 20)
 Floats = NDArray[np.float64]
@@ -32,12 +36,13 @@ Ints = NDArray[np.int64]
 
 
 def fit_calibration(
-    answers: Answers, examples: Sequence[Example], aim: str, *, use_evidence: bool = True
+    answers: Answers, examples: Sequence[Example], aim: str, *, use_evidence: bool = True, by_tokens: bool = False
 ) -> tuple[SpanCalibration, dict[str, Any]]:
     """Fits the four steps on marked validation answers, each on the results of the one before; also gives a report.
 
     Args:
         use_evidence: Calibrates tokens by all of `critic.tagger.evidence`, instead of their own log-odds alone.
+        by_tokens: Calls responses by their tokens, without steps 2 and 3; `aim` says nothing then.
         aim: Of the response threshold: f1, macro_f1 or precision>=p (`faithkit.evaluation.calibration`).
     """
     wrong = wrong_tokens(answers, examples)  # [tokens]
@@ -46,12 +51,20 @@ def fit_calibration(
     calibration, token_note = fit_tokens(answers, wrong, use_evidence=use_evidence)
     probability = calibration.probabilities(answers.odds, answers.words)  # [tokens]
     evidence = answers.responses(probability, len(examples))  # [responses, 4]
-    weights, bias, response_note = fit_line(evidence, gold)
-    calibration = replace(calibration, response_weights=(*weights, bias), aim=aim)
-    scores = calibration.response_scores(evidence)
-    threshold = choose_threshold(scores, gold, aim)
-    calibration = replace(calibration, response_threshold=threshold.value)
-    calibration, char_f1 = fit_spans(calibration, answers, probability, examples, calibration.called(scores))
+    worst = answers.worst(probability, len(examples))  # [responses]
+    notes = [token_note]
+    if by_tokens:
+        calibration, char_f1 = fit_spans(replace(calibration, response_weights=()), answers, probability, examples)
+        calibration = replace(calibration, response_threshold=calibration.char_threshold, aim=BY_TOKENS)
+        scores, response_f1 = worst, f1_of(calibration.called(worst), gold)
+    else:
+        weights, bias, note = fit_line(evidence, gold)
+        calibration = replace(calibration, response_weights=(*weights, bias), aim=aim)
+        scores = calibration.response_scores(evidence, worst)
+        threshold = choose_threshold(scores, gold, aim)
+        calibration, response_f1 = replace(calibration, response_threshold=threshold.value), threshold.f1
+        calibration, char_f1 = fit_spans(calibration, answers, probability, examples, calibration.called(scores))
+        notes += [note, threshold.note]
     report = {
         "num_responses": len(examples),
         "num_tokens": int(visible.sum()),
@@ -59,10 +72,15 @@ def fit_calibration(
         "token_ece_after": calibration_error(probability[visible], wrong[visible]),
         "response_ece": calibration_error(scores, gold),
         "char_f1": char_f1,
-        "response_f1": threshold.f1,
-        "notes": [text for text in (token_note, response_note, threshold.note) if text],
+        "response_f1": response_f1,
+        "notes": [text for text in notes if text],
     }
     return calibration, report
+
+
+def f1_of(called: NDArray[np.bool_], gold: NDArray[np.int8]) -> float:
+    """F1 of the hallucinated responses."""
+    return float(2 * (called & (gold > 0)).sum() / max(1, called.sum() + gold.sum()))
 
 
 def wrong_tokens(answers: Answers, examples: Sequence[Example]) -> NDArray[np.int8]:

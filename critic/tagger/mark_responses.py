@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from critic.requests import Request
-from critic.tagger.evidence import response_evidence, words_of
+from critic.tagger.evidence import response_evidence, words_of, worst_tokens
 from critic.tagger.forward import exact_log_odds
 from critic.tagger.requests import Tagged, TaggedSpan
 from critic.tagger.span_calibration import SpanCalibration
@@ -44,7 +44,7 @@ def mark_responses(
     # Score and label of each response [responses].
     size = ends - starts  # characters of each token [tokens]
     evidence = response_evidence(odds, probability, size, owner, words, len(requests))
-    scores = calibration.response_scores(evidence)
+    scores = calibration.response_scores(evidence, worst_tokens(probability, size, owner, len(requests)))
     called = calibration.called(scores, threshold)
 
     # Spans of each response.

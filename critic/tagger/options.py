@@ -26,7 +26,8 @@ class TaggerOptions:
         attention_dropout: The same for attention alone.
         gradient_checkpointing: Trades time for memory.
         token_support: Takes a token's log-odds from how little the knowledge supports it (`critic.token_support`), by
-            the encoder as it came, in place of a head's; nothing of the network learns then.
+            the encoder as it came, in place of a head's; nothing of the network learns then, and a response is called
+            by its tokens.
         evidence: Calibrates tokens by their sentence and missing words too (`critic.tagger.evidence`).
         threshold_aim: What the response threshold is chosen for on validation.
     """

@@ -28,7 +28,8 @@ class SpanCalibration:
         char_threshold: Characters of a hallucinated response are marked from this calibrated probability on.
         merge_gap: Spans with at most so many characters between them become one.
         min_length: Spans of fewer characters are dropped.
-        response_weights: Weights of RESPONSE_EVIDENCE, then a bias; they give calibrated log-odds.
+        response_weights: Weights of RESPONSE_EVIDENCE, then a bias; they give calibrated log-odds. Empty: a response
+            is as likely hallucinated as its likeliest token.
         response_threshold: A response is called hallucinated from this probability on.
         aim: What the response threshold was chosen for.
     """
@@ -44,14 +45,11 @@ class SpanCalibration:
     aim: str = "none: nothing was fitted"
 
     def __post_init__(self) -> None:
-        for name, evidence, may_be_empty in (
-            ("token_weights", TOKEN_EVIDENCE, True),
-            ("response_weights", RESPONSE_EVIDENCE, False),
-        ):
+        for name, evidence in (("token_weights", TOKEN_EVIDENCE), ("response_weights", RESPONSE_EVIDENCE)):
             weights = getattr(self, name)
             check_numbers(name, weights, -MAX_WEIGHT, MAX_WEIGHT)
             object.__setattr__(self, name, tuple(float(weight) for weight in weights))
-            if len(weights) != len(evidence) + 1 and not (may_be_empty and not weights):
+            if len(weights) not in (0, len(evidence) + 1):
                 raise UserError(f"{name} has {len(weights)} numbers, wanted {len(evidence) + 1}")
         for name in ("slope", "bias"):
             check_number(name, getattr(self, name), -MAX_WEIGHT, MAX_WEIGHT)
@@ -100,6 +98,8 @@ class SpanCalibration:
         """Which responses are called hallucinated, by the stored threshold or by another."""
         return scores >= (self.response_threshold if threshold is None else threshold)
 
-    def response_scores(self, evidence: Floats) -> Floats:
-        """P(the response is hallucinated) from RESPONSE_EVIDENCE [responses, 4]."""
+    def response_scores(self, evidence: Floats, worst: Floats) -> Floats:
+        """P(response is hallucinated): from RESPONSE_EVIDENCE [responses, 4], or its likeliest token's."""
+        if not self.response_weights:
+            return worst
         return sigmoid(linear(evidence, self.response_weights))

@@ -80,7 +80,11 @@ class TaggerTask:
         rows, examples = Batches(subsets, self.encoder), [every[i] for i in marked]
         answers = shared_answers(training, tagger, rows, np.array(marked, np.int64), examples)
         tagger.calibration, fit = fit_calibration(
-            answers, examples, self.options.threshold_aim, use_evidence=self.options.evidence
+            answers,
+            examples,
+            options.threshold_aim,
+            use_evidence=options.evidence,
+            by_tokens=options.token_support,
         )
         return tagger, fit
 

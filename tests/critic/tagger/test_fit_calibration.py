@@ -55,7 +55,11 @@ def drawn(seed: int = 0, count: int = 60, sharpness: float = 4.0) -> tuple[Answe
 def char_f1(calibration: SpanCalibration, given: Answers, examples: list[Example]) -> float:
     """F1 of characters, counted character by character."""
     probability = calibration.probabilities(given.odds, given.words)
-    hallucinated = calibration.called(calibration.response_scores(given.responses(probability, len(examples))))
+    hallucinated = calibration.called(
+        calibration.response_scores(
+            given.responses(probability, len(examples)), given.worst(probability, len(examples))
+        )
+    )
     found = calibration.spans(given.words, probability, given.owner, hallucinated)
     called = {
         (int(given.owner[first]), place)
@@ -75,7 +79,9 @@ def test_thresholds_are_the_best_that_there_are() -> None:
         for merge_gap in (0, 12):
             other = replace(calibration, char_threshold=float(threshold), merge_gap=merge_gap)
             assert char_f1(other, given, examples) <= report["char_f1"] + 0.02, (threshold, merge_gap)
-    scores = calibration.response_scores(given.responses(probability, len(examples)))
+    scores = calibration.response_scores(
+        given.responses(probability, len(examples)), given.worst(probability, len(examples))
+    )
     gold = np.array([bool(e.spans) for e in examples])
 
     def response_f1(threshold: float) -> float:
@@ -139,7 +145,7 @@ def test_answers_without_a_token_count_as_faithful() -> None:
     nothing = example(response="\u200b", spans=(), label="faithful")
     calibration, report = fit_calibration(given, [*examples, nothing], "f1")
     assert report["num_responses"] == 21
-    scores = calibration.response_scores(given.responses(sigmoid(given.odds), 21))
+    scores = calibration.response_scores(given.responses(sigmoid(given.odds), 21), given.worst(sigmoid(given.odds), 21))
     assert not calibration.called(scores)[20]
 
 

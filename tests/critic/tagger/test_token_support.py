@@ -94,6 +94,15 @@ def test_the_calibration_is_fitted_on_training_rows_too(run: Path) -> None:
     assert sidecar["origin"]["baselines"]["word_overlap"]["num_rows"] == 60  # all, and not those of validation alone
 
 
+def test_a_response_is_called_where_its_likeliest_token_reaches_the_threshold_of_the_spans(tagger: Tagger) -> None:
+    assert tagger.calibration.response_weights == ()
+    assert tagger.calibration.response_threshold == tagger.calibration.char_threshold
+    found = tagger.predict([KNOWLEDGE] * 3, ["the king lives in the city", "nine dogs", "it plays music"])
+    for one in found:
+        called = one.score >= tagger.calibration.char_threshold
+        assert (one.label == "hallucinated") == called == bool(one.spans)
+
+
 @pytest.mark.parametrize("options", [{"typed": True}, {"support_weight": 0.5}])
 def test_what_needs_a_network_that_learns_is_refused_with_the_mend(options: dict) -> None:
     with pytest.raises(UserError) as caught:
