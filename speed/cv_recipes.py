@@ -76,7 +76,8 @@ READINGS: Mapping[str, Reading] = {
 def mark(answers: Answers, examples: Sequence[Example], calibration: SpanCalibration) -> Predictions:
     """Marks the responses by a calibration: spans of no type, scores and labels."""
     probability = calibration.probabilities(answers.odds, answers.words)  # [tokens]
-    scores = calibration.response_scores(answers.responses(probability, len(examples)))
+    evidence, worst = answers.responses(probability, len(examples)), answers.worst(probability, len(examples))
+    scores = calibration.response_scores(evidence, worst)
     called = calibration.called(scores)
     found = calibration.spans(answers.words, probability, answers.owner, called)
     spans: list[list[Span]] = [[] for _ in examples]

@@ -266,7 +266,8 @@ def curves(found: dict[str, list[Trained]]) -> str:
         rows.append([label, *(f"{losses[0, step]:.4f}" for step in shown), apart_from_it])
     header = ["side", *(f"step {step + 1}" for step in shown), "most apart from the first line, all rounds"]
     return (
-        f"The loss of a step, of {steps} in a round, each with the same rows on every side; the first round:\n\n"
+        f"The loss of a step, of {steps} in a round, with the same rows in the same order (where each row is read "
+        f"whole, ours has an order of its own); the first round:\n\n"
         f"{table(header, rows)}"
     )
 

@@ -148,7 +148,8 @@ def failures(data: Path, folder: Path, checkpoint: str, options: argparse.Namesp
     os.kill(worker.workers()[0], signal.SIGKILL)
     with_killed_worker = worker.watch()
     [left] = [began for name, began in before.items() if name in worker.seen]  # the dead worker's folder stays
-    back = next(began for began in sorted(worker.began) if began > killed and worker.at_once(began) == WORKERS)
+    anew = [began for began in sorted(worker.began) if began > killed and worker.at_once(began) == WORKERS]
+    back = f"{anew[0] - killed:.0f}" if anew else "not before the end"
 
     command = Launch(data, folder / "command", checkpoint)
     until_killed = command.watch(until=command.is_amid)
@@ -156,7 +157,7 @@ def failures(data: Path, folder: Path, checkpoint: str, options: argparse.Namesp
     command.process.kill()
     command.process.wait()
     again = Launch(data, folder / "command", checkpoint)
-    anew = again.watch(until=lambda: bool(again.in_work() - command.seen.keys()))
+    first_again = again.watch(until=lambda: bool(again.in_work() - command.seen.keys()))
     resumed = again.watch()
     for launch in (worker, command):
         if not equal(plain.out, launch.out):
@@ -167,8 +168,8 @@ def failures(data: Path, folder: Path, checkpoint: str, options: argparse.Namesp
 
     rows = [
         ["nothing", f"{undisturbed:.0f}", "", f"{first:.0f}"],
-        ["a worker, -9", f"{with_killed_worker:.0f}", twice(killed - left), f"{back - killed:.0f}"],
-        ["the command, -9, and started again", f"{until_killed + resumed:.0f}", twice(*lost), f"{anew:.0f}"],
+        ["a worker, -9", f"{with_killed_worker:.0f}", twice(killed - left), back],
+        ["the command, -9, and started again", f"{until_killed + resumed:.0f}", twice(*lost), f"{first_again:.0f}"],
     ]
     head = ["killed", "seconds in all", "rows scored twice, about", "seconds until all workers, or the first, scored"]
     return (

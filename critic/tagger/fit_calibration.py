@@ -6,8 +6,8 @@
 4. Spans of the responses that are called hallucinated: the threshold, merge gap and minimum length with the best F1 of
    characters (`fit_spans`).
 
-For domains that are not validation's, steps 2 and 3 fall away: what a response's length tells, or how many responses are
-hallucinated, is another thing in each. Its likeliest token calls a response then, at the threshold of the spans.
+For domains that are not validation's, steps 2 and 3 fall away: what a response's length tells, or how many responses
+are hallucinated, is another thing in each. Its likeliest token calls a response then, at the threshold of the spans.
 """
 
 from collections.abc import Sequence
