@@ -29,7 +29,7 @@ def test_python_users_get_the_same_checks(value: Any) -> None:
         with pytest.raises(UserError, match=f"{name} is"):
             kind(**{name: value})
     for name in ("slope", "bias", "merge_gap", "token_weights", "response_weights"):
-        if not (value == -1 and name in ("slope", "bias")) and not (value == [] and name == "token_weights"):
+        if not (value == -1 and name in ("slope", "bias")) and not (value == [] and name.endswith("weights")):
             with pytest.raises(UserError, match=rf"{name}(\[0\])? (is|has)"):
                 SpanCalibration(**{name: value})
     for name in ("max_length", "max_response_length"):
@@ -50,6 +50,7 @@ def test_python_users_get_the_same_checks(value: Any) -> None:
         (CRITIC, ("layout", "order"), "none", "layout.order is 'none'"),
         *((CRITIC, ("layout", "max_length"), value, "max_length") for value in (*NUMBERS, 5000)),
         *((TAGGER, ("layout", "max_length"), value, "max_length") for value in NUMBERS),
+        (TAGGER, ("layout", "token_support"), "yes", "layout.token_support is 'yes'"),
         *((TAGGER, ("thresholds", "char_threshold"), value, "char_threshold") for value in NUMBERS),
         *((GENERATOR, ("layout", "max_length"), value, "max_length") for value in NUMBERS),
         (GENERATOR, ("layout", "architecture"), "none", "architecture"),
