@@ -18,7 +18,10 @@ VALUES = {
     **dict.fromkeys((HALLUCINATED, "1", "1.0", "true", "yes"), 1.0),
     **dict.fromkeys((FAITHFUL, "0", "0.0", "false", "no"), 0.0),
 }
-SCORES = ("score", "probability", "faithkit_probability")
+# Scoring adds `label` and `probability`, as `faithkit_label` and so on where the data have columns of these names: what
+# scoring added comes before what the data had.
+LABEL, ADDED = "label", "faithkit_"
+SCORES = (ADDED + "probability", "probability", "score")
 TEXTS = ("knowledge", "history", "response", "text")  # shown to who labels, where a row has them
 MOST_NAMES = 12  # of columns, in a hint
 VERDICTS_HINT = f"use {HALLUCINATED}, {FAITHFUL} or {UNPARSED} (or 1 and 0)"
@@ -70,11 +73,12 @@ def read_verdicts(
     Raises:
         UserError: A column is missing, an id is given twice or unknown to the dataset, or a value is no verdict.
     """
-    id_name, label_name = str(columns["id"]), str(columns["label"])
+    id_name = str(columns["id"])
     rows = [_with_facts(row, id_name, facts) for row in read_rows(Path(path), ReadReport())]
     group_name = columns["group"] or ("group" if all("group" in row.values for row in rows) else None)
     named = ((f"columns.{key}", name) for key, name in columns.items() if name)
     _need(rows[0], path, [*named, *([("by", by)] if by else [])])
+    label_name = label_of(str(columns["label"]), rows[0].values)
     ids = [_id(row, id_name) for row in rows]
     _each_once(ids, path)
     called = np.array([_verdict(row, label_name) for row in rows])
@@ -96,6 +100,11 @@ def read_verdicts(
         has_groups=group_name is not None,
         num_unparsed=int((~known).sum()),
     )
+
+
+def label_of(name: str, columns: Collection[str]) -> str:
+    """Finds the column of the verdicts: the one that scoring added, where the data have a label of their own."""
+    return ADDED + LABEL if name == LABEL and ADDED + LABEL in columns else name
 
 
 def read_labels(path: str, columns: Mapping[str, str], ids: Sequence[str] | None) -> Labels:

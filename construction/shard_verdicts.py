@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from construction.estimate_rows import SCORES, VERDICTS_HINT, verdict_of
+from construction.estimate_rows import SCORES, VERDICTS_HINT, label_of, verdict_of
 from data_modules.encoding.cache import group_hash
 from faithkit.errors import UserError, shorten
 from faithkit.evaluation.intervals import Values
@@ -19,8 +19,6 @@ from faithkit.evaluation.intervals import Values
 BATCH = 65_536  # rows that are held with their texts
 MAX_VALUES = 10_000  # of the column to count by, in one shard
 NAN = float("nan")
-LABEL, ADDED = "label", "faithkit_"  # scoring adds `label`, or `faithkit_label` where the data have a label
-SCORED = tuple(reversed(SCORES))  # what scoring adds comes before a score of the data's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +47,8 @@ class ShardColumns:
         Where the data had a label or a probability of their own, those that scoring added are meant.
         """
         schema = _schema(file)
-        usual = (name for name in SCORED if name in schema.names and _is_number(schema.field(name).type))
-        label, score = str(columns["label"]), columns["score"] or next(usual, None)
-        if label == LABEL and ADDED + LABEL in schema.names:
-            label = ADDED + LABEL
+        usual = (name for name in SCORES if name in schema.names and _is_number(schema.field(name).type))
+        label, score = label_of(str(columns["label"]), schema.names), columns["score"] or next(usual, None)
         group = columns["group"] or ("group" if "group" in schema.names else None)
         named = columns["score"] is not None
         return cls(id=columns["id"], label=label, score=score, group=group, by=by, is_named=named)
