@@ -190,6 +190,9 @@ def explain(error: BaseException) -> str | None:
         return _file_problem(*_explain_permission(error))
     if kind == "OutOfMemoryError" or isinstance(error, MemoryError):
         return "out of memory\n  hint: lower data.batch_size or data.max_tokens, or model.max_length"
+    if kind == "DistBackendError" or (kind == "RuntimeError" and "/gloo/" in str(error)):
+        hint = "resume=RUN goes on, on fewer nodes as well; trainer.timeout_seconds says how long is waited"
+        return f"another process of this command does not answer: its node is gone, or its wire is cut\n  hint: {hint}"
     if type(error).__module__.split(".")[0] in ("hydra", "omegaconf"):
         return _at_most_five_lines(_explain_override(error))
     return None

@@ -98,3 +98,10 @@ def test_a_mistake_of_ours_is_not_dressed_up_as_the_users() -> None:
     assert explain(ValueError("ours")) is None
     assert explain(AssertionError("ours")) is None
     assert len((explain(UserError("a\nb\nc\nd\ne\nf")) or "").splitlines()) == 5
+
+
+def test_a_node_that_does_not_answer_is_told_from_a_mistake_in_the_code() -> None:
+    lost = "[/__w/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 20000ms for recv operation to complete"
+    message = explain(RuntimeError(lost))
+    assert message is not None and "resume=" in message and "trainer.timeout_seconds" in message
+    assert explain(RuntimeError("mat1 and mat2 shapes cannot be multiplied")) is None

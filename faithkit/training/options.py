@@ -20,6 +20,7 @@ def _known_aim(value: str) -> str:
 # What a decision threshold is chosen for on validation.
 Aim = Annotated[str, AfterValidator(_known_aim), Hint("use f1, macro_f1, argmax or precision>=0.9")]
 SCHEDULES = ("linear", "cosine", "constant")
+TIMEOUT_SECONDS = 1800.0  # that processes wait for each other
 
 Options = TypeVar("Options")
 

@@ -3,12 +3,14 @@
 import logging
 import warnings
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor
 from pytorch_lightning.loggers import Logger
+from pytorch_lightning.strategies import DDPStrategy
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
@@ -16,6 +18,7 @@ from faithkit.hardware import best_precision
 from faithkit.training.callbacks import BestCheckpoint, FiniteLoss, LastCheckpoint
 from faithkit.training.checkpoint_io import DurableCheckpoints
 from faithkit.training.checkpoints import ResumePoint, find_resume_point
+from faithkit.training.options import TIMEOUT_SECONDS
 from faithkit.training.progress import ProgressBar, progress_callback
 
 log = logging.getLogger("faithkit")
@@ -107,8 +110,11 @@ def resume_point(run: RunFolder) -> ResumePoint | None:
 
 
 def _strategy(hardware: Mapping[str, Any]) -> Any:
-    if hardware["strategy"] != "fsdp":
-        return hardware["strategy"]
+    strategy, timeout = hardware["strategy"], timedelta(seconds=hardware.get("timeout_seconds", TIMEOUT_SECONDS))
+    if strategy == "ddp":
+        return DDPStrategy(timeout=timeout)
+    if strategy != "fsdp":
+        return strategy
     from pytorch_lightning.strategies import ModelParallelStrategy
 
     devices = hardware["devices"]
@@ -117,7 +123,10 @@ def _strategy(hardware: Mapping[str, Any]) -> Any:
     # By default the strategy uses a node's devices for tensor parallelism, and would shard nothing.
     # A whole file instead of a sharded folder: best.ckpt and last.ckpt are the same thing under every strategy.
     return ModelParallelStrategy(
-        data_parallel_size=devices * hardware["num_nodes"], tensor_parallel_size=1, save_distributed_checkpoint=False
+        data_parallel_size=devices * hardware["num_nodes"],
+        tensor_parallel_size=1,
+        save_distributed_checkpoint=False,
+        timeout=timeout,
     )
 
 

@@ -17,10 +17,11 @@ from faithkit.settings.types import (
     NonNegativeInt,
     OneOf,
     OpenBlock,
+    Positive,
     Switch,
     Text,
 )
-from faithkit.training.options import OptimizerOptions
+from faithkit.training.options import TIMEOUT_SECONDS, OptimizerOptions
 
 Model = TypeVar("Model", bound=Block)
 
@@ -80,6 +81,7 @@ class Trainer(Block):
     num_nodes: Count
     precision: Annotated[Any, OneOf(TRAINING_PRECISIONS)]
     num_threads: Annotated[Count | None, Hint("use 1 or more, or null to leave it to torch")]
+    timeout_seconds: Positive = TIMEOUT_SECONDS
 
 
 class Callbacks(Block):
