@@ -83,7 +83,7 @@ def check_graph_is_enough(stored: Mapping[str, Any], folder: Path) -> None:
     thresholds = stored.get("thresholds")
     weights = thresholds.get(EVIDENCE) if isinstance(thresholds, dict) else None
     if isinstance(weights, list) and len(weights) == len(TOKEN_WEIGHTS):
-        problem = "this critic weighs the response's weakest token, for which it reads states that an ONNX graph lacks"
+        problem = "this critic weighs the response's weakest tokens, for which it reads states that an ONNX graph lacks"
         raise UserError(problem, place=str(folder), hint="use precision=auto, or train with model.evidence=words")
     layout = stored.get("layout")
     if isinstance(layout, dict) and layout.get("token_support"):

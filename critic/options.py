@@ -63,5 +63,5 @@ class CriticOptions:
 
     @property
     def reads_tokens(self) -> bool:
-        """Tells whether the weakest token is among the evidence."""
+        """Tells whether the weakest tokens are among the evidence."""
         return self.evidence == WORDS_AND_TOKENS

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from critic.read_windows import window_logits
-from critic.token_support import TokenSupport
-from data_modules.encoding.pairs import EVIDENCE, PairEncoder
+from critic.token_support import LAST_BUT_ONE, TokenSupport
+from data_modules.encoding.pairs import EVIDENCE, RUNS, PairEncoder
 from faithkit.evaluation.score_calibration import log_odds
 
 Floats = NDArray[np.float64]
@@ -23,7 +23,7 @@ def read_evidence(
     hallucinated: Sequence[bool],
     own: bool = True,
 ) -> Floats:
-    """Puts all that the encoder's critic weighs side by side [rows, features]: its log-odds, words, weakest token.
+    """Puts all that the encoder's critic weighs side by side [rows, features]: its log-odds, words, runs and tokens.
 
     Args:
         columns: Of the encoder, whose settings say which evidence there is.
@@ -35,8 +35,8 @@ def read_evidence(
     if encoder.evidence:
         found += [np.asarray(columns[name], np.float64) for name in EVIDENCE]
     if encoder.whole:
-        support = TokenSupport.of(model, encoder.tokenizer, batch_tokens=batch_tokens)
-        found.append(support.weakest(columns))
+        support = TokenSupport.of(model, encoder.tokenizer, batch_tokens=batch_tokens, layer=LAST_BUT_ONE)
+        found += [np.asarray(columns[RUNS], np.float64), support.weakest(columns)]
     return np.stack(found, axis=1)
 
 

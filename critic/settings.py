@@ -50,7 +50,7 @@ class Settings:
 
     @property
     def reads_tokens(self) -> bool:
-        """Tells whether the weakest token is among the evidence."""
+        """Tells whether the weakest tokens are among the evidence."""
         return len(self.evidence) == len(TOKEN_WEIGHTS)
 
     @property

@@ -1,17 +1,20 @@
 """How well the knowledge supports the tokens of a response, by an encoder that was not trained for it.
 
     support of token t = max over tokens k of the knowledge of cos(state of t, state of k)
-    weakest            = min over tokens t of the response of t's support
+    weakest            = -1/20 log mean over tokens t of the response of exp(-20 support of t)
     log-odds of t      = 10 (1/2 - support of t)
 
-A critic weighs the weakest token (`model.evidence=words_and_tokens`), a tagger takes the log-odds of each
-(`model.token_support=true`). A cosine means the same in every domain, and so does a threshold on it: it carries over
-where a threshold on words does not (EXPERIMENTS.md, Spans over domains).
+A critic weighs the weakest tokens (`model.evidence=words_and_tokens`): the lowest support, softened, so that a few weak
+tokens count for more than one and a single odd mark for less. It takes the states of the last layer but one. A tagger
+takes the log-odds of each token (`model.token_support=true`), by the last layer. A cosine means the same in every
+domain, and so does a threshold on it: it carries over where a threshold on words does not (EXPERIMENTS.md, Spans over
+domains).
 
 Both texts are read apart, so an encoder needs to have seen no pair, and a knowledge is read once for all its responses.
-The states are those of the last layer, special tokens left out; texts longer than the encoder's sequence are read
-window behind window to their end. Use it for domains that nothing was trained on; the encoder must stay as it came,
-since fine-tuning for pairs makes its states others (EXPERIMENTS.md, Over domains).
+Special tokens are left out; texts longer than the encoder's sequence are read window behind window to their end.
+
+Use it for domains that nothing was trained on. The encoder must stay as it came, since fine-tuning for pairs makes its
+states others (EXPERIMENTS.md, Over domains).
 
 A response without tokens says nothing that needs support: 1. Under a knowledge without tokens nothing has any: 0.
 
@@ -24,10 +27,11 @@ A response without tokens says nothing that needs support: 1. Under a knowledge 
 >>> from critic.token_support import token_support, weakest
 >>> knowledge, response = torch.eye(3)[:2], torch.tensor([[1.0, 0, 0], [0, 3, 4]])  # 2 tokens each, 3 numbers a state
 >>> support = token_support(response, knowledge)
->>> [round(value, 1) for value in support.tolist()], round(weakest(support, knowledge_tokens=2), 1)
-([1.0, 0.6], 0.6)
+>>> [round(value, 1) for value in support.tolist()], round(weakest(support, knowledge_tokens=2), 2)
+([1.0, 0.6], 0.63)
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -46,6 +50,8 @@ from faithkit.training.batching import plan_batches
 
 NOTHING_SAID, NOTHING_KNOWN = 1.0, 0.0
 EVEN, SCALE = 0.5, 10.0  # a support that is as likely right as wrong before anything is fitted, and a step of a tenth
+LAST, LAST_BUT_ONE = -1, -2  # layers, as transformers counts hidden states
+SHARPNESS = 20.0  # of the softened minimum: a support that is lower by 0.05 counts for 2.7 times as much
 WINDOW = 512  # tokens that a text is read by alone; fewer where the encoder has places for fewer
 BLOCK_TOKENS = 32_768  # of the responses whose states are held at a time
 
@@ -61,10 +67,12 @@ def token_support(response: Tensor, knowledge: Tensor) -> Tensor:
 
 
 def weakest(support: Tensor, *, knowledge_tokens: int) -> float:
-    """Takes the lowest support of a response's tokens [tokens]; also where one of the texts has none."""
+    """Takes the lowest support of a response's tokens [tokens], softened; also where one of the texts has none."""
     if not len(support):
         return NOTHING_SAID
-    return float(support.min()) if knowledge_tokens else NOTHING_KNOWN
+    if not knowledge_tokens:
+        return NOTHING_KNOWN
+    return float((math.log(len(support)) - torch.logsumexp(-SHARPNESS * support.double(), 0)) / SHARPNESS)
 
 
 def support_logits(supports: Sequence[Tensor]) -> NDArray[np.float32]:
@@ -80,21 +88,23 @@ class TokenSupport:
         model: A classifier of transformers; its head is not used.
         max_length: Tokens of a sequence, special tokens counted.
         batch_tokens: Tokens of a batch; changes the speed, not the figures.
+        layer: Whose states are compared.
     """
 
-    def __init__(self, model: Any, tokenizer: Tokenizer, *, max_length: int, batch_tokens: int):
+    def __init__(self, model: Any, tokenizer: Tokenizer, *, max_length: int, batch_tokens: int, layer: int = LAST):
         self.model, self.pad, self.batch_tokens = model.base_model, tokenizer.pad_token_id, batch_tokens
+        self.layer = layer
         self.prefix, self.suffix = single_template(tokenizer)
         self.window = max_length - len(self.prefix) - len(self.suffix)
 
     @classmethod
-    def of(cls, model: Any, tokenizer: Tokenizer, *, batch_tokens: int) -> "TokenSupport":
+    def of(cls, model: Any, tokenizer: Tokenizer, *, batch_tokens: int, layer: int = LAST) -> "TokenSupport":
         """Reads by windows as long as the encoder takes, `WINDOW` at most."""
         window = min(WINDOW, longest_sequence(model) or WINDOW)
-        return cls(model, tokenizer, max_length=window, batch_tokens=batch_tokens)
+        return cls(model, tokenizer, max_length=window, batch_tokens=batch_tokens, layer=layer)
 
     def weakest(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
-        """Computes the weakest token's support of each row [rows], from columns of a `PairEncoder`."""
+        """Computes the weakest tokens' support of each row [rows], from columns of a `PairEncoder`."""
         knowledge, response = columns.get(WHOLE, columns["knowledge"]), columns["response"]
         assert isinstance(knowledge, Ragged)
         assert isinstance(response, Ragged)
@@ -151,10 +161,15 @@ class TokenSupport:
             inputs = {"input_ids": ids.to(self.model.device)}
             if not bool(mask.all()):  # where nothing is masked, attention takes its faster way
                 inputs["attention_mask"] = mask.to(self.model.device)
-            states = self.model(**inputs).last_hidden_state.float()  # [windows, tokens, hidden]
+            states = self._of_layer(inputs).float()  # [windows, tokens, hidden]
             begin = len(self.prefix)
             for row, number in enumerate(batch):
                 yield *windows[number], states[row, begin : begin + len(shown[number])]
+
+    def _of_layer(self, inputs: Mapping[str, Tensor]) -> Any:
+        if self.layer == LAST:
+            return self.model(**inputs).last_hidden_state
+        return self.model(**inputs, output_hidden_states=True).hidden_states[self.layer]
 
 
 def _distinct(texts: Ragged) -> tuple[list[NDArray[np.int32]], list[int]]:

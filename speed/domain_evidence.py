@@ -1,7 +1,7 @@
-"""The side of `speed.domains` whose encoder stays as it came: evidence of each row once, ten weights for each fold.
+"""The side of `speed.domains` whose encoder stays as it came: evidence of each row once, a few weights for each fold.
 
 A critic with `model.evidence=words_and_tokens model.evidence_alone=true` trains no network, so its folds differ in a
-logistic regression alone. This side reads every row by the critic's own code and keeps what it found; each fold then
+few weights alone. This side reads every row by the critic's own code and keeps what it found; each fold then
 fits the weights as `critic.task` does, without its domain and its kin. Against train.py there are two differences: a
 dataset is a domain here, and the threshold is chosen on the rows that the weights are fitted on.
 """
@@ -95,7 +95,7 @@ def _key(example: Example) -> str:
 def evidence_sides(
     folds: Sequence[Fold], folder: Path, *, weights: str, precision: str, not_from: Sequence[str]
 ) -> Mapping[str, Mapping[str, Prediction]]:
-    """Predicts every fold by words and the weakest token, from the shortest texts to the longest."""
+    """Predicts every fold by words, runs and the weakest tokens, from the shortest texts to the longest."""
     reader = DomainEvidence(folder, weights=weights, precision=precision, not_from=not_from)
     for fold in sorted(folds, key=lambda fold: sum(len(one.knowledge) for one in fold.tested.shown)):
         reader.of(fold.tested.shown)

@@ -7,7 +7,7 @@ for the end, and every look at it is counted.
 
 python -m speed.domains --data FOLDER --out FOLDER                        the cheap baselines
 python -m speed.domains --data FOLDER --out FOLDER --recipe 'long: model.num_epochs=3'   and a critic by this recipe
-python -m speed.domains ... --evidence --not-from diahalu                 words and the weakest token, nothing trained
+python -m speed.domains ... --evidence --not-from diahalu                 words, runs and tokens, nothing trained
 python -m speed.domains ... --folds-only xsum                             the fold of one domain
 python -m speed.domains ... --part held                                   the end: a look that is counted
 
@@ -70,7 +70,7 @@ def main() -> None:
         for recipe in options.recipe
     }
     if options.evidence:
-        critics["words and weakest"] = evidence_sides(
+        critics["three votes"] = evidence_sides(
             folds,
             options.out / "evidence",
             weights=options.weights,
@@ -91,7 +91,9 @@ def read_options() -> argparse.Namespace:
     parser.add_argument(
         "--baselines-only", nargs="+", default=[], help="fit these alone: grams overlap word_regression"
     )
-    parser.add_argument("--evidence", action="store_true", help="words and the weakest token of --weights as they come")
+    parser.add_argument(
+        "--evidence", action="store_true", help="words, runs and the weakest tokens of --weights as they come"
+    )
     parser.add_argument("--not-from", nargs="+", default=[], help="domains that --evidence does not learn from")
     parser.add_argument("--encoder", help="of the cosine baseline; none leaves it out")
     parser.add_argument("--nli", help="an NLI model or a critic, for NLI alone")

@@ -19,6 +19,7 @@ from data_modules.encoding.ragged import Ragged, steps_of
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
 from data_modules.encoding.window_choice import best_windows
 from faithkit.errors import UserError
+from faithkit.evaluation.baselines import unsupported_grams
 from faithkit.records import LABELS, Example
 from faithkit.sentences import best_sentences
 from faithkit.word_evidence import WORD_EVIDENCE, word_evidence
@@ -30,6 +31,7 @@ ENCODING_VERSION = 3  # part of every cache key: raise it when the same records 
 NO_LABEL = -1
 MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")  # of a batch, what an encoder takes
 EVIDENCE = tuple(f"evidence: {name}" for name in WORD_EVIDENCE)  # names of columns
+RUNS = "evidence: unknown runs of characters"  # the column of `unsupported_grams`
 WHOLE = "whole knowledge"  # the column of its tokens where `knowledge` is cut to its best sentences
 KNOWLEDGE, RESPONSE = 1, 2  # values of `segment`; 0 is special tokens and padding
 
@@ -92,7 +94,8 @@ class PairEncoder(Encoder):
         max_knowledge_words: Longer knowledge is cut to the sentences that share most words with the response; None
             keeps all, which is read in windows.
         evidence: Adds the columns `EVIDENCE`: what words tell of each pair (`faithkit.word_evidence`).
-        whole: Adds the column `WHOLE` where `max_knowledge_words` cuts (`critic.token_support` reads it).
+        whole: Adds what is weighed beside tokens: the column `RUNS`, and where `max_knowledge_words` cuts the column
+            `WHOLE`, which `critic.token_support` reads.
     """
 
     tokenizer: Tokenizer
@@ -133,8 +136,8 @@ class PairEncoder(Encoder):
             kind += f" of {self.max_knowledge_words} words"
         if self.evidence:
             kind += " with evidence"
-        if self.whole and self.max_knowledge_words is not None:
-            kind += " and whole knowledge"
+        if self.whole:
+            kind += " and runs" + ("" if self.max_knowledge_words is None else " and whole knowledge")
         return f"{kind}:{ENCODING_VERSION}:{self.max_length}:{fingerprint_of(self.tokenizer)}"
 
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
@@ -170,6 +173,9 @@ class PairEncoder(Encoder):
         columns: Columns = {}
         if self.evidence:
             columns |= zip(EVIDENCE, word_evidence(knowledge, response).T, strict=True)
+        if self.whole:
+            runs = [unsupported_grams(*pair) for pair in zip(knowledge, response, strict=True)]
+            columns[RUNS] = np.array(runs, np.float64)
         if (limit := self.max_knowledge_words) is not None:
             if self.whole:
                 columns[WHOLE] = tokenize(self.tokenizer, knowledge)

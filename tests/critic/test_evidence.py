@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critic import Critic
-from critic.evidence import EVIDENCE, WEIGHTS, fit_evidence, row_weights
+from critic.evidence import EVIDENCE, TOKEN_WEIGHTS, WEIGHTS, fit_evidence, row_weights
 from critic.weights import load_classifier
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
@@ -155,3 +155,27 @@ def test_a_feature_that_only_tells_datasets_of_other_levels_apart_does_not_spoil
     assert not note and together[0] > 1.5 > 0.5 > pooled[0]
     middle = 0.5 + 6 * 0.5
     assert together[0] * middle + together[-1] == pytest.approx(0, abs=0.5), "the bias is the mean of the datasets'"
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_regression_runs_and_tokens_have_a_vote_each_however_large_their_numbers(own: bool) -> None:
+    random = np.random.default_rng(1)
+    gold, sources = (random.random(600) < 0.5).astype(np.int8), np.repeat(["wow", "snli"], 300)
+    evidence = random.normal(0, 1, (600, len(TOKEN_WEIGHTS) - 1)) + 0.5 * gold[:, None]
+    evidence[:, -2] *= 0.01  # unknown runs
+    evidence[:, -1] = 100 * (1 - gold + random.normal(0, 3, 600))  # support: lower where hallucinated, and hardly so
+    evidence[300:] += 7  # another dataset's level
+    weights, note = fit_evidence(evidence, gold, sources.tolist(), own=own)
+    rest = evidence - np.repeat([evidence[:300].mean(0), evidence[300:].mean(0)], 300, axis=0)
+    votes = [rest[:, :-2] @ weights[:-3], rest[:, -2] * weights[-3], rest[:, -1] * weights[-2]]
+    assert np.std(votes, axis=1) == pytest.approx(np.std(votes[0]), rel=0.02) and not note
+    assert weights[-3] > 0 > weights[-2] and (weights[0] != 0) == own
+
+
+def test_a_vote_in_which_nothing_differs_does_not_count() -> None:
+    random = np.random.default_rng(2)
+    gold = (random.random(200) < 0.5).astype(np.int8)
+    evidence = random.normal(0, 1, (200, len(TOKEN_WEIGHTS) - 1)) + gold[:, None]
+    evidence[:, -1] = 1.0  # empty responses alone, say
+    weights, _ = fit_evidence(evidence, gold, ["wow"] * 200)
+    assert weights[-2] == 0 and np.isfinite(weights).all() and weights[-3] > 0

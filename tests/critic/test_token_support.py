@@ -1,6 +1,7 @@
-"""The weakest token: worked by hand, whatever it is batched with, and in a critic from training to export."""
+"""The weakest tokens: worked by hand, whatever it is batched with, and in a critic from training to export."""
 
 import json
+import math
 from collections import Counter
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from critic.evidence import EVIDENCE, TOKEN_WEIGHTS, WEAKEST
 from critic.export import export
 from critic.options import CriticOptions
 from critic.read_evidence import read_evidence
-from critic.token_support import NOTHING_KNOWN, NOTHING_SAID, TokenSupport, token_support, weakest
+from critic.token_support import LAST_BUT_ONE, NOTHING_KNOWN, NOTHING_SAID, TokenSupport, token_support, weakest
 from critic.weights import load_classifier
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer, single_template
@@ -51,7 +52,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path, session_hom
 @pytest.fixture(scope="module")
 def support(tiny_bert: Path) -> TokenSupport:
     tokenizer = load_tokenizer(str(tiny_bert))
-    return TokenSupport(load_classifier(str(tiny_bert)).eval(), tokenizer, max_length=16, batch_tokens=64)
+    model = load_classifier(str(tiny_bert)).eval()
+    return TokenSupport(model, tokenizer, max_length=16, batch_tokens=64, layer=LAST_BUT_ONE)
 
 
 def of(support: TokenSupport, tiny_bert: Path, pairs: list[tuple[str, str]]) -> np.ndarray:
@@ -59,12 +61,13 @@ def of(support: TokenSupport, tiny_bert: Path, pairs: list[tuple[str, str]]) -> 
     return support.weakest(encoder.encode_texts(*zip(*pairs, strict=True)))
 
 
-def test_the_token_that_is_least_like_any_of_the_knowledge_counts() -> None:
+def test_the_tokens_that_are_least_like_any_of_the_knowledge_count() -> None:
     knowledge = torch.tensor([[2.0, 0, 0], [0, 5, 0]])
     response = torch.tensor([[1.0, 0, 0], [3, 4, 0], [0, 1, 1]])  # cosines 1; .6 and .8; 0 and sqrt(.5)
     found = token_support(response, knowledge)
     assert found.tolist() == pytest.approx([1, 0.8, 0.5**0.5])
-    assert weakest(found, knowledge_tokens=2) == pytest.approx(0.5**0.5)
+    by_hand = -math.log(sum(math.exp(-20 * one) for one in (1, 0.8, 0.5**0.5)) / 3) / 20
+    assert weakest(found, knowledge_tokens=2) == pytest.approx(by_hand) and 0.5**0.5 < by_hand < 0.8
     assert weakest(found[:0], knowledge_tokens=2) == NOTHING_SAID == 1
     assert weakest(found, knowledge_tokens=0) == NOTHING_KNOWN == 0
 
@@ -76,10 +79,11 @@ def test_texts_are_read_apart_with_their_special_tokens_which_do_not_count(
     model = load_classifier(str(tiny_bert)).eval().bert
     with torch.inference_mode():
         states = [
-            model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0, 1:-1]
+            model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True).hidden_states[-2][0, 1:-1]
             for text in ("the city is old", "the king lives")
         ]
-    wanted = torch.nn.functional.cosine_similarity(states[1][:, None], states[0][None], dim=-1).amax(1).min()
+    each = torch.nn.functional.cosine_similarity(states[1][:, None], states[0][None], dim=-1).amax(1)
+    wanted = -torch.log(torch.exp(-20 * each).mean()) / 20
     assert of(support, tiny_bert, [("the city is old", "the king lives")])[0] == pytest.approx(float(wanted), abs=1e-5)
     assert single_template(tokenizer) == ((tokenizer.cls_token_id,), (tokenizer.sep_token_id,))
 
