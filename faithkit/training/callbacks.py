@@ -13,7 +13,7 @@ from faithkit import signals
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.signals import Interrupted
-from faithkit.training.checkpoints import check_fits, keep_previous
+from faithkit.training.checkpoints import check_fits
 
 
 class LastCheckpoint(Checkpoint):
@@ -106,9 +106,7 @@ class LastCheckpoint(Checkpoint):
 
     def _save(self, trainer: pl.Trainer) -> None:
         # A damaged last.ckpt, which the training did not resume from, must not take the place of the one that it did.
-        if self._is_whole and trainer.is_global_zero:
-            keep_previous(self.run.last, self.run.previous)
-        trainer.save_checkpoint(self.run.last)
+        trainer.save_checkpoint(self.run.last, storage_options=self.run.previous if self._is_whole else None)
         self._is_whole = True
         self._saved_at = time.monotonic()
 

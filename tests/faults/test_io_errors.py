@@ -12,8 +12,8 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder, write_json, write_text
 from faithkit.files.jsonl import JsonlAppender, read_jsonl, write_jsonl
 from faithkit.files.run_folder import RunFolder
-from faithkit.training.checkpoint_io import write_checkpoint
-from faithkit.training.checkpoints import find_resume_point, keep_previous
+from faithkit.training.checkpoint_io import keep_previous, write_checkpoint
+from faithkit.training.checkpoints import find_resume_point
 from tests.faults.fuzz_checkpoints import whole
 from tests.faults.io_errors import KINDS, Injector, injecting
 

@@ -13,8 +13,8 @@ from faithkit.files.atomic import atomic_folder, write_text
 from faithkit.files.jsonl import JsonlAppender, read_jsonl
 from faithkit.files.model_folder import Sidecar, write_folder
 from faithkit.files.run_folder import RunFolder
-from faithkit.training.checkpoint_io import read_checkpoint, write_checkpoint
-from faithkit.training.checkpoints import find_resume_point, keep_previous
+from faithkit.training.checkpoint_io import keep_previous, read_checkpoint, write_checkpoint
+from faithkit.training.checkpoints import find_resume_point
 from tests.faults.power_cut import Recorder, lay_out, recording
 
 Content = Any
