@@ -4,10 +4,10 @@ torch.distributed.checkpoint plans who writes and who reads which piece, at any 
 ours in place of its own: those hold pickles, which run code where they are read, and no checksums.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -42,6 +42,8 @@ from faithkit.training.checkpoint_parts import (
     read_index,
 )
 
+T = TypeVar("T")
+
 
 def write_parts(path: Path, checkpoint: Mapping[str, Any], *, previous: Path | None) -> None:
     """Writes a checkpoint as a folder that takes its name in one step, when all parts are on the disk.
@@ -56,12 +58,15 @@ def write_parts(path: Path, checkpoint: Mapping[str, Any], *, previous: Path | N
     """
     plain, tensors = divide(checkpoint)
     places = {name_of(place): place for place in tensors}
-    with _new_folder(path, previous) as folder, _first_failure():
-        dcp.save(
-            {name_of(place): value for place, value in tensors.items()},
-            storage_writer=_Writer(folder, plain, places),
-            planner=dcp.DefaultSavePlanner(flatten_state_dict=False),
-        )
+    with ExitStack() as stack:
+        folder = _first_alone(lambda: stack.enter_context(_new_folder(path, previous)))
+        with _first_failure():
+            dcp.save(
+                {name_of(place): value for place, value in tensors.items()},
+                storage_writer=_Writer(folder, plain, places),
+                planner=dcp.DefaultSavePlanner(flatten_state_dict=False),
+            )
+        _first_alone(stack.close)  # now the folder takes its name
 
 
 def read_into(folder: Path, checkpoint: Any) -> None:
@@ -84,20 +89,24 @@ def read_into(folder: Path, checkpoint: Any) -> None:
 
 @contextmanager
 def _new_folder(path: Path, previous: Path | None) -> Iterator[Path]:
-    """Gives all processes the folder to fill, which the first one makes and puts in its place."""
-    with ExitStack() as stack:
-        opened: list[Any] = [None]
-        if dist.get_rank() == 0:
-            try:
-                if previous is not None and path.exists():
-                    delete(previous)  # now, so that no more than two checkpoints are on the disk
-                opened = [stack.enter_context(atomic_folder(path, replace=True, kept=previous))]
-            except UserError as error:
-                opened = [error]
-        dist.broadcast_object_list(opened)
-        if isinstance(opened[0], UserError):
-            raise opened[0]
-        yield opened[0]
+    if previous is not None and path.exists():
+        delete(previous)  # now, so that no more than two checkpoints are on the disk
+    with atomic_folder(path, replace=True, kept=previous) as folder:
+        yield folder
+
+
+def _first_alone(work: Callable[[], T]) -> T:
+    """Lets the first process work; every process gets what that gives, or raises the user's mistake that it raises."""
+    found: list[Any] = [None]
+    if dist.get_rank() == 0:
+        try:
+            found = [work()]
+        except UserError as error:
+            found = [error]
+    dist.broadcast_object_list(found)
+    if isinstance(found[0], UserError):
+        raise found[0]
+    return found[0]
 
 
 @contextmanager
