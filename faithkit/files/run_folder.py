@@ -44,7 +44,7 @@ class RunFolder:
 
     @property
     def last(self) -> Path:
-        return self.checkpoints / "last.ckpt"
+        return self.checkpoints / "last.ckpt"  # a file, or a folder of parts
 
     @property
     def previous(self) -> Path:

@@ -20,14 +20,14 @@ class LastCheckpoint(Checkpoint):
     """Keeps `last.ckpt` fresh, and turns Ctrl-C and SIGTERM into a checkpoint and an orderly end.
 
     It is written after a training step or a validation, where the state is complete, at most `every_seconds` apart. A
-    kill at any moment leaves it whole (`DurableCheckpoints`), and the one before it stays beside it. A second signal
-    ends the process at once: the file of before is still there.
+    kill at any moment leaves it whole (`DurableCheckpoints`; for shards `ShardedStrategy`), and the one before it stays
+    beside it. A second signal ends the process at once: the one of before is still there.
 
     With an optimizer's moments it is three times as large as the weights. A training that ends sooner than
     `every_seconds` writes it once, at its end, and without them: nothing is trained from there, only tested.
 
     Args:
-        run: Its folder has the file.
+        run: Its folder has the checkpoint.
         every_seconds: Time between two checkpoints.
         keeps_all: Writes it after each validation too, and the last one whole.
     """

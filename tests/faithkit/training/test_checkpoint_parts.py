@@ -1,7 +1,7 @@
 """Checkpoints in parts: read at any number of processes, whole or refused with the name of the part, never executed."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
-from faithkit.training.checkpoint_io import DurableCheckpoints, read_checkpoint, write_checkpoint
+from faithkit.training.checkpoint_io import DamagedCheckpoint, DurableCheckpoints, read_checkpoint, write_checkpoint
 from faithkit.training.checkpoint_parts import INDEX, LAYOUT
 from faithkit.training.checkpoints import check_fits, drop_checkpoints, find_resume_point
 from faithkit.training.part_storage import read_into, write_parts
@@ -74,7 +74,7 @@ def read_here(path: str) -> None:
         assert torch.equal(found.full_tensor() if isinstance(found, DTensor) else found, wanted)
 
 
-def _tensors(checkpoint: dict[str, Any]) -> list[Any]:
+def _tensors(checkpoint: Mapping[str, Any]) -> list[Any]:
     moments = checkpoint["optimizer_states"][0]["state"].values()
     return [*checkpoint["state_dict"].values(), *(value for each in moments for value in each.values())]
 
@@ -198,11 +198,9 @@ def one_cannot_write(path: str) -> None:
     if dist.get_rank() == 1:
 
         def refuse(*_: Any) -> None:
-            raise UserError("no space left on the disk", place="part-1.ckpt", hint="free some space")
+            raise DamagedCheckpoint(run.last, "no space left")  # an error that needs help to travel
 
-        import faithkit.training.part_storage as storage
-
-        storage.write_checkpoint = refuse
+        pytest.MonkeyPatch().setattr("faithkit.training.part_storage.write_checkpoint", refuse)
     with pytest.raises(UserError, match="no space left"):
         save(run, 2)
     dist.barrier()
