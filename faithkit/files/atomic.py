@@ -155,13 +155,17 @@ def atomic_folder(path: str | Path, *, replace: bool = False, kept: Path | None 
 
 
 def delete(path: Path) -> None:
-    """Deletes a file or a folder; a kill leaves it whole or gone, what remains of it is cleared by the next writer."""
+    """Deletes a file or a folder; a kill leaves it whole or gone, and what remains of it is cleared the next time."""
     with disk_errors(path):
+        if path.parent.exists():
+            clear_leftovers(path.parent, f".{path.name[:40]}.")
         if path.is_dir():
             old = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}.old")
             path.rename(old)
-            _sync(path.parent)
-            _remove(old)
+            try:
+                _sync(path.parent)
+            finally:
+                _remove(old)
         else:
             path.unlink(missing_ok=True)
 

@@ -100,7 +100,7 @@ def refuse(injector: Injector, write: Callable[[Path, str], None], root: Path) -
 
 
 @pytest.mark.parametrize("lasting", [False, True])
-@pytest.mark.parametrize("old", [(), ("old",)])
+@pytest.mark.parametrize("old", [(), ("old",), ("older", "old")])
 @pytest.mark.parametrize("name", WRITERS)
 def test_any_call_may_be_refused(name: str, old: tuple[str, ...], lasting: bool, tmp_path: Path) -> None:
     write, read = WRITERS[name]
