@@ -89,7 +89,7 @@ def state(model: Any, optimizer: Any) -> dict[str, Any]:
 
 def train(plugin: Any, options: argparse.Namespace) -> None:
     """Trains, and saves after equal numbers of steps."""
-    from faithkit.training.checkpoints import keep_previous
+    from faithkit.training.checkpoint_io import keep_previous
 
     model, optimizer, batch = build(options)
     with tempfile.TemporaryDirectory() as folder:

@@ -112,11 +112,12 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def atomic_folder(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
+def atomic_folder(path: str | Path, *, replace: bool = False, kept: Path | None = None) -> Iterator[Path]:
     """Gives a folder to fill that becomes `path` in one step at the end, and vanishes after an error.
 
     Args:
-        replace: Whether an older folder gives way. Between its end and the new beginning a kill leaves none.
+        replace: Whether an older folder or file gives way. Between its end and the new beginning a kill leaves none.
+        kept: A free name beside it, which the older one then has in place of being deleted.
 
     Raises:
         FileExistsError: The place is taken at the end by a folder that is not empty, and `replace` is not set.
@@ -124,7 +125,7 @@ def atomic_folder(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
     target = Path(os.path.realpath(path))  # a link to a folder is followed
     with disk_errors(path):
         temporary, handle = _create(target, _open_new_folder)
-    old = temporary.with_suffix(".old")
+    old = kept or temporary.with_suffix(".old")
     try:
         with _filling_errors(target, temporary):
             yield temporary
@@ -135,6 +136,8 @@ def atomic_folder(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
         if replace and target.exists():  # a folder cannot replace one that has files in it
             with disk_errors(path):
                 target.rename(old)
+                if kept is not None:  # its new name is on the disk before another has the old one
+                    _sync(target.parent)
         try:
             temporary.rename(target)
         except OSError as error:
@@ -147,8 +150,33 @@ def atomic_folder(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
             _sync(target.parent)
     finally:
         os.close(handle)
-        for leftover in (temporary, old) if target.exists() else (temporary,):
-            shutil.rmtree(leftover, ignore_errors=True)
+        for leftover in (temporary, old) if target.exists() and kept is None else (temporary,):
+            _remove(leftover)
+
+
+def delete(path: Path) -> None:
+    """Deletes a file or a folder; a kill leaves it whole or gone, and what remains of it is cleared the next time."""
+    with disk_errors(path):
+        if path.parent.exists():
+            clear_leftovers(path.parent, f".{path.name[:40]}.")
+        if path.is_dir():
+            old = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}.old")
+            path.rename(old)
+            try:
+                _sync(path.parent)
+            finally:
+                _remove(old)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    """Deletes what has no name to be known by any more, as far as that is allowed."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
 
 
 def _open_new_folder(path: Path) -> int:

@@ -44,7 +44,7 @@ class RunFolder:
 
     @property
     def last(self) -> Path:
-        return self.checkpoints / "last.ckpt"
+        return self.checkpoints / "last.ckpt"  # a file, or a folder of parts
 
     @property
     def previous(self) -> Path:
@@ -75,8 +75,8 @@ class RunFolder:
         for folder, _, names in os.walk(self.path):
             for name in names:
                 path = Path(folder) / name
-                known = any(part in LEFTOVERS for part in path.relative_to(self.path).parts)
-                if not (known or name.startswith(".")) and path.stat().st_size:
+                parts = path.relative_to(self.path).parts
+                if not any(part in LEFTOVERS or part.startswith(".") for part in parts) and path.stat().st_size:
                     return True
         return False
 

@@ -13,21 +13,21 @@ from faithkit import signals
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.signals import Interrupted
-from faithkit.training.checkpoints import check_fits, keep_previous
+from faithkit.training.checkpoints import check_fits
 
 
 class LastCheckpoint(Checkpoint):
     """Keeps `last.ckpt` fresh, and turns Ctrl-C and SIGTERM into a checkpoint and an orderly end.
 
     It is written after a training step or a validation, where the state is complete, at most `every_seconds` apart. A
-    kill at any moment leaves it whole (`DurableCheckpoints`), and the one before it stays beside it. A second signal
-    ends the process at once: the file of before is still there.
+    kill at any moment leaves it whole (`DurableCheckpoints`; for shards `ShardedStrategy`), and the one before it stays
+    beside it. A second signal ends the process at once: the one of before is still there.
 
     With an optimizer's moments it is three times as large as the weights. A training that ends sooner than
     `every_seconds` writes it once, at its end, and without them: nothing is trained from there, only tested.
 
     Args:
-        run: Its folder has the file.
+        run: Its folder has the checkpoint.
         every_seconds: Time between two checkpoints.
         keeps_all: Writes it after each validation too, and the last one whole.
     """
@@ -106,9 +106,7 @@ class LastCheckpoint(Checkpoint):
 
     def _save(self, trainer: pl.Trainer) -> None:
         # A damaged last.ckpt, which the training did not resume from, must not take the place of the one that it did.
-        if self._is_whole and trainer.is_global_zero:
-            keep_previous(self.run.last, self.run.previous)
-        trainer.save_checkpoint(self.run.last)
+        trainer.save_checkpoint(self.run.last, storage_options=self.run.previous if self._is_whole else None)
         self._is_whole = True
         self._saved_at = time.monotonic()
 

@@ -4,6 +4,7 @@ A file is what `torch.save` writes, with one line behind it: the SHA-256 of all 
 line, so other programs read the file as ever.
 """
 
+import errno
 import hashlib
 import logging
 import os
@@ -16,12 +17,13 @@ import torch
 from pytorch_lightning.plugins.io import CheckpointIO
 
 from faithkit.errors import UserError
-from faithkit.files.atomic import atomic_file, disk_errors
+from faithkit.files.atomic import atomic_file, delete, disk_errors, sync_entry
 
 LINE = b"\nsha256 %s\n"
 LINE_LENGTH = len(LINE % bytes(64))
 MARK = "checksum"  # in the checkpoint: a file that has lost its line is not taken for one from before there were lines
 BLOCK = 1 << 20
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 _checked: dict[Path, tuple[int, ...]] = {}  # files that are known to be whole, so that none is read twice for it
 
 log = logging.getLogger("faithkit")
@@ -31,15 +33,29 @@ class DamagedCheckpoint(UserError):
     """A checkpoint that must not be used."""
 
     def __init__(self, path: Path, reason: str):
+        self.path, self.reason = path, reason
         hint = f"put a copy of it there, or delete {path.parent} and train again"
         super().__init__(f"the checkpoint is cut short or damaged: {reason}", place=str(path), hint=hint)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.path, self.reason)  # processes tell each other
 
 
 class DurableCheckpoints(CheckpointIO):
     """Writes and reads Lightning's checkpoints by the functions below, under every strategy."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        write_checkpoint(Path(path), checkpoint)
+        """Writes a file.
+
+        Args:
+            storage_options: The name that the checkpoint of before gets; None leaves it none.
+        """
+        path = Path(path)
+        if storage_options is not None:
+            keep_previous(path, storage_options)
+        elif path.is_dir():
+            delete(path)  # a file cannot replace it
+        write_checkpoint(path, checkpoint)
 
     def load_checkpoint(
         self, path: str | Path, map_location: Any = None, weights_only: bool | None = None
@@ -63,13 +79,17 @@ def write_checkpoint(path: Path, checkpoint: Mapping[str, Any]) -> None:
 
 
 def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False) -> Mapping[str, Any]:
-    """Reads a checkpoint as tensors and plain values; nothing in it is executed.
+    """Reads a checkpoint, in one file or in parts, as tensors and plain values; nothing in it is executed.
 
     Raises:
         DamagedCheckpoint: It is damaged, or no checkpoint at all.
         UserError: It may not be read.
         FileNotFoundError: There is none.
     """
+    if path.is_dir():
+        from faithkit.training.checkpoint_parts import read_parts
+
+        return read_parts(path, map_location=map_location)
     has_line = check_file(path)
     try:
         checkpoint = torch.load(path, map_location=map_location, weights_only=True, mmap=mmap)
@@ -112,6 +132,34 @@ def check_file(path: Path) -> bool:
         raise DamagedCheckpoint(path, "its checksum differs")
     _checked[path] = state
     return True
+
+
+def read_checksum(path: Path) -> str:
+    """Reads the checksum at a file's end, without a comparison."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - LINE_LENGTH))
+        return file.read().decode(errors="replace")[len(LINE[:8]) :].strip()
+
+
+def keep_previous(last: Path, previous: Path) -> None:
+    """Gives last.ckpt a second name, which it keeps when the next one takes its place.
+
+    Both names are of one file until then, so that no more of the disk is needed than before. Where a file system knows
+    no second names, no previous checkpoint is kept. A folder has no two names: it has the second one at once.
+    """
+    if not last.exists():
+        return
+    delete(previous)
+    with disk_errors(previous):
+        if last.is_dir():
+            last.rename(previous)
+            sync_entry(previous)
+            return
+        try:
+            os.link(last, previous)
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
 
 
 def _hash(file: BinaryIO, length: int) -> tuple[str, bytes]:

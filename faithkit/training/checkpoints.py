@@ -1,13 +1,11 @@
 """Finds the checkpoint that a training goes on from, and loads the best one; both only if they are whole."""
 
-import errno
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from faithkit.errors import UserError
-from faithkit.files.atomic import disk_errors
+from faithkit.files.atomic import delete
 from faithkit.files.run_folder import RunFolder
 from faithkit.settings.types import KEPT_CHECKPOINTS
 from faithkit.training.checkpoint_io import DamagedCheckpoint, check_file, read_checkpoint
@@ -22,7 +20,6 @@ PARTS: dict[str, Any] = {
     "optimizer_states": list,
     "lr_schedulers": list,
 }
-NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 
 
 class ResumePoint(NamedTuple):
@@ -118,23 +115,6 @@ def _compare(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -
         raise UserError(problem, place=str(path), hint=hint)
 
 
-def keep_previous(last: Path, previous: Path) -> None:
-    """Gives last.ckpt a second name, which it keeps when the next one takes its place.
-
-    Both names are of one file until then, so that no more of the disk is needed than before. Where a file system knows
-    no second names, no previous checkpoint is kept.
-    """
-    if not last.exists():
-        return
-    with disk_errors(previous):
-        previous.unlink(missing_ok=True)
-        try:
-            os.link(last, previous)
-        except OSError as error:
-            if error.errno not in NO_LINKS:
-                raise
-
-
 def drop_checkpoints(run: RunFolder, keep: str) -> None:
     """Deletes the checkpoints of a training that has ended: hf/ has its best model, and nothing goes on from them.
 
@@ -144,8 +124,7 @@ def drop_checkpoints(run: RunFolder, keep: str) -> None:
     none, best, every = KEPT_CHECKPOINTS
     dropped = {every: (), best: (run.last, run.previous), none: (run.last, run.previous, run.best)}[keep]
     for path in dropped:
-        with disk_errors(path):
-            path.unlink(missing_ok=True)
+        delete(path)
 
 
 def best_weights(run: RunFolder) -> dict[str, Any]:

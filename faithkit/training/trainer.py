@@ -115,19 +115,12 @@ def _strategy(hardware: Mapping[str, Any]) -> Any:
         return DDPStrategy(timeout=timeout)
     if strategy != "fsdp":
         return strategy
-    from pytorch_lightning.strategies import ModelParallelStrategy
+    from faithkit.training.sharded_strategy import ShardedStrategy
 
     devices = hardware["devices"]
     if not isinstance(devices, int):
         devices = max(1, torch.cuda.device_count())
-    # By default the strategy uses a node's devices for tensor parallelism, and would shard nothing.
-    # A whole file instead of a sharded folder: best.ckpt and last.ckpt are the same thing under every strategy.
-    return ModelParallelStrategy(
-        data_parallel_size=devices * hardware["num_nodes"],
-        tensor_parallel_size=1,
-        save_distributed_checkpoint=False,
-        timeout=timeout,
-    )
+    return ShardedStrategy(devices * hardware["num_nodes"], timeout=timeout)
 
 
 def silence_lightning() -> None:

@@ -49,6 +49,15 @@ def commands(tiny_bert: Path, tiny_llama: Path, tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture(scope="session")
+def sharded(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    """An undisturbed training whose last.ckpt is a folder; of one process, so that its events have an order."""
+    one = ("trainer=fsdp", "trainer.accelerator=cpu", "trainer.devices=1", "trainer.precision=32-true")
+    plain = [option for option in TRAIN if not option.startswith("trainer")]
+    folder = tmp_path_factory.mktemp("sharded")
+    return undisturbed(Command("train", (f"model.weights={tiny_bert}", *plain, *one)), folder / "train")
+
+
+@pytest.fixture(scope="session")
 def made_places(tmp_path_factory: pytest.TempPathFactory) -> Places:
     return Places.make(tmp_path_factory.mktemp("places"))
 

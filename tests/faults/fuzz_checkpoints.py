@@ -54,6 +54,8 @@ def same(found: Any, wanted: Any) -> bool:
         return isinstance(found, torch.Tensor) and found.dtype == wanted.dtype and torch.equal(found, wanted)
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(name in found and same(found[name], wanted[name]) for name in wanted)
+    if isinstance(wanted, list):
+        return isinstance(found, list) and len(found) == len(wanted) and all(map(same, found, wanted))
     return type(found) is type(wanted) and found == wanted
 
 

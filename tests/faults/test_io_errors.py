@@ -12,10 +12,11 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder, write_json, write_text
 from faithkit.files.jsonl import JsonlAppender, read_jsonl, write_jsonl
 from faithkit.files.run_folder import RunFolder
-from faithkit.training.checkpoint_io import write_checkpoint
-from faithkit.training.checkpoints import find_resume_point, keep_previous
+from faithkit.training.checkpoint_io import keep_previous, write_checkpoint
+from faithkit.training.checkpoints import find_resume_point
 from tests.faults.fuzz_checkpoints import whole
 from tests.faults.io_errors import KINDS, Injector, injecting
+from tests.process_groups import alone
 
 DELETING = ("unlink", "rmdir", "open to read")  # refused to who deletes: something is left, for the next writer
 
@@ -41,6 +42,14 @@ def write_step(root: Path, text: str) -> None:
     write_checkpoint(run.last, {**whole(), "global_step": len(text)})
 
 
+def write_step_in_parts(root: Path, text: str) -> None:
+    from faithkit.training.part_storage import write_parts
+
+    with alone():
+        run = RunFolder(root)
+        write_parts(run.last, {**whole(), "global_step": len(text)}, previous=run.previous)
+
+
 def is_left(path: Path) -> bool:
     """Tells whether a file or folder, or one around it, is what a writer left that could not end in order."""
     return any(part.endswith((".tmp", ".old")) for part in path.parts)
@@ -61,6 +70,7 @@ WRITERS: dict[str, tuple[Callable[[Path, str], None], Callable[[Path], Any]]] = 
     "rows": (write_rows, tree),
     "folder": (write_tree, tree),
     "checkpoint": (write_step, last_step),
+    "checkpoint in parts": (write_step_in_parts, last_step),
 }
 
 
@@ -90,7 +100,7 @@ def refuse(injector: Injector, write: Callable[[Path, str], None], root: Path) -
 
 
 @pytest.mark.parametrize("lasting", [False, True])
-@pytest.mark.parametrize("old", [(), ("old",)])
+@pytest.mark.parametrize("old", [(), ("old",), ("older", "old")])
 @pytest.mark.parametrize("name", WRITERS)
 def test_any_call_may_be_refused(name: str, old: tuple[str, ...], lasting: bool, tmp_path: Path) -> None:
     write, read = WRITERS[name]

@@ -13,9 +13,10 @@ from faithkit.files.atomic import atomic_folder, write_text
 from faithkit.files.jsonl import JsonlAppender, read_jsonl
 from faithkit.files.model_folder import Sidecar, write_folder
 from faithkit.files.run_folder import RunFolder
-from faithkit.training.checkpoint_io import read_checkpoint, write_checkpoint
-from faithkit.training.checkpoints import find_resume_point, keep_previous
+from faithkit.training.checkpoint_io import keep_previous, read_checkpoint, write_checkpoint
+from faithkit.training.checkpoints import find_resume_point
 from tests.faults.power_cut import Recorder, lay_out, recording
+from tests.process_groups import alone
 
 Content = Any
 
@@ -141,6 +142,29 @@ def test_checkpoints(root: Path, states: Path) -> None:
     during, after = contents_after(recorder, states, read)
     assert set(during) == {(2, 2, "last.ckpt"), (2, 3, "last.ckpt"), (3, 3, "last.ckpt")}
     assert set(after) == {(3, 3, "last.ckpt")}
+
+
+def test_checkpoints_in_parts(root: Path, states: Path) -> None:
+    from faithkit.training.part_storage import write_parts
+
+    run = RunFolder(root)
+    run.checkpoints.mkdir()
+
+    def read(folder: Path) -> tuple[int, str]:
+        point = find_resume_point(RunFolder(folder))
+        assert point is not None
+        stored = read_checkpoint(point.path)
+        assert bool((stored["state_dict"]["weight"] == stored["global_step"]).all())
+        return point.step, point.path.name
+
+    with alone():
+        for step in (1, 2):
+            write_parts(run.last, checkpoint(step), previous=run.previous)
+        with recording(root) as recorder:
+            write_parts(run.last, checkpoint(3), previous=run.previous)
+    during, after = contents_after(recorder, states, read)
+    assert set(during) == {(2, "last.ckpt"), (2, "previous.ckpt"), (3, "last.ckpt")}
+    assert set(after) == {(3, "last.ckpt")}
 
 
 def test_added_rows(root: Path, states: Path) -> None:

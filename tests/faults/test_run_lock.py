@@ -151,6 +151,13 @@ def test_a_command_that_failed_before_producing_anything_frees_its_folder(tiny_b
     assert again.code == 2 and "already holds a run" in again.output and f"resume={folder}" in again.output
 
 
+def test_what_a_killed_writer_left_is_no_work(tmp_path: Path) -> None:
+    folder = begin(tmp_path / "run")
+    (folder / "checkpoints" / ".last.ckpt.0.tmp").mkdir(parents=True)
+    (folder / "checkpoints" / ".last.ckpt.0.tmp" / "part-0.ckpt").write_text("x")
+    begin(folder)
+
+
 @pytest.mark.parametrize("name", ["checkpoints/last.ckpt", "predictions/x.jsonl", "hf/config.json", "rows.scored.csv"])
 def test_a_folder_with_work_in_it_is_not_free(name: str, tmp_path: Path) -> None:
     folder = begin(tmp_path / "run")

@@ -21,6 +21,7 @@ from faithkit.cli import explain
 from faithkit.errors import UserError
 from faithkit.files.model_folder import read_sidecar
 from faithkit.records import Turn
+from faithkit.training.checkpoint_io import read_checkpoint
 from generation.export import export
 from generation.module import GeneratorModule
 from generation.settings import Settings
@@ -38,7 +39,7 @@ def curve(folder: Path, name: str) -> list[float]:
 
 
 def state(folder: Path, name: str = "last") -> dict[str, torch.Tensor]:
-    return torch.load(folder / "checkpoints" / f"{name}.ckpt", weights_only=True)["state_dict"]
+    return dict(read_checkpoint(folder / "checkpoints" / f"{name}.ckpt")["state_dict"])
 
 
 def assert_same_run(first: Path, second: Path) -> None:

@@ -18,7 +18,9 @@ from tests.running import run, train_here
 def test_two_processes_train_the_judge_of_one(
     model: str, trainer: str, rows: Path, language_models: dict[str, Path], tmp_path: Path
 ) -> None:
-    given = {"judge": (*TINY, "model.ask=verdict"), "judge_lora": (*LORA, "model.lora_dropout=0")}[model]
+    given = {"judge": (*TINY, "model.ask=verdict", "checkpoints=all"), "judge_lora": (*LORA, "model.lora_dropout=0")}[
+        model
+    ]
     data = (f"data.path={rows}", "data.validation_fraction=0.3", f"model.weights={language_models['llama']}")
     plain = [o for o in (*given, *data, "trainer.precision=32-true") if not o.startswith("trainer=")]
     train_here(*plain, "trainer=cpu", f"run_dir={tmp_path / 'one'}")

@@ -14,8 +14,8 @@ import torch
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
-from faithkit.training.checkpoint_io import LINE_LENGTH, read_checkpoint, write_checkpoint
-from faithkit.training.checkpoints import best_weights, check_fits, find_resume_point, keep_previous
+from faithkit.training.checkpoint_io import LINE_LENGTH, keep_previous, read_checkpoint, write_checkpoint
+from faithkit.training.checkpoints import best_weights, check_fits, find_resume_point
 from faithkit.training.trainer import resume_point
 from tests.faults.fuzz_checkpoints import PLAIN, same, whole, with_checksum, without_checksum
 

@@ -1,0 +1,212 @@
+"""Checkpoints in parts: read at any number of processes, whole or refused with the name of the part, never executed."""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+
+from faithkit.errors import UserError
+from faithkit.files.run_folder import RunFolder
+from faithkit.training.checkpoint_io import DamagedCheckpoint, DurableCheckpoints, read_checkpoint, write_checkpoint
+from faithkit.training.checkpoint_parts import INDEX, LAYOUT
+from faithkit.training.checkpoints import check_fits, drop_checkpoints, find_resume_point
+from faithkit.training.part_storage import read_into, write_parts
+from tests.faithkit.training.test_checkpoint_io import Bomb
+from tests.faults.fuzz_checkpoints import PLAIN, same
+from tests.process_groups import alone, in_processes
+
+SHAPES = ((7, 3), (2,), (1, 4), ())
+
+
+@pytest.fixture
+def group() -> Iterator[None]:
+    with alone():
+        yield
+
+
+def whole(step: int = 1) -> dict[str, Any]:
+    """The checkpoint that one process would write: seven rows over three processes leave some with less, or nothing."""
+    weights = {f"w{n}": torch.arange(float(torch.Size(s).numel())).reshape(s) + step for n, s in enumerate(SHAPES)}
+    weights["tokens"] = torch.arange(5)
+    moments = {name: {"exp_avg": value / 3, "step": torch.tensor(step / 1)} for name, value in weights.items()}
+    optimizer = {"state": moments, "param_groups": [{"lr": 0.1, "params": [*weights]}]}
+    return {**PLAIN, "global_step": step, "state_dict": weights, "optimizer_states": [optimizer]}
+
+
+def sharded(value: Any) -> Any:
+    """The same with every tensor of rows over all processes."""
+    if isinstance(value, dict):
+        return {name: sharded(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [sharded(each) for each in value]
+    if isinstance(value, torch.Tensor) and value.ndim:
+        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+        return distribute_tensor(value, mesh, [Shard(0)])
+    return value
+
+
+def emptied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: emptied(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [emptied(each) for each in value]
+    return torch.full_like(value, -1) if isinstance(value, torch.Tensor) else value
+
+
+def save(run: RunFolder, step: int) -> None:
+    write_parts(run.last, sharded(whole(step)), previous=run.previous)
+
+
+def write_here(path: str) -> None:
+    write_parts(Path(path), sharded(whole()), previous=None)
+
+
+def read_here(path: str) -> None:
+    checkpoint = emptied(sharded(whole()))
+    read_into(Path(path), checkpoint)
+    for found, wanted in zip(_tensors(checkpoint), _tensors(whole()), strict=True):
+        assert torch.equal(found.full_tensor() if isinstance(found, DTensor) else found, wanted)
+
+
+def _tensors(checkpoint: Mapping[str, Any]) -> list[Any]:
+    moments = checkpoint["optimizer_states"][0]["state"].values()
+    return [*checkpoint["state_dict"].values(), *(value for each in moments for value in each.values())]
+
+
+def test_three_processes_write_what_one_two_and_four_read(tmp_path: Path) -> None:
+    in_processes(3, write_here, str(tmp_path / "last.ckpt"))
+    names = {path.name for path in (tmp_path / "last.ckpt").iterdir()}
+    assert names == {INDEX, "part-0.ckpt", "part-1.ckpt", "part-2.ckpt"}
+    assert same(read_checkpoint(tmp_path / "last.ckpt"), whole())
+    with alone():
+        read_here(str(tmp_path / "last.ckpt"))
+    in_processes(2, read_here, str(tmp_path / "last.ckpt"))
+    in_processes(4, read_here, str(tmp_path / "last.ckpt"))
+
+
+def test_the_shapes_alone_are_read_without_the_weights(group: None, tmp_path: Path) -> None:
+    class Module(torch.nn.Module):
+        def state_dict(self, *_: Any, **__: Any) -> Any:
+            return whole()["state_dict"]
+
+    save(RunFolder(tmp_path), 3)
+    found = read_checkpoint(RunFolder(tmp_path).last, map_location="meta")
+    assert all(value.is_meta for value in _tensors(found)) and found["global_step"] == 3
+    check_fits(RunFolder(tmp_path).last, Module())
+    with pytest.raises(UserError, match="not the weights of this model"):
+        check_fits(RunFolder(tmp_path).last, torch.nn.Linear(2, 3))
+    assert RunFolder(tmp_path).progress() == "step 3" and RunFolder(tmp_path).has_work()
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-300]),
+    "changed": lambda path: path.write_bytes(path.read_bytes().replace(b"PK", b"KP", 1)),
+    "empty": lambda path: path.write_bytes(b""),
+    "missing": lambda path: path.unlink(),
+    "another's": lambda path: shutil.copy(path.parent.with_name("previous.ckpt") / path.name, path),
+}
+
+
+@pytest.mark.parametrize("name", [INDEX, "part-0.ckpt"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_part_is_named_and_the_checkpoint_before_is_taken(
+    damage: str, name: str, group: None, tmp_path: Path
+) -> None:
+    run = RunFolder(tmp_path)
+    for step in (1, 2, 3):
+        save(run, step)
+    assert find_resume_point(run) == (run.last, 3, None)
+    assert {path.name for path in run.checkpoints.iterdir()} == {"last.ckpt", "previous.ckpt"}
+    DAMAGES[damage](run.last / name)
+    point = find_resume_point(run)
+    assert point is not None and point[:2] == (run.previous, 2) and point.problem
+    assert name in point.problem or damage == "another's", "with the index of before no part fits"
+    DAMAGES["cut"](run.previous / name)
+    with pytest.raises(UserError, match="damaged") as caught:
+        find_resume_point(run)
+    assert caught.value.place == str(run.last) and caught.value.hint
+
+
+def test_nothing_in_a_folder_is_executed(group: None, tmp_path: Path) -> None:
+    bomb = Bomb(tmp_path / "executed")
+    for name in (INDEX, "part-0.ckpt"):
+        run = RunFolder(tmp_path / name)
+        save(run, 1)
+        stored = dict(torch.load(run.last / name, weights_only=True))
+        write_checkpoint(run.last / name, {**stored, "more": bomb})
+        with pytest.raises(UserError, match="damaged"):
+            read_checkpoint(run.last)
+    assert not bomb.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        ((LAYOUT,), None),
+        ((LAYOUT, "checksums"), {}),
+        ((LAYOUT, "tensors", "state_dict w0", "sizes"), (8, 3)),
+        ((LAYOUT, "tensors", "state_dict w0", "dtype"), torch.float64),
+        ((LAYOUT, "tensors", "state_dict w0", "place"), ("nowhere", "w0")),
+        ((LAYOUT, "tensors", "state_dict w0", "pieces"), ()),
+        ((LAYOUT, "tensors", "state_dict w0", "pieces"), ({"offsets": (1, 0), "sizes": (7, 3), "part": 0},)),
+        ((LAYOUT, "tensors", "state_dict w0", "pieces"), ({"offsets": (0, 0), "sizes": (7, 3), "part": "../x"},)),
+    ],
+)
+def test_an_index_that_does_not_fit_its_parts_is_refused(
+    keys: tuple[str, ...], value: Any, group: None, tmp_path: Path
+) -> None:
+    run = RunFolder(tmp_path)
+    save(run, 1)
+    stored: Any = dict(torch.load(run.last / INDEX, weights_only=True))
+    block = stored
+    for key in keys[:-1]:
+        block = block[key]
+    block[keys[-1]] = value
+    write_checkpoint(run.last / INDEX, stored)
+    with pytest.raises(UserError, match="damaged"):
+        read_checkpoint(run.last)
+
+
+def test_files_and_folders_give_way_to_each_other(group: None, tmp_path: Path) -> None:
+    run, files = RunFolder(tmp_path), DurableCheckpoints()
+    files.save_checkpoint(whole(1), run.last)
+    save(run, 2)
+    assert find_resume_point(run) == (run.last, 2, None) and same(read_checkpoint(run.previous), whole(1))
+    files.save_checkpoint(whole(3), run.last, run.previous)
+    assert find_resume_point(run) == (run.last, 3, None) and same(read_checkpoint(run.previous), whole(2))
+    save(run, 4)
+    (run.last / INDEX).unlink()
+    files.save_checkpoint(whole(5), run.last)  # going on from the one before, which stays
+    assert find_resume_point(run) == (run.last, 5, None) and same(read_checkpoint(run.previous), whole(3))
+    run.last.write_bytes(b"")
+    write_parts(run.last, sharded(whole(6)), previous=None)
+    assert find_resume_point(run) == (run.last, 6, None) and same(read_checkpoint(run.previous), whole(3))
+    drop_checkpoints(run, "none")
+    assert not list(run.checkpoints.iterdir())
+
+
+def one_cannot_write(path: str) -> None:
+    """The second of two processes has no place for its part."""
+    run = RunFolder(path)
+    save(run, 1)
+    if dist.get_rank() == 1:
+
+        def refuse(*_: Any) -> None:
+            raise DamagedCheckpoint(run.last, "no space left")  # an error that needs help to travel
+
+        pytest.MonkeyPatch().setattr("faithkit.training.part_storage.write_checkpoint", refuse)
+    with pytest.raises(UserError, match="no space left"):
+        save(run, 2)
+    dist.barrier()
+    point = find_resume_point(run)
+    assert point == (run.last, 1, None) and [p.name for p in run.checkpoints.iterdir()] == ["last.ckpt"]
+
+
+def test_all_processes_tell_what_one_cannot_write_and_the_old_folder_stays(tmp_path: Path) -> None:
+    in_processes(2, one_cannot_write, str(tmp_path))
