@@ -38,11 +38,13 @@ class EngineOptions:
     batch_size: int | None = None
     device: str | None = None
     memory_fraction: float | None = None
+    num_gpus: int = 1
 
     def __post_init__(self) -> None:
         arguments.read_choice("precision", self.precision, PRECISIONS)
         arguments.read_count("batch_size", self.batch_size)
         arguments.read_probability("memory_fraction", self.memory_fraction)
+        arguments.read_count("num_gpus", self.num_gpus)
 
 
 def check_engine(engine: str) -> None:
@@ -96,6 +98,7 @@ def build_vllm(loaded: LoadedCheckpoint, path: str, options: EngineOptions) -> t
         precision=resolve_precision(options.precision, device),
         batch_size=options.batch_size,
         memory_fraction=options.memory_fraction if device == "cuda" else None,
+        num_gpus=options.num_gpus if device == "cuda" else 1,
     )
     return engine, longest
 

@@ -92,6 +92,7 @@ class Generator:
         device: str | None = None,
         max_length: int | None = None,
         memory_fraction: float | None = None,
+        num_gpus: int = 1,
     ) -> "Generator":
         """Loads a generator from a run, an hf/ folder or a hub name.
 
@@ -103,6 +104,7 @@ class Generator:
             device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
             max_length: Tokens of knowledge and history that are read, in place of those that it was trained with.
             memory_fraction: Share of a GPU's memory that vLLM takes; None leaves it to vLLM.
+            num_gpus: GPUs that share the model in vLLM; our engine takes one.
 
         Raises:
             UserError: The path holds no generator, or the engine cannot run it.
@@ -110,7 +112,11 @@ class Generator:
         check_engine(engine)
         path, device = arguments.read_path(path), arguments.read_device(device)
         options = EngineOptions(
-            precision=precision, batch_size=batch_size, device=device, memory_fraction=memory_fraction
+            precision=precision,
+            batch_size=batch_size,
+            device=device,
+            memory_fraction=memory_fraction,
+            num_gpus=num_gpus,
         )
         loaded = load_checkpoint(path, arguments.read_count("max_length", max_length))
         if engine == AUTO:

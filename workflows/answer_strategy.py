@@ -37,8 +37,12 @@ class OwnAnswer:
         return list(self.generator.predict_examples(examples, advance=advance, **options))  # type: ignore[arg-type]
 
 
-def load_answerer(config: Mapping[str, Any], engine: str) -> tuple[Generator, Answerer]:
-    """Loads the models of `generate.py` and builds its strategy; gives the generator and what answers with it."""
+def load_answerer(config: Mapping[str, Any], engine: str, num_gpus: int = 1) -> tuple[Generator, Answerer]:
+    """Loads the models of `generate.py` and builds its strategy; gives the generator and what answers with it.
+
+    Args:
+        num_gpus: That share the model in vLLM.
+    """
     detector = features = None
     generator = Generator.load(
         config["checkpoint"],
@@ -47,6 +51,7 @@ def load_answerer(config: Mapping[str, Any], engine: str) -> tuple[Generator, An
         batch_size=config["batch_size"],
         max_length=config["max_length"],
         memory_fraction=SHARED_MEMORY if config["detector"] or config["resample"] is not None else None,
+        num_gpus=num_gpus,
     )
     if config["detector"]:
         from workflows.detectors import load_detector

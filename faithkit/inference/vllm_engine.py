@@ -27,6 +27,7 @@ class VllmEngine:
         memory_fraction: Share of the device's memory, for weights, keys and values; None leaves it to vLLM.
         relative: Log-probabilities are those among the allowed tokens, as `next_probabilities` needs them.
         adapters: LoRA adapters that are put on the model, unmerged.
+        num_gpus: That share the model, each with a part of every layer (tensor parallel).
         prefix_cache: What prompts begin with alike is read once.
     """
 
@@ -44,6 +45,7 @@ class VllmEngine:
         relative: bool = False,
         adapters: AdapterFolder | None = None,
         prefix_cache: bool = True,
+        num_gpus: int = 1,
     ):
         on_cpu = check_platform()
         check_causal(folder)
@@ -53,6 +55,7 @@ class VllmEngine:
             os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
         wanted = {"max_num_seqs": batch_size, "gpu_memory_utilization": memory_fraction}
         options |= {name: value for name, value in wanted.items() if value is not None}
+        options |= parallel_options(num_gpus)
         options |= {"logprobs_mode": "processed_logprobs"} if relative else {}
         if adapters:
             fitting = next(size for size in LORA_RANKS if size >= adapters.rank)
@@ -132,6 +135,14 @@ def sampling_params(decoding: Decoding, prompt_id: str, eos_id: int) -> dict[str
         "logprobs": 0,
         "detokenize": False,
     }
+
+
+def parallel_options(num_gpus: int) -> dict[str, Any]:
+    """Gives the arguments by which GPUs of one machine share a model.
+
+    vLLM's processes inherit the GPUs that this one sees: within Ray those of its worker, which are placed already.
+    """
+    return {"tensor_parallel_size": num_gpus, "distributed_executor_backend": "mp"} if num_gpus > 1 else {}
 
 
 def check_platform() -> bool:

@@ -83,6 +83,12 @@ def answering_problems(settings: Any) -> Iterator[UserError]:
         yield UserError("resample is of one machine, and engine=ray asks many", hint=hint)
     if settings.ray.engine == VLLM:
         yield from around.package_problems("ray.engine=vllm", VLLM, VLLM)
+    gpus = settings.ray.gpus or 1
+    if gpus > 1 and gpus != int(gpus):
+        yield UserError(f"ray.gpus={gpus:g} is no whole number of GPUs", hint=f"ray.gpus={int(gpus)}")
+    elif gpus > 1 and settings.ray.engine != VLLM:
+        hint = "ray.gpus=1, or ray.engine=vllm, where GPUs share a model"
+        yield UserError(f"ray.gpus={gpus:g} and ray.engine={settings.ray.engine}, which runs on one", hint=hint)
     yield from ray_problems(settings, part["path"])
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from faithkit.inference.text_engines import VLLM
 from workflows.own_rows import NOT_ANSWERED, OwnRows, read_own_rows
 from workflows.scored_rows import ADDED, ANSWER, scored_schema, write_scored
 from workflows.settings.sharded import AnswerRayOptions, RayOptions, only_part
@@ -36,6 +37,7 @@ class Answering:
         self.out, self.place = str(self.config["out"]), str(self.config["checkpoint"])
         self.ray: RayOptions = AnswerRayOptions(**config["ray"])
         self.engine = str(config["ray"]["engine"])
+        self.num_gpus = max(1, int(self.ray.gpus or 1))
         self.judges = bool(config["detector"])
         self.added = (ANSWER, *ADDED) if self.judges else (ANSWER,)
 
@@ -45,7 +47,8 @@ class Answering:
         models = {"generator": identify_model(self.place), "detector": identify_model(detector) if detector else None}
         settings = {name: self.config[name] for name in SETTINGS}
         settings |= {name: self.part.get(name) for name in ("columns", "encoding")}
-        return identify(models, {**settings, "ray.engine": self.engine, "ray.cpus": self.ray.cpus})
+        settings |= {"ray.engine": self.engine, "ray.cpus": self.ray.cpus, "ray.gpus": self.num_gpus}
+        return identify(models, settings, vllm=self.engine == VLLM)
 
     def read(self, file: Path) -> OwnRows:
         """Reads the rows to answer: a response that they have is neither needed nor looked at."""
@@ -62,7 +65,7 @@ class Answering:
         from faithkit.hardware import describe_runner
         from workflows.answer_strategy import load_answerer
 
-        generator, answerer = load_answerer(self.config, self.engine)
+        generator, answerer = load_answerer(self.config, self.engine, self.num_gpus)
         return AnswerWriter(answerer, describe_runner(generator), self.added, self.config["save_every_num_rows"])
 
 

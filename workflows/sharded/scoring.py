@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from faithkit.inference.text_engines import VLLM
 from workflows.own_rows import OwnRows, listed, read_to_judge
 from workflows.scored_rows import scored_schema, write_scored
 from workflows.settings.sharded import RayOptions
@@ -41,7 +42,9 @@ class Scoring:
     def identify(self) -> dict[str, Any]:
         """Names the detector and the settings that its verdicts depend on."""
         settings = {**{name: self.config.get(name) for name in SETTINGS}, "ray.cpus": self.ray.cpus}
-        return identify(identify_model(self.config["checkpoint"]), settings)
+        model = identify_model(self.config["checkpoint"])
+        asked = model.get("described", {}).get("engine", {}).get("name")
+        return identify(model, settings, vllm=asked == VLLM)
 
     def read(self, file: Path) -> OwnRows:
         """Reads the rows to judge."""
