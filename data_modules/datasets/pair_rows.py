@@ -22,14 +22,14 @@ MAX_CHARACTERS = 100  # of a further column's text: longer ones tell no rows apa
 
 
 def rows_with_reader(
-    table: File, report: ReadReport, make: Callable[[Row], "PairReader"], encoding: str | None = None
+    table: File, report: ReadReport, make: Callable[[Row], "PairReader"], encoding: str | None = None, start: int = 0
 ) -> Iterator[tuple[Row, "PairReader"]]:
-    """Reads the rows of a table with what makes examples of them, found by the first row.
+    """Reads the rows of a table from one on, with what makes examples of them, found by the table's first row.
 
     Where bad rows are skipped, and each row has names of its own, a first row without the columns may be one of these.
     """
     reader, refused = None, None
-    for row in read_table(table, report, encoding):
+    for row in read_table(table, report, encoding, start):
         if reader is None:
             try:
                 reader = make(row)
@@ -39,7 +39,8 @@ def rows_with_reader(
                 refused = refused or error
                 report.reject(row.file, row.line, BadRow(error.problem), row.values)
                 continue
-        yield row, reader
+        if row.number >= start:
+            yield row, reader
     if reader is None and refused is not None:
         raise refused
 

@@ -110,9 +110,9 @@ class Pairs(Source):
         with counted_bad_rows(lambda counting: self._records(split, counting)):
             yield from self._records(split, report)
 
-    def read_file(self, file: File, split: str, report: ReadReport) -> Records:
+    def read_file(self, file: File, split: str, report: ReadReport, start: int = 0) -> Records:
         report.keys = self.keys
-        for row, reader in rows_with_reader(file, report, partial(self._reader, file), self.encoding):
+        for row, reader in rows_with_reader(file, report, partial(self._reader, file), self.encoding, start):
             report.count(reader.outcome)
             if (example := self._read(reader, row, split, report)) is not None:
                 yield example, row

@@ -62,7 +62,7 @@ class NegativesSource(WrappedSource):
         for row, example in enumerate(examples):
             yield replace(example, negatives=negatives.get(row, ())), None
 
-    def read_file(self, file: File, split: str, report: ReadReport) -> Records:
+    def read_file(self, file: File, split: str, report: ReadReport, start: int = 0) -> Records:
         raise AssertionError("negatives come of a whole split")
 
     def _training_rows(self, examples: Sequence[Example], split: str) -> list[int]:

@@ -103,8 +103,12 @@ class Source(ABC):
                 for example in self.read_row(row, split, report):
                     yield example, row
 
-    def read_file(self, file: File, split: str, report: ReadReport) -> Records:
-        """The records of one file of a split, in the place of `read_split`."""
+    def read_file(self, file: File, split: str, report: ReadReport, start: int = 0) -> Records:
+        """The records of one file of a split, in the place of `read_split`.
+
+        Args:
+            start: Only those of rows with this number or a higher one; the report counts no others.
+        """
         raise AssertionError(f"{self.name} is not read file by file")
 
     def read_from(self, start: int, split: str, report: ReadReport) -> Records:

@@ -7,14 +7,20 @@ of classes; a folder of several splits has one such folder for each, and `datase
 import hashlib
 import io
 import json
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from data_modules.reading.formats import Parsed
 from data_modules.reading.rows import Row
 from faithkit.errors import UserError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 BATCH = 1024  # rows that become Python's values at a time
 STATE, INFO, SPLITS_FILE = "state.json", "dataset_info.json", "dataset_dict.json"
@@ -120,26 +126,45 @@ def saved_splits(folder: Path) -> dict[str, SavedSplit]:
     return {}
 
 
-def parse_parquet(path: Path) -> Iterator[Parsed]:
-    """Parses the rows of a Parquet file, a batch at a time."""
+def parse_parquet(path: Path, start: int = 0) -> Iterator[Parsed]:
+    """Parses the rows of a Parquet file, a batch at a time.
+
+    Args:
+        start: Rows before this one are passed over, all but the first: the columns are found by it. Groups of rows that
+            end before it are not read.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    number = 0
     try:
         with pq.ParquetFile(path) as file:
             if len(set(file.schema_arrow.names)) < len(file.schema_arrow.names):
                 raise UserError("two columns have one name", place=str(path), hint="give each a name of its own")
             classes = _classes(_info_in(file.schema_arrow.metadata or {}))
-            for batch in file.iter_batches(BATCH):
-                for values in batch.to_pylist():
-                    number += 1
+            for begin, batch in _batches_from(file, start):
+                for number, values in enumerate(batch.to_pylist(), start=begin + 1):
                     yield number, _named(values, classes)
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.filename:
             raise
         hint = "write it again, or give the rows as .jsonl"
         raise UserError(f"no whole Parquet file: {error}", place=str(path), hint=hint) from error
+
+
+def _batches_from(file: "pq.ParquetFile", start: int) -> "Iterator[tuple[int, pa.RecordBatch]]":
+    """The first row, then those from `start` on: in batches, each with the number of its first row."""
+    sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+    if start > 0:
+        having = [group for group, size in enumerate(sizes) if size]
+        yield from ((0, batch) for batch in islice(file.iter_batches(1, row_groups=having[:1]), 1))
+    ends = list(accumulate(sizes))
+    first = bisect_right(ends, start)  # the group that holds the row
+    begin = ends[first - 1] if first else 0
+    for batch in file.iter_batches(BATCH, row_groups=range(first, len(sizes))):
+        passed_over = min(max(start - begin, 0), len(batch))
+        if passed_over < len(batch):
+            yield begin + passed_over, batch.slice(passed_over)
+        begin += len(batch)
 
 
 def _info_in(metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]:

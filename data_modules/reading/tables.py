@@ -48,19 +48,24 @@ class TextFormat:
         return ", ".join(found)
 
 
-def read_table(table: File, report: ReadReport, encoding: str | None = None) -> Iterator[Row]:
+def read_table(table: File, report: ReadReport, encoding: str | None = None, start: int = 0) -> Iterator[Row]:
     """Rows of a table.
 
     Args:
         encoding: Of CSV and TSV; None finds UTF-8 and what has a byte order mark.
+        start: Rows between the first one and this one need not be given: of Parquet they are passed over.
 
     Raises:
         UserError: The file is missing, empty, broken, of another kind or of another encoding.
     """
     if isinstance(table, ShardFile):
-        return _rows_of_shard(table, report, encoding)
+        return _rows_of_shard(table, report, encoding, start)
     if not isinstance(table, Path):
         return table.rows()
+    if start and table.suffix == ".parquet":
+        # Such files have no lines, so the line is the row's number, which is counted here from what is read alone.
+        rows = read_rows(table, report, partial(parse_parquet, start=start))
+        return (replace(row, number=row.line - 1) for row in rows)
     parsers: dict[str, Parser] = {
         ".csv": partial(_parse_csv, encoding=encoding, keys=report.keys),
         ".tsv": partial(_parse_tsv, encoding=encoding, keys=report.keys),
@@ -71,9 +76,9 @@ def read_table(table: File, report: ReadReport, encoding: str | None = None) -> 
     return read_rows(table, report, parsers.get(table.suffix))
 
 
-def _rows_of_shard(table: ShardFile, report: ReadReport, encoding: str | None) -> Iterator[Row]:
+def _rows_of_shard(table: ShardFile, report: ReadReport, encoding: str | None, start: int) -> Iterator[Row]:
     with table.opened() as path:
-        for row in read_table(path, report, encoding):
+        for row in read_table(path, report, encoding, start):
             yield replace(row, file=str(table))
 
 

@@ -48,8 +48,8 @@ class WrappedSource(Source):
     def read_split(self, split: str, report: ReadReport) -> Records:
         return self.source.read_split(split, report)
 
-    def read_file(self, file: File, split: str, report: ReadReport) -> Records:
-        return self.source.read_file(file, split, report)
+    def read_file(self, file: File, split: str, report: ReadReport, start: int = 0) -> Records:
+        return self.source.read_file(file, split, report, start)
 
     def excluding(self, excluded: Excluded) -> Source | None:
         inner = self.source.excluding(excluded)
@@ -74,8 +74,9 @@ class FilteringSource(WrappedSource):
     def read_split(self, split: str, report: ReadReport) -> Records:
         return (record for record in self.source.read_split(split, report) if self._keeps(record[0], report))
 
-    def read_file(self, file: File, split: str, report: ReadReport) -> Records:
-        return (record for record in self.source.read_file(file, split, report) if self._keeps(record[0], report))
+    def read_file(self, file: File, split: str, report: ReadReport, start: int = 0) -> Records:
+        records = self.source.read_file(file, split, report, start)
+        return (record for record in records if self._keeps(record[0], report))
 
     def _keeps(self, example: Example, report: ReadReport) -> bool:
         outcome = self.drops(example)

@@ -1,12 +1,15 @@
 """Looks at the shards of a split once before a training: their columns, their rows, and what tells that one changed.
 
 The rows of each shard are counted by reading them once, so that a bad row stops a run before it begins and the number
-of steps is known. The counts are kept in the cache for later launches.
+of steps is known. The counts are kept in the cache for later launches. So is the number of examples before every
+1,024th row: rows that are left out make it another number than that of the rows, and a reader that begins in the middle
+of a shard finds by it where to read.
 """
 
 import hashlib
 import json
 import logging
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from data_modules.reading.dataset import Source
+from data_modules.reading.dataset import Records, Source
 from data_modules.reading.files import File
 from data_modules.reading.rows import EMPTY, NO_ROWS, ReadReport
 from data_modules.reading.saved_datasets import arrow_schema
@@ -28,7 +31,8 @@ from faithkit.files.cache_entry import Damaged, cache_entry
 from faithkit.files.home import cache_dir
 from faithkit.words import VERSION as WORDS_VERSION
 
-VERSION = 1  # raise it when an entry of the cache holds something else
+VERSION = 2  # raise it when an entry of the cache holds something else
+STRIDE = 1024  # rows from one place where a reader may begin to the next
 ENDS = 64 << 10  # bytes of either end of a shard that are hashed: a Parquet file describes itself at its end
 
 log = logging.getLogger("faithkit")
@@ -42,11 +46,18 @@ class PinnedShard:
         pin: Size and a hash of both ends: differs where the shard was written anew. Its date does not count, so that
             a copy on another node is the same shard.
         num_rows: Examples that it gives, after filtering.
+        before: Examples before every `STRIDE`th row, from the first one on.
     """
 
     file: File
     pin: str
     num_rows: int
+    before: Sequence[int] = (0,)
+
+    def place_of(self, example: int) -> tuple[int, int]:
+        """Gives a row to read from for the sake of an example, and how many examples come from there before it."""
+        stride = bisect_right(self.before, example) - 1
+        return stride * STRIDE, example - self.before[stride]
 
     def check(self) -> None:
         """Refuses a shard that is gone or not as it was.
@@ -99,16 +110,19 @@ def pin_shards(source: Source, split: str, report: ReadReport) -> list[PinnedSha
     files = list(source.files()[split])
     pins = [pin_of(file) for file in files]
     having = _with_rows(files)
-    key = [VERSION, WORDS_VERSION, source.name, split, dict(source.layout()), report.on_bad_row]
+    key = [VERSION, STRIDE, WORDS_VERSION, source.name, split, dict(source.layout()), report.on_bad_row]
     key.append([[file.name, pin] for file, pin in zip(files, pins, strict=True)])
     name = hashlib.blake2b(json.dumps(key, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
 
     def build(folder: Path) -> None:
         log.info("counting the rows of %s shards of %s/%s (kept for later launches)", len(files), source.name, split)
-        counting, counts = ReadReport(report.on_bad_row), []
+        counting = ReadReport(report.on_bad_row)
+        counts, before = [], []
         for file, has_rows in zip(files, having, strict=True):
-            counts.append(sum(1 for _ in source.read_file(file, split, counting)) if has_rows else 0)
-        found = {"rows": counts, "counts": dict(counting.counts), "rejects": counting.rejects}
+            each = _count(source.read_file(file, split, counting)) if has_rows else (0, [0])
+            counts.append(each[0])
+            before.append(each[1])
+        found = {"rows": counts, "before": before, "counts": dict(counting.counts), "rejects": counting.rejects}
         (folder / "shards.json").write_text(json.dumps(found, default=str))
 
     found = cache_entry(cache_dir("shards") / name, build, _read)
@@ -116,8 +130,17 @@ def pin_shards(source: Source, split: str, report: ReadReport) -> list[PinnedSha
     report.rejects += found["rejects"]
     if empty := having.count(False):
         report.count(EMPTY, empty)
-    shards = [PinnedShard(*each) for each in zip(files, pins, found["rows"], strict=True)]
+    shards = [PinnedShard(*each) for each in zip(files, pins, found["rows"], found["before"], strict=True)]
     return [shard for shard in shards if shard.num_rows]
+
+
+def _count(records: Records) -> tuple[int, list[int]]:
+    """Counts the examples of a shard, and those before every `STRIDE`th row as far as examples know their rows."""
+    count, before = 0, [0]
+    for count, (_, row) in enumerate(records, start=1):
+        while row is not None and row.number >= len(before) * STRIDE:
+            before.append(count - 1)
+    return count, before
 
 
 def _read(folder: Path) -> dict[str, Any]:

@@ -188,10 +188,11 @@ class ShardStream(IterableDataset):
         """Some rows of a shard that is the same before and after."""
         shard.check()
         given = low
+        start, passed_over = shard.place_of(low)
         try:
             # Ids are not checked to be unique, as `read_examples` does: remembering them would take memory by the row.
-            records = self.source.read_file(shard.file, self.split, ReadReport(self.on_bad_row))
-            for example, _ in islice(records, low, high):
+            records = self.source.read_file(shard.file, self.split, ReadReport(self.on_bad_row), start)
+            for example, _ in islice(records, passed_over, passed_over + high - low):
                 given += 1
                 yield example
         except UserError:
