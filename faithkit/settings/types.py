@@ -95,6 +95,7 @@ NonNegativeInt = Annotated[int, Field(ge=0, le=10**12), Hint("use a whole number
 Seed = Annotated[int, Field(ge=0, lt=2**32), Hint("use a whole number from 0 to 4294967295")]
 Tokens = Annotated[int, Field(ge=1, le=10**7), Hint("use a whole number of 1 or more, at most 10000000")]
 Positive = Annotated[float, Field(gt=0), Hint("use a number above 0")]
+Seconds = Annotated[float, Field(gt=0, le=10**7), Hint("use a number of seconds above 0, at most 10000000")]
 NonNegative = Annotated[float, Field(ge=0), Hint("use a number of 0 or more; 0 is off")]
 Share = Annotated[float, Field(ge=0, le=1), Hint("use a share, from 0 to 1")]
 PositiveShare = Annotated[float, Field(gt=0, le=1), Hint("use a share above 0, at most 1")]

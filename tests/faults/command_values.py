@@ -67,6 +67,7 @@ VALUES: dict[tuple[str, ...], dict[str, str]] = {
         "trainer.num_nodes": "0 -1 a",
         "trainer.precision": "fp8 bf15 8",
         "trainer.num_threads": "0 -1 all",
+        "trainer.timeout_seconds": "0 -1 a nan null inf 1e300",
         "data.parts": "5 a",
     },
     ("train", "model=tagger"): {
@@ -252,7 +253,7 @@ VALUES: dict[tuple[str, ...], dict[str, str]] = {
         "ray.cpus": "0 1.5",
         "ray.gpus": "-1 a",
         "ray.memory_gb": "0 a",
-        "ray.timeout_seconds": "0 a",
+        "ray.timeout_seconds": "0 a 1e300",
         "save_every_num_rows": "0 -1",
         "save_texts": "1 maybe null",
         "num_resamples": "0 text 1.5",

@@ -17,7 +17,7 @@ from faithkit.settings.types import (
     NonNegativeInt,
     OneOf,
     OpenBlock,
-    Positive,
+    Seconds,
     Switch,
     Text,
 )
@@ -81,7 +81,7 @@ class Trainer(Block):
     num_nodes: Count
     precision: Annotated[Any, OneOf(TRAINING_PRECISIONS)]
     num_threads: Annotated[Count | None, Hint("use 1 or more, or null to leave it to torch")]
-    timeout_seconds: Positive = TIMEOUT_SECONDS
+    timeout_seconds: Seconds = TIMEOUT_SECONDS
 
 
 class Callbacks(Block):

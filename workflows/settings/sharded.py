@@ -10,7 +10,7 @@ from pydantic import Field
 from data_modules.reading.shards import is_address, is_glob
 from faithkit.errors import UserError
 from faithkit.inference.text_engines import OPENAI, TRANSFORMERS, VLLM
-from faithkit.settings.types import Count, Hint, OneOf, OpenBlock, Positive, Text
+from faithkit.settings.types import Count, Hint, OneOf, OpenBlock, Positive, Seconds, Text
 from faithkit.stand_in import EMBEDDED
 from workflows.settings import surroundings as around
 
@@ -47,7 +47,7 @@ class RayOptions:
     cpus: Count = 1
     gpus: Gpus | None = None
     memory_gb: Positive | None = None
-    timeout_seconds: Positive = 60.0
+    timeout_seconds: Seconds = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
