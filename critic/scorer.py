@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 
 from critic.calibration_texts import calibration_pairs
 from critic.class_labels import ClassLabels, hallucinated_classes
+from critic.last_layer import first_token_only
 from critic.load_checkpoint import LoadedCheckpoint, load_checkpoint
 from critic.logistic import linear
 from critic.onnx_model import ONNX
@@ -119,7 +120,7 @@ class Critic:
         loaded = load_checkpoint(path, auto, CRITIC, Settings.from_sidecar, device, onnx=onnx)
         critic = cls.of(loaded, path, batch_tokens=batch_tokens, max_windows=max_windows, labels=labels)
         critic.model = apply_precision(
-            loaded.model, precision, loaded.device, lambda: critic.odds(*calibration_pairs())
+            critic.model, precision, loaded.device, lambda: critic.odds(*calibration_pairs())
         )
         return critic
 
@@ -152,7 +153,7 @@ class Critic:
             max_windows=max_windows,
         )
         return cls(
-            loaded.model,
+            first_token_only(loaded.model),
             encoder,
             settings.calibration,
             batch_tokens=batch_tokens,

@@ -42,6 +42,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from critic.last_layer import reads_first_token, without_last_layer
 from critic.weights import longest_sequence
 from data_modules.encoding.pairs import WHOLE
 from data_modules.encoding.ragged import Ragged
@@ -92,8 +93,10 @@ class TokenSupport:
     """
 
     def __init__(self, model: Any, tokenizer: Tokenizer, *, max_length: int, batch_tokens: int, layer: int = LAST):
-        self.model, self.pad, self.batch_tokens = model.base_model, tokenizer.pad_token_id, batch_tokens
-        self.layer = layer
+        self.model, self.layer = model.base_model, layer
+        if layer == LAST_BUT_ONE and reads_first_token(model):
+            self.model, self.layer = without_last_layer(model), LAST
+        self.pad, self.batch_tokens = tokenizer.pad_token_id, batch_tokens
         self.prefix, self.suffix = single_template(tokenizer)
         self.window = max_length - len(self.prefix) - len(self.suffix)
 
