@@ -94,12 +94,12 @@ class Int8Linear(nn.Module):
 
 
 def quantise(model: nn.Module, calibrate: Callable[[], object]) -> None:
-    """Puts `Int8Linear` in place of the linear layers that see every token; a head on one token costs nothing."""
+    """Puts `Int8Linear` in place of the linear layers that see every token; those that see one of a row cost nothing."""
     ranges: dict[str, tuple[Tensor, Tensor]] = {}
 
     def measure(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
         def note(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
-            if arguments[0].ndim < 3:
+            if arguments[0].ndim < 3 or arguments[0].shape[1] == 1:
                 return
             rows = arguments[0].flatten(0, -2)
             low, high = rows.amin(0), rows.amax(0)

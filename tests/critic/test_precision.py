@@ -15,14 +15,15 @@ needs_kernels = pytest.mark.skipif(
 
 
 class Encoder(nn.Module):
-    """One layer over all tokens, one over the first; a third that is never used."""
+    """One layer over all tokens, two over the first, of which one keeps its place; a fourth that is never used."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.layer, self.head, self.idle = nn.Linear(64, 32), nn.Linear(32, 2), nn.Linear(4, 4)
+        self.layer, self.first = nn.Linear(64, 32), nn.Linear(32, 32)
+        self.head, self.idle = nn.Linear(32, 2), nn.Linear(4, 4)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return self.head(self.layer(inputs)[:, 0])
+        return self.head(self.first(self.layer(inputs)[:, :1])[:, 0])
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_only_layers_that_see_every_token_are_replaced(inputs: Tensor) -> None:
 
     made = apply_precision(model, "int8", "cpu", calibrate)
     kinds = {name: type(module).__name__ for name, module in made.named_children()}
-    assert kinds == {"layer": "Int8Linear", "head": "Linear", "idle": "Linear"}
+    assert kinds == {"layer": "Int8Linear", "first": "Linear", "head": "Linear", "idle": "Linear"}
     assert not made.layer._forward_pre_hooks
 
 
