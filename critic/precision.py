@@ -94,7 +94,7 @@ class Int8Linear(nn.Module):
 
 
 def quantise(model: nn.Module, calibrate: Callable[[], object]) -> None:
-    """Puts `Int8Linear` in place of the linear layers that see every token; those that see one of a row cost nothing."""
+    """Puts `Int8Linear` in place of the linear layers that see every token; what sees one of a row costs nothing."""
     ranges: dict[str, tuple[Tensor, Tensor]] = {}
 
     def measure(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
