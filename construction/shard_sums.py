@@ -34,7 +34,7 @@ class ExactSums:
 
 @dataclass(slots=True)
 class PartSums:
-    """What is known of all rows, or of one value of the column to count by."""
+    """The sums over all rows, or over one value of the column to count by."""
 
     rows: int = 0
     kinds: Counter[tuple[int, int]] = field(default_factory=Counter)

@@ -63,5 +63,5 @@ class Lanes:
 
 
 def _deal(amount: int, hands: int, hand: int) -> int:
-    """What one of several gets when so much is dealt out in turn."""
+    """Computes the share of one of several when so much is dealt out in turn."""
     return amount // hands + (hand < amount % hands)

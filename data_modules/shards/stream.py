@@ -96,7 +96,7 @@ class ShardStream(IterableDataset):
         return self.lanes.num_steps * self.num_epochs
 
     def pins(self) -> dict[str, str]:
-        """What tells the shards, for a checkpoint: a training goes on with the same ones alone."""
+        """Identifies the shards for a checkpoint: a training goes on with the same ones alone."""
         return {f"{number} {s.file.name}": f"{s.num_rows} {s.pin}" for number, s in enumerate(self.shards)}
 
     def check_pins(self, pins: Mapping[str, str] | None) -> None:

@@ -95,7 +95,7 @@ def _called_spans(prediction: Prediction | None, example: Example, *, has_text: 
 
 
 def _said(example: Example, prediction: Prediction, spans: Sequence[Span], gold: Sequence[Span]) -> list[Any]:
-    """What one system says: label, score, outcome, kinds of its spans, and where there are any, spans and text."""
+    """The verdict of one system: label, score, outcome, kinds of its spans, and where there are any, spans and text."""
     kinds = span_kinds(example, prediction)
     said: list[Any] = [
         None if prediction.label is None else CALLED.index(prediction.label),

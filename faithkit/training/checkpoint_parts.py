@@ -46,7 +46,7 @@ class Divided:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What a folder says of itself.
+    """The index of a folder.
 
     Args:
         plain: The checkpoint without the tensors that lie in parts.

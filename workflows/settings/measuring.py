@@ -93,7 +93,7 @@ class Estimate(Pipeline):
             yield UserError("pipeline.width needs labels to plan by", hint="pipeline.labels=FILE")
 
     def _shard_problems(self, settings: Any) -> Iterator[UserError]:
-        """What an estimate over scored shards has too much."""
+        """Names the settings that an estimate over scored shards does not take."""
         if self.dataset is not None:
             hint = "name columns of the shards: pipeline.by, pipeline.columns.group"
             yield UserError("pipeline.dataset is of a single file, and these are shards", hint=hint)

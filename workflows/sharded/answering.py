@@ -1,4 +1,4 @@
-"""What `python generate.py engine=ray` does with a shard: answers its rows with a generator that is loaded once."""
+"""Answers the rows of a shard for `python generate.py engine=ray`, with a generator that is loaded once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """What all workers are told.
+    """The settings that all workers get.
 
     Args:
         config: Of evaluate.py.

@@ -31,7 +31,7 @@ Step = Callable[[Path, str], dict[str, Any]]  # of the file, and of its name bel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What workers are told.
+    """The settings that workers get.
 
     Args:
         data: The folder, glob or address of the shards.
@@ -67,7 +67,7 @@ def in_this_process(worker: type, argument: Any, rows: Sequence[Mapping[str, Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardEstimate:
-    """What was read of shards.
+    """The sums that were read of shards.
 
     Args:
         labels: Those of these rows; None where none are given.

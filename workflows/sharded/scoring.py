@@ -1,4 +1,4 @@
-"""What `faithkit score engine=ray` does with a shard: judges its rows with a detector that is loaded once."""
+"""Judges the rows of a shard for `faithkit score engine=ray`, with a detector that is loaded once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class ScoreWriter:
 
     @cached_property
     def device(self) -> str:
-        """What the detector runs on."""
+        """Names the device that the detector runs on."""
         return str(getattr(self.detector, "device", "none"))
 
     def write(self, path: Path, rows: OwnRows) -> Shares:

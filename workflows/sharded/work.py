@@ -1,4 +1,4 @@
-"""What is done with the rows of a shard: all in which scoring and answering differ."""
+"""The work on the rows of a shard: all in which scoring and answering differ."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,7 +29,7 @@ class ShardWriter(Protocol):
 
     @property
     def device(self) -> str:
-        """What the models run on."""
+        """Names the device that the models run on."""
         ...
 
     def write(self, path: Path, rows: OwnRows) -> Shares:
@@ -38,7 +38,7 @@ class ShardWriter(Protocol):
 
 
 class Work(Protocol):
-    """What a command does with shards. It travels to the workers, so it holds settings alone.
+    """The work of a command on shards. It travels to the workers, so it holds settings alone.
 
     Args:
         done: Names it in messages: scored, answered.

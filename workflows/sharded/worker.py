@@ -22,7 +22,7 @@ SAME_VERSION = "install the same faithkit and copy the same model to every node"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What all workers are told.
+    """The settings that all workers get.
 
     Args:
         work: What is done.
