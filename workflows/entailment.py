@@ -1,4 +1,4 @@
-"""Entailment by any critic of ours or any NLI model of the hub: the same three probabilities of both.
+"""Entailment by any critic of ours, any NLI model of the hub, or a Flan-T5: the same three probabilities of all.
 
 A critic does not tell what contradicts the knowledge from what merely is not in it: what it calls hallucinated is
 neutral here, and nothing is a contradiction. The same holds for NLI models of two classes.
@@ -19,8 +19,12 @@ from data_modules.encoding.pairs import PairEncoder
 from faithkit.entailment import CONTRADICTION, ENTAILMENT, NEUTRAL, Entailment
 from faithkit.errors import UserError
 from faithkit.evaluation.calibration import apply_temperature, logit
-from faithkit.files.model_folder import CRITIC
+from faithkit.evaluation.responses.pretrained import load_pretrained
+from faithkit.files.model_folder import CRITIC, SIDECAR, find_folder
 from faithkit.hardware import to_bf16, wants_bf16
+from faithkit.weights.load import read_config
+from faithkit.weights.resolve import hub_folder, is_hub_name, loading
+from workflows.asked_entailment import AskedEntailment
 
 OF_CRITICS = {"faithful", "hallucinated"}
 # How the labels of NLI models begin, in lower case; of two classes the second is the one that is not entailment.
@@ -30,7 +34,7 @@ COLUMNS = {"entail": ENTAILMENT, "neutral": NEUTRAL, "contra": CONTRADICTION, "n
 def load_entailment(
     checkpoint: str, *, device: str | None = None, precision: str = "32-true", batch_tokens: int | None = None
 ) -> Entailment:
-    """A critic (a run, an hf/ folder, a hub name) or an NLI model, told apart by the labels of its classes.
+    """A critic (a run, an hf/ folder, a hub name), an NLI model or an encoder-decoder, told apart by its config.json.
 
     Args:
         device: None takes the GPU where there is one.
@@ -39,6 +43,12 @@ def load_entailment(
     Raises:
         UserError: It cannot be loaded, or its labels are neither's.
     """
+    if _writes(checkpoint):
+        model, tokenizer, place = load_pretrained(
+            "AutoModelForSeq2SeqLM", checkpoint, device=device, precision=precision
+        )
+        default = CPU_BATCH_TOKENS if place.type == "cpu" else GPU_BATCH_TOKENS
+        return AskedEntailment(model, tokenizer, batch_tokens=batch_tokens or default)
     loaded = load_checkpoint(checkpoint, "AutoModelForSequenceClassification", CRITIC, Settings.from_sidecar, device)
     if wants_bf16(precision, loaded.device):
         to_bf16(loaded.model)
@@ -49,6 +59,16 @@ def load_entailment(
     encoder = PairEncoder(tokenizer=loaded.tokenizer, max_length=longest)
     default = CPU_BATCH_TOKENS if loaded.device == "cpu" else GPU_BATCH_TOKENS
     return NliModel(loaded.model, encoder, nli_columns(labels, checkpoint), batch_tokens=batch_tokens or default)
+
+
+def _writes(checkpoint: str) -> bool:
+    """Tells whether a name is that of an encoder-decoder of someone else's that writes text, which can be asked."""
+    folder = hub_folder(checkpoint) if is_hub_name(checkpoint) else find_folder(checkpoint)
+    if folder and (folder / SIDECAR).exists():
+        return False
+    with loading(str(folder or checkpoint)) as source:
+        names = read_config(source).get("architectures")
+    return isinstance(names, list) and any(str(name).endswith("ForConditionalGeneration") for name in names)
 
 
 def nli_columns(labels: Sequence[str], checkpoint: str) -> list[int]:

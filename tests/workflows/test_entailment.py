@@ -1,16 +1,23 @@
 """Critics and NLI models give the same three probabilities."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from critic.scorer import Critic
 from faithkit.entailment import CONTRADICTION, ENTAILMENT, NEUTRAL
 from faithkit.errors import UserError
-from tests.tiny import write_nli
+from faithkit.files.model_folder import SIDECAR
+from tests.tiny import write_language_model, write_nli
+from workflows.asked_entailment import ANSWERS, MAX_TOKENS, QUESTION
 from workflows.entailment import CriticEntailment, load_entailment, nli_columns
 
 PREMISES = ["the river is long", "a small dog lives in the city " * 8, "music is food", "the king plays"]
+TEXTS = st.text(max_size=60)
 HYPOTHESES = ["the river is high", "the dog is small", "food is music and music is food", "he plays"]
 
 
@@ -73,3 +80,46 @@ def test_models_of_other_labels_are_refused(labels):
 
 def test_two_classes_are_entailment_and_the_rest():
     assert nli_columns(["not_entailment", "entailment"], "somewhere") == [NEUTRAL, ENTAILMENT]
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    folder = write_language_model(tmp_path_factory.mktemp("asked") / "t5", "t5")
+    config = json.loads((folder / "config.json").read_text())  # as Flan-T5's says, which the tiny one leaves out
+    (folder / "config.json").write_text(json.dumps(config | {"decoder_start_token_id": config["pad_token_id"]}))
+    return load_entailment(str(folder), device="cpu", batch_tokens=300)
+
+
+def test_an_encoder_decoder_is_asked_and_its_answers_likelihoods_are_read(asked):
+    found = asked.entailment(PREMISES[:1], HYPOTHESES[:1])[0]
+    question = f"Premise: {PREMISES[0]} Hypothesis: {HYPOTHESES[0]} {QUESTION}"
+    ids = asked.tokenizer(question, return_tensors="pt").input_ids
+    each = []
+    for column in (ENTAILMENT, NEUTRAL, CONTRADICTION):
+        answer = asked.tokenizer(ANSWERS[column], return_tensors="pt").input_ids
+        each.append(-asked.model(input_ids=ids, labels=answer).loss.item() * answer.shape[1])  # the loss is a mean
+    assert found.tolist() == pytest.approx(torch.tensor(each).softmax(0).tolist(), abs=1e-5)
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS), max_size=6))
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_an_answer_is_the_same_in_any_batch(asked, pairs):
+    together = asked.entailment([p for p, _ in pairs], [h for _, h in pairs])
+    alone = [asked.entailment([p], [h])[0] for p, h in pairs]
+    assert together.shape == (len(pairs), 3) and together.sum(axis=1) == pytest.approx(np.ones(len(pairs)))
+    assert together == pytest.approx(np.array(alone).reshape(-1, 3), abs=1e-5)
+
+
+def test_a_question_that_is_too_long_loses_its_premises_end(asked):
+    [ids, short] = asked.questions(["river " * 3000, "river " * 40], ["city " * 300, "city"])
+    end = asked.tokenizer(QUESTION).input_ids[1:]  # without the token that begins a text
+    assert len(ids) == MAX_TOKENS and ids[-len(end) :] == end
+    assert ids[:20] == short[:20]
+    assert np.isfinite(asked.entailment(["river " * 3000], ["city " * 300])).all()
+
+
+def test_a_generator_of_ours_is_not_asked(tmp_path):
+    folder = write_language_model(tmp_path / "t5", "t5")
+    (folder / SIDECAR).write_text('{"format": 1, "kind": "generator"}')
+    with pytest.raises(UserError):
+        load_entailment(str(folder), device="cpu")
