@@ -87,4 +87,4 @@ class AskedEntailment:
         ).logits
         each = logits.float().log_softmax(-1).gather(2, labels.clamp(min=0)[..., None])[..., 0]
         total = (each * (labels != IGNORED)).sum(1).view(len(asked), num_answers)
-        return total.double().softmax(-1).cpu().numpy()  # type: ignore[no-any-return]
+        return total.double().softmax(-1).cpu().numpy()
