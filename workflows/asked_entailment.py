@@ -30,6 +30,7 @@ ANSWERS = {ENTAILMENT: "yes", NEUTRAL: "unknown", CONTRADICTION: "no"}
 QUESTION = "Is the hypothesis entailed by the premise? yes, no, or unknown"
 MAX_WORDS = 80  # of a longer premise the sentences most like the hypothesis are read
 MAX_TOKENS = 512  # of a question; what is longer loses the premise's end first
+CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 16_384
 IGNORED = -100  # a label that transformers leaves out
 
 
@@ -38,11 +39,13 @@ class AskedEntailment:
 
     Args:
         model: An encoder-decoder of transformers with a language-model head.
-        batch_tokens: Tokens of a batch, padding counted; changes the speed, not the figures.
+        batch_tokens: Tokens of a batch, padding counted; None takes what suits the device. Changes the speed, not the
+            figures.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, *, batch_tokens: int):
-        self.model, self.tokenizer, self.batch_tokens = model, tokenizer, batch_tokens
+    def __init__(self, model: Any, tokenizer: Any, *, batch_tokens: int | None = None):
+        self.model, self.tokenizer = model, tokenizer
+        self.batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if model.device.type == "cpu" else GPU_BATCH_TOKENS)
         answers = [tokenizer(ANSWERS[column]).input_ids for column in sorted(ANSWERS)]
         self.answers = torch.full((len(answers), max(map(len, answers))), IGNORED, device=model.device)
         for row, ids in enumerate(answers):

@@ -44,11 +44,8 @@ def load_entailment(
         UserError: It cannot be loaded, or its labels are neither's.
     """
     if _writes(checkpoint):
-        model, tokenizer, place = load_pretrained(
-            "AutoModelForSeq2SeqLM", checkpoint, device=device, precision=precision
-        )
-        default = CPU_BATCH_TOKENS if place.type == "cpu" else GPU_BATCH_TOKENS
-        return AskedEntailment(model, tokenizer, batch_tokens=batch_tokens or default)
+        model, tokenizer, _ = load_pretrained("AutoModelForSeq2SeqLM", checkpoint, device=device, precision=precision)
+        return AskedEntailment(model, tokenizer, batch_tokens=batch_tokens)
     loaded = load_checkpoint(checkpoint, "AutoModelForSequenceClassification", CRITIC, Settings.from_sidecar, device)
     if wants_bf16(precision, loaded.device):
         to_bf16(loaded.model)
