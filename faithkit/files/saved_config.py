@@ -16,6 +16,7 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import write_text
 
 MAX_BYTES, MAX_NODES, MAX_DEPTH = 1_000_000, 10_000, 24  # ours has about 4,000 bytes, 250 nodes and a depth of 6
+_TOO_DEEP = f"nested more than {MAX_DEPTH} deep"
 _HINT = "put the config.yaml back as the run wrote it, or begin again in another run_dir"
 _MARKED = re.compile(r"(\\*)\$\{")
 _BREAKS = re.compile("[\x85\u2028\u2029\ufeff]")
@@ -95,7 +96,9 @@ def read_config(path: Path) -> dict[str, Any]:
         _refuse(f"not UTF-8: {error.reason} at byte {error.start:,}", str(path))
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        _refuse(f"not YAML: {error.problem}", f"{path}{line}")
+        too_deep = "nesting depth" in str(error.problem)  # PyYAML's own limit: it reads ahead of the count below
+        problem = _TOO_DEEP if too_deep else f"not YAML: {error.problem}"
+        _refuse(problem, f"{path}{line}")
     except yaml.YAMLError as error:
         _refuse(f"not YAML: {shorten(str(error))}", str(path))
     if not isinstance(node, yaml.MappingNode):
@@ -119,8 +122,7 @@ def _check_bounds(text: str, path: Path) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         nodes += isinstance(event, yaml.NodeEvent)
         if depth > MAX_DEPTH or nodes > MAX_NODES:
-            problem = f"more than {MAX_NODES:,} values" if nodes > MAX_NODES else f"nested more than {MAX_DEPTH} deep"
-            _refuse(problem, place)
+            _refuse(f"more than {MAX_NODES:,} values" if nodes > MAX_NODES else _TOO_DEEP, place)
 
 
 def _value(node: yaml.Node, key: str, path: Path) -> Any:
