@@ -9,8 +9,9 @@ from rich.text import Text
 
 from construction.estimate_rows import CHANCE, WAVES, Table
 from faithkit.evaluation.intervals import Groups, Metric, bootstrap, means
+from faithkit.evaluation.label_plan import Plan
 from faithkit.evaluation.label_sampling import Wave, draw, probabilities, write_waves
-from faithkit.evaluation.prediction_powered import MIN_GROUPS, MIN_OF_EACH, Estimate, Plan, Verdicts, estimate_rate
+from faithkit.evaluation.prediction_powered import MIN_GROUPS, MIN_OF_EACH, Estimate, Verdicts, estimate_rate
 from faithkit.evaluation.responses.judge_error import JudgeError, corrected_rate
 from faithkit.evaluation.tables import figures_table, format_metric, harmless
 from faithkit.records import FAITHFUL, HALLUCINATED

@@ -15,6 +15,7 @@ The interval is Student's t with a degree of freedom for each labelled group but
 to be trusted below `MIN_GROUPS` labelled groups, or `MIN_OF_EACH` labels of either class: there the interval is that of
 the labels alone, Clopper and Pearson's exact one for as many independent labels as theirs are worth (Korn & Graubard
 1998). How often each holds the truth stands in EXPERIMENTS.md.
+`label_plan.py` says how many labels an interval takes.
 
 Relatives: `responses/judge_error.py` corrects a rate by the detector's recall and false alarms on labelled rows of
 anywhere (Rogan & Gladen 1978). It assumes that the detector errs as often here as there. This one assumes nothing of
@@ -174,7 +175,7 @@ def estimate_sums(sums: Sums, *, power: float | None = None) -> Estimate:
         raise UserError("no response is labelled", hint="label some first: labels=null chooses which")
     fewest = min(sums.num_hallucinated, sums.num_labels - sums.num_hallucinated)
     few = sums.num_groups < MIN_GROUPS or fewest < MIN_OF_EACH
-    tuned = 0.0 if few else float(_power(sums.total)) if power is None else power
+    tuned = 0.0 if few else float(tuned_power(sums.total)) if power is None else power
     value = float(_solve(sums.total, 0.0 if few else power))
     error = sums.error(0.0 if few else power)
     exact = few or not (np.isfinite(error) and error > 0 and 0 < value < 1)
@@ -186,58 +187,6 @@ def estimate_sums(sums: Sums, *, power: float | None = None) -> Estimate:
     value = min(max(value, 0.0), 1.0)
     metric = Metric(value=value, low=min(low, value), high=max(high, value), n=round(sums.total[0]))
     return Estimate(metric=metric, power=tuned, num_labels=sums.num_labels, num_groups=sums.num_groups, is_exact=exact)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The number of labels that an interval of a wanted width takes.
-
-    Args:
-        num_labels: In all, those that there are among them; None where even a label of every response is too few.
-        least_width: The width with every response labelled.
-    """
-
-    num_labels: int | None
-    least_width: float
-
-
-def plan_labels(rows: Verdicts, width: float) -> Plan:
-    """Works out how many labels bring the interval down to a width, as `plan_sums` does."""
-    return plan_sums(Sums.of(rows), width)
-
-
-def plan_sums(sums: Sums, width: float) -> Plan:
-    """Works out how many labels, chosen at random, bring the interval down to a width.
-
-    The variance with n labels of N responses is d (v / n + (u - v) / N), where u is the variance of a label, v what of
-    it the detector leaves unexplained, and d the design effect: what groups and unequal chances add, as they do now. A
-    rough number where the labels are few.
-    """
-    total, present, num = sums.total, sums.num_labels, round(sums.total[0])
-    _, _, _, weight, wy, wf, _, wff, wyf = total
-    share = (present * wy / weight + 0.5) / (present + 1)  # never 0 or 1
-    whole = share * (1 - share)
-    power = _power(total) if present > sums.num_hallucinated else 0.0
-    mean_y, mean_f = wy / weight, wf / weight
-    variance_f, covariance = wff / weight - mean_f**2, wyf / weight - mean_y * mean_f
-    left = float(np.clip(mean_y - mean_y**2 - 2 * power * covariance + power**2 * variance_f, 0.0, whole))
-    left = max(left, whole / (present + 2))  # no error among n labels does not mean that there is none
-    now = left / present + max(whole - left, 0.0) / num
-    error = sums.error(None)
-    effect = max(1.0, error**2 / now) if np.isfinite(error) and sums.num_groups >= MIN_GROUPS else 1.0
-    reach = 2 * float(stdtrit(max(num - 1, 1), UPPER))
-    least = reach * np.sqrt(effect * whole / num)
-    wanted = (width / (2 * 1.96)) ** 2 / effect - max(whole - left, 0.0) / num
-    if wanted <= 0 or left / wanted > num:
-        return Plan(num_labels=None, least_width=float(least))
-    count = left / wanted
-    for _ in range(20):  # Student's t of so many labels
-        count = left / max(
-            (width / (2 * stdtrit(max(count - 1, 2), UPPER))) ** 2 / effect - (whole - left) / num, 1e-12
-        )
-    floor = max(MIN_GROUPS, MIN_OF_EACH / min(share, 1 - share))
-    needed = int(np.ceil(max(count, floor)))
-    return Plan(num_labels=needed if needed <= num else None, least_width=float(least))
 
 
 def _sums(rows: Verdicts) -> Values:
@@ -257,7 +206,7 @@ def weighed(labels: Values, scores: Values, weights: Values) -> list[Values]:
     ]
 
 
-def _power(sums: Values) -> Values:
+def tuned_power(sums: Values) -> Values:
     """The tuned weight of the detector from sums [..., 9]; 0 where it says the same of all, or the opposite."""
     count, f, ff, weight, wy, wf, _, _, wyf = np.moveaxis(sums, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -269,7 +218,7 @@ def _power(sums: Values) -> Values:
 def _solve(sums: Values, power: float | None) -> Values:
     """The estimate from sums [..., 9]."""
     count, f, _, weight, wy, wf, _, _, _ = np.moveaxis(sums, -1, 0)
-    chosen = _power(sums) if power is None else power
+    chosen = tuned_power(sums) if power is None else power
     with np.errstate(invalid="ignore", divide="ignore"):
         return wy / weight + chosen * (f / count - wf / weight)
 

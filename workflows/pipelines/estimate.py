@@ -16,8 +16,9 @@ from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.evaluation.corpus.columns import facet_of
 from faithkit.evaluation.intervals import Metric
+from faithkit.evaluation.label_plan import Plan, plan_labels, plan_sums
 from faithkit.evaluation.label_sampling import Wave
-from faithkit.evaluation.prediction_powered import Plan, Verdicts, plan_labels, plan_sums
+from faithkit.evaluation.prediction_powered import Verdicts
 from faithkit.evaluation.results import metric_name, write_results
 from faithkit.evaluation.tables import show
 from faithkit.files.run_folder import RunFolder

@@ -74,6 +74,8 @@ class Estimate(Pipeline):
 
     def problems(self, settings: Any) -> Iterator[UserError]:
         yield from around.file_problems("pipeline.labels", self.labels)
+        if self.width is not None and self.labels is None:
+            yield UserError("pipeline.width needs labels to plan by", hint="pipeline.labels=FILE")
         if is_sharded(self.predictions):
             yield from self._shard_problems(settings)
             return
@@ -89,8 +91,6 @@ class Estimate(Pipeline):
         if self.labels is None and self.label_next is None:
             hint = "pipeline.labels=FILE, or pipeline.label_next=50 to choose what to label first"
             yield UserError("there is nothing to do: neither labels nor label_next is given", hint=hint)
-        if self.width is not None and self.labels is None:
-            yield UserError("pipeline.width needs labels to plan by", hint="pipeline.labels=FILE")
 
     def _shard_problems(self, settings: Any) -> Iterator[UserError]:
         """Names the settings that an estimate over scored shards does not take."""
@@ -100,8 +100,6 @@ class Estimate(Pipeline):
         if self.label_next is not None and self.rule != RANDOM:
             problem = f"pipeline.rule={self.rule} weighs all rows of a file at once, and these are shards"
             yield UserError(problem, hint="pipeline.rule=random")
-        if self.width is not None and self.labels is None:
-            yield UserError("pipeline.width needs labels to plan by", hint="pipeline.labels=FILE")
         if settings.engine.name == RAY:
             yield from around.package_problems("engine=ray", "ray", "ray")
             yield from address_problems(settings.ray.address)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from faithkit.errors import UserError
+from faithkit.evaluation.label_plan import plan_labels
 from faithkit.evaluation.label_sampling import UNCERTAINTY, draw, probabilities
-from faithkit.evaluation.prediction_powered import Verdicts, estimate_rate, plan_labels
+from faithkit.evaluation.prediction_powered import Verdicts, estimate_rate
 from tests.faithkit.evaluation.estimate_coverage import coverage, responses
 
 # Of ppi_mean_pointestimate and ppi_mean_ci of ppi-python 0.2.3 on the rows of `sample`, by the weight of the detector.

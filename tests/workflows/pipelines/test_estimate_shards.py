@@ -18,7 +18,7 @@ from construction.estimate_rows import joined, read_labels, read_verdicts
 from data_modules.reading.shards import name_of
 from faithkit.errors import UserError
 from faithkit.evaluation.group_kinds import kinds_of, share_of_kinds
-from faithkit.evaluation.prediction_powered import plan_labels, plan_sums
+from faithkit.evaluation.label_plan import plan_labels, plan_sums
 from faithkit.settings.check import check_settings
 from tests.running import compose, plain_config
 from workflows import construct
