@@ -58,7 +58,7 @@ def fit_evidence(
     """
     names, place = np.unique(np.array(sources), return_inverse=True)
     shifts, counts = np.eye(len(names))[place] if len(names) > 1 else None, row_weights(gold, sources)
-    words, bias, note = fit_line(evidence[:, 0 if own else 1 : FITTED], gold, counts, shifts)
+    words, bias, note = fit_line(evidence[:, 0 if own else 1 : FITTED], gold, counts, shifts, leads=own)
     weights = np.array(words if own else (0.0, *words))
     if evidence.shape[1] == FITTED:
         return (*weights.tolist(), bias), note

@@ -9,16 +9,22 @@ Floats = NDArray[np.float64]
 
 
 def fit_line(
-    features: Floats, gold: NDArray[Any], row_weights: Floats | None = None, shifts: Floats | None = None
+    features: Floats,
+    gold: NDArray[Any],
+    row_weights: Floats | None = None,
+    shifts: Floats | None = None,
+    *,
+    leads: bool = True,
 ) -> tuple[tuple[float, ...], float, str]:
-    """Fits a logistic regression of gold labels (Platt 1999); where it cannot, keeps the log-odds as they are.
+    """Fits a logistic regression of gold labels (Platt 1999); where it cannot, keeps the first feature as it is.
 
     Args:
-        features: Evidence, the log-odds first [rows, features].
+        features: Evidence [rows, features].
         gold: 0 or 1 [rows].
         row_weights: How much each row counts [rows]; None counts all alike.
         shifts: Tells which dataset a row is of [rows, datasets], 1 for its own: each gets a bias of its own, and the
             bias that is returned is their mean. Else the features would be weighed to tell datasets apart too.
+        leads: The first feature is a detector's own log-odds, whose order within datasets a fit must not turn round.
 
     Returns:
         A weight for each feature, the bias, and why nothing was fitted, if so.
@@ -27,14 +33,21 @@ def fit_line(
 
     plain = (1.0, *(0.0 for _ in range(features.shape[1] - 1)))
     if len(np.unique(gold)) < 2:
-        return plain, 0.0, "validation has one class only, so nothing was calibrated"
+        return plain, 0.0, "the labelled rows have one class only, so nothing was fitted"
     columns = features if shifts is None else np.concatenate([features, shifts], axis=1)
     fitted = LogisticRegression(C=1.0, max_iter=1000).fit(columns, gold, row_weights)
     own, biases = np.split(fitted.coef_[0], [features.shape[1]])
-    if np.cov(features @ own, features[:, 0])[0, 1] <= 0:
-        return plain, 0.0, "the scores do not rise with the labels on validation, so nothing was calibrated"
+    if leads and _covariance(features @ own, features[:, 0], shifts) <= 0:
+        return plain, 0.0, "the scores do not rise with the labels, so nothing was fitted"
     bias = float(fitted.intercept_[0]) + (float(biases.mean()) if len(biases) else 0.0)
     return tuple(float(weight) for weight in own), bias, ""
+
+
+def _covariance(first: Floats, second: Floats, shifts: Floats | None) -> float:
+    """Computes the covariance of two scores within datasets: levels that differ between datasets say nothing."""
+    member = np.ones((len(first), 1)) if shifts is None else shifts
+    rest = [one - member @ (one @ member / member.sum(axis=0)) for one in (first, second)]
+    return float(rest[0] @ rest[1])
 
 
 def linear(evidence: Floats, weights: tuple[float, ...]) -> Floats:

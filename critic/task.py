@@ -1,6 +1,7 @@
 """The critic's training task: its encoder, its module, and the calibration and test of the best checkpoint."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -106,15 +107,18 @@ class CriticTask:
 
     def _fit_alone(self, training: FinishedTraining[DataModule], critic: Critic) -> tuple[tuple[float, ...], str]:
         """Fits the weights of evidence on rows of training: of each dataset as many as `FIT_ROWS`, by seed."""
-        sampled = [subset.sample(FIT_ROWS) for subset in training.data.subsets.get("train", ())]
-        if not sampled:
+        subsets = training.data.subsets.get("train", ())
+        if not subsets:
             problem = "model.evidence_alone=true learns from rows of training, which data.streaming=true does not keep"
             raise UserError(problem, hint="set data.streaming=false")
+        sampled = [own.sample(FIT_ROWS) for subset in subsets if len(own := with_labels(subset))]
+        if not sampled:
+            problem = "model.evidence_alone=true learns from labels, and no row of training has one"
+            raise UserError(problem, hint="set model.evidence_alone=false, which weak labels are enough for")
         rows = Batches(sampled, self.encoder)
-        wanted = np.flatnonzero(rows.lengths("label") != NO_LABEL)
-        known = labelled([example for subset in sampled for example in subset.examples()])
+        known = [example for subset in sampled for example in subset.examples()]
         gold = np.array([example.label == HALLUCINATED for example in known], np.int8)
-        evidence = shared_evidence(training, critic, rows, wanted, own=False)
+        evidence = shared_evidence(training, critic, rows, np.arange(len(rows)), own=False)
         return fit_evidence(evidence, gold, [example.source for example in known], own=False)
 
     def calibrated_on(self, training: FinishedTraining[DataModule]) -> list[Example]:
@@ -143,6 +147,12 @@ class CriticTask:
         fitted_on = self.calibrated_on(training)
         counted = fit_counted(training.training_sample(MAX_ROWS), fitted_on, aim=self.options.threshold_aim)
         return report_detector(training, tests, fitted_on=fitted_on, counted=counted)
+
+
+def with_labels(subset: Subset) -> Subset:
+    """The rows of a subset that have a label."""
+    label = np.asarray(subset.encoded.columns["label"])[subset.indices]
+    return replace(subset, indices=subset.indices[label != NO_LABEL])
 
 
 def labelled(examples: Sequence[Example]) -> list[Example]:

@@ -6,7 +6,8 @@
 
 A critic weighs the weakest tokens (`model.evidence=words_and_tokens`): the lowest support, softened, so that a few weak
 tokens count for more than one and a single odd mark for less. It takes the states of the last layer but one. A tagger
-takes the log-odds of each token (`model.token_support=true`), by the last layer. A cosine means the same in every
+takes the log-odds of each token (`model.token_support=true`), by the last layer, and the turns before the response
+support it too: who repeats the question invents nothing. A cosine means the same in every
 domain, and so does a threshold on it: it carries over where a threshold on words does not (EXPERIMENTS.md, Spans over
 domains).
 
@@ -45,7 +46,7 @@ from torch.nn.functional import normalize
 from critic.last_layer import reads_first_token, without_last_layer
 from critic.weights import longest_sequence
 from data_modules.encoding.pairs import WHOLE
-from data_modules.encoding.ragged import Ragged
+from data_modules.encoding.ragged import Ragged, stack_rows
 from data_modules.encoding.tokens import Tokenizer, single_template
 from faithkit.training.batching import plan_batches
 
@@ -122,6 +123,11 @@ class TokenSupport:
         for pairs in _blocks(sorted(set(zip(known_of, said_of, strict=True))), said):
             found |= self._block(pairs, known, said)
         return [found[pair] for pair in zip(known_of, said_of, strict=True)]
+
+    def best(self, sources: Sequence[Ragged], response: Ragged) -> list[Tensor]:
+        """Computes each response token's support by the source that supports it best [tokens], row by row."""
+        pairs = self.supports(stack_rows(sources), stack_rows([response] * len(sources)))
+        return [torch.stack(pairs[row :: len(response)]).amax(0) for row in range(len(response))]
 
     def _block(
         self, pairs: Sequence[tuple[int, int]], known: Sequence[NDArray[np.int32]], said: Sequence[NDArray[np.int32]]

@@ -29,7 +29,7 @@ from faithkit.training.batching import plan_batches
 ANSWERS = {ENTAILMENT: "yes", NEUTRAL: "unknown", CONTRADICTION: "no"}
 QUESTION = "Is the hypothesis entailed by the premise? yes, no, or unknown"
 MAX_WORDS = 80  # of a longer premise the sentences most like the hypothesis are read
-MAX_TOKENS = 512  # of a question; what is longer loses the premise's end first
+MAX_TOKENS = 512  # of a question; a premise loses its end first, a hypothesis what is behind half of them
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 16_384
 IGNORED = -100  # a label that transformers leaves out
 
@@ -69,7 +69,7 @@ class AskedEntailment:
         room = MAX_TOKENS - len(prefix) - len(question)
         asked = []
         for row in range(len(pairs)):
-            hypothesis = said.row(row)[: room // 2].tolist()
+            hypothesis = said.row(row)[: max(room // 2, room - len(known.row(row)))].tolist()
             asked.append([*prefix, *known.row(row)[: room - len(hypothesis)].tolist(), *hypothesis, *question])
         return asked
 

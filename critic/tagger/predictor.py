@@ -295,7 +295,7 @@ class Tagger:
     def _logits(self, columns: Mapping[str, Any]) -> NDArray[np.float32]:
         if self.token_support:
             support = TokenSupport.of(self.model, self.encoder.tokenizer, batch_tokens=self.batch_tokens)
-            return support_logits(support.supports(columns["context"], columns["answer"]))
+            return support_logits(support.best([columns["context"], columns["question"]], columns["answer"]))
         return token_logits(self.model, self.encoder, columns, self.batch_tokens)
 
     @property

@@ -120,6 +120,28 @@ def test_what_orders_every_dataset_outweighs_what_tells_datasets_apart() -> None
     assert not note and weights[0] > 0.5 and abs(weights[1]) < 0.3 * weights[0]
 
 
+def test_a_good_fit_is_kept_where_datasets_differ_in_level_or_words_stand_first() -> None:
+    random = np.random.default_rng(0)
+    gold = np.tile([0, 1], 300).astype(np.int8)
+    sources, dataset = ["a"] * 300 + ["b"] * 300, np.repeat([0.0, 1.0], 300)
+    evidence = np.zeros((600, len(WEIGHTS) - 1))
+    evidence[:, 0] = gold + random.normal(0, 0.7, 600) - 6 * dataset  # the log-odds: right within each, far lower in b
+    evidence[:, 2] = gold + random.normal(0, 0.7, 600) + 6 * dataset
+    weights, note = fit_evidence(evidence, gold, sources)
+    assert not note and weights[0] > 0.5 and weights[2] > 0.5
+    evidence[:, 1] = -gold + random.normal(0, 2, 600)  # words alone: their first number falls with the labels
+    weights, note = fit_evidence(evidence, gold, sources, own=False)
+    assert not note and weights[0] == 0 and weights[1] < 0 < weights[2]
+
+
+def test_log_odds_that_fall_with_the_labels_are_not_turned_round() -> None:
+    gold = np.tile([0, 1], 50).astype(np.int8)
+    evidence = np.zeros((100, len(WEIGHTS) - 1))
+    evidence[:, 0] = -3.0 * gold
+    weights, note = fit_evidence(evidence, gold, ["a"] * 100)
+    assert "do not rise" in note and weights == (1.0, *[0.0] * (len(WEIGHTS) - 1))
+
+
 def test_long_knowledge_is_cut_to_the_sentences_that_the_response_speaks_of(tiny_bert: Path) -> None:
     tokenizer = load_tokenizer(str(tiny_bert))
     short, plain = (PairEncoder(tokenizer=tokenizer, max_length=64, max_knowledge_words=n) for n in (6, None))

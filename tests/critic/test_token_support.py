@@ -137,6 +137,13 @@ def test_evidence_reads_all_of_a_knowledge_that_the_pair_shows_in_part(alone: Pa
     assert columns["knowledge"].lengths.max() < columns["whole knowledge"].lengths.min()
     found = read_evidence(critic.model, critic.encoder, columns, batch_tokens=512, hallucinated=OURS)
     assert found.shape == (2, len(TOKEN_WEIGHTS) - 1) and np.isfinite(found).all()
+    support = TokenSupport.of(critic.model, critic.encoder.tokenizer, batch_tokens=512, layer=LAST_BUT_ONE)
+    cut, whole = (
+        support.weakest({"knowledge": columns[name], "response": columns["response"]})
+        for name in ("knowledge", "whole knowledge")
+    )
+    assert found[:, -1] == pytest.approx(whole, abs=1e-5)
+    assert found[:, -1] != pytest.approx(cut, abs=1e-3), "the rows differ by what the pair does not show"
 
 
 def test_evidence_alone_changes_no_weight_of_the_network_and_ignores_its_log_odds(alone: Path, tiny_bert: Path) -> None:

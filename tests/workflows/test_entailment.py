@@ -118,6 +118,15 @@ def test_a_question_that_is_too_long_loses_its_premises_end(asked):
     assert np.isfinite(asked.entailment(["river " * 3000], ["city " * 300])).all()
 
 
+def test_a_long_hypothesis_is_read_to_its_end_where_the_premise_leaves_room(asked):
+    said = " ".join(["the city is old"] * 35)
+    [ids] = asked.questions(["the river is long"], [f"{said} and music is loved"])
+    shown = asked.tokenizer.decode(ids)
+    assert MAX_TOKENS * 2 / 3 < len(ids) < MAX_TOKENS and "music is loved" in shown
+    [full] = asked.questions(["the river is long"], [said + " king" * 3000])
+    assert len(full) == MAX_TOKENS and "river is long" in asked.tokenizer.decode(full)
+
+
 def test_a_generator_of_ours_is_not_asked(tmp_path):
     folder = write_language_model(tmp_path / "t5", "t5")
     (folder / SIDECAR).write_text('{"format": 1, "kind": "generator"}')

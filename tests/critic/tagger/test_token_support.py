@@ -57,6 +57,18 @@ def test_a_tokens_log_odds_are_what_its_support_leaves(tagger: Tagger, tiny_bert
     np.testing.assert_allclose(copied, -SCALE / 2, atol=1e-4)  # a cosine of 1 each
 
 
+def test_who_repeats_the_question_invents_nothing(tagger: Tagger) -> None:
+    response = "the king plays music"
+    plain, asked, elsewhere = (
+        tagger.odds([request(KNOWLEDGE, response, question=question)])[0] for question in ("", response, "is it old?")
+    )
+    np.testing.assert_allclose(asked, -SCALE / 2, atol=1e-4)  # a cosine of 1 each
+    assert (elsewhere <= plain + 1e-5).all(), "a question supports, and takes nothing away"
+    assert (plain > -SCALE / 2 + 0.01).any()
+    (several,) = (tagger.odds([request(KNOWLEDGE, response, question=q) for q in ("", response)])[0],)
+    np.testing.assert_allclose(several, np.concatenate([plain, asked]), atol=1e-4)
+
+
 def test_a_text_without_tokens_is_supported_and_one_under_no_knowledge_is_not(tagger: Tagger) -> None:
     found, start, _ = tagger.odds([request(KNOWLEDGE, "..."), request("", "the king lives")])
     assert (found[-start.lengths[1] :] == SCALE / 2).all()
@@ -121,5 +133,5 @@ def test_a_sidecar_that_says_something_else_is_refused(tagger: Tagger) -> None:
         )
 
 
-def request(knowledge: str, response: str) -> Request:
-    return Request(knowledge=knowledge, question="", response=response)
+def request(knowledge: str, response: str, question: str = "") -> Request:
+    return Request(knowledge=knowledge, question=question, response=response)
