@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from faithkit.evaluation.calibration import choose_threshold
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.token_overlap import greedy_runs, lcs_length
-from faithkit.words import STOP_WORDS, UNICODE_WORD, unicode_words, word_set
+from faithkit.words import STOP_WORDS, cased_words, unicode_words, word_set
 
 MAX_ROWS = 20_000  # of training rows, those that the trees are fitted on: more change little and cost time
 MIN_ROWS = 20  # fewer of a class teach nothing
@@ -153,7 +153,8 @@ def _count(knowledge: str, response: str) -> list[float]:
     triples = set(zip(words, words[1:], words[2:], strict=False))
     known_triples = set(zip(source, source[1:], source[2:], strict=False))
     numbers = {word for word in used if any(c.isdigit() for c in word)}
-    names = {word.lower() for word in UNICODE_WORD.findall(response)[1:] if word[0].isupper() and len(word) > 1}
+    cased = zip(cased_words(response)[1:], words[1:], strict=True)
+    names = {word for shown, word in cased if shown[0].isupper() and len(shown) > 1}
     runs, gaps = greedy_runs(words, source), _runs(places)
     negations = sum(word in NEGATIONS for word in words)
     return [

@@ -3,10 +3,12 @@
 import subprocess
 import sys
 from dataclasses import replace
+from unicodedata import normalize
 
 import numpy as np
 import pytest
 
+from faithkit.evaluation.baselines import unsupported_share, unsupported_spans
 from faithkit.evaluation.cheap_baselines import FEATURES, count_features, fit_counted
 from faithkit.evaluation.fitted_baselines import Fitting
 from faithkit.evaluation.reports.labels import label_report
@@ -60,6 +62,18 @@ def test_every_feature_by_hand() -> None:
     same = counted("Ada sails.", "Ada sails.")
     places = [same[f"{which} unknown place"] for which in ("first", "last", "mean")]
     assert places == [1.0, 0.0, 0.5] and same["words, response / knowledge"] == 1
+
+
+UNKNOWN = [name for name in FEATURES if name.startswith("unknown")]
+
+
+@pytest.mark.parametrize("text", ["In Zürich Émile Ångström aß 3 Äpfel.", "Bu, İstanbul İçin Iğdır.", "Ο ΟΔΟΣ Άρης."])
+def test_composed_and_decomposed_text_know_each_other(text: str) -> None:
+    for knowledge, response in ((normalize("NFD", text), text), (text, normalize("NFD", text))):
+        found = counted(knowledge, response)
+        assert not any(found[name] for name in UNKNOWN), {name: found[name] for name in UNKNOWN}
+        assert found["known names"] == counted(text, text)["known names"] > 0
+        assert unsupported_share(knowledge, response) == 0.0 and unsupported_spans(knowledge, response) == ()
 
 
 @pytest.mark.parametrize("response", ["", "...", "日本語 🙂", "a" * 10_000])
