@@ -67,6 +67,16 @@ def test_every_feature_by_hand() -> None:
 UNKNOWN = [name for name in FEATURES if name.startswith("unknown")]
 
 
+def test_a_long_knowledge_is_known_to_its_last_word() -> None:
+    filler = " ".join(f"filler{i}" for i in range(2_500))
+    response = "In May, Ada Byron never built 31 boats."
+    before, behind = counted(f"{response} {filler}", response), counted(f"{filler} {response}", response)
+    assert not any(behind[name] for name in UNKNOWN), {name: behind[name] for name in UNKNOWN}
+    by_place = {"common subsequence, share", "longest copied run", "copied runs"}  # read the first words alone
+    assert {name for name in FEATURES if before[name] != behind[name]} == by_place
+    assert behind["knowledge words"] == 2_508 and behind["negations, response - knowledge"] == 0
+
+
 @pytest.mark.parametrize("text", ["In Zürich Émile Ångström aß 3 Äpfel.", "Bu, İstanbul İçin Iğdır.", "Ο ΟΔΟΣ Άρης."])
 def test_composed_and_decomposed_text_know_each_other(text: str) -> None:
     for knowledge, response in ((normalize("NFD", text), text), (text, normalize("NFD", text))):
