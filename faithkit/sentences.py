@@ -2,7 +2,7 @@
 
 import re
 
-from faithkit.words import ascii_content_words
+from faithkit.words import unicode_content_words
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
 _SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|(?=\n)|$)")
@@ -21,12 +21,13 @@ def sentence_places(text: str) -> list[tuple[int, int]]:
 def best_sentences(knowledge: str, response: str, max_words: int) -> str:
     """Cuts knowledge of more than `max_words` to the sentences that share most content words with the response.
 
-    They keep their order. The best one stays however long it is; after it, each that still fits.
+    Words of any script are compared. The sentences keep their order. The best one stays however long it is; after it,
+    each that still fits.
     """
     if len(knowledge.split()) <= max_words:
         return knowledge
-    said, parts = set(ascii_content_words(response)), sentences(knowledge)
-    shared = [len(said & set(ascii_content_words(part))) for part in parts]
+    said, parts = set(unicode_content_words(response)), sentences(knowledge)
+    shared = [len(said & set(unicode_content_words(part))) for part in parts]
     kept: list[int] = []
     num_words = 0
     for i in sorted(range(len(parts)), key=lambda i: -shared[i]):  # of equals, the first

@@ -10,19 +10,28 @@ They differ on purpose, and each metric, feature and baseline says which one it 
 | `words_and_marks`  | don't , zoë's 3 . 5                   | density and coverage                                |
 | `clitic_tokens`    | don't , zo s 3 . 5                    | the features of `data_modules.weak`                 |
 
+Those of any script keep accents and vowel signs with their letter and return composed characters (NFC), so that text of
+a PDF or a Mac, whose "ë" is an e and a mark, has the words of the same text typed. ASCII text takes a short path.
+
 Trained and cached things depend on these values: caches of encodings and of negatives are keyed by `VERSION`, and the
 sidecar of every model holds it. Raise it with any change of what a function here returns.
 """
 
 import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from itertools import groupby
+from unicodedata import category, normalize
 
-VERSION = 1
+VERSION = 2
 
-UNICODE_WORD = re.compile(r"\w+")  # for those who need the places of words too
 LONG_ASCII_WORD = re.compile(r"\b[a-z]{4,}\b")
+_WORD = re.compile(r"\w+")
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 _APOSTROPHE_WORD = re.compile(r"\w+(?:'\w+)*")
 _WORD_OR_MARK = re.compile(r"\w+(?:'\w+)*|[^\w\s]")
+_PARTING = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\ufe00-\ufe0f]")  # Thai to Khmer; variants of glyphs
 _CLITIC_TOKEN = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[!?.,]")
 
 
@@ -41,7 +50,23 @@ ARTICLES = word_set("a an the")
 
 def unicode_words(text: str) -> list[str]:
     """Finds runs of letters, digits and underscores of any script, in lower case; an apostrophe parts words."""
-    return UNICODE_WORD.findall(text.lower())
+    return _find(_WORD, text)
+
+
+def unicode_content_words(text: str) -> list[str]:
+    """Finds `unicode_words` that are no stop words."""
+    return [word for word in unicode_words(text) if word not in STOP_WORDS]
+
+
+def cased_words(text: str) -> list[str]:
+    """Finds `unicode_words` with their capitals: the same words at the same places of the list."""
+    return [normalize("NFC", word) for word in _with_marks(_WORD, text).findall(text)]
+
+
+def word_places(text: str, begin: int = 0, end: int = sys.maxsize) -> Iterator[tuple[int, int, str]]:
+    """Finds where each of `unicode_words` begins and ends in the text as it stands, and the word."""
+    for found in _with_marks(_WORD, text).finditer(text, begin, end):
+        yield found.start(), found.end(), normalize("NFC", found[0].lower())
 
 
 def ascii_words(text: str) -> list[str]:
@@ -56,7 +81,7 @@ def ascii_content_words(text: str) -> list[str]:
 
 def apostrophe_words(text: str) -> list[str]:
     """Finds words of any script, in lower case; an apostrophe within a word stays, other punctuation goes."""
-    return _APOSTROPHE_WORD.findall(_straight_apostrophes(text))
+    return _find(_APOSTROPHE_WORD, _straight_apostrophes(text))
 
 
 def apostrophe_content_words(text: str) -> list[str]:
@@ -71,13 +96,44 @@ def answer_words(text: str) -> list[str]:
 
 def words_and_marks(text: str) -> list[str]:
     """Finds `apostrophe_words`, and every punctuation mark as a token of its own."""
-    return _WORD_OR_MARK.findall(_straight_apostrophes(text))
+    return _find(_WORD_OR_MARK, _straight_apostrophes(text))
 
 
 def clitic_tokens(text: str) -> list[str]:
     """Finds words of a-z and 0-9 with one clitic ("n't", "'s") at most, joined to it, and the marks ! ? . and comma."""
-    return _CLITIC_TOKEN.findall(_straight_apostrophes(text).replace(" n't", "n't").replace(" '", "'"))
+    return _CLITIC_TOKEN.findall(_straight_apostrophes(text.lower()).replace(" n't", "n't").replace(" '", "'"))
 
 
 def _straight_apostrophes(text: str) -> str:
-    return text.lower().replace("’", "'")
+    return text.replace("’", "'")
+
+
+def _find(pattern: re.Pattern[str], text: str) -> list[str]:
+    """Finds what a pattern finds, in lower case and composed."""
+    if text.isascii():
+        return pattern.findall(text.lower())
+    # Word by word, as `word_places` has to: the lower case of "Σ" depends on what stands around it.
+    return [normalize("NFC", word.lower()) for word in _with_marks(pattern, text).findall(text)]
+
+
+def _with_marks(pattern: re.Pattern[str], text: str) -> re.Pattern[str]:
+    """The pattern that finds words in this text together with the marks behind their letters."""
+    return pattern if text.isascii() else _marked(pattern.pattern)
+
+
+@cache
+def _marked(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern.replace(r"\w+", rf"\w[\w{_marks()}]*"))
+
+
+@cache
+def _marks() -> str:
+    """The combining marks that belong to a word, as ranges, found when a text first needs them: that takes time.
+
+    Those of scripts without spaces go on parting words: what stands between two of them is nearer to a word than a
+    whole sentence is. But U+102E stays, as NFC joins it to a letter. Above U+1EFFF only variants of glyphs are left.
+    """
+    characters = (c for c in map(chr, range(0x300, 0x1F000)) if c == "\u102e" or not _PARTING.match(c))
+    marks = (ord(c) for c in characters if category(c) in ("Mn", "Mc"))
+    runs = ([code for _, code in run] for _, run in groupby(enumerate(marks), lambda pair: pair[1] - pair[0]))
+    return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs)

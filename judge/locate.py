@@ -21,7 +21,7 @@ from difflib import SequenceMatcher
 
 from faithkit.records import Span
 from faithkit.span_types import UNTYPED
-from faithkit.words import UNICODE_WORD
+from faithkit.words import unicode_words, word_places
 
 SIMILAR = 0.8  # of the words of both, the share that must agree
 LONGEST = 400  # words of a part that are looked for: a longer one is the response itself, in other words
@@ -34,9 +34,9 @@ def locate(part: str, response: str) -> tuple[int, int] | None:
         return None
     if (begin := response.find(part)) >= 0:
         return begin, begin + len(part)
-    places = [(word.start(), word.end()) for word in UNICODE_WORD.finditer(response)]
-    have = [response[begin:end].casefold() for begin, end in places]
-    wanted = [word[0].casefold() for word in UNICODE_WORD.finditer(part)]
+    places = list(word_places(response))
+    have = [word.casefold() for *_, word in places]
+    wanted = [word.casefold() for word in unicode_words(part)]
     if not wanted or not have:
         return None
     found = _find_words(wanted, have) or _most_similar(wanted, have)

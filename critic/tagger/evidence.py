@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from critic.requests import Request
 from critic.tagger.whole_words import widen_to_words
 from faithkit.sentences import sentence_places
-from faithkit.words import STOP_WORDS, UNICODE_WORD, unicode_words
+from faithkit.words import STOP_WORDS, unicode_words, word_places
 
 TOKEN_EVIDENCE = ("own log-odds", "mean of its sentence", "word not in context", "share of such words in its sentence")
 RESPONSE_EVIDENCE = ("worst token", "expected characters", "words not in context", "rate of such words")
@@ -58,19 +58,16 @@ def words_of(start: Ints, end: Ints, owner: Ints, requests: Sequence[Request]) -
     count = 0  # sentences so far; tokens between sentences are invisible and keep 0
     for request, first, last in zip(requests, bounds[:-1], bounds[1:], strict=True):
         have = set(unicode_words(f"{request.knowledge}\n{request.question}"))
-        low = request.response.lower()
-        same_length = len(low) == len(request.response)  # not so for a few Turkish letters: places would shift
         begins = start[first:last]
         for begin, stop in sentence_places(request.response):
-            found = UNICODE_WORD.finditer(low, begin, stop) if same_length else ()
-            said = [m for m in found if m.group() not in STOP_WORDS]
-            gone = [m for m in said if m.group() not in have]
+            said = [place for place in word_places(request.response, begin, stop) if place[2] not in STOP_WORDS]
+            gone = [place for place in said if place[2] not in have]
             own = first + np.arange(*np.searchsorted(begins, [begin, stop]))
             count += 1
             sentence[own] = count
             share[own] = len(gone) / max(len(said), FEW_WORDS)
-            for match in gone:
-                missing[own] = np.maximum(missing[own], (start[own] < match.end()) & (end[own] > match.start()))
+            for first_character, behind, _ in gone:
+                missing[own] = np.maximum(missing[own], (start[own] < behind) & (end[own] > first_character))
     return Words(missing, share, sentence, *widen_to_words(start, end, owner, [one.response for one in requests]))
 
 

@@ -12,7 +12,7 @@ from random import Random
 from data_modules.negatives.entities import Finder
 from data_modules.negatives.slots import WORD_CLASSES, Mention, Slot, are_distinct, mention
 from faithkit.records import Example
-from faithkit.words import UNICODE_WORD, ascii_content_words, unicode_words
+from faithkit.words import ascii_content_words, cased_words, unicode_words
 
 MAX_POOL_TEXTS = 2000  # knowledge texts whose entities are collected: more would take time and add little
 NUM_TRIES = 24  # draws of a replacement for one entity
@@ -40,7 +40,7 @@ def _may_name(response: str, stated: set[str]) -> bool:
     """Tells quickly whether the response may name an entity: a capitalised word or a number that was stated before."""
     return any(
         word.lower() in stated and (word[0].isupper() or word.lower() in WORD_CLASSES or not word.isalpha())
-        for word in UNICODE_WORD.findall(response)
+        for word in cased_words(response)
     )
 
 

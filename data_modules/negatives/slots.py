@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from data_modules.negatives.entities import Entity
-from faithkit.words import UNICODE_WORD, unicode_words
+from faithkit.words import cased_words, unicode_words
 
 NUMERIC = {"CARDINAL", "ORDINAL", "QUANTITY", "PERCENT", "MONEY", "DATE", "TIME"}
 MAX_LENGTH = 60  # characters: longer ones are sentences that were mistaken for titles
@@ -81,5 +81,5 @@ def are_distinct(one: str, other: str, label: str) -> bool:
     keys = ["".join(unicode_words(text)) for text in (one, other)]
     if any(keys[0] in same and keys[1] in same for same in _ALIASES):
         return False
-    initials = ["".join(word[0] for word in UNICODE_WORD.findall(text)).lower() for text in (one, other)]
+    initials = ["".join(word[0] for word in cased_words(text)).lower() for text in (one, other)]
     return not (first & second or keys[0] == initials[1] or keys[1] == initials[0])

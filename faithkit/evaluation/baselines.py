@@ -10,7 +10,7 @@ from typing import NamedTuple
 from faithkit.evaluation.calibration import choose_threshold
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span
 from faithkit.span_types import UNTYPED
-from faithkit.words import UNICODE_WORD, unicode_words
+from faithkit.words import unicode_words, word_places
 
 RUN = 4  # characters that are compared together; a space parts words
 
@@ -151,11 +151,11 @@ def unsupported_spans(knowledge: str, response: str) -> tuple[Span, ...]:
     known = set(unicode_words(knowledge))
     runs: list[tuple[int, int]] = []
     goes_on = False
-    for word in UNICODE_WORD.finditer(response):
-        if word[0].lower() in known:
+    for start, end, word in word_places(response):
+        if word in known:
             goes_on = False
             continue
-        runs.append((runs.pop()[0] if goes_on else word.start(), word.end()))
+        runs.append((runs.pop()[0] if goes_on else start, end))
         goes_on = True
     return tuple(Span(start=start, end=end, label=UNTYPED) for start, end in runs)
 

@@ -28,11 +28,13 @@ from numpy.typing import ArrayLike, NDArray
 from faithkit.evaluation.calibration import choose_threshold
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.token_overlap import greedy_runs, lcs_length
-from faithkit.words import STOP_WORDS, UNICODE_WORD, unicode_words, word_set
+from faithkit.words import STOP_WORDS, cased_words, unicode_words, word_set
 
 MAX_ROWS = 20_000  # of training rows, those that the trees are fitted on: more change little and cost time
 MIN_ROWS = 20  # fewer of a class teach nothing
-MAX_WORDS = 2_000  # of a knowledge, those that are compared by place
+# Of a knowledge, the words in which copied runs and the common subsequence are looked for: both read it once for every
+# word of the response. All that is counted without regard to places reads the whole knowledge.
+MAX_WORDS = 2_000
 NEGATIONS = word_set("not no never nor nothing nobody none without t cannot hardly barely less least few little")
 FIRST_PERSON = word_set("i my me mine myself we our us")
 MARKS = ",.?!'\"-:;()"
@@ -144,7 +146,7 @@ def count_features(knowledge: Sequence[str], response: Sequence[str]) -> NDArray
 
 
 def _count(knowledge: str, response: str) -> list[float]:
-    source, words = unicode_words(knowledge)[:MAX_WORDS], unicode_words(response)
+    source, words = unicode_words(knowledge), unicode_words(response)
     known, used = set(source), set(words)
     content, known_content = used - STOP_WORDS, known - STOP_WORDS
     places = [i for i, word in enumerate(words) if word not in known]
@@ -153,8 +155,10 @@ def _count(knowledge: str, response: str) -> list[float]:
     triples = set(zip(words, words[1:], words[2:], strict=False))
     known_triples = set(zip(source, source[1:], source[2:], strict=False))
     numbers = {word for word in used if any(c.isdigit() for c in word)}
-    names = {word.lower() for word in UNICODE_WORD.findall(response)[1:] if word[0].isupper() and len(word) > 1}
-    runs, gaps = greedy_runs(words, source), _runs(places)
+    cased = zip(cased_words(response)[1:], words[1:], strict=True)
+    names = {word for shown, word in cased if shown[0].isupper() and len(shown) > 1}
+    first = source[:MAX_WORDS]
+    runs, gaps = greedy_runs(words, first), _runs(places)
     negations = sum(word in NEGATIONS for word in words)
     return [
         len(words),
@@ -172,7 +176,7 @@ def _count(knowledge: str, response: str) -> list[float]:
         len(pairs - known_pairs),
         len(pairs - known_pairs) / max(1, len(pairs)),
         len(triples - known_triples) / max(1, len(triples)),
-        lcs_length(words, source) / size,
+        lcs_length(words, first) / size,
         max(runs, default=0),
         len(runs),
         max(gaps, default=0),

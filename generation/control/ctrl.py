@@ -23,7 +23,7 @@ from generation.control.features import (
 )
 from generation.control.release import release_overlap
 
-VERSION = 1  # raise it when a feature is measured differently
+VERSION = 2  # raise it when a feature is measured differently
 
 log = logging.getLogger("faithkit")
 

@@ -14,6 +14,7 @@ from faithkit.files.home import cache_dir
 from faithkit.files.model_folder import find_folder
 from faithkit.records import Example
 from faithkit.weights.resolve import resolve
+from faithkit.words import VERSION as WORDS_VERSION
 
 # The level (0 is unwanted, 2 wanted) of each class of an entailment model.
 LEVELS = np.zeros(3, np.int8)
@@ -37,10 +38,12 @@ def entailment_levels(examples: Sequence[Example], model: Entailment) -> NDArray
 def kept_levels(examples: Sequence[Example], digest: str, ask: Callable[[], NDArray[np.int8]]) -> NDArray[np.int8]:
     """Reads the levels of these pairs by this model from the cache, keyed by the content of both.
 
+    Also by the version of words: they choose what a model that is asked reads of long knowledge.
+
     Args:
         ask: Gives the levels, where the cache does not have them.
     """
-    key = hashlib.blake2b(digest.encode(), digest_size=16)
+    key = hashlib.blake2b(f"{WORDS_VERSION}:{digest}".encode(), digest_size=16)
     for example in examples:
         for text in (example.knowledge, example.response):
             data = text.encode(errors="surrogatepass")

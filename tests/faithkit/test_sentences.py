@@ -1,10 +1,13 @@
 """Long knowledge cut to what a response speaks of."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from data_modules.build import build_source
 from faithkit.errors import UserError
-from faithkit.sentences import best_sentences
+from faithkit.sentences import best_sentences, sentences
+from faithkit.words import ascii_content_words
 from tests.data_modules.official.judged import AUDIT_GOLD
 from tests.data_modules.official_rows import read, write
 
@@ -17,6 +20,35 @@ def test_the_sentences_nearest_to_the_response_stay_in_their_order() -> None:
     )
     assert best_sentences(LAKE, "Trout!", 100) == LAKE
     assert best_sentences(LAKE, "Trout!", 1) == "Trout live in its cold water .", "the best one stays whole"
+
+
+@pytest.mark.parametrize(
+    ("knowledge", "response", "best"),
+    [
+        ("Это длинный рассказ о погоде. Форель живёт в холодной воде.", "Где живёт форель?", 1),
+        ("Η λίμνη είναι βαθιά. Οι πέστροφες ζουν στο νερό.", "Πού ζουν οι πέστροφες;", 1),
+        ("البحيرة عميقة جدا. يعيش السمك في الماء البارد.", "هل يعيش السمك هنا؟", 1),
+        ("Le bâtiment est là. Le café ferme à midi.", "Cafe\u0301 ouvert ?", 1),
+    ],
+)
+def test_sentences_of_any_script_are_compared(knowledge: str, response: str, best: int) -> None:
+    assert best_sentences(knowledge, response, 1) == sentences(knowledge)[best]
+
+
+WORDS = st.lists(st.sampled_from(["a", "Lake", "lake.", "is", "deep!", "ice?", "3", "3.5", "The", "x", "ice", "\n"]))
+PLAIN = st.text("abcAB 019.!?", max_size=60) | WORDS.map(" ".join)
+
+
+@given(knowledge=PLAIN, response=PLAIN, max_words=st.integers(1, 12))
+def test_plain_english_is_cut_as_it_always_was(knowledge: str, response: str, max_words: int) -> None:
+    """The choice by `ascii_content_words`, on which trained models and the figures of EXPERIMENTS.md depend."""
+    parts, said = sentences(knowledge), set(ascii_content_words(response))
+    kept: list[int] = []
+    for i in sorted(range(len(parts)), key=lambda i: -len(said & set(ascii_content_words(parts[i])))):
+        if not kept or len(" ".join(parts[k] for k in [*kept, i]).split()) <= max_words:
+            kept.append(i)
+    cut = " ".join(parts[i] for i in sorted(kept))
+    assert best_sentences(knowledge, response, max_words) == (cut if len(knowledge.split()) > max_words else knowledge)
 
 
 def test_cut_knowledge_keeps_its_group_and_what_it_was(tmp_path) -> None:  # type: ignore[no-untyped-def]

@@ -64,3 +64,9 @@ def test_parts_that_overlap_become_one_span_and_missing_ones_are_counted() -> No
 def test_words_that_the_response_lacks_are_not_found(words: list[str]) -> None:
     assume(not set(words) & set(RESPONSE.lower().split()))
     assert locate(" ".join(words), RESPONSE) is None
+
+
+def test_composed_words_are_found_where_they_stand_decomposed() -> None:
+    response = "He opened a cafe\u0301 in Zu\u0308rich, they say."
+    found = locate("Café in   Zürich!", response)
+    assert found is not None and response[slice(*found)] == "cafe\u0301 in Zu\u0308rich"

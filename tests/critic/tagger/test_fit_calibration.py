@@ -171,6 +171,14 @@ def test_words_that_the_context_lacks_are_evidence_and_those_of_the_question_are
     assert evidence[0, 1] == evidence[3, 1] == 1.5, "the mean of the first sentence's four words"
 
 
+def test_decomposed_and_turkish_letters_are_compared_where_they_stand() -> None:
+    text = "İzmir'de kafe\u0301 yok."
+    places = [match.span() for match in re.finditer(r"[^\W\d]\u0301?[\w\u0301]*", text)]
+    start, end = np.array(places).T
+    words = words_of(start, end, np.zeros(len(start), int), [Request("I\u0307zmir de kafé.", "", text)])
+    assert [text[a:b] for (a, b), gone in zip(places, words.missing, strict=True) if gone] == ["yok"]
+
+
 @settings(max_examples=50)
 @given(texts=st.lists(st.text("ab İ.\n\u0301", min_size=1, max_size=30), min_size=1, max_size=4))
 def test_evidence_of_an_answer_does_not_depend_on_the_others(texts: list[str]) -> None:

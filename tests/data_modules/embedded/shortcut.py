@@ -18,7 +18,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 from data_modules.embedded import generate
 from faithkit.evaluation.cheap_baselines import FEATURES, count_features, fit_counted
 from faithkit.records import HALLUCINATED, Example
-from faithkit.words import UNICODE_WORD, unicode_words
+from faithkit.words import cased_words, unicode_words
 
 
 def shortcut_baseline(train: Sequence[Example], test: Sequence[Example], *, overlap: bool = False) -> float:
@@ -49,7 +49,7 @@ def overlap_features(knowledge: str, response: str) -> list[float]:
     pairs = set(pairwise(response_words))
     common_pairs = pairs & set(pairwise(knowledge_words))
     numbers = {w for w in used if any(c.isdigit() for c in w)}
-    names = {w.lower() for w in UNICODE_WORD.findall(response)[1:] if w[0].isupper() and len(w) > 1}
+    names = {w.lower() for w in cased_words(response)[1:] if w[0].isupper() and len(w) > 1}
     return [
         len(used & known) / max(1, len(used)),
         len(used & known) / max(1, len(known)),

@@ -3,10 +3,12 @@
 import subprocess
 import sys
 from dataclasses import replace
+from unicodedata import normalize
 
 import numpy as np
 import pytest
 
+from faithkit.evaluation.baselines import unsupported_share, unsupported_spans
 from faithkit.evaluation.cheap_baselines import FEATURES, count_features, fit_counted
 from faithkit.evaluation.fitted_baselines import Fitting
 from faithkit.evaluation.reports.labels import label_report
@@ -60,6 +62,28 @@ def test_every_feature_by_hand() -> None:
     same = counted("Ada sails.", "Ada sails.")
     places = [same[f"{which} unknown place"] for which in ("first", "last", "mean")]
     assert places == [1.0, 0.0, 0.5] and same["words, response / knowledge"] == 1
+
+
+UNKNOWN = [name for name in FEATURES if name.startswith("unknown")]
+
+
+def test_a_long_knowledge_is_known_to_its_last_word() -> None:
+    filler = " ".join(f"filler{i}" for i in range(2_500))
+    response = "In May, Ada Byron never built 31 boats."
+    before, behind = counted(f"{response} {filler}", response), counted(f"{filler} {response}", response)
+    assert not any(behind[name] for name in UNKNOWN), {name: behind[name] for name in UNKNOWN}
+    by_place = {"common subsequence, share", "longest copied run", "copied runs"}  # read the first words alone
+    assert {name for name in FEATURES if before[name] != behind[name]} == by_place
+    assert behind["knowledge words"] == 2_508 and behind["negations, response - knowledge"] == 0
+
+
+@pytest.mark.parametrize("text", ["In Zürich Émile Ångström aß 3 Äpfel.", "Bu, İstanbul İçin Iğdır.", "Ο ΟΔΟΣ Άρης."])
+def test_composed_and_decomposed_text_know_each_other(text: str) -> None:
+    for knowledge, response in ((normalize("NFD", text), text), (text, normalize("NFD", text))):
+        found = counted(knowledge, response)
+        assert not any(found[name] for name in UNKNOWN), {name: found[name] for name in UNKNOWN}
+        assert found["known names"] == counted(text, text)["known names"] > 0
+        assert unsupported_share(knowledge, response) == 0.0 and unsupported_spans(knowledge, response) == ()
 
 
 @pytest.mark.parametrize("response", ["", "...", "日本語 🙂", "a" * 10_000])

@@ -14,7 +14,7 @@ from faithkit.words import VERSION
 
 
 @pytest.mark.parametrize(
-    ("versions", "warns"), [({}, False), ({"words": VERSION}, False), ({"words": 0}, True), (None, False)]
+    ("versions", "warns"), [({}, True), ({"words": VERSION}, False), ({"words": 1}, True), (None, True)]
 )
 def test_a_model_made_with_other_words_is_told(
     versions: dict[str, int] | None, warns: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
