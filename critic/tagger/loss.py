@@ -4,9 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from faithkit.span_types import SPAN_LABELS, UNTYPED
-
-UNTYPED_TAG = SPAN_LABELS.index(UNTYPED) + 1
+from data_modules.encoding.offsets import UNTYPED_TAG
 
 
 def token_loss(

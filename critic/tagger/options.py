@@ -16,7 +16,8 @@ class TaggerOptions:
         weights: A folder, hub name or local name: an encoder, or a critic or tagger to go on from.
         max_length: Tokens of a window.
         max_windows: Windows of a longer context that training and validation read; the test reads all.
-        typed: A class for each type of hallucination, instead of one for all.
+        typed: A class for each type of hallucination, instead of one for all; one for all too where no span of training
+            tells a type.
         packed: Windows one behind the other without padding.
         positive_weight: Weight of hallucinated tokens in the loss, beside 1 of the others.
         focal_gamma: Above 0, tokens that the model is sure and right of count less (`critic.tagger.loss`).

@@ -1,5 +1,6 @@
 """The tagger's training task: its encoder, its module, and the calibration and test of the best checkpoint."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -23,9 +24,13 @@ from faithkit.evaluation.fitted_baselines import fitted_origin
 from faithkit.evaluation.reports.run import Reports
 from faithkit.files.model_folder import Sidecar
 from faithkit.records import Example, Prediction
+from faithkit.span_types import TYPES
 from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
+from faithkit.weights.load import read_config
 from faithkit.weights.resolve import loading
+
+log = logging.getLogger("faithkit")
 
 FIT_ROWS = 1500  # of each dataset, where nothing but the calibration learns
 
@@ -52,7 +57,10 @@ class TaggerTask:
         )
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> TaggerModule:
-        """The module to train."""
+        """The module to train. Where no span of training tells a type there is a class for all of them."""
+        if self.options.typed and self.encoder.untyped and not _knows_types(self.options.weights):
+            log.info("no marked span of training tells a type, so the tagger learns none: as with model.typed=false")
+            self.options = replace(self.options, typed=False)
         module = TaggerModule(self.options, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
         check_length(module.model, self.encoder.max_length, self.options.weights)
         return module
@@ -124,6 +132,12 @@ class TaggerTask:
         """Writes the predictions, and compares them with the labels."""
         parts = "training and validation" if self.options.token_support else "validation"
         return report_detector(training, tests, fitted_on=self._known(training), parts=parts)
+
+
+def _knows_types(weights: str) -> bool:
+    """Tells whether weights are those of a tagger that has learnt types already."""
+    with loading(weights) as source:
+        return set(TYPES) <= set((read_config(source).get("id2label") or {}).values())
 
 
 def shared_answers(

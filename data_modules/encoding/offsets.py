@@ -20,6 +20,7 @@ from faithkit.span_types import SPAN_LABELS, UNTYPED
 NOTHING = -1  # the tag of a token that stands for no visible character
 OUTSIDE = 0  # the tag of a token that no span touches; labels are numbered from 1, in the order of SPAN_LABELS
 _NUMBERS = {label: number for number, label in enumerate(SPAN_LABELS, 1)}  # other labels count as UNTYPED
+UNTYPED_TAG = _NUMBERS[UNTYPED]
 Ints = NDArray[np.int64]
 
 
@@ -94,7 +95,7 @@ def tags_of(spans: Sequence[Span], start: NDArray[Any], end: NDArray[Any], lengt
         return tags
     marks = np.zeros(length + 1, np.int8)  # (C + 1,): the label of each character
     for span in reversed(spans):  # backwards, so that where spans overlap the first one stays
-        marks[span.start : span.end] = _NUMBERS.get(span.label, _NUMBERS[UNTYPED])
+        marks[span.start : span.end] = _NUMBERS.get(span.label, UNTYPED_TAG)
     num_marked = np.append(0, np.cumsum(marks[:-1] > 0))  # (C + 1,): marked characters before each place
     touched = np.flatnonzero((num_marked[end] > num_marked[start]) & (tags == OUTSIDE))
     for token in touched:

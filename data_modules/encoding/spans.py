@@ -11,18 +11,21 @@ A batch lies flat: in `input_ids`, padded or packed, every window is a stretch o
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.offsets import tags_of, visible_extents
+from data_modules.encoding.offsets import UNTYPED_TAG, tags_of, visible_extents
 from data_modules.encoding.pairs import ENCODING_VERSION, NO_LABEL, Columns, Encoder
 from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
 from data_modules.encoding.window_choice import best_windows
 from faithkit.errors import UserError
 from faithkit.records import LABELS, Example
+
+if TYPE_CHECKING:  # it imports encoders
+    from data_modules.splits import Subset
 
 OVERLAP = 4  # windows share one part in so many
 Ints = NDArray[np.int64]
@@ -44,6 +47,7 @@ class SpanEncoder(Encoder):
     packed: bool = False
     max_windows: int | None = None
     template: PairTemplate = field(init=False)
+    untyped: bool = field(init=False, default=False, compare=False)  # training marks spans, and tells the type of none
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "template", PairTemplate.of(self.tokenizer))
@@ -58,6 +62,11 @@ class SpanEncoder(Encoder):
 
     def fingerprint(self) -> str:
         return f"spans:{ENCODING_VERSION}:{self.max_length}:{self.max_windows}:{fingerprint_of(self.tokenizer)}"
+
+    def fit(self, train: "Sequence[Subset]") -> None:
+        tags = [subset.encoded.columns["tag"].take(subset.indices).values for subset in train]
+        marked = {int(tag) for own in tags for tag in np.unique(own) if tag > 0}
+        object.__setattr__(self, "untyped", marked == {UNTYPED_TAG})
 
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
         """Columns of the examples: the three texts' tokens, the extents and tags of the answer's, length and label."""
