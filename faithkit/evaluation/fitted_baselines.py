@@ -69,12 +69,14 @@ class Baseline:
     Args:
         key: Begins the names of its metrics.
         fitted_on: The rows that it was fitted on, as a table names them.
+        threshold: Of the model's own scores, where that is all that was fitted.
     """
 
     key: str
     name: str
     predictions: Mapping[str, Prediction]
     fitted_on: str
+    threshold: float | None = None
 
 
 def fitted_origin(rows: Sequence[Example]) -> dict[str, Any]:
@@ -118,7 +120,7 @@ def beside(examples: Sequence[Example], predictions: Mapping[str, Prediction], f
         said = fitting.counted.predictions(examples)
         found.append(Baseline(key="counted", name="counted features", predictions=said, fitted_on=where))
     if fitting.own and (moved := refit(predictions, fitting)) is not None:
-        found.append(Baseline(key="refitted", name="the model itself", predictions=moved, fitted_on=fitting.name))
+        found.append(moved)
     return found
 
 
@@ -150,7 +152,7 @@ def fit_counted_by_folds(rows: Sequence[Example]) -> CountedFeatures | None:
     return replace(model, threshold=choose_threshold(scores, gold, HEADLINE).value) if scores else model
 
 
-def refit(predictions: Mapping[str, Prediction], fitting: Fitting) -> dict[str, Prediction] | None:
+def refit(predictions: Mapping[str, Prediction], fitting: Fitting) -> Baseline | None:
     """Labels the model's predictions anew, at the threshold that is best on the rows; None where scores are missing."""
     known = [row for row in fitting.rows if row.label]
     scores = [fitting.own[row.id].score for row in known]
@@ -158,7 +160,9 @@ def refit(predictions: Mapping[str, Prediction], fitting: Fitting) -> dict[str, 
         return None
     gold = [row.label == HALLUCINATED for row in known]
     threshold = choose_threshold(np.array(scores, np.float64), gold, HEADLINE).value
-    return {id_: _called(prediction, threshold) for id_, prediction in predictions.items()}
+    moved = {id_: _called(prediction, threshold) for id_, prediction in predictions.items()}
+    name, where = "model, threshold fitted", f"{fitting.name}: {threshold:.4f}"
+    return Baseline(key="refitted", name=name, predictions=moved, fitted_on=where, threshold=threshold)
 
 
 def _called(prediction: Prediction, threshold: float) -> Prediction:

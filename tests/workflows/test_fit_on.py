@@ -53,7 +53,12 @@ def test_named_rows_fit_every_baseline_and_the_model_itself(
         value = found["test/begin/macro_f1"]["value"] - found[f"test/begin/{key}_macro_f1"]["value"]
         assert found[f"test/begin/difference/{key}_macro_f1"]["value"] == pytest.approx(value)
         assert f"test/begin/p_value/{key}_macro_f1" in found
-    assert "rows of begin" in " ".join(shown.out.split()) and "the model itself" in shown.out
+    told = " ".join(shown.out.split())
+    assert "rows of begin" in told and "model, threshold fitted" in told
+    threshold = json.loads((folder / "metrics.json").read_text())["meta"]["test_sets"]["begin"]["threshold"]
+    assert f"to use it: faithkit score ... threshold={threshold:.4f}" in told
+    ours = [json.loads(line)["score"] for line in (folder / "predictions" / "begin.jsonl").read_text().splitlines()]
+    assert min(ours) <= threshold <= max(ours)
     rows = (folder / "predictions" / "begin-fit_on.jsonl").read_text().splitlines()
     # Without a model its own threshold stays, and the baselines are fitted all the same.
     given = f"predictions={folder / 'predictions' / 'begin.jsonl'}"

@@ -72,8 +72,21 @@ def label_report(
     if num_examples:
         tables.append(predictions_table(chosen, predictions, title="predictions to judge"))
     samples = [sample_row(e, gold=e.label, label=p.label, score=p.score) for e in chosen for p in [predictions[e.id]]]
+    fitted = next((one for one, _, _ in rows if one.threshold is not None), None)
+    notes, facts = scored.notes, {}
+    if fitted is not None:
+        use = f"to use it: faithkit score ... threshold={fitted.threshold:.4f}"
+        notes, facts = (
+            (*notes, f"threshold fitted on {harmless(fitted.fitted_on)}; {use}"),
+            {"threshold": fitted.threshold},
+        )
     report = Report(
-        metrics=metrics, headline=(headline,), tables=tuple(tables), notes=scored.notes, samples=tuple(samples)
+        metrics=metrics,
+        headline=(headline,),
+        tables=tuple(tables),
+        notes=notes,
+        samples=tuple(samples),
+        facts=facts,
     )
     if origin is None:
         return report

@@ -94,7 +94,9 @@ def test_a_score_at_the_threshold_is_called_hallucinated() -> None:
     }
     at_it = {"x": Prediction(id="x", label="faithful", score=0.5), "y": Prediction(id="y", label="unparsed", score=0.5)}
     moved = refit(at_it, Fitting(rows=rows, own=own))
-    assert moved is not None and moved["x"].label == "hallucinated" and moved["y"].label == "unparsed"
+    assert moved is not None and moved.threshold == 0.5
+    labels = {name: one.label for name, one in moved.predictions.items()}
+    assert labels == {"x": "hallucinated", "y": "unparsed"}
 
 
 def test_the_thresholds_that_a_folder_keeps_are_those_of_its_rows() -> None:
