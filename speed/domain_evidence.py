@@ -9,7 +9,7 @@ dataset is a domain here, and the threshold is chosen on the rows that the weigh
 import hashlib
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +22,15 @@ from critic.task import FIT_ROWS
 from critic.weights import load_classifier
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
+from faithkit.errors import UserError
 from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.files.atomic import atomic_file
 from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.weights.resolve import loading
+from faithkit.words import VERSION as WORDS_VERSION
 from speed.domain_sides import Fold
+from workflows.domains.model_key import model_key
+from workflows.domains.rows import Rows
 
 Floats = NDArray[np.float64]
 PIECE = 256  # rows that are read and kept at a time
@@ -43,10 +47,13 @@ class DomainEvidence:
     def __init__(self, folder: Path, *, weights: str, precision: str, not_from: Sequence[str] = ()):
         from critic.precision import apply_precision
 
-        self.folder, self.not_from = folder / f"{Path(weights).name}-{precision}", set(not_from)
         with loading(weights) as source:
             tokenizer = load_tokenizer(source)
         encoder = PairEncoder(tokenizer=tokenizer, max_length=256, evidence=True, whole=True)
+        # All that the figures depend on beside the rows: two encoders may have one name, in folders of their own.
+        parts = "\0".join((model_key(weights), encoder.fingerprint(), str(WORDS_VERSION)))
+        digest = hashlib.blake2b(parts.encode(), digest_size=8).hexdigest()
+        self.folder, self.not_from = folder / f"{Path(weights).name}-{digest}-{precision}", set(not_from)
         model = apply_precision(load_classifier(weights).eval(), precision, "cpu", lambda: None)
         self.critic = Critic(model, encoder, ScoreCalibration())
         self._known: dict[str, Floats] = {}
@@ -75,7 +82,7 @@ class DomainEvidence:
 
     def predict(self, fold: Fold) -> dict[str, Prediction]:
         """Fits the weights and the calibration of a fold on the other domains, and predicts its tested rows."""
-        train = {name: rows.capped(FIT_ROWS).shown for name, rows in fold.train.items() if name not in self.not_from}
+        train = {name: rows.capped(FIT_ROWS).shown for name, rows in learnt_from(fold, self.not_from).items()}
         evidence = np.concatenate([self.of(rows) for rows in train.values()])
         gold = np.array([one.label == HALLUCINATED for rows in train.values() for one in rows], np.int8)
         weights, note = fit_evidence(evidence, gold, [name for name, rows in train.items() for _ in rows], own=False)
@@ -85,6 +92,20 @@ class DomainEvidence:
         tested = fold.tested.shown
         scores = calibration.scores(linear(self.of(tested), weights))
         return {one.id: one for one in calibration.predictions([example.id for example in tested], scores)}
+
+
+def learnt_from(fold: Fold, not_from: Collection[str]) -> dict[str, Rows]:
+    """Chooses the domains that a fold learns from: those that have rows, less those that are named.
+
+    Raises:
+        UserError: None is left.
+    """
+    found = {name: rows for name, rows in fold.train.items() if len(rows) and name not in not_from}
+    if not found:
+        left_out = f" without {', '.join(sorted(not_from))}" if not_from else ""
+        hint = "name fewer domains after --not-from, or read more of them"
+        raise UserError(f"the fold of {fold.name} has no domain to learn from{left_out}", hint=hint)
+    return found
 
 
 def _key(example: Example) -> str:

@@ -21,6 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
+from faithkit.errors import UserError, choice_hint
+from faithkit.evaluation.domains.recipes import COSINE, NLI, recipes_of
 from faithkit.evaluation.domains.report import domains_report
 from faithkit.evaluation.domains.tables import MEAN
 from faithkit.evaluation.domains.tested import DomainTest
@@ -29,7 +31,7 @@ from faithkit.evaluation.intervals import Metric
 from faithkit.evaluation.results import full_names, write_results
 from faithkit.evaluation.tables import format_metric, show
 from faithkit.records import Prediction
-from speed.domain_evidence import evidence_sides
+from speed.domain_evidence import evidence_sides, learnt_from
 from speed.domain_sides import Fold, make_folds, predict_baselines, predict_critic
 from speed.measure import report, table
 from workflows.domains.baselines import CHOSEN, DomainBaselines
@@ -42,12 +44,19 @@ SHOWN = ("auroc", "macro_f1", "average_precision", "ece")
 
 
 def main() -> None:
+    """Runs the command, and tells a mistake of the user's without a traceback."""
+    try:
+        run(read_options())
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def run(options: argparse.Namespace) -> None:
     """Predicts every fold with every side that is asked for, then scores all that there is."""
-    options = read_options()
-    domains = read_all(read_definition(options.data, options.set))
-    if options.part != DEV:
-        names = options.folds_only or list(domains)
-        record_looks(names, by=f"speed.domains {options.recipe or (options.evidence and 'evidence') or 'baselines'}")
+    definition = read_definition(options.data, options.set)
+    check_names(options, definition["only"] or list(definition["domains"]))
+    domains = read_all(definition)
     features = Features(options.out / "features", encoder=options.encoder)
     baselines = DomainBaselines(
         domains, features, nli=options.nli, max_fit_rows=options.max_fit_rows, only=options.baselines_only
@@ -58,6 +67,11 @@ def main() -> None:
         for fold in make_folds(domains, baselines.all_rows, options.part)
         if fold.name in (options.folds_only or domains)
     ]
+    if options.evidence:
+        for fold in folds:
+            learnt_from(fold, options.not_from)  # refused before anything is fitted, and before a look is counted
+    by = f"speed.domains {options.recipe or (options.evidence and 'evidence') or 'baselines'}"
+    record_looks([fold.name for fold in folds], by, part=options.part, root=options.data)
     settings = {name: getattr(options, name) for name in ("part", "encoder", "nli", "set", "max_fit_rows")}
     if options.baselines_only:
         settings["only"] = options.baselines_only
@@ -107,6 +121,27 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--resamples", type=int, default=1000)
     parser.add_argument("--no-report", action="store_true", help="print, and leave RESULTS.md as it is")
     return parser.parse_args()
+
+
+def check_names(options: argparse.Namespace, domains: Sequence[str]) -> None:
+    """Refuses names of domains and baselines that there are not; they would be left out in silence.
+
+    Raises:
+        UserError: There is one.
+    """
+    for argument in ("folds_only", "not_from"):
+        for name in getattr(options, argument) or ():
+            if name not in domains:
+                problem = f"--{argument.replace('_', '-')} names no domain: {name!r}"
+                raise UserError(problem, hint=choice_hint(name, domains))
+    models = {COSINE: options.encoder, NLI: options.nli}
+    at_hand = [recipe.key for recipe in recipes_of([name for name, model in models.items() if model])]
+    for name in options.baselines_only:
+        if name not in [recipe.key for recipe in recipes_of(list(models))]:
+            raise UserError(f"--baselines-only names no baseline: {name!r}", hint=choice_hint(name, at_hand))
+        if name not in at_hand:
+            hint = f"give --encoder or --nli, or use {', '.join(at_hand)}"
+            raise UserError(f"--baselines-only {name} reads what a model says, and none is given", hint=hint)
 
 
 def read_definition(data: str, overrides: Sequence[str] = ()) -> dict:

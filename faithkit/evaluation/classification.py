@@ -28,6 +28,7 @@ from faithkit.evaluation.ranking import Ranking
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 
 SCORE_METRICS = ("auroc", "average_precision", "ece", "brier")
+DEBIASED = ("ece",)  # few rows push it up, and resamples of them further
 FEW_ROWS = 30  # of a class; below, a user is told
 BOTH_CLASSES = ("balanced_accuracy", "auroc", "average_precision")
 
@@ -60,7 +61,7 @@ def score(outcomes: Outcomes, *, num_resamples: int = 1000, seed: int = 0) -> Sc
     """Computes `classification_metrics` of rows that are joined already."""
     num_scored = int(outcomes.scored.sum())
     counts = dict.fromkeys(SCORE_METRICS, num_scored)
-    options: dict[str, Any] = {"shares": True, "debiased": ("ece",), "num_resamples": num_resamples, "seed": seed}
+    options: dict[str, Any] = {"shares": True, "debiased": DEBIASED, "num_resamples": num_resamples, "seed": seed}
     result = bootstrap(outcomes.groups, statistic(outcomes), n=counts, **options)
     return Scored(metrics=result.metrics, notes=(*_notes(outcomes), *result.notes))
 

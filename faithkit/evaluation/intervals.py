@@ -148,13 +148,13 @@ def bootstrap(
             notes.append(f"{name}: {num_resamples - len(samples)} of {num_resamples} resamples do not define it")
         value, bias = float(raw), 0.0
         if name in debiased and len(samples):
-            bias = float(samples.mean() - raw)
+            bias = bias_of(samples, value)
         corrected = max(value - bias, 0.0) if bias else value
         corrected = min(corrected, 1.0) if is_share(name) else corrected
         if (bounds := of_few_groups(name, corrected)) is not None:
             low, high = bounds
         else:
-            low, high = np.quantile(samples - 2 * bias, (LOWER, UPPER)) if len(samples) else (value, value)
+            low, high = np.quantile(without_bias(samples, bias), (LOWER, UPPER)) if len(samples) else (value, value)
         if is_share(name):
             low, high = max(low, 0.0), min(high, 1.0)
         given = {name: value, f"{name}_debiased": corrected} if name in debiased else {name: value}
@@ -166,6 +166,16 @@ def bootstrap(
         what = "group: its intervals have no width" if groups.count == 1 else "groups: its intervals say little"
         notes.append(f"the data has only {groups.count} {what}")
     return Scored(metrics=metrics, notes=tuple(notes))
+
+
+def bias_of(samples: Values, value: float) -> float:
+    """Estimates how far a value lies above the truth: as far as its resamples lie above it."""
+    return float(samples.mean() - value)
+
+
+def without_bias(samples: Values, bias: float) -> Values:
+    """Takes off what resamples lie above the truth: the value's own bias, and as much again that resampling adds."""
+    return samples - 2 * bias
 
 
 def paired_difference(

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +15,19 @@ from critic import Critic
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
+from faithkit.errors import UserError
 from faithkit.records import Example, Turn
-from speed.domain_evidence import evidence_sides
+from speed import domains as module
+from speed.domain_evidence import evidence_sides, learnt_from
 from speed.domain_sides import TARGET, Fold, make_folds, read_kept, train_arguments
-from speed.domains import read_definition
+from speed.domains import main, read_definition
 from tests.running import compose
+from tests.tiny import write_bert
+from tests.workflows.domains.corpora import SETS, write_corpora
 from workflows.domains.baselines import rows_to_fit
 from workflows.domains.benchmark import read_all
-from workflows.domains.rows import DEV
+from workflows.domains.looks import count_looks
+from workflows.domains.rows import DEV, Rows
 
 
 def test_no_fold_trains_on_its_own_domain_or_its_kin_or_on_held_rows() -> None:
@@ -93,3 +99,71 @@ def test_evidence_of_a_fold_is_read_once_and_learns_from_no_domain_that_is_named
     assert evidence_sides(folds, tmp_path, **given, not_from=[]) == sides
     other = evidence_sides(folds, tmp_path, **given, not_from=["snli"])
     assert other["snli"] == sides["snli"] and other["wow"] != sides["wow"], "wow learns from xsum alone now"
+
+
+def test_two_encoders_of_one_name_do_not_share_what_was_read(tiny_bert: Path, tmp_path: Path) -> None:
+    domains = read_all(read_definition("embedded") | {"only": ["wow", "xsum"]})
+    folds = make_folds(domains, rows_to_fit(domains), DEV)[:1]
+    folders = [shutil.copytree(tiny_bert, tmp_path / name / "hf") for name in ("one", "two")]
+    other = write_bert(tmp_path / "other", seed=1)
+    shutil.copy(other / "model.safetensors", folders[1])  # the tokenizer is the same, the weights are not
+    sides = [
+        evidence_sides(folds, tmp_path / "kept", weights=str(folder), precision="32-true", not_from=[])
+        for folder in folders
+    ]
+    assert sides[0] != sides[1] and len(list((tmp_path / "kept").iterdir())) == 2
+
+
+def test_domains_without_rows_are_left_out_of_a_fold_and_one_that_has_no_other_is_told() -> None:
+    domains = read_all(read_definition("embedded") | {"only": ["wow", "xsum", "snli"]})
+    rows = rows_to_fit(domains)
+    fold = Fold("wow", domains["wow"].part(DEV), {"xsum": rows["xsum"], "snli": Rows()})
+    assert set(learnt_from(fold, [])) == {"xsum"}
+    with pytest.raises(UserError, match="wow has no domain to learn from without snli, xsum"):
+        learnt_from(fold, ["xsum", "snli"])
+
+
+def command(monkeypatch: pytest.MonkeyPatch, out: Path, *arguments: str) -> None:
+    base = ["--data", "embedded", "--out", str(out), "--no-report", "--resamples", "20", "--baselines-only", "grams"]
+    monkeypatch.setattr("sys.argv", ["domains.py", *base, *arguments])
+    main()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("--folds-only snl", "did you mean snli"),
+        ("--folds-only snli --set benchmark.only=[wow,xsum]", "use one of wow, xsum"),
+        ("--not-from diahlu", "did you mean diahalu"),
+        ("--baselines-only gramms", "did you mean grams"),
+        ("--baselines-only cosine", "give --encoder or --nli"),
+        ("--evidence --set benchmark.only=[wow,xsum] --not-from xsum", "wow has no domain to learn from"),
+    ],
+)
+def test_a_wrong_name_is_refused_before_anything_is_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: str, told: str
+) -> None:
+    looks: list[object] = []
+    monkeypatch.setattr(module, "record_looks", lambda *given, **_: looks.append(given))
+    with pytest.raises(SystemExit, match="2"):
+        command(monkeypatch, tmp_path / "out", *arguments.split(), "--part", "held")
+    assert told in capsys.readouterr().err and not looks and not (tmp_path / "out").exists()
+
+
+def test_looks_at_held_halves_are_counted_but_not_at_those_of_the_stand_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before, real = count_looks(), str(write_corpora(tmp_path / "corpora"))
+    sets = ["--set", SETS, "--folds-only", "snli"]
+    command(monkeypatch, tmp_path / "stand-in", "--part", "held", "--set", SETS)
+    command(monkeypatch, tmp_path / "dev", "--data", real, *sets)
+    assert count_looks() == before
+    command(monkeypatch, tmp_path / "held", "--data", real, "--part", "held", *sets)
+    assert count_looks() - before == {"snli": 1}
+
+
+def test_baselines_learn_from_as_many_rows_as_are_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    command(monkeypatch, tmp_path, "--max-fit-rows", "10", "--set", "benchmark.only=[wow,xsum,conjnli]")
+    for name in ("wow", "xsum", "conjnli"):
+        kept = json.loads((tmp_path / "baselines" / DEV / f"{name}.json").read_text())["baselines"]["grams"]
+        assert 0 < kept["num_rows"] <= 10 * len(kept["trained_on"])

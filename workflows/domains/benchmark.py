@@ -28,7 +28,7 @@ from workflows.detectors import load_configured
 from workflows.domains.baselines import DomainBaselines
 from workflows.domains.definition import read_domains
 from workflows.domains.features import Features
-from workflows.domains.looks import count_looks, record_looks
+from workflows.domains.looks import count_looks, is_look, record_looks
 from workflows.domains.rows import DEV, DomainRows, Rows, read_domain
 from workflows.origins import judge_examples, origin_of_file, write_given
 
@@ -41,8 +41,8 @@ def run_domains(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     block = config["benchmark"]
     domains = read_all(block)
     tested = {name: own.part(block["part"]) for name, own in domains.items()}
-    if block["part"] != DEV:
-        record_looks(tested, by=str(config["checkpoint"] or config["predictions"]))
+    by = str(config["checkpoint"] or config["predictions"])
+    record_looks(tested, by, part=block["part"], root=block["path"])
     shown = [example for rows in tested.values() for example in rows.shown]
     predictions, models, notes = _judge(run, config, shown)
     features = Features(run.path / "features", encoder=block["encoder"])
@@ -82,7 +82,7 @@ def run_domains(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     metrics = full_names("test", NAME, {**report.metrics, **without_leaked})
     meta = {"config": config, "part": block["part"], "looks": looks, "environment": environment()}
     write_results(run.metrics, metrics, {**meta, "test_sets": facts})
-    lines = (*_look_lines(block["part"], looks), *(f"note: {note}" for note in notes))
+    lines = (*_look_lines(block["part"], block["path"], looks), *(f"note: {note}" for note in notes))
     origins = {"models": [one for own in facts.values() for one in own["models"]]}
     told = replace(report, lines=(*lines, *report.lines), alerts=lines, facts=origins)
     answers = {
@@ -148,7 +148,8 @@ def looks_at(domains: Mapping[str, DomainRows]) -> dict[str, dict[str, int]]:
     return {name: {"before": own.domain.looks, "held": since[name]} for name, own in domains.items()}
 
 
-def _look_lines(part: str, looks: Mapping[str, Mapping[str, int]]) -> list[str]:
+def _look_lines(part: str, root: str, looks: Mapping[str, Mapping[str, int]]) -> list[str]:
     counts = ", ".join(f"{name} {own['held']}" for name, own in looks.items() if own["held"])
-    here = "rows of the dev half" if part == DEV else f"part {part}: a look at held rows, counted"
+    counted = "a look at held rows, counted" if is_look(part, root) else "held rows of the stand-in, no look"
+    here = "rows of the dev half" if part == DEV else f"part {part}: {counted}"
     return [f"{here}; looks at held halves so far: {counts or 'none'}"]

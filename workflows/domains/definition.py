@@ -25,7 +25,7 @@ class Domain:
             `apart` leaves them where they are, and a critic, whose layout has no history, does not read them.
         max_length_gap: Of datasets of pairs, the pairs alone whose responses differ by so many words at most.
         beside: Shown beside the others: neither in the mean nor learnt from.
-        max_rows: Tested rows at most, by whole groups.
+        max_rows: Tested rows of each half at most, by whole groups: both halves together may have twice as many.
         looks: How often its labels had been looked at before.
         nli: An NLI model of its own, where the benchmark's was trained on this domain.
         kin: The domains that no model for this one may learn from: those that share something, and itself.

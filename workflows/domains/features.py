@@ -1,6 +1,7 @@
 """The features of domains' rows that cheap baselines read: counts, an encoder's cosine, an NLI model's score.
 
-What a model gives is kept in the run's folder, so that an interrupted run computes none of it twice.
+What a model gives is kept in the run's folder, so that an interrupted run computes none of it twice. The model is known
+by its content: another one at the same path is read anew.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ from faithkit.evaluation.cheap_baselines import FEATURES, count_features
 from faithkit.evaluation.domains.recipes import COSINE, GRAMS, NLI, Values
 from faithkit.files.atomic import atomic_file
 from faithkit.records import Example
+from workflows.domains.model_key import model_key
 
 PIECE_WORDS = 100  # of a long knowledge, the piece most like the response decides
 BATCH_SIZE = 32
@@ -56,7 +58,7 @@ class Features:
         return np.concatenate(found, axis=1)
 
     def _kept(self, name: str, examples: Sequence[Example], model: str, compute: Callable[[], Values]) -> Values:
-        digest = hashlib.blake2b(model.encode(), digest_size=8)
+        digest = hashlib.blake2b(model_key(model).encode(), digest_size=8)
         for example in examples:
             digest.update("\0".join((example.id, example.knowledge, example.response)).encode(errors="surrogatepass"))
         path = self.folder / f"{name}-{digest.hexdigest()}.npy"

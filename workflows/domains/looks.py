@@ -7,6 +7,8 @@ from pathlib import Path
 
 from faithkit.files.home import cache_dir
 from faithkit.files.jsonl import JsonlAppender, read_jsonl
+from faithkit.stand_in import EMBEDDED
+from workflows.domains.rows import DEV
 
 
 def looks_file() -> Path:
@@ -14,15 +16,24 @@ def looks_file() -> Path:
     return cache_dir("domains") / "looks.jsonl"
 
 
-def record_looks(domains: Iterable[str], by: str) -> None:
-    """Notes that the held rows of these domains are scored.
+def record_looks(domains: Iterable[str], by: str, *, part: str, root: str) -> None:
+    """Notes that the held rows of these domains are scored, where they are.
 
     Args:
         by: Whose predictions they are.
+        part: The part that is scored; the dev half is there to be looked at.
+        root: The folder of the corpora, or `embedded`: a stand-in's rows are kept for nothing.
     """
+    if not is_look(part, root):
+        return
     with JsonlAppender(looks_file()) as file:
         for name in domains:
             file.append({"domain": name, "by": by, "at": datetime.now(UTC).isoformat(timespec="seconds")})
+
+
+def is_look(part: str, root: str) -> bool:
+    """Tells whether who scores a part looks at rows that are kept for the end."""
+    return part != DEV and root != EMBEDDED
 
 
 def count_looks() -> Counter[str]:

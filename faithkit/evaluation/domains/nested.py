@@ -52,12 +52,23 @@ class Platt:
     intercept: float = 0.0
 
     @classmethod
-    def fit(cls, scores: Values, gold: NDArray[np.bool_], weights: Values) -> "Platt":
-        """Fits both on rows of both classes; an order that says nothing, or the wrong way round, is kept, but flat."""
+    def fit(cls, scores: Values, gold: NDArray[np.bool_], weights: Values, domains: NDArray[np.intp]) -> "Platt":
+        """Fits both on rows of both classes; an order that says nothing, or the wrong way round, is kept, but flat.
+
+        Each domain has a bias of its own in the fit. With one for all, the slope would also say in which domains more
+        is hallucinated, and scores that order each domain well could get a slope near 0, or below it.
+
+        Args:
+            domains: Numbers each row's domain from 0 [rows].
+        """
         from sklearn.linear_model import LogisticRegression
 
-        model = LogisticRegression(C=1e3).fit(logit(scores)[:, None], gold, weights * len(gold))
-        return cls(max(float(model.coef_[0, 0]), MIN_SLOPE), float(model.intercept_[0]))
+        odds = logit(scores)
+        biases = np.eye(int(domains.max()) + 1)[domains]
+        model = LogisticRegression(C=1e3, max_iter=1000)
+        model.fit(np.column_stack([odds, biases]), gold, weights * len(gold))
+        slope = max(float(model.coef_[0, 0]), MIN_SLOPE)
+        return cls(slope, intercept_of(slope * odds, gold, weights))
 
     def __call__(self, scores: Values) -> Values:
         return apply_temperature(self.slope * logit(scores) + self.intercept, 1.0)
@@ -144,7 +155,8 @@ class Nested:
             own = [self.rows[name] for name in trained_on]
             pooled = [(score(model, self.select(recipe, rows.features)), rows.gold) for rows in own]
         values, gold = (np.concatenate(part) for part in zip(*pooled, strict=True))
-        platt = Platt.fit(values, gold, np.concatenate([weights_of(one, balanced=False) for _, one in pooled]))
+        weights = np.concatenate([weights_of(one, balanced=False) for _, one in pooled])
+        platt = Platt.fit(values, gold, weights, np.repeat(np.arange(len(pooled)), [len(one) for _, one in pooled]))
         threshold = choose_threshold(platt(values), gold, "macro_f1").value
         return Fitted(
             recipe=recipe,
@@ -172,6 +184,26 @@ class Nested:
         weights = np.concatenate([weights_of(self.rows[name].gold, balanced=setting["balanced"]) for name in names])
         self._models[key] = fit(recipe.kind, setting, features, gold, weights * len(gold) / len(names))
         return self._models[key]
+
+
+def intercept_of(odds: Values, gold: NDArray[np.bool_], weights: Values) -> float:
+    """Finds the intercept with which the weighted mean of the probabilities is the share of hallucinated rows.
+
+    A slope that was raised to its least, and biases that new domains do not have, would leave the mean elsewhere.
+
+    Args:
+        odds: Log-odds of rows of both classes, slope included [rows].
+    """
+    from scipy.optimize import brentq
+
+    share = float(np.average(gold, weights=weights))
+    middle = float(logit(share))
+
+    def excess(intercept: float) -> float:
+        return float(np.average(apply_temperature(odds + intercept, 1.0), weights=weights)) - share
+
+    # At the ends every row is below the share, or every row above it; the mean rises in between.
+    return float(brentq(excess, middle - odds.max() - 1, middle - odds.min() + 1, xtol=1e-12))
 
 
 def weights_of(gold: NDArray[np.bool_], *, balanced: bool) -> Values:

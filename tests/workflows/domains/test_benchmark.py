@@ -10,6 +10,7 @@ from faithkit.errors import UserError
 from faithkit.evaluation.baselines import unsupported_share
 from faithkit.files.jsonl import write_jsonl
 from tests.running import evaluate_here, plain_config
+from tests.workflows.domains.corpora import SETS, write_corpora
 from workflows.domains.benchmark import read_all
 from workflows.domains.definition import read_domains
 from workflows.domains.looks import count_looks
@@ -18,16 +19,19 @@ from workflows.domains.rows import ALL, DEV, HELD
 ONLY = "benchmark.only=[xsum,snli,conjnli]"
 
 
-@pytest.fixture(scope="module")
-def predictions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def score_all(path: Path, *overrides: str) -> Path:
     """Word overlap's scores of all rows, as if a detector had given them."""
-    path = tmp_path_factory.mktemp("predictions") / "all.jsonl"
-    domains = read_all(plain_config("evaluate", "benchmark=domains", ONLY)["benchmark"])
+    domains = read_all(plain_config("evaluate", "benchmark=domains", *overrides)["benchmark"])
     rows = [row for own in domains.values() for row in own.part(ALL).shown]
     shares = {row.id: unsupported_share(row.knowledge, row.response) for row in rows}
     labels = {id: "hallucinated" if share > 0.4 else "faithful" for id, share in shares.items()}
     write_jsonl(path, ({"id": id, "label": labels[id], "score": share} for id, share in shares.items()))
     return path
+
+
+@pytest.fixture(scope="module")
+def predictions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return score_all(tmp_path_factory.mktemp("predictions") / "all.jsonl", ONLY)
 
 
 def run(path: Path, predictions: Path, *overrides: str) -> dict:
@@ -63,12 +67,32 @@ def test_every_domain_has_its_metrics_beside_baselines_that_never_saw_it(
     assert again["metrics"] == metrics
 
 
-def test_a_look_at_held_rows_is_counted(predictions: Path, tmp_path: Path) -> None:
-    before = count_looks()
-    found = run(tmp_path / "run", predictions, f"benchmark.part={HELD}", "benchmark.only=[snli,conjnli]")
+@pytest.mark.parametrize("part", [DEV, HELD, ALL])
+def test_a_look_at_held_rows_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str) -> None:
+    options = (f"benchmark.path={write_corpora(tmp_path / 'corpora')}", SETS)
+    given, before = score_all(tmp_path / "all.jsonl", *options), count_looks()
+    found = run(tmp_path / "run", given, f"benchmark.part={part}", *options)
     since = count_looks()
-    assert since["snli"] == before["snli"] + 1 == found["meta"]["looks"]["snli"]["held"]
+    assert since["snli"] == before["snli"] + (part != DEV) == found["meta"]["looks"]["snli"]["held"]
     assert since["xsum"] == before["xsum"]
+    assert ("a look at held rows, counted" in capsys.readouterr().out) == (part != DEV)
+
+
+def test_rows_of_the_stand_in_are_kept_for_nothing_so_no_look_at_them_counts(
+    predictions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = count_looks()
+    run(tmp_path / "run", predictions, f"benchmark.part={HELD}", SETS)
+    assert count_looks() == before and "counted" not in capsys.readouterr().out.split("looks at held halves")[0]
+
+
+def test_baselines_learn_from_no_more_rows_of_a_domain_than_are_asked_for(predictions: Path, tmp_path: Path) -> None:
+    sizes = {}
+    for limit in ("10", "null"):
+        found = run(tmp_path / limit, predictions, f"benchmark.max_fit_rows={limit}")
+        fitted = found["meta"]["test_sets"]["snli"]["baselines"]["overlap"]
+        sizes[limit] = fitted["num_rows"] / len(fitted["trained_on"])
+    assert sizes["10"] <= 10 < sizes["null"]
 
 
 def test_predictions_that_are_missing_are_told(predictions: Path, tmp_path: Path) -> None:

@@ -1,14 +1,19 @@
 """Domains as the configuration defines them, and their rows in two halves."""
 
+import hashlib
 import os
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_modules.reading.exclude import Excluded
 from faithkit.errors import UserError
 from faithkit.records import Example, Turn
 from tests.running import plain_config
+from tests.workflows.domains.corpora import write_corpora
 from workflows.domains.baselines import rows_to_fit
 from workflows.domains.benchmark import read_all
 from workflows.domains.definition import HISTORIES, read_domains
@@ -55,12 +60,46 @@ def test_halves_share_no_group_and_nothing_learns_from_the_held_one(summaries: D
     assert all(row.id.startswith("xsum/0-xsum_tokens/all/") for row in dev.shown)
 
 
+def test_the_halves_are_those_of_every_run_before(tmp_path: Path) -> None:
+    """With another seed or share, rows that were kept for the end would have been looked at."""
+    own = read_domain(read_domains(block()["domains"])["snli"], str(write_corpora(tmp_path)))
+    held = sorted(row.id for row in own.part(HELD).shown)
+    assert len(held) == 36
+    assert hashlib.sha256("\n".join(held).encode()).hexdigest()[:16] == "fc22fbc09a5406e1"
+
+
+def test_the_most_rows_are_those_of_each_half(tmp_path: Path) -> None:
+    domain = replace(read_domains(block()["domains"])["snli"], max_rows=4)
+    own = read_domain(domain, str(write_corpora(tmp_path)))
+    assert [len(own.part(part)) for part in PARTS] == [4, 4, 8]
+
+
 def test_fewer_rows_are_whole_groups_of_the_same_rows(summaries: DomainRows) -> None:
     dev = summaries.part(DEV)
     some, more = dev.capped(len(dev) // 3), dev.capped(len(dev) // 2)
     assert 0 < len(some) <= len(dev) // 3 and {row.id for row in some.shown} < {row.id for row in more.shown}
     chosen = {row.group for row in some.shown}
     assert [row for row in dev.shown if row.group in chosen] == list(some.shown)
+
+
+def test_rows_whose_texts_another_domain_tests_are_learnt_from_nowhere_else() -> None:
+    domains = read_all(block())
+    found, left_out = rows_to_fit(domains), 0
+    for name, rows in found.items():
+        own, kept = domains[name], {row.id for row in rows.originals}
+        tested = [
+            row
+            for other, theirs in domains.items()
+            if other not in own.domain.kin
+            for half in (DEV, HELD)
+            for row in theirs.halves[half].originals
+        ]
+        excluded = Excluded.of(tested)
+        assert not [row.id for row in rows.originals if excluded.covers(row)], name
+        gone = [row for row in own.to_fit().originals if row.id not in kept]
+        assert all(excluded.covers(row) for row in gone), name
+        left_out += len(gone)
+    assert left_out, "else nothing was tested"
 
 
 def test_a_domain_beside_the_others_is_tested_and_never_learnt_from() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from faithkit.evaluation.domains.nested import FitRows, Nested, weights_of
+from faithkit.evaluation.domains.nested import MIN_SLOPE, FitRows, Nested, Platt, area, weights_of
 from faithkit.evaluation.domains.recipes import REGRESSION, SETTINGS, TREES, Recipe, Values, recipes_of
 from faithkit.records import HALLUCINATED, Example
 from faithkit.word_evidence import WORD_EVIDENCE
@@ -79,6 +79,51 @@ def test_domains_and_classes_weigh_the_same_however_many_rows_they_have() -> Non
     assert weights_of(gold, balanced=False).sum() == pytest.approx(1)
     balanced = weights_of(gold, balanced=True)
     assert balanced[0] == pytest.approx(0.5) and balanced[1:].sum() == pytest.approx(0.5)
+
+
+def pooled(*parts: tuple[float, float, float, int]) -> tuple[Values, Values, Values, Values]:
+    """Scores, labels, weights and numbers of domains.
+
+    Args:
+        parts: The share hallucinated of each domain, what its log-odds are on the whole, by how much those of
+            hallucinated rows are higher, and its rows.
+    """
+    generator = np.random.default_rng(0)
+    scores, golds = [], []
+    for share, level, gap, num in parts:
+        gold = np.arange(num) < share * num
+        odds = level + gap * (gold - share) + generator.normal(0, 1, num)
+        scores.append(1 / (1 + np.exp(-odds)))
+        golds.append(gold)
+    weights = np.concatenate([weights_of(gold, balanced=False) for gold in golds])
+    numbers = np.repeat(np.arange(len(parts)), [len(gold) for gold in golds])
+    return np.concatenate(scores), np.concatenate(golds), weights, numbers
+
+
+def test_a_score_of_the_wrong_order_gets_probabilities_whose_mean_is_the_share() -> None:
+    scores, gold, weights, numbers = pooled((0.5, 3.0, -2.0, 200), (0.5, 3.0, -2.0, 50))
+    platt = Platt.fit(scores, gold, weights, numbers)
+    assert platt.slope == MIN_SLOPE
+    assert np.average(platt(scores), weights=weights) == pytest.approx(0.5, abs=1e-9)
+    assert area(platt(scores), gold) == area(scores, gold) < 0.2, "the order is kept"
+
+
+def test_domains_with_other_shares_of_hallucinated_rows_do_not_flatten_the_slope() -> None:
+    parts = (0.9, -3.0, 2.0, 400), (0.2, 3.0, 2.0, 100)  # more is hallucinated where scores are low on the whole
+    scores, gold, weights, numbers = pooled(*parts)
+    platt = Platt.fit(scores, gold, weights, numbers)
+    # Within a domain log-odds are normal, apart by 2, with a spread of 1: the slope of their log-likelihood ratio is 2.
+    assert platt.slope == pytest.approx(2, abs=0.5)
+    assert np.average(platt(scores), weights=weights) == pytest.approx(0.55, abs=1e-9), "each domain counts the same"
+    assert area(platt(scores), gold) == area(scores, gold)
+
+
+@pytest.mark.parametrize("level", [-20.0, 0.0, 20.0])
+def test_scores_at_their_ends_and_scores_that_are_all_alike_are_calibrated_too(level: float) -> None:
+    gold = np.array([True, False, False, False] * 5)
+    scores = np.full(20, 1 / (1 + np.exp(-level)))
+    platt = Platt.fit(scores, gold, weights_of(gold, balanced=False), np.zeros(20, np.intp))
+    assert platt(scores) == pytest.approx(np.full(20, 0.25))
 
 
 def test_recipes_take_what_models_gave_where_they_gave_it() -> None:
