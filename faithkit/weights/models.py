@@ -38,6 +38,7 @@ class KnownModel:
         memory: What its use takes; None where that was not measured.
         speed: What it does in a CPU-second.
         training: What its training takes.
+        needs: The data that its command reads; None where that is said by the command.
     """
 
     name: str
@@ -50,6 +51,7 @@ class KnownModel:
     speed: tuple[Figure, ...]
     training: tuple[Figure, ...]
     figures: tuple[Figure, ...]
+    needs: str | None = None
 
 
 @cache

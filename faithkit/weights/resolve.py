@@ -13,6 +13,7 @@ from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.folder_check import check_folder
 from faithkit.files.model_folder import ADAPTER_CONFIG, CONFIG, MARK, SIDECAR
 from faithkit.weights.local import LOCAL, LocalWeights, fetch
+from faithkit.weights.models import known_models
 
 __all__ = [
     "LOCAL",
@@ -53,6 +54,9 @@ def resolve(name_or_path: str) -> str:
     path = Path(name_or_path).expanduser()
     if name_or_path and path.is_dir():
         return str(path)
+    if name_or_path in known_models():
+        problem = f"{name_or_path} is a recipe of `faithkit models`: it has no weights to download, and is trained"
+        raise UserError(problem, hint=f"faithkit models {name_or_path} tells how; then give the folder of its run")
     if name_or_path and path.exists():
         raise UserError(
             f"{shorten(name_or_path)} is a file: a model is a folder, with config.json and its weights",
@@ -74,6 +78,7 @@ def check_at_hand(name: str | None) -> None:
     """
     if name is None or name in LOCAL or not is_hub_name(name):
         return
+    resolve(name)
     if not _in_hub_cache(name) and not _in_hub_cache(name, ADAPTER_CONFIG) and not _hub_in_reach():
         raise _out_of_reach(name)
 
@@ -192,6 +197,12 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def _out_of_reach(name: str) -> UserError:
     same = [weights.name for weights in LOCAL.values() if weights.hub_equivalent == name]
+    parent = Path(name).parent
+    if "/" in name and parent.is_dir():
+        near = nearest(Path(name).name, sorted(child.name for child in parent.iterdir() if child.is_dir()), 1)
+        did = f"; did you mean {parent / near[0]}?" if near else ""
+        problem = f"{shorten(name)} is not a folder here, and the model hub was not reached{did}"
+        return UserError(problem, hint=f"name a folder below {parent}, or set HF_HOME to a cache that holds the model")
     local = f"the local name {same[0]}" if same else f"a local name ({', '.join(LOCAL)})"
     return UserError(
         f"{shorten(name)} is not a folder here, and the model hub was not reached{_guess(name)}",

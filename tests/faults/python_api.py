@@ -111,7 +111,7 @@ def streams(owner: str) -> Iterator[Call]:
 
 def dialogues() -> Iterator[Call]:
     """Wrong calls of `predict_dialogue`."""
-    yield from of("tagger", "predict_dialogue", "context", [v for v in NO_TEXT if not isinstance(v, range)])
+    yield from of("tagger", "predict_dialogue", "knowledge", [v for v in NO_TEXT if not isinstance(v, range)])
     yield from of("tagger", "predict_dialogue", "turns", [None, "abc", *NO_TURNS, [], ["a"], [("assistant", " ")]])
 
 

@@ -30,7 +30,7 @@ SHORT = Decoding(max_new_tokens=4)
 RIGHT: dict[str, dict[str, Any]] = {
     "score": {"knowledge": "the river is long", "response": "it is long"},
     "predict": {"knowledge": "the river is long", "response": "it is long"},
-    "predict_dialogue": {"context": "the river is long", "turns": [("user", "is it"), ("assistant", "it is")]},
+    "predict_dialogue": {"knowledge": "the river is long", "turns": [("user", "is it"), ("assistant", "it is")]},
     "reply": {"knowledge": "the river is long", "history": ["is it long"], "decoding": SHORT},
     "predict_examples": {"examples": []},
     "candidates": {"examples": []},

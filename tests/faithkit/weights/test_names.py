@@ -19,6 +19,21 @@ def test_what_is_neither_says_what_can_be_named(name):
     assert "minilm" in str(caught.value)
 
 
+def test_a_recipe_says_that_it_has_to_be_trained_and_how():
+    for load in (weights.resolve, weights.check_at_hand):
+        with pytest.raises(UserError, match="no weights to download") as caught:
+            load("critic-dialogue")
+        assert "faithkit models critic-dialogue" in str(caught.value)
+
+
+def test_a_folder_whose_name_is_mistyped_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "first").mkdir(parents=True)
+    monkeypatch.setattr(weights, "_hub_in_reach", lambda: False)
+    with pytest.raises(UserError, match="did you mean runs/first"), weights.loading("runs/frist"):
+        pass
+
+
 def test_a_file_is_no_model(tmp_path):
     (tmp_path / "best.ckpt").touch()
     with pytest.raises(UserError, match="is a file"):
