@@ -23,6 +23,7 @@ from critic.weights import load_classifier
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.errors import UserError
+from faithkit.evaluation.aims import ARGMAX
 from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.files.atomic import atomic_file
 from faithkit.records import HALLUCINATED, Example, Prediction
@@ -88,7 +89,7 @@ class DomainEvidence:
         weights, note = fit_evidence(evidence, gold, [name for name, rows in train.items() for _ in rows], own=False)
         if note:
             print(f"{fold.name}: {note}", file=sys.stderr, flush=True)
-        calibration, _ = ScoreCalibration.fit(linear(evidence, weights), gold, "macro_f1")
+        calibration, _ = ScoreCalibration.fit(linear(evidence, weights), gold, ARGMAX)
         tested = fold.tested.shown
         scores = calibration.scores(linear(self.of(tested), weights))
         return {one.id: one for one in calibration.predictions([example.id for example in tested], scores)}
