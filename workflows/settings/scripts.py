@@ -261,3 +261,4 @@ class ScoreSettings(Run):
         if self.on_bad_row == "stop":  # a first row without them may else be one of those to skip
             yield from around.column_problems(self.path, self.columns.model_dump(), self.by, self.encoding)
         yield from around.output_problems("output", self.output)
+        yield from around.table_problems("output", self.output, self.path)
