@@ -67,6 +67,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
     from workflows.score_output import written_by
     from workflows.scored_rows import names_added, scored_suffix, tell_names, write_scored
     from workflows.shares import Shares
+    from workflows.thresholds import with_threshold
 
     rows = read_to_judge(config)
     print(f"{rows.num_read:,} rows; columns: {rows.description}")
@@ -76,7 +77,9 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
         print(f"note: {number:,} rows cannot be scored; {run.path / 'rejects.jsonl'} says why")
     name = Path(config["path"]).stem
     path = run.predictions / f"{name}.jsonl"
-    _judge(path, name, rows, load_checkpoint(config), config)
+    # Runs of older versions have no such key.
+    loaded = with_threshold(load_checkpoint(config), config.get("threshold"), config["checkpoint"])
+    _judge(path, name, rows, loaded, config)
     output = Path(config["output"] or run.path / f"{name}.scored{scored_suffix(config['path'])}").expanduser()
     shares = Shares(listed(config["by"]))
     with written_by(run, config["output"]):

@@ -233,6 +233,7 @@ class ScoreSettings(Run):
     max_windows: MaxWindows = None
     save_every_num_rows: Count
     save_texts: Switch = True
+    threshold: Share | None = None
     abstain_at: Share | None = None
     num_resamples: Resamples
     engine: ScoreEngine = Field(default_factory=ScoreEngine)
