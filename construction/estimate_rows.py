@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from construction.verdict_columns import LABEL, newest_label, score_names
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from faithkit.errors import UserError, shorten
 from faithkit.evaluation.intervals import Values
@@ -18,10 +19,6 @@ VALUES = {
     **dict.fromkeys((HALLUCINATED, "1", "1.0", "true", "yes"), 1.0),
     **dict.fromkeys((FAITHFUL, "0", "0.0", "false", "no"), 0.0),
 }
-# Scoring adds `label` and `probability`, as `faithkit_label` and so on where the data have columns of these names: what
-# scoring added comes before what the data had.
-LABEL, ADDED = "label", "faithkit_"
-SCORES = (ADDED + "probability", "probability", "score")
 TEXTS = ("knowledge", "history", "response", "text")  # shown to who labels, where a row has them
 MOST_NAMES = 12  # of columns, in a hint
 VERDICTS_HINT = f"use {HALLUCINATED}, {FAITHFUL} or {UNPARSED} (or 1 and 0)"
@@ -82,8 +79,9 @@ def read_verdicts(
     ids = [_id(row, id_name) for row in rows]
     _each_once(ids, path)
     called = np.array([_verdict(row, label_name) for row in rows])
+    usual = score_names(label_name, rows[0].values)
     score_name = columns["score"] or next(
-        (name for name in SCORES if all(_number(row.values.get(name)) is not None for row in rows)), None
+        (name for name in usual if all(_number(row.values.get(name)) is not None for row in rows)), None
     )
     scores = called if score_name is None else np.array([_score(row, score_name) for row in rows])
     known = np.isfinite(scores)
@@ -103,8 +101,8 @@ def read_verdicts(
 
 
 def label_of(name: str, columns: Collection[str]) -> str:
-    """Finds the column of the verdicts: the one that scoring added, where the data have a label of their own."""
-    return ADDED + LABEL if name == LABEL and ADDED + LABEL in columns else name
+    """Finds the column of the verdicts: the one that scoring added last, where the data have a label of their own."""
+    return newest_label(columns) if name == LABEL else name
 
 
 def read_labels(path: str, columns: Mapping[str, str], ids: Sequence[str] | None) -> Labels:

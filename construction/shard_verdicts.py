@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from construction.estimate_rows import SCORES, VERDICTS_HINT, label_of, verdict_of
+from construction.estimate_rows import VERDICTS_HINT, label_of, verdict_of
+from construction.verdict_columns import score_names
 from data_modules.encoding.cache import group_hash
 from faithkit.errors import UserError, shorten
 from faithkit.evaluation.intervals import Values
@@ -47,8 +48,9 @@ class ShardColumns:
         Where the data had a label or a probability of their own, those that scoring added are meant.
         """
         schema = _schema(file)
-        usual = (name for name in SCORES if name in schema.names and _is_number(schema.field(name).type))
-        label, score = label_of(str(columns["label"]), schema.names), columns["score"] or next(usual, None)
+        label, names = label_of(str(columns["label"]), schema.names), set(schema.names)
+        usual = (name for name in score_names(label, names) if name in names and _is_number(schema.field(name).type))
+        score = columns["score"] or next(usual, None)
         group = columns["group"] or ("group" if "group" in schema.names else None)
         named = columns["score"] is not None
         return cls(id=columns["id"], label=label, score=score, group=group, by=by, is_named=named)

@@ -204,6 +204,11 @@ class Judge:
         return found
 
     @property
+    def weighs(self) -> bool:
+        """Tells whether the probability of the verdict makes the label; else the model writes it."""
+        return not self._writes
+
+    @property
     def _writes(self) -> bool:
         """Tells whether replies are wanted, not only the probability of the verdict."""
         return self.options.ask != OURS.ask or self.options.num_samples > 1 or self.options.written

@@ -8,6 +8,7 @@ faithkit score resume=runs/...                           go on after any interru
 faithkit score FOLDER checkpoint=runs/... engine=ray out=SCORED      all shards of a folder on a cluster, by Ray
 """
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 MAY_CHANGE = ("abstain_at", "batch_tokens", "save_every_num_rows", "num_resamples", "by", "output", "save_texts")
 GROUPS = ()
 NOTE = """note: this is the detector's share, its errors are not in the interval; labels of some rows correct it:
-  faithkit construct pipeline=estimate pipeline.predictions={predictions} pipeline.label_next=50"""
+  faithkit construct pipeline=estimate {predictions} pipeline.label_next=50"""
 
 
 def main(cfg: Any) -> None:
@@ -32,6 +33,7 @@ def main(cfg: Any) -> None:
     from faithkit.files.open_run import open_run, plain
     from faithkit.files.run_folder import log_to
     from faithkit.weights.resolve import check_at_hand
+    from workflows.score_output import check_output, check_resumed
     from workflows.settings.scripts import ScoreSettings
 
     if cfg.get("engine") and cfg.engine.name:
@@ -42,7 +44,10 @@ def main(cfg: Any) -> None:
         check_settings(config := plain(cfg), ScoreSettings)
         work_on_shards(Scoring(config))
         return
-    with open_run(cfg, "score", ScoreSettings, may_change=MAY_CHANGE) as (run, config):
+    if not cfg.get("resume"):
+        check_output(cfg.output)
+    opened = open_run(cfg, "score", ScoreSettings, may_change=MAY_CHANGE, check_resumed=check_resumed)
+    with opened as (run, config):
         log_to(run.log)
         check_at_hand(config["checkpoint"])
         score(run, config)
@@ -59,8 +64,10 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
     from faithkit.files.jsonl import stream_predictions, write_jsonl
     from workflows.detectors import load_checkpoint
     from workflows.own_rows import listed, read_to_judge
-    from workflows.scored_rows import scored_suffix, write_scored
+    from workflows.score_output import written_by
+    from workflows.scored_rows import names_added, scored_suffix, tell_names, write_scored
     from workflows.shares import Shares
+    from workflows.thresholds import with_threshold
 
     rows = read_to_judge(config)
     print(f"{rows.num_read:,} rows; columns: {rows.description}")
@@ -70,13 +77,17 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
         print(f"note: {number:,} rows cannot be scored; {run.path / 'rejects.jsonl'} says why")
     name = Path(config["path"]).stem
     path = run.predictions / f"{name}.jsonl"
-    _judge(path, name, rows, load_checkpoint(config), config)
-    output = Path(config["output"] or run.path / f"{name}.scored{scored_suffix(config['path'])}")
+    # Runs of older versions have no such key.
+    loaded = with_threshold(load_checkpoint(config), config.get("threshold"), config["checkpoint"])
+    _judge(path, name, rows, loaded, config)
+    output = Path(config["output"] or run.path / f"{name}.scored{scored_suffix(config['path'])}").expanduser()
     shares = Shares(listed(config["by"]))
-    write_scored(output, rows, without_unsure(stream_predictions(path), config.get("abstain_at")), shares.add)
+    with written_by(run, config["output"]):
+        write_scored(output, rows, without_unsure(stream_predictions(path), config.get("abstain_at")), shares.add)
     show(shares.table(grouped_by=rows.grouped_by, num_resamples=config["num_resamples"]))
-    print(NOTE.format(predictions=path))
+    print(NOTE.format(predictions=harmless(shlex.quote(f"pipeline.predictions={path}"))))
     print(f"rows with their verdicts: {harmless(str(output))}")
+    tell_names(names_added(rows))
     tell_end(run, Telling())
 
 

@@ -11,13 +11,14 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from construction.verdict_columns import VERDICT, added_names
 from data_modules.reading.saved_datasets import arrow_schema
 from data_modules.reading.tables import text_format
 from faithkit.files.atomic import atomic_file, disk_errors, dumps
 from faithkit.records import Example, Prediction
 from workflows.own_rows import OwnRows
 
-ADDED = ("label", "probability", "spans")
+ADDED = VERDICT
 ANSWER = "response"
 Count = Callable[[Mapping[str, Any], Example | None, Prediction | None], object]
 BATCH = 1024  # rows of Parquet that are written at a time
@@ -32,20 +33,20 @@ def write_scored(
 ) -> None:
     """Writes the rows as they were, in the format of the path's suffix, with label, probability and spans added.
 
-    A column of the file's own that has one of these names keeps it; ours is then called `faithkit_label` and so on.
+    Columns of the file's own that have these names keep them, and ours have others (`construction.verdict_columns`).
 
     Args:
         predictions: Of the rows that can be judged, in their order.
         count: Is told each row, its example and its prediction.
         added: Columns that are added; with ANSWER among them the predictions are answers, and the spans are theirs.
     """
-    names = _added_names(rows, added)
+    names = names_added(rows, added)
     judged = _with_predictions(rows, iter(predictions), count)
     scored = (
         {**row, **{names[name]: value for name, value in _verdict(example, prediction, added).items()}}
         for row, example, prediction in judged
     )
-    header = [*rows.kinds, *names.values()]
+    header = [*rows.kinds, *(names[name] for name in added)]
     if path.suffix == ".parquet":
         _write_parquet(path, scored, scored_schema(rows, added), rows.kinds)
         return
@@ -57,8 +58,17 @@ def write_scored(
     _write(path, chain([mark], _lines(path.suffix, scored, header, delimiter)))
 
 
-def _added_names(rows: OwnRows, added: Sequence[str]) -> dict[str, str]:
-    return {name: f"faithkit_{name}" if name in rows.kinds else name for name in added}
+def names_added(rows: OwnRows, added: Sequence[str] = ADDED) -> dict[str, str]:
+    """Names the columns that are added to the rows; an answer's has its own number, whatever the verdicts have."""
+    verdict = [name for name in added if name != ANSWER]
+    return {**added_names(rows.kinds, [ANSWER]), **added_names(rows.kinds, verdict)}
+
+
+def tell_names(names: Mapping[str, str]) -> None:
+    """Says where the verdicts stand, unless their columns have the plain names."""
+    if names["label"] != "label":
+        told = ", ".join(names[name] for name in ADDED)
+        print(f"note: the verdicts stand in {told}: the table has columns of the names before these")
 
 
 def scored_suffix(path: str) -> str:
@@ -185,7 +195,7 @@ def scored_schema(rows: OwnRows, added: Sequence[str] = ADDED) -> Any:
     """The columns of the rows with those that are added, and their types, as Parquet has them."""
     import pyarrow as pa
 
-    names = _added_names(rows, added)
+    names = names_added(rows, added)
     own = arrow_schema(rows.table) or pa.schema([(name, _arrow_type(kinds)) for name, kinds in rows.kinds.items()])
     places: list[Any] = [("start", pa.int64()), ("end", pa.int64()), ("text", pa.string()), ("label", pa.string())]
     spans = pa.list_(pa.struct([*places, ("score", pa.float64())]))

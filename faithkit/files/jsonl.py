@@ -30,6 +30,11 @@ __all__ = [
     "write_jsonl",
 ]
 
+PREDICTIONS_HINT = (
+    "predictions are JSON lines with id and label (docs/formats.md); `faithkit score` keeps those of a table in "
+    "RUN/predictions/"
+)
+SCORED = "faithkit_label"  # a column of `faithkit score`, where the table had a label of its own
 SPACE = " \t\r\n"  # JSON's own white space: str.strip() would take more
 
 
@@ -207,11 +212,11 @@ def read_predictions(path: str | Path) -> dict[str, Prediction]:
     """Reads a predictions file by id, each line checked: `id` is needed, and `label` or `text`.
 
     Raises:
-        UserError: A bad or missing value, an id given twice, or no rows at all; file and line are named.
+        UserError: A bad or missing value, an id given twice, no rows at all, or a table; file and line are named.
     """
     found: dict[str, Prediction] = {}
     lines: dict[str, int] = {}
-    for line, row in read_numbered_jsonl(path):
+    for line, row in _not_of_a_table(path):
         place = f"{path}, line {line}"
         prediction = parse_prediction(row, place)
         if prediction.id in found:
@@ -221,6 +226,28 @@ def read_predictions(path: str | Path) -> dict[str, Prediction]:
     if not found:
         raise UserError("the file holds no predictions", place=str(path), hint="check that it was written whole")
     return found
+
+
+def _not_of_a_table(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Reads the rows; refuses a file that is a table, whose first line is none of JSON or has no prediction's keys.
+
+    A table that was scored may have a label of its own beside that of the detector: it must not be read for it.
+    """
+    rows = read_numbered_jsonl(path)
+    try:
+        first = next(rows, None)
+    except UserError as error:
+        if ", line " not in (error.place or ""):  # of a file that is not there the path is to be checked
+            raise
+        raise UserError(f"no predictions: {error.problem}", place=error.place, hint=PREDICTIONS_HINT) from error
+    if first is None:
+        return
+    line, row = first
+    if "id" not in row or SCORED in row:
+        problem = f"no predictions but a table: its columns are {shorten(list(row))}"
+        raise UserError(problem, place=f"{path}, line {line}", hint=PREDICTIONS_HINT)
+    yield first
+    yield from rows
 
 
 def stream_predictions(path: str | Path) -> Iterator[Prediction]:

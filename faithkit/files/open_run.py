@@ -10,7 +10,7 @@ from typing import Any
 from faithkit.errors import UserError
 from faithkit.files.atomic import disk_errors
 from faithkit.files.resumed_config import ResumedConfig
-from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder, process_rank
+from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder, how_to_go_on, process_rank
 from faithkit.files.run_lock import run_lock
 from faithkit.files.saved_config import write_config
 from faithkit.signals import Interrupted
@@ -49,7 +49,13 @@ def open_run(
         try:
             yield run, config
         except Interrupted as error:
-            raise Interrupted(str(error) or f"go on with resume={run.path}") from error
+            raise Interrupted(str(error) or how_to_go_on(_script(config), run.path)) from error
+
+
+def _script(config: Mapping[str, Any]) -> str:
+    from faithkit.settings.command_line import MADE_BY
+
+    return next((script for key, script in MADE_BY.items() if key in config), "train")
 
 
 def _resume(

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -90,6 +91,11 @@ class RunFolder:
 
             found.append(f"step {read_checkpoint(last, map_location='meta', mmap=True)['global_step']}")
         return ", ".join(found) or "nothing"
+
+
+def how_to_go_on(script: str, run: Path) -> str:
+    """Writes the command that goes on with a run, as a shell takes it."""
+    return f"go on with: {shlex.join(['faithkit', script, f'resume={run}'])}"
 
 
 def process_rank() -> int:

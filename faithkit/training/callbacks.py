@@ -11,7 +11,7 @@ from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint
 
 from faithkit import signals
 from faithkit.errors import UserError
-from faithkit.files.run_folder import RunFolder
+from faithkit.files.run_folder import RunFolder, how_to_go_on
 from faithkit.signals import Interrupted
 from faithkit.training.checkpoints import check_fits
 
@@ -93,7 +93,7 @@ class LastCheckpoint(Checkpoint):
             checkpoint["optimizer_states"] = [{**one, "state": {}} for one in checkpoint["optimizer_states"]]
 
     def _how_to_go_on(self) -> str:
-        return f"go on with resume={self.run.whole}"
+        return how_to_go_on("train", self.run.whole)
 
     @staticmethod
     def _agree(trainer: pl.Trainer, wanted: int) -> int:

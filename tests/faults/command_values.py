@@ -248,6 +248,7 @@ VALUES: dict[tuple[str, ...], dict[str, str]] = {
         "batch_tokens": "0 -5",
         "max_windows": "0 1.5",
         "abstain_at": "-1 2 a",
+        "threshold": "-1 2 a [0.5]",
         "out": "5",
         "ray.workers": "0 a",
         "ray.cpus": "0 1.5",

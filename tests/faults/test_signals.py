@@ -1,5 +1,7 @@
 """A signal at any moment of any script ends it with 130, without a traceback, and what it wrote can be gone on with."""
 
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -61,7 +63,7 @@ def test_a_training_goes_on_to_the_same_end(at: str, whole: Path, options: list[
         assert at in MOMENTS_OF_TRAINING[:2]
         again = run_forked("train", f"run_dir={folder}", *options)
     else:
-        assert f"go on with resume={folder}" in ended.output
+        assert f"go on with: faithkit train resume={folder}" in ended.output
         again = run_forked("train", f"resume={folder}")
     assert again.code == 0, again.output
     assert files_of(folder) == files_of(whole) and (folder / "hf" / "faithkit.json").exists()
@@ -92,7 +94,7 @@ def test_an_evaluation_goes_on_to_the_same_end(at: str, trained: Path, tmp_path:
     folder = tmp_path / "run"
     ended = run_forked("evaluate", *options, f"run_dir={folder}", at=at)
     assert_interrupted(ended)
-    assert f"go on with resume={folder}" in ended.output and not (folder / "metrics.json").exists()
+    assert f"go on with: faithkit evaluate resume={folder}" in ended.output and not (folder / "metrics.json").exists()
     again = run_forked("evaluate", f"resume={folder}")
     assert again.code == 0, again.output
     assert files_of(folder) == files_of(tmp_path / "whole")
@@ -111,17 +113,20 @@ def test_an_evaluation_goes_on_to_the_same_end(at: str, trained: Path, tmp_path:
 )
 def test_every_other_script_ends_so_too(script: str, at: str, trained: Path, tiny_llama: Path, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(f"knowledge,response\n{LINES}")
-    folder = tmp_path / "run"
+    folder = tmp_path / "my run"
     options = {
         "generate": [f"checkpoint={tiny_llama}", f"run_dir={folder}", "num_rows=4", "decoding.max_new_tokens=4"],
         "score": [f"path={tmp_path / 'rows.csv'}", f"checkpoint={trained}", f"run_dir={folder}", "num_resamples=20"],
         "export": [f"checkpoint={trained}", f"output_dir={tmp_path / 'out'}"],
         "chat": [f"checkpoint={tiny_llama}"],
     }
-    assert_interrupted(run_forked(script, *options[script], at=at))
+    ended = run_forked(script, *options[script], at=at)
+    assert_interrupted(ended)
     assert not (tmp_path / "out").exists()
     if script in ("generate", "score"):
-        again = run_forked(script, f"resume={folder}")
+        (command,) = re.findall(r"go on with: faithkit (.+)", ended.output)
+        assert shlex.split(command) == [script, f"resume={folder}"]
+        again = run_forked(*shlex.split(command))
         assert again.code == 0, again.output
         assert files_of(folder)
 

@@ -127,7 +127,7 @@ def test_spans_stand_beside_the_row_with_their_text(tmp_path: Path) -> None:
     write_scored(tmp_path / "out.jsonl", rows, [marked])
     (row,) = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
     assert row["label"] == "x" and row["faithkit_label"] == "hallucinated"  # the file's own column stays
-    assert row["spans"] == [{"start": 2, "end": 5, "text": "cat", "label": "entity", "score": 0.8}]
+    assert row["faithkit_spans"] == [{"start": 2, "end": 5, "text": "cat", "label": "entity", "score": 0.8}]
 
 
 def test_a_json_list_comes_back_as_a_list(tmp_path: Path) -> None:

@@ -233,6 +233,7 @@ class ScoreSettings(Run):
     max_windows: MaxWindows = None
     save_every_num_rows: Count
     save_texts: Switch = True
+    threshold: Share | None = None
     abstain_at: Share | None = None
     num_resamples: Resamples
     engine: ScoreEngine = Field(default_factory=ScoreEngine)
@@ -261,3 +262,4 @@ class ScoreSettings(Run):
         if self.on_bad_row == "stop":  # a first row without them may else be one of those to skip
             yield from around.column_problems(self.path, self.columns.model_dump(), self.by, self.encoding)
         yield from around.output_problems("output", self.output)
+        yield from around.table_problems("output", self.output, self.path)

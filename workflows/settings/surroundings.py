@@ -46,6 +46,25 @@ def output_problems(key: str, path: str | None) -> Iterator[UserError]:
         yield from run_dir_problems(str(place.parent), key)
 
 
+def table_problems(key: str, path: str | None, source: str) -> Iterator[UserError]:
+    """A table to write whose format is none that is known, or that would replace the rows that it is made of."""
+    from data_modules.reading.formats import SUFFIXES
+
+    if path is None:
+        return
+    place, rows = Path(path).expanduser(), Path(source).expanduser()
+    if place.is_dir():
+        return
+    if place.suffix not in SUFFIXES:
+        found = f"has the unknown format {place.suffix!r}" if place.suffix else "names no format"
+        hint = f"let it end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
+        yield UserError(f"{key} {found}", place=path, hint=hint)
+    if os.path.realpath(place) == os.path.realpath(rows) or (
+        place.exists() and rows.exists() and place.samefile(rows)  # by another spelling, or a link of either kind
+    ):
+        yield UserError(f"{key} is the table that is scored", place=path, hint=f"choose another name for {key}")
+
+
 def run_dir_problems(path: str | None, key: str = "run_dir") -> Iterator[UserError]:
     """A folder to write that cannot be made: a file has its name, or stands in its way, or its parent is closed."""
     if path is None:

@@ -1,11 +1,13 @@
 """Carries out a command with `engine=ray`: lists the shards, launches what is not finished, tells what came of it."""
 
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tqdm.auto import tqdm
 
+from construction.verdict_columns import newest_names
 from data_modules.reading.shards import Shard, check_outputs, find_shards, opened, shown, some_names
 from faithkit import signals
 from faithkit.errors import UserError
@@ -13,6 +15,7 @@ from faithkit.evaluation.tables import show
 from faithkit.files.atomic import make_folder, set_by
 from faithkit.files.run_lock import run_lock
 from faithkit.signals import Interrupted
+from workflows.scored_rows import tell_names
 from workflows.settings.sharded import RayOptions
 from workflows.sharded.cluster import run_on_cluster
 from workflows.sharded.out_folder import OWN, Entry, OutFolder
@@ -23,7 +26,7 @@ from workflows.sharded.worker import Job, ShardWorker, columns_of
 AGAIN = "run the same command again: what is finished stays"
 Runner = Callable[[type, Any, Sequence[Mapping[str, Any]], RayOptions], Iterator[Any]]
 NOTE = """note: this is the detector's share; by any column, and with labels of some rows that correct it:
-  faithkit construct pipeline=estimate pipeline.predictions={path} pipeline.by=COLUMN"""
+  faithkit construct pipeline=estimate {predictions} pipeline.by=COLUMN"""
 EVERY = 30.0  # seconds between progress lines where nobody looks at a terminal
 
 
@@ -121,8 +124,15 @@ def _tell(summary: Summary, folder: OutFolder, work: Work) -> None:
     if summary.num_rejected:
         print(f"note: {summary.num_rejected:,} rows cannot be {work.done}; {folder.path / OWN / 'rejects'} says why")
     if work.judges and summary.num_shards:
-        print(NOTE.format(path=folder.path))
+        print(NOTE.format(predictions=shlex.quote(f"pipeline.predictions={folder.path}")))
+        _tell_names(folder)
     print(folder.path)
+
+
+def _tell_names(folder: OutFolder) -> None:
+    """Says where the verdicts stand: in the newest columns that are called as those that scoring adds."""
+    names = [name for name, _ in folder.columns() or ()]
+    tell_names(newest_names(names))
 
 
 def _failure(failures: Sequence[UserError], num_shards: int, work: Work) -> UserError:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SETTINGS = (
     *("columns", "encoding", "by", "labels", "precision", "batch_tokens", "max_windows", "save_every_num_rows"),
-    "abstain_at",
+    *("threshold", "abstain_at"),
 )
 
 
@@ -57,8 +57,10 @@ class Scoring:
     def load(self) -> "ScoreWriter":
         """Loads the detector."""
         from workflows.detectors import load_checkpoint
+        from workflows.thresholds import with_threshold
 
-        return ScoreWriter(load_checkpoint(self.config).detector, self.config)
+        loaded = with_threshold(load_checkpoint(self.config), self.config.get("threshold"), self.place)
+        return ScoreWriter(loaded.detector, self.config)
 
 
 @dataclass(frozen=True)
