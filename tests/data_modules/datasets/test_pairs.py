@@ -185,7 +185,7 @@ def test_a_frame_in_the_place_of_a_path_is_told_how_to_judge_it() -> None:
     import pandas as pd
 
     with pytest.raises(UserError) as caught:
-        read_pairs(pd.DataFrame(ROWS))  # type: ignore[arg-type]
+        read_pairs(pd.DataFrame(ROWS))
     said = str(caught.value)
     assert "takes the path of a table, got a DataFrame" in said
     assert 'df.to_parquet("rows.parquet")' in said and "critic.score(knowledge=list(df.context)" in said
