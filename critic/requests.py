@@ -11,7 +11,7 @@ from faithkit.text_arguments import TEXT_HINT, is_list, read_columns, read_passa
 
 TURN_BREAK = "\n"  # between turns, as in `question_text`
 
-Knowledge: TypeAlias = str | Sequence[str]  # a text, or passages
+Knowledge: TypeAlias = str | Sequence[str | Mapping[str, Any]]  # a text, or passages: texts, or objects with one
 HistoryTurn: TypeAlias = str | Turn | tuple[str, str] | Mapping[str, str]  # a text, or (speaker, text) in some form
 History: TypeAlias = str | Sequence[HistoryTurn] | None  # the last turn alone, or turns, the oldest first
 Join: TypeAlias = Callable[[Sequence[str]], str]  # makes one text of passages

@@ -9,6 +9,7 @@ from typing import Any
 
 from faithkit.arguments import wrong
 from faithkit.errors import UserError, shorten
+from faithkit.passages import passage_text
 from faithkit.records import Example, Turn
 
 ASSISTANTS = ("assistant", "bot", "model", "system response", "wizard")  # names of the speaker who answers
@@ -47,10 +48,13 @@ def read_text(name: str, value: Any, place: str | None = None) -> str:
 
 
 def read_passages(name: str, value: Any, place: str | None = None) -> list[str]:
-    """Reads a text, or a list of passages; one that is given twice, as retrieval may do, counts once."""
+    """Reads a text, or a list of passages; one that is given twice, as retrieval may do, counts once.
+
+    A passage is a text, or an object with one, {"title": ..., "text": ...} say.
+    """
     if isinstance(value, str) or not is_list(value):
         return [read_text(name, value, place)]
-    passages = [read_text(name, passage, place) for passage in value]
+    passages = [read_text(name, _passage_text(name, passage, place), place) for passage in value]
     if not passages:
         raise wrong(name, "text that is not empty", value, PASSAGES_HINT, place)
     return list(dict.fromkeys(passages))
@@ -78,6 +82,13 @@ def read_examples(examples: Any) -> Sequence[Example]:
             hint = "make records: faithkit.records.Example(id=..., knowledge=..., response=..., ...)"
             raise wrong("examples", "Example records", example, hint, f"item {number}")
     return found
+
+
+def _passage_text(name: str, passage: Any, place: str | None) -> Any:
+    try:
+        return passage_text(passage)
+    except UserError as error:
+        raise UserError(f"{name}: a passage is {error.problem}", place=place, hint=error.hint) from None
 
 
 def _read_turn(name: str, turn: Any, place: str | None) -> tuple[str | None, str]:

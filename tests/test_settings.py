@@ -22,6 +22,7 @@ from workflows.settings import (
     no_effect,
     scripts,
 )
+from workflows.settings.datasets import OWN
 
 
 def problems(script: str, *overrides: str) -> list[UserError]:
@@ -42,8 +43,9 @@ def test_every_model_is_accepted(model: str, scale: str) -> None:
 
 @pytest.mark.parametrize("data", choices("data"))
 def test_every_dataset_is_accepted(data: str) -> None:
-    assert not problems("train", f"data={data}")
-    assert not problems("generate", f"data={data}", "checkpoint=owner/model")
+    path = ["data.path=embedded"] if data in OWN else []
+    assert not problems("train", f"data={data}", *path)
+    assert not problems("generate", f"data={data}", "checkpoint=owner/model", *path)
 
 
 @pytest.mark.parametrize("objective", choices("objective"))
@@ -67,6 +69,7 @@ def test_every_benchmark_is_accepted(benchmark: str) -> None:
         "_detection": ["benchmark.name=begin", *judged],
         "halludial_comparative": MODEL,
         "halueval_comparative": MODEL,
+        **{name: ["benchmark.path=embedded", *judged] for name in OWN},
         "meta_judging": [*MODEL, f"benchmark.judgements={__file__}"],
         "hallucination_rates": [*SYSTEMS, *judged],
         "temperature_sweep": [*SYSTEMS, *judged],

@@ -1,4 +1,4 @@
-"""Finds which column of a table of one's own holds what: as the settings say, else by the usual names."""
+"""Finds which column of a table of one's own holds what, as the settings say or by the usual names, and reads it."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,6 +8,7 @@ from typing import Any
 from data_modules.reading.fields import read_history
 from data_modules.reading.rows import BadRow, Row, check_text
 from faithkit.errors import UserError, nearest, shorten
+from faithkit.passages import passage_text
 from faithkit.records import Turn
 
 AUTO = "auto"  # the column is found by its name
@@ -15,18 +16,23 @@ REQUIRED = ("knowledge", "response")
 # Names by which a column is found, in any case and with any of _, - and space between words. The first one counts
 # alone where a table has it; of the others a table may have one.
 NAMES: Mapping[str, tuple[str, ...]] = {
-    "knowledge": ("knowledge", "context", "source", "document", "evidence", "premise", "passage", "reference text"),
+    "knowledge": (
+        *("knowledge", "context", "source", "document", "evidence", "premise", "passage", "reference text"),
+        *("contexts", "retrieved contexts", "documents", "passages"),
+    ),
     "response": ("response", "answer", "output", "claim", "hypothesis", "reply", "summary", "completion"),
     "label": (
         *("label", "verdict", "hallucinated", "hallucination", "is hallucination", "is hallucinated"),
         *("faithful", "is faithful", "supported", "is supported", "unfaithful", "unsupported"),
     ),
-    "history": ("history", "question", "query", "dialogue", "turns"),
+    "history": ("history", "question", "query", "dialogue", "turns", "user input"),
     "id": ("id",),
     "group": ("group", "group id", "dialogue id", "document id", "source id"),
     "spans": ("spans",),
 }
 MOST_NAMES = 12  # of columns, in an error
+CELLS = (".csv", ".tsv", ".txt")  # files whose cells are texts, lists too
+PYTHON_LISTS = ("['", '["', "[{'", '[{"')  # how a list of passages begins that Python, and so pandas, wrote as text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +74,17 @@ class Columns:
         raise BadRow(f"column {column!r} must be text, got {shorten(value)}")
 
     def texts(self, row: Row, name: str) -> list[str]:
-        """The text of a column, or its list of passages; one that stands there twice counts once."""
+        """The text of a column, or its list of passages; one that stands there twice counts once.
+
+        A passage is a text or an object with one. The cell of a CSV or TSV may hold the list as JSON.
+        """
         column = getattr(self, name)
         value = field_of(row.values, column)
+        if isinstance(value, str) and row.file.endswith(CELLS):
+            value = _passages_in(value, column)
         if not isinstance(value, list):
             return [self.text(row, name)]
-        texts = [check_text(text, f"{column}[{place}]", empty_ok=True) for place, text in enumerate(value)]
+        texts = [_read_passage(passage, f"{column}[{place}]") for place, passage in enumerate(value)]
         if not any(text.strip() for text in texts):
             raise BadRow(f"column {column!r} is empty")
         return list(dict.fromkeys(texts))
@@ -194,6 +205,30 @@ def _find(values: Mapping[str, Any], column: str) -> tuple[Any] | None:
     outer, _, inner = column.partition(".")
     inside = values.get(outer)
     return _find(inside, inner) if inner and isinstance(inside, Mapping) else None
+
+
+def _passages_in(cell: str, column: str) -> list[Any] | None:
+    """The list of passages that a cell holds as JSON; None of a text, brackets around a number or two included.
+
+    Raises:
+        BadRow: It is a list that Python wrote: its brackets and quotes would be judged as knowledge.
+    """
+    found = list_in(cell)
+    if found is not None:
+        return found if not found or any(isinstance(one, str | list | Mapping) for one in found) else None
+    stripped = cell.strip()
+    if stripped.startswith(PYTHON_LISTS) and stripped.endswith("]"):
+        hint = "write JSON lists, json.dumps(passages), or Parquet; these are Python lists written as text"
+        raise BadRow(f"column {column!r} holds a list that is no JSON: {shorten(stripped, 60)}", hint=hint)
+    return None
+
+
+def _read_passage(passage: Any, place: str) -> str:
+    try:
+        text = passage_text(passage)
+    except UserError as error:
+        raise BadRow(f"field {place!r} is {error.problem}", hint=error.hint) from error
+    return check_text(text, place, empty_ok=True)
 
 
 def list_in(text: str) -> list[Any] | None:

@@ -5,6 +5,7 @@ Columns are found by their usual names or named by `columns`; labels are words t
 has is kept to tell rows apart by.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,6 +33,12 @@ BY_SPLIT = {
     split: [f"**/{stem}{part}{suffix}" for stem in stems for part in ("", "-*") for suffix in SUFFIXES]
     for split, stems in STEMS.items()
 }
+READING = 2  # raise it when a row is read in another way: what was encoded of it before is not taken then
+# What to do with a frame of pandas, which is what is passed most in the place of a path.
+FRAME_HINT = (
+    'save it, df.to_parquet("rows.parquet"), and read_pairs("rows.parquet")\n'
+    "  or pass columns straight: critic.score(knowledge=list(df.context), response=list(df.answer))"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +83,8 @@ class Pairs(Source):
     def layout(self) -> Mapping[str, Any]:
         labels = None if self.labels is None else sorted(meanings(self.labels, self.keys).items())
         numbered = {"numbered": True} if self.numbered else {}
-        return {"columns": dict(self.columns), "labels": labels, "encoding": self.encoding, **numbered}
+        told = {"columns": dict(self.columns), "labels": labels, "encoding": self.encoding}
+        return {**told, **numbered, "reading": READING}
 
     def files(self) -> Mapping[str, Sequence[File]]:
         if is_address(self.path) or is_glob(self.path):
@@ -177,7 +185,9 @@ def read_pairs(
         encoding: Of CSV and TSV; None finds UTF-8 and what has a byte order mark.
 
     Raises:
-        UserError: A column or the meaning of a label is missing, or a row is bad.
+        UserError: A column or the meaning of a label is missing, a row is bad, or `path` is a table in memory.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise UserError(f"read_pairs takes the path of a table, got a {type(path).__name__}", hint=FRAME_HINT)
     source = Pairs(path=str(path), columns=columns or {}, labels=labels, encoding=encoding, keys="")
     return list(read_examples(source, split, ReadReport()))

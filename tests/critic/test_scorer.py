@@ -249,6 +249,14 @@ def test_a_passage_that_is_given_twice_counts_once(critic: Critic) -> None:
     assert critic.score(twice, "it is long") == critic.score(once, "it is long")
 
 
+def test_a_passage_may_be_an_object_with_its_text(critic: Critic) -> None:
+    texts = ["the river is long", "the city is old"]
+    objects = [{"title": "Rivers", "text": texts[0]}, {"page_content": texts[1], "score": 0.5}]
+    assert critic.score(objects, "it is long") == critic.score(texts, "it is long")
+    with pytest.raises(UserError, match=r"knowledge: a passage is an object without a text: it has title\n.*item 0\n"):
+        critic.score([[{"title": "Rivers"}]], ["it is long"])
+
+
 @pytest.mark.parametrize("knowledge", ["", "  \n", [], ["the river", ""]])
 def test_a_response_without_knowledge_is_refused_and_never_called_anything(knowledge: object, critic: Critic) -> None:
     with pytest.raises(UserError, match="knowledge"):

@@ -1,12 +1,14 @@
 """The block `benchmark` of evaluate.py: a detector's, one of generated responses, domains, or the transfer table."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from faithkit.settings.types import Block, Count, Hint, OneOf, OpenBlock, PathText, Switch, Text
 from faithkit.training.options import Aim
 from workflows.settings.data import FittingSet, NumRows, OnBadRow, Split
+from workflows.settings.datasets import OWN, no_path
 from workflows.settings.domains import Domains
 from workflows.settings.protocols import PROTOCOLS, Comparative, MetaJudging, Options, Rates
 
@@ -40,6 +42,15 @@ class Detection(OpenBlock):
     plots: Switch = False
     groups: dict[str, list[Text] | None] | None = None
     strategies: Annotated[list[Annotated[str, OneOf(STRATEGIES)]], Field(min_length=1)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_rows_have_a_path(cls, block: Any) -> Any:
+        if isinstance(block, Mapping) and block.get("path") is None and not block.get("_target_"):
+            name = block.get("dataset") or block.get("name")
+            if isinstance(name, str) and name in OWN:
+                raise no_path("benchmark", name)
+        return block
 
 
 class Q2(Block):

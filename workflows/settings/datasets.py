@@ -1,21 +1,32 @@
 """Looks for the datasets that a command line names: their options, and their files."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from data_modules.reading.shards import is_address, is_glob
 from faithkit.errors import UserError, nearest, shorten
+from workflows.settings.data import Data, blocks_of
 from workflows.settings.surroundings import near_hint, weights_problems
 
 TARGET = "_target_"
+# Of one's own: the embedded corpus stands in for them where the path says it, and for nothing that was merely left out.
+OWN = {"pairs": "a table of your own", "spans": "a file of your own"}
 
 
-def part_problems(blocks: Sequence[tuple[str, Any]], split: str | None) -> Iterator[UserError]:
+def part_problems(data: Data) -> Iterator[UserError]:
     """Parts of `data.parts` that cannot be read."""
-    for key, part in blocks:
-        named = {"dataset": part.dataset, "path": part.path, "split": split}
+    for key, part in blocks_of(data):
+        if part.path is None and part.dataset in OWN and part.dataset == data.name:
+            yield no_path("data", part.dataset)  # its part takes data.path
+            continue
+        named = {"dataset": part.dataset, "path": part.path, "split": data.split}
         yield from dataset_problems(key, {**(part.model_extra or {}), **named})
+
+
+def no_path(key: str, name: str) -> UserError:
+    """Says that a dataset of one's own has no path, instead of training or testing on another corpus."""
+    return UserError(f"{key}.path is not set: {name} is {OWN[name]}", hint=f"{key}.path=FILE")
 
 
 def benchmark_sets(block: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -65,6 +76,9 @@ def dataset_problems(key: str, block: dict[str, Any]) -> Iterator[UserError]:
             return
         if kind.generated:
             kind(**options)
+            return
+        if path is None and name in OWN:
+            yield no_path(key, name)
             return
         if path is None:
             yield UserError(f"{key}.path is not set", hint="name a folder or file, hub, or embedded")

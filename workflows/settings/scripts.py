@@ -47,7 +47,7 @@ from workflows.settings.common import (
     Run,
     Seeds,
 )
-from workflows.settings.data import Data, NumRows, OnBadRow, blocks_of
+from workflows.settings.data import Data, NumRows, OnBadRow
 from workflows.settings.engines import (
     GeneratorEngine,
     engine_problems,
@@ -120,7 +120,7 @@ class TrainSettings(Extensible):
             yield from around.package_problems("model.lora_rank", "peft", "lora")
         if self.control is not None:
             yield from around.weights_problems("control.entailment", self.control.entailment)
-        yield from datasets.part_problems(blocks_of(self.data), self.data.split)
+        yield from datasets.part_problems(self.data)
 
     def notes(self, given: Set[str]) -> Iterator[str]:
         yield from no_effect.without_effect(given, ["sweep"], "without -m: python train.py -m ...")
@@ -166,7 +166,7 @@ class GenerateSettings(Extensible):
             yield from answering_problems(self)
         else:
             yield from around.run_dir_problems(self.run_dir)
-            yield from datasets.part_problems(blocks_of(self.data), self.data.split)
+            yield from datasets.part_problems(self.data)
         yield from around.checkpoint_problems("checkpoint", self.checkpoint, "generator")
         yield from around.checkpoint_problems("detector", self.detector, "critic", "tagger", "judge")
         yield from around.weights_problems("entailment", self.entailment)

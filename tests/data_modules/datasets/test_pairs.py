@@ -1,5 +1,6 @@
 """Tables of one's own: any format and encoding, columns and labels found or named, and every mistake with its mend."""
 
+import csv
 import json
 import shlex
 from pathlib import Path
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.datasets.pair_labels import LabelReader
-from data_modules.datasets.pairs import Pairs
+from data_modules.datasets.pairs import Pairs, read_pairs
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
@@ -106,6 +107,19 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, Any], list[str]]] = {
     "the wrong encoding": ("a.csv", "context,answer,label\nk,é,faithful\n", {"encoding": "ascii"}, ["not ascii text"]),
     "nested text": ("a.jsonl", '{"context": {"text": "k"}, "answer": "r", "label": "faithful"}\n', {}, [
         "column 'context' holds an object with text", "a.jsonl, line 1", "data.columns.knowledge=context.text"]),
+    "a list that Python wrote": ("a.csv", "context,answer,label\n\"['k', 'l']\",r,faithful\n", {}, [
+        "column 'context' holds a list that is no JSON: \"['k', 'l']\"", "a.csv, line 2", "Python lists written"]),
+    "objects that Python wrote": ("a.tsv", "context\tanswer\tlabel\n[{'text': 'k'}]\tr\tfaithful\n", {}, [
+        "holds a list that is no JSON", "write JSON lists, json.dumps(passages), or Parquet"]),
+    "an empty list in a cell": ("a.csv", "context,answer,label\n[],r,faithful\n", {}, ["column 'context' is empty"]),
+    "no text among passages": ("a.csv", 'context,answer,label\n"[""k"", null]",r,x\n', {}, [
+        "field 'context[1]' must be text, got None"]),
+    "an object without a text": ("a.jsonl", '{"context": ["k", {"title": "t"}], "answer": "r", "label": "x"}\n', {}, [
+        "field 'context[1]' is an object without a text: it has title", "text, page_content, content"]),
+    "an object with two texts": ("a.jsonl", '{"context": [{"text": "t", "content": "c"}], "answer": "r"}\n', {
+        "columns": {"label": None}}, ["field 'context[0]' is an object with several texts: text, content"]),
+    "a text that is none": ("a.jsonl", '{"context": [{"text": 5}], "answer": "r"}\n', {"columns": {"label": None}}, [
+        "field 'context[0]' must be text, got 5"]),
     "a number": ("a.jsonl", '{"context": "k", "answer": 5, "label": "faithful"}\n', {}, ["must be text, got 5"]),
     "no JSON spans": ("a.csv", "context,answer,spans\nk,r,here\n", {}, ["column 'spans' holds no JSON list"]),
     "a span outside": ("a.csv", 'context,answer,spans\nk,r,"[{""start"": 0, ""end"": 5}]"\n', {}, ["has 1 char"]),
@@ -124,6 +138,57 @@ def test_a_mistake_is_told_with_its_place_and_its_mend(name: str, tmp_path: Path
         read(tmp_path / file, **options)
     assert all(word in str(caught.value) for word in words), str(caught.value)
     assert len(str(caught.value).splitlines()) <= 3
+
+
+@pytest.mark.parametrize(
+    ("cell", "knowledge"),
+    [
+        (json.dumps(["A lake.", 'It\'s "deep".']), 'A lake. It\'s "deep".'),
+        (f" {json.dumps(['A lake.', 'A lake.', 'A hill.'])}\n", "A lake. A hill."),
+        (json.dumps([{"title": "Lakes", "text": "A lake."}, {"page_content": "A hill."}]), "A lake. A hill."),
+        ("[1] The river is long", "[1] The river is long"),
+        ("[The river]", "[The river]"),
+        ("[1]", "[1]"),
+        ('["The river", he said, is long.', '["The river", he said, is long.'),
+    ],
+)
+def test_a_cell_is_a_list_of_passages_or_a_text_in_brackets(cell: str, knowledge: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["context", "answer", "label"], [cell, "r", "faithful"]])
+    (found,) = read(path)
+    assert found.knowledge == knowledge
+
+
+@pytest.mark.parametrize("key", ["text", "page_content", "content", "passage"])
+def test_passages_may_be_objects_with_a_text(key: str, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    row = {"answer": "r", "context": [{"title": "Lakes", key: "A lake."}, {"other": None, key: "A hill."}]}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "a.parquet")
+    for name in ("a.jsonl", "a.parquet"):
+        (found,) = read_pairs(tmp_path / name, columns={"label": None})
+        assert found.knowledge == "A lake. A hill."
+
+
+@pytest.mark.parametrize("knowledge", ["contexts", "retrieved_contexts", "documents", "passages"])
+def test_the_usual_names_of_retrievers_tables_are_known(knowledge: str, tmp_path: Path) -> None:
+    row = {"user_input": "Is it deep?", knowledge: ["A lake.", "A hill."], "response": "It is.", "label": "faithful"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    (found,) = read_pairs(tmp_path / "a.jsonl")
+    assert (found.knowledge, found.history) == ("A lake. A hill.", (Turn(speaker="seeker", text="Is it deep?"),))
+
+
+def test_a_frame_in_the_place_of_a_path_is_told_how_to_judge_it() -> None:
+    import pandas as pd
+
+    with pytest.raises(UserError) as caught:
+        read_pairs(pd.DataFrame(ROWS))
+    said = str(caught.value)
+    assert "takes the path of a table, got a DataFrame" in said
+    assert 'df.to_parquet("rows.parquet")' in said and "critic.score(knowledge=list(df.context)" in said
 
 
 def test_a_folder_of_datasets_own_cache_and_an_empty_one_are_told(tmp_path: Path) -> None:
