@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.offsets import UNTYPED_TAG, tags_of, visible_extents
+from data_modules.encoding.offsets import OUTSIDE, UNTYPED_TAG, tags_of, visible_extents
 from data_modules.encoding.pairs import ENCODING_VERSION, NO_LABEL, Columns, Encoder
 from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
@@ -64,8 +64,11 @@ class SpanEncoder(Encoder):
         return f"spans:{ENCODING_VERSION}:{self.max_length}:{self.max_windows}:{fingerprint_of(self.tokenizer)}"
 
     def fit(self, train: "Sequence[Subset]") -> None:
-        tags = [subset.encoded.columns["tag"].take(subset.indices).values for subset in train]
-        marked = {int(tag) for own in tags for tag in np.unique(own) if tag > 0}
+        marked: set[int] = set()
+        for subset in train:
+            tags = subset.encoded.columns["tag"]
+            assert isinstance(tags, Ragged)
+            marked |= {int(tag) for tag in np.unique(tags.take(subset.indices).values) if tag > OUTSIDE}
         object.__setattr__(self, "untyped", marked == {UNTYPED_TAG})
 
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
