@@ -54,7 +54,6 @@ def tell_reports(run: RunFolder, found: Mapping[str, Sequence[Report]], telling:
     text, sets = [f"# {escaped(run.path.name)}\n"], []
     for name, reports in found.items():
         if not reports:
-            print(f"{name}: there is no test example, or none with a label: nothing to score")
             continue
         parts = _Parts.of(reports)
         show(*parts.headline, *(parts.tables if telling.verbose else ()))
@@ -68,6 +67,8 @@ def tell_reports(run: RunFolder, found: Mapping[str, Sequence[Report]], telling:
         by = {column: values for report in reports for column, values in report.by.items()}
         figures, notes = [*parts.headline, *parts.figures], parts.lines
         sets.append(AnswerSet(name=name, examples=examples, predictions=said, tables=figures, notes=notes, by=by))
+    if empty := [name for name, reports in found.items() if not reports]:
+        print(f"nothing to score, for want of test examples with a label: {', '.join(empty)}")
     write_text(run.path / REPORT, "\n".join(text))
     if any(one.examples for one in sets):
         page, names = telling.page_of(run), [one.name for one in sets if one.tables]
