@@ -2,8 +2,12 @@
 
 For a left-out domain X every choice is made by leaving out a second one: for each other domain Y that X may learn from,
 a setting is fitted without X and Y (and their kin) and scored on Y. The setting with the best mean AUROC over all Y is
-taken; scores are calibrated (Platt 1999), and a threshold chosen, on those of all Y; then it is fitted anew on all
+taken; scores are calibrated (Platt 1999), and a threshold is found, on those of all Y; then it is fitted anew on all
 domains but X and its kin. Every domain weighs the same in a fit, however many rows it has.
+
+The threshold is where a response is as likely hallucinated as not when both classes of every Y count the same. The one
+with the best macro-F1 on all their rows would say how much of the largest Y is hallucinated, and on X call nearly all
+rows alike (EXPERIMENTS.md, a threshold that carries over).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.evaluation.calibration import apply_temperature, choose_threshold, logit
+from faithkit.evaluation.calibration import apply_temperature, logit
 from faithkit.evaluation.domains.recipes import Recipe, Values, fit, score
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 
@@ -71,7 +75,16 @@ class Platt:
         return cls(slope, intercept_of(slope * odds, gold, weights))
 
     def __call__(self, scores: Values) -> Values:
-        return apply_temperature(self.slope * logit(scores) + self.intercept, 1.0)
+        return self.of_odds(logit(scores))
+
+    def of_odds(self, odds: Any) -> Values:
+        """Calibrates scores that are log-odds already."""
+        return apply_temperature(self.slope * odds + self.intercept, 1.0)
+
+    @property
+    def undecided(self) -> float:
+        """The log-odds of the score that is calibrated to 1/2."""
+        return -self.intercept / self.slope
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,15 +168,17 @@ class Nested:
             own = [self.rows[name] for name in trained_on]
             pooled = [(score(model, self.select(recipe, rows.features)), rows.gold) for rows in own]
         values, gold = (np.concatenate(part) for part in zip(*pooled, strict=True))
-        weights = np.concatenate([weights_of(one, balanced=False) for _, one in pooled])
-        platt = Platt.fit(values, gold, weights, np.repeat(np.arange(len(pooled)), [len(one) for _, one in pooled]))
-        threshold = choose_threshold(platt(values), gold, "macro_f1").value
+        domains = np.repeat(np.arange(len(pooled)), [len(one) for _, one in pooled])
+        platt, even = (
+            Platt.fit(values, gold, np.concatenate([weights_of(one, balanced=way) for _, one in pooled]), domains)
+            for way in (False, True)
+        )
         return Fitted(
             recipe=recipe,
             model=model,
             setting=recipe.settings[best],
             platt=platt,
-            threshold=threshold,
+            threshold=float(platt.of_odds(even.undecided)),
             trained_on=trained_on,
             num_rows=sum(len(self.rows[name].gold) for name in trained_on),
             inner_auroc=means[best],

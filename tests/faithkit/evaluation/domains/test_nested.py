@@ -62,6 +62,22 @@ def test_labels_follow_a_threshold_that_was_fitted_elsewhere() -> None:
     assert prediction.score >= fitted.threshold
 
 
+def test_a_threshold_calls_both_classes_where_the_largest_domain_is_nearly_all_hallucinated() -> None:
+    random = np.random.default_rng(0)
+
+    def rows(name: str, size: int, share: float) -> FitRows:
+        gold = np.arange(size) < share * size
+        features = np.column_stack([gold + random.normal(0, 0.5, size), random.normal(0, 1, size)])
+        return FitRows(features, gold, frozenset({name}))
+
+    every = {"a": rows("a", 2000, 0.95), "b": rows("b", 100, 0.5), "c": rows("c", 100, 0.5), "d": rows("d", 200, 0.5)}
+    nested = Nested(every, COLUMNS)
+    fitted, held = nested.fit(REGRESSED, "d"), every["d"]
+    assert fitted is not None
+    called = np.array(scores_of(nested, REGRESSED, "d", held.features)) >= fitted.threshold
+    assert called[held.gold].mean() > 0.7 and (~called[~held.gold]).mean() > 0.7
+
+
 def test_with_one_other_domain_there_is_nothing_to_choose_by_and_with_none_there_is_no_baseline() -> None:
     alone = Nested({"a": DOMAINS["a"], "d": DOMAINS["d"]}, COLUMNS).fit(REGRESSED, "a")
     assert alone is not None and alone.trained_on == ("d",) and np.isnan(alone.inner_auroc)
