@@ -26,7 +26,7 @@ def after_training(run: RunFolder, config: Mapping[str, Any]) -> list[Command]:
     benchmark = "ragtruth" if kind == TAGGER else "begin"
     return [
         ("score your own rows", f"faithkit score FILE checkpoint={path}"),
-        ("test it elsewhere", f"python evaluate.py benchmark={benchmark} checkpoint={path}"),
+        ("test it elsewhere", f"python evaluate.py benchmark={benchmark} benchmark.path=FILE checkpoint={path}"),
         ("publish it", f"python export.py checkpoint={path} output_dir=DIR"),
     ]
 
