@@ -68,7 +68,7 @@ def tell_names(names: Mapping[str, str]) -> None:
     """Says where the verdicts stand, unless their columns have the plain names."""
     if names["label"] != "label":
         told = ", ".join(names[name] for name in ADDED)
-        print(f"note: the verdicts stand in {told}: the table has columns of the names before these")
+        print(f"note: the verdicts stand in {told}, since the table had some of {', '.join(ADDED)} already")
 
 
 def scored_suffix(path: str) -> str:
