@@ -4,8 +4,8 @@ They differ on purpose, and each metric, feature and baseline says which one it 
 
 | function           | "Don't, Zoë's 3.5" gives              | counted by                                          |
 |--------------------|---------------------------------------|-----------------------------------------------------|
-| `unicode_words`    | don t zoë s 3 5                       | baselines, the tagger's evidence, negatives         |
-| `ascii_words`      | don t zo s 3 5                        | ROUGE, overlap of sentences with responses          |
+| `unicode_words`    | don t zoë s 3 5                       | baselines, evidence, `best_sentences`, negatives    |
+| `ascii_words`      | don t zo s 3 5                        | ROUGE, swapped and dropped sentences of negatives   |
 | `apostrophe_words` | don't zoë's 3 5                       | metrics of responses, control features              |
 | `words_and_marks`  | don't , zoë's 3 . 5                   | density and coverage                                |
 | `clitic_tokens`    | don't , zo s 3 . 5                    | the features of `data_modules.weak`                 |
