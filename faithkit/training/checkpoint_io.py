@@ -23,6 +23,7 @@ LINE = b"\nsha256 %s\n"
 LINE_LENGTH = len(LINE % bytes(64))
 MARK = "checksum"  # in the checkpoint: a file that has lost its line is not taken for one from before there were lines
 BLOCK = 1 << 20
+FOLDER = 0x10  # of a zip member's attributes
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 _checked: dict[Path, tuple[int, ...]] = {}  # files that are known to be whole, so that none is read twice for it
 
@@ -92,6 +93,8 @@ def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False
         return read_parts(path, map_location=map_location)
     has_line = check_file(path)
     try:
+        if not has_line:
+            _check_members(path)
         checkpoint = torch.load(path, map_location=map_location, weights_only=True, mmap=mmap)
     except Exception as error:  # torch.load raises many kinds at a file that is none of its own
         raise DamagedCheckpoint(path, _first_line(error)) from error
@@ -100,6 +103,21 @@ def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False
     if MARK in checkpoint and not has_line:
         raise DamagedCheckpoint(path, "its checksum is missing")
     return checkpoint
+
+
+def _check_members(path: Path) -> None:
+    """Refuses a file without a checksum whose tensors are marked as folders, by a flipped bit say.
+
+    torch reads nothing of such a member, and gives the tensor whatever the memory held before.
+
+    Raises:
+        ValueError: One is. What else may be wrong with the file raises as zipfile has it.
+    """
+    if not zipfile.is_zipfile(path):
+        return  # torch.load says what it is
+    with zipfile.ZipFile(path) as archive:
+        if any(member.external_attr & FOLDER for member in archive.infolist()):
+            raise ValueError("a tensor is marked as a folder")
 
 
 def check_file(path: Path) -> bool:

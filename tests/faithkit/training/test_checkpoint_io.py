@@ -44,6 +44,14 @@ def test_a_flipped_bit_anywhere_is_noticed_or_harmless(each: int, make: Callable
     assert refused
 
 
+def test_a_tensor_that_is_marked_as_a_folder_is_not_read_as_whatever_the_memory_held(tmp_path: Path) -> None:
+    data = without_checksum()
+    place = data.rindex(b"archive/data/0") - 8  # of its attributes, in the directory at the end
+    (tmp_path / "file").write_bytes(data[:place] + bytes([data[place] ^ 0x10]) + data[place + 1 :])
+    with pytest.raises(UserError, match="marked as a folder"):
+        read_checkpoint(tmp_path / "file")
+
+
 @pytest.mark.parametrize("length", [0, 1, 100, 1000, -1, -LINE_LENGTH, -LINE_LENGTH - 1])
 def test_a_file_cut_short_is_refused_with_place_and_hint(length: int, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(with_checksum()[:length])
