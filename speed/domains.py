@@ -59,7 +59,12 @@ def run(options: argparse.Namespace) -> None:
     domains = read_all(definition)
     features = Features(options.out / "features", encoder=options.encoder)
     baselines = DomainBaselines(
-        domains, features, nli=options.nli, max_fit_rows=options.max_fit_rows, only=options.baselines_only
+        domains,
+        features,
+        nli=options.nli,
+        max_fit_rows=options.max_fit_rows,
+        only=options.baselines_only,
+        not_from=options.not_from,
     )
     # A critic learns from all rows that there are, each domain capped by --max-train-rows.
     folds = [
@@ -75,6 +80,8 @@ def run(options: argparse.Namespace) -> None:
     settings = {name: getattr(options, name) for name in ("part", "encoder", "nli", "set", "max_fit_rows")}
     if options.baselines_only:
         settings["only"] = options.baselines_only
+    if options.not_from:
+        settings["not_from"] = options.not_from
     cheap: dict[str, list[Baseline]] = {}
     for fold in folds:
         print(f"baselines without {fold.name}", file=sys.stderr, flush=True)
@@ -108,7 +115,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument(
         "--evidence", action="store_true", help="words, runs and the weakest tokens of --weights as they come"
     )
-    parser.add_argument("--not-from", nargs="+", default=[], help="domains that --evidence does not learn from")
+    parser.add_argument("--not-from", nargs="+", default=[], help="domains that no side learns from")
     parser.add_argument("--encoder", help="of the cosine baseline; none leaves it out")
     parser.add_argument("--nli", help="an NLI model or a critic, for NLI alone")
     parser.add_argument(

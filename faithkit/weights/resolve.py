@@ -78,7 +78,7 @@ def check_at_hand(name: str | None) -> None:
     """
     if name is None or name in LOCAL or not is_hub_name(name):
         return
-    resolve(name)
+    resolve(name)  # a recipe's name is no hub's
     if not _in_hub_cache(name) and not _in_hub_cache(name, ADAPTER_CONFIG) and not _hub_in_reach():
         raise _out_of_reach(name)
 

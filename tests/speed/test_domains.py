@@ -162,6 +162,19 @@ def test_looks_at_held_halves_are_counted_but_not_at_those_of_the_stand_in(
     assert count_looks() - before == {"snli": 1}
 
 
+def test_no_side_learns_from_a_domain_that_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folds: list[Fold] = []
+    monkeypatch.setattr(module, "make_folds", lambda *given: folds.extend(make_folds(*given)) or folds)
+    command(monkeypatch, tmp_path, "--not-from", "wow", "--set", "benchmark.only=[wow,xsum,conjnli]")
+    assert {fold.name: set(fold.train) for fold in folds} == {
+        "wow": {"xsum", "conjnli"}, "xsum": {"conjnli"}, "conjnli": {"xsum"},
+    }  # fmt: skip
+    for fold in folds:
+        kept = json.loads((tmp_path / "baselines" / DEV / f"{fold.name}.json").read_text())
+        assert set(kept["baselines"]["grams"]["trained_on"]) == set(fold.train)
+        assert kept["settings"]["not_from"] == ["wow"]
+
+
 def test_baselines_learn_from_as_many_rows_as_are_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     command(monkeypatch, tmp_path, "--max-fit-rows", "10", "--set", "benchmark.only=[wow,xsum,conjnli]")
     for name in ("wow", "xsum", "conjnli"):

@@ -33,6 +33,7 @@ class DomainBaselines:
         nli: An NLI model; a domain's own takes its place where it has one.
         max_fit_rows: Rows of each domain that are learnt from.
         only: Keys of recipes, to fit these alone; none fits all.
+        not_from: Domains that nothing learns from.
     """
 
     def __init__(
@@ -43,9 +44,10 @@ class DomainBaselines:
         nli: str | None,
         max_fit_rows: int | None,
         only: Sequence[str] = (),
+        not_from: Sequence[str] = (),
     ):
         self.domains, self.features, self.nli, self.only = domains, features, nli, only
-        self.all_rows = rows_to_fit(domains)
+        self.all_rows = {name: rows for name, rows in rows_to_fit(domains).items() if name not in not_from}
         self.fit_rows = {name: rows.capped(max_fit_rows) for name, rows in self.all_rows.items()}
         self._nested: dict[str | None, Nested] = {}
 

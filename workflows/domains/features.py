@@ -6,6 +6,7 @@ by its content: another one at the same path is read anew.
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ class Features:
 
     def __init__(self, folder: Path, *, encoder: str | None = None):
         self.folder, self.encoder = folder, encoder
+        self._model_key = cache(model_key)  # a model's files are hashed once, and not for every domain
 
     def columns(self, *, nli: bool) -> list[str]:
         """Names the features."""
@@ -58,7 +60,7 @@ class Features:
         return np.concatenate(found, axis=1)
 
     def _kept(self, name: str, examples: Sequence[Example], model: str, compute: Callable[[], Values]) -> Values:
-        digest = hashlib.blake2b(model_key(model).encode(), digest_size=8)
+        digest = hashlib.blake2b(self._model_key(model).encode(), digest_size=8)
         for example in examples:
             digest.update("\0".join((example.id, example.knowledge, example.response)).encode(errors="surrogatepass"))
         path = self.folder / f"{name}-{digest.hexdigest()}.npy"
