@@ -101,7 +101,7 @@ def load_graph(folder: Path, config: Any) -> OnnxModel:
     check_graph_is_enough(stored, folder)
     described = stored.get(ONNX)
     if described is None:
-        hint = f"python export.py checkpoint={folder} format=onnx   writes one"
+        hint = f"faithkit export checkpoint={folder} format=onnx   writes one"
         raise UserError("precision=onnx, but this model has no ONNX graph", place=str(folder), hint=hint)
     hint = "export it again with format=onnx"
     if not isinstance(described, dict) or described.get("file") not in (GRAPH, QUANTISED):

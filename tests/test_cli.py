@@ -21,7 +21,7 @@ def test_help_is_short_and_loads_nothing_heavy(script: str) -> None:
     done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True)
     assert done.stderr.strip() == "[]"
     assert 8 <= len(done.stdout.splitlines()) <= 60
-    assert done.stdout.count(f"python {script}") >= 2
+    assert done.stdout.count(f"faithkit {Path(script).stem}") >= 2
 
 
 def test_help_ends_quietly_where_its_reader_has_gone() -> None:

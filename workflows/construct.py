@@ -1,14 +1,14 @@
 """Build a benchmark of hallucinations, as the papers built theirs.
 
-python construct.py pipeline=spontaneous engine=transformers engine.model=smollm2-135m limit=20
-python construct.py pipeline.path=DIR engine=openai engine.base_url=URL models=[a,b] engine.model=JUDGE
-python construct.py pipeline=spontaneous ... dry_run=true     three prompts of each step, and what it would cost
-python construct.py pipeline=describe pipeline.dataset=ragtruth pipeline.path=DIR   any dataset: tables, plots, a page
-python construct.py pipeline=estimate pipeline.predictions=FILE pipeline.labels=FILE   a system's rate, few labels
-python construct.py pipeline=estimate pipeline.predictions=FOLDER pipeline.by=COLUMN   of scored shards; also engine=ray
-python construct.py resume=runs/...                           go on after any interruption; no reply is asked for twice
-python construct.py resume=runs/... retry_holes=true          ask again for what failed, and only for that
-python construct.py resume=runs/... pipeline.max_words=60     other settings: what depends on them is made again
+faithkit construct pipeline=spontaneous engine=transformers engine.model=smollm2-135m limit=20
+faithkit construct pipeline.path=DIR engine=openai engine.base_url=URL models=[a,b] engine.model=JUDGE
+faithkit construct pipeline=spontaneous ... dry_run=true      three prompts of each step, and what it would cost
+faithkit construct pipeline=describe pipeline.dataset=ragtruth pipeline.path=DIR   any dataset: tables, plots, a page
+faithkit construct pipeline=estimate pipeline.predictions=FILE pipeline.labels=FILE    a system's rate, few labels
+faithkit construct pipeline=estimate pipeline.predictions=FOLDER pipeline.by=COLUMN    of scored shards; also engine=ray
+faithkit construct resume=runs/...                            go on after any interruption; no reply is asked for twice
+faithkit construct resume=runs/... retry_holes=true           ask again for what failed, and only for that
+faithkit construct resume=runs/... pipeline.max_words=60      other settings: what depends on them is made again
 """
 
 import sys

@@ -1,15 +1,15 @@
 """Score a benchmark, with a model or from a predictions file.
 
-python evaluate.py benchmark=begin benchmark.path=FILE checkpoint=runs/...   predict, then score
-python evaluate.py benchmark=begin benchmark.path=FILE predictions=FILE      score only: no model is loaded
-python evaluate.py benchmark=ragtruth benchmark.path=DIR checkpoint=runs/... html=answers.html   and a page to read
-python evaluate.py benchmark=faithdial predictions=FILE benchmark.critic=runs/... against=FILE   generated responses
-python evaluate.py benchmark=domains benchmark.path=DIR checkpoint=runs/...   every domain, beside cheap baselines
-python evaluate.py benchmark=halueval benchmark.path=DIR engine=auto engine.model=NAME   a language model judges
-python evaluate.py benchmark=halludial_comparative engine=auto engine.model=NAME   or meta_judging, hallucination_rates
-python evaluate.py benchmark=begin checkpoint=runs/... engine=ray ray.address=auto   predicted on a cluster, by Ray
-python evaluate.py benchmark=begin checkpoint=runs/... logger=[csv,wandb]    metrics and a sample to each logger
-python evaluate.py resume=runs/...                                           go on after any interruption
+faithkit evaluate benchmark=begin benchmark.path=FILE checkpoint=runs/...    predict, then score
+faithkit evaluate benchmark=begin benchmark.path=FILE predictions=FILE       score only: no model is loaded
+faithkit evaluate benchmark=ragtruth benchmark.path=DIR checkpoint=runs/... html=answers.html    and a page to read
+faithkit evaluate benchmark=faithdial predictions=FILE benchmark.critic=runs/... against=FILE    generated responses
+faithkit evaluate benchmark=domains benchmark.path=DIR checkpoint=runs/...   every domain, beside cheap baselines
+faithkit evaluate benchmark=halueval benchmark.path=DIR engine=auto engine.model=NAME   a language model judges
+faithkit evaluate benchmark=halludial_comparative engine=auto engine.model=NAME   or meta_judging, hallucination_rates
+faithkit evaluate benchmark=begin checkpoint=runs/... engine=ray ray.address=auto   predicted on a cluster, by Ray
+faithkit evaluate benchmark=begin checkpoint=runs/... logger=[csv,wandb]     metrics and a sample to each logger
+faithkit evaluate resume=runs/...                                            go on after any interruption
 """
 
 import logging

@@ -1,9 +1,9 @@
 """Write a run's best model as a Hugging Face folder that needs no code of ours (but for DoHA), and prove it.
 
-python export.py checkpoint=runs/... output_dir=DIR     weights, tokenizer, model card, faithkit.json
-python export.py checkpoint=runs/... format=onnx        an ONNX graph into the run's hf/ (critic, tagger); or onnx_int8
-python export.py checkpoint=runs/.../adapter output_dir=DIR   a judge's adapters, merged into their base
-python export.py checkpoint=runs/... push_to=OWNER/NAME dry_run=true    what would be pushed to the hub; then without
+faithkit export checkpoint=runs/... output_dir=DIR      weights, tokenizer, model card, faithkit.json
+faithkit export checkpoint=runs/... format=onnx         an ONNX graph into the run's hf/ (critic, tagger); or onnx_int8
+faithkit export checkpoint=runs/.../adapter output_dir=DIR   a judge's adapters, merged into their base
+faithkit export checkpoint=runs/... push_to=OWNER/NAME dry_run=true     what would be pushed to the hub; then without
 python -c "from transformers import pipeline; print(pipeline('text-classification', 'DIR'))"
 """
 

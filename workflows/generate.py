@@ -1,11 +1,11 @@
 """Answer dialogues with a trained generator; optionally let a detector choose among several answers.
 
-python generate.py checkpoint=runs/... data=faithdial data.path=DIR decoding=greedy   the test split; data.split=NAME
-python generate.py checkpoint=runs/... data=wow best_of=8 detector=runs/...           the one that a critic trusts most
-python generate.py checkpoint=runs/... resample=10   with control=ctrl: again while the wanted features are missing
-python generate.py checkpoint=runs/... engine=vllm batch_size=256                     or transformers; auto chooses
-python generate.py resume=runs/...                                                    go on after any interruption
-python generate.py checkpoint=runs/... data=pairs data.path=FOLDER engine=ray out=ANSWERED   all shards, on a cluster
+faithkit generate checkpoint=runs/... data=faithdial data.path=DIR decoding=greedy    the test split; data.split=NAME
+faithkit generate checkpoint=runs/... data=wow best_of=8 detector=runs/...            the one that a critic trusts most
+faithkit generate checkpoint=runs/... resample=10   with control=ctrl: again while the wanted features are missing
+faithkit generate checkpoint=runs/... engine=vllm batch_size=256                      or transformers; auto chooses
+faithkit generate resume=runs/...                                                     go on after any interruption
+faithkit generate checkpoint=runs/... data=pairs data.path=FOLDER engine=ray out=ANSWERED   all shards, on a cluster
 """
 
 import logging

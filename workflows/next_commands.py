@@ -20,14 +20,14 @@ def after_training(run: RunFolder, config: Mapping[str, Any]) -> list[Command]:
     if kind == GENERATOR:
         return [
             ("talk to it", f"faithkit chat checkpoint={path}"),
-            ("write answers", f"python generate.py checkpoint={path}"),
-            ("score its answers", f"python evaluate.py benchmark=faithdial checkpoint={path}"),
+            ("write answers", f"faithkit generate checkpoint={path}"),
+            ("score its answers", f"faithkit evaluate benchmark=faithdial checkpoint={path}"),
         ]
     benchmark = "ragtruth" if kind == TAGGER else "begin"
     return [
         ("score your own rows", f"faithkit score FILE checkpoint={path}"),
-        ("test it elsewhere", f"python evaluate.py benchmark={benchmark} benchmark.path=FILE checkpoint={path}"),
-        ("publish it", f"python export.py checkpoint={path} output_dir=DIR"),
+        ("test it elsewhere", f"faithkit evaluate benchmark={benchmark} benchmark.path=FILE checkpoint={path}"),
+        ("publish it", f"faithkit export checkpoint={path} output_dir=DIR"),
     ]
 
 
@@ -35,7 +35,7 @@ def after_evaluation(run: RunFolder) -> list[Command]:
     """The comparison with other runs, where there are figures to compare."""
     if not run.metrics.exists():
         return []
-    return [("compare with another run", f"python report.py runs=[{shlex.quote(str(run.path))},RUN]")]
+    return [("compare with another run", f"faithkit report runs=[{shlex.quote(str(run.path))},RUN]")]
 
 
 def after_generation(run: RunFolder, config: Mapping[str, Any]) -> list[Command]:
@@ -47,4 +47,4 @@ def after_generation(run: RunFolder, config: Mapping[str, Any]) -> list[Command]
     if name not in choices_of("benchmark") or len(files) != 1:
         return []
     path = shlex.quote(str(files[0]))
-    return [("score the answers", f"python evaluate.py benchmark={name} predictions={path}")]
+    return [("score the answers", f"faithkit evaluate benchmark={name} predictions={path}")]

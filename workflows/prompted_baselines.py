@@ -65,7 +65,7 @@ def _measure(options: SelfCheckOptions, engine: TextEngine | None, prompts: str 
         return Prompted(engine, read_text_prompt("support", "context", "sentence", folder=prompts))
     if options.measure == selfcheck.NLI:
         if options.nli is None:
-            hint = "selfcheck.nli=RUN of python train.py model=critic data=snli, or an NLI model's name"
+            hint = "selfcheck.nli=RUN of faithkit train model=critic data=snli, or an NLI model's name"
             raise UserError("selfcheck.measure=nli needs an NLI model", hint=hint)
         return Nli(load_entailment(options.nli))
     from faithkit.evaluation.responses.bert_score import RescaledBertScore, load_with_baseline

@@ -1,11 +1,11 @@
 """Compare runs: which is better, by how much, and on which examples. It reads what runs left and changes none of it.
 
-python report.py                                              the runs below runs/: what, data, main metric, state
-python report.py runs='runs/*'                                tables here, and report.html with everything
-python report.py runs=[runs/a,runs/b] html=a_or_b.html        two runs: the answers on which they disagree
-python report.py runs='runs/*' against=a html=null            the terminal alone, each run against one
-python report.py runs='runs/*/wandb/offline-run-*'            runs that W&B keeps on disk; no account
-python report.py runs='runs/*' wandb=PROJECT                  and a report at W&B, of the runs that it knows
+faithkit report                                               the runs below runs/: what, data, main metric, state
+faithkit report runs='runs/*'                                 tables here, and report.html with everything
+faithkit report runs=[runs/a,runs/b] html=a_or_b.html         two runs: the answers on which they disagree
+faithkit report runs='runs/*' against=a html=null             the terminal alone, each run against one
+faithkit report runs='runs/*/wandb/offline-run-*'             runs that W&B keeps on disk; no account
+faithkit report runs='runs/*' wandb=PROJECT                   and a report at W&B, of the runs that it knows
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """One training by several seeds in one run: a folder a seed, and the mean of their test metrics.
 
-python train.py model=judge scale=paper trainer=fsdp seeds=[1,2,3]
+faithkit train model=judge scale=paper trainer=fsdp seeds=[1,2,3]
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

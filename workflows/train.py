@@ -1,12 +1,12 @@
 """Train a model, then test its best checkpoint.
 
-python train.py model=critic                                        the embedded corpus, a CPU, minutes
-python train.py model=critic data=faithcritic data.path=DIR         official files as they are
-python train.py model=t5 objective=loss_truncation                  a generator
-python train.py resume=runs/...                                     go on after any interruption
-python train.py model=judge seeds=[1,2,3]                           the mean of three trainings, in one run
-python train.py -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4   a sweep, its runs ranked; -m resume=FOLDER goes on
-python train.py -m sweep=optuna 'optimizer.lr=tag(log,interval(1e-5,1e-3))' model.dropout=0,0.1   a search
+faithkit train model=critic                                         the embedded corpus, a CPU, minutes
+faithkit train model=critic data=faithcritic data.path=DIR          official files as they are
+faithkit train model=t5 objective=loss_truncation                   a generator
+faithkit train resume=runs/...                                      go on after any interruption
+faithkit train model=judge seeds=[1,2,3]                            the mean of three trainings, in one run
+faithkit train -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4    a sweep, its runs ranked; -m resume=FOLDER goes on
+faithkit train -m sweep=optuna 'optimizer.lr=tag(log,interval(1e-5,1e-3))' model.dropout=0,0.1   a search
 """
 
 import logging

@@ -158,7 +158,7 @@ def _train(run: RunFolder, dataset: str, path: str, tested: str | None, config: 
         arguments += [f"data.path={quoted(path)}", f"seed={config['seed']}"]
         arguments += _choosing(config["benchmark"], tested)
         arguments += config["benchmark"]["overrides"]
-    log.info("training on %s: python train.py %s", dataset, " ".join(arguments))
+    log.info("training on %s: faithkit train %s", dataset, " ".join(arguments))
     code = run_script_apart("train", arguments)
     if code == signals.EXIT_CODE:
         raise signals.Interrupted

@@ -106,7 +106,7 @@ def find_folder(path: str) -> Path:
     if not root.exists():
         raise UserError("no such run or folder", place=path, hint="give a run's folder, an hf/ folder or a hub name")
     if RunFolder(root).last.exists():
-        raise UserError("this run has not finished", place=path, hint=f"python train.py resume={path}")
+        raise UserError("this run has not finished", place=path, hint=f"faithkit train resume={path}")
     raise UserError("neither a run nor a Hugging Face folder", place=path, hint="it should hold hf/ or config.json")
 
 
@@ -118,9 +118,7 @@ def is_adapter(folder: Path) -> bool:
 def mend_hint(folder: Path) -> str:
     """Says how a folder of ours is written again."""
     run = _run_of(folder)
-    return (
-        f"python train.py resume={run}   writes it again" if run else "export the run again, or copy the folder again"
-    )
+    return f"faithkit train resume={run}   writes it again" if run else "export the run again, or copy the folder again"
 
 
 def _run_of(folder: Path) -> Path | None:

@@ -12,7 +12,7 @@ from faithkit.evaluation.metric import Metric
 from faithkit.evaluation.tables import format_metric, harmless, texts_table
 from faithkit.runs.reading import find_runs
 from faithkit.runs.run import Run, parts_of
-from faithkit.runs.state import SCORE, State
+from faithkit.runs.state import State
 from faithkit.stand_in import EMBEDDED, source_of, told_name
 
 # The metric that stands for a run, the first of them that it has behind the one that its training looked at.
@@ -45,9 +45,8 @@ def list_runs(patterns: str | Path | Sequence[str | Path] = "runs/*") -> tuple[T
 
 def resume_command(run: Run) -> str:
     """Writes the command that goes on with a run."""
-    script = "faithkit score" if run.script == SCORE else f"python {run.script or 'train'}.py"
     folder = run.folder.parent.parent if "wandb" in run.meta else run.folder
-    return f"{script} {shlex.quote(f'resume={folder}')}"
+    return shlex.join(["faithkit", run.script or "train", f"resume={folder}"])
 
 
 def described(run: Run) -> str:

@@ -205,7 +205,7 @@ class CommandLine:
 
             hint = "set resume to a run's folder"
             if (Path(resume) / SWEEP_FILE).is_file():
-                hint = f"this is a sweep, which goes on with: python {self.config_name}.py -m resume={resume}"
+                hint = f"this is a sweep, which goes on with: faithkit {self.config_name} -m resume={resume}"
             raise UserError("nothing to resume: no config.yaml", place=resume, hint=hint)
         text = config.read_text(encoding="utf-8", errors="replace")[:1_000_000]
         keys = re.findall(r'^"?(\w+)"?:', text, re.MULTILINE) or re.findall(r'^ {1,4}"(\w+)":', text, re.MULTILINE)

@@ -56,7 +56,7 @@ class Ctrl:
         >>> {name: column.tolist() for name, column in ctrl.measure([example]).items()}
         {'voice': [0], 'overlap': [0.6]}
 
-    On the command line: `python train.py model=t5 control=ctrl control.entailment=runs/CRITIC`. With
+    On the command line: `faithkit train model=t5 control=ctrl control.entailment=runs/CRITIC`. With
     `control=ctrl_release` overlap and terciles are those of FaithDial's release (`generation.control.release`), and a
     response is entailed or not: contradiction and neutral are one level.
 

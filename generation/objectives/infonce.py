@@ -45,7 +45,7 @@ class InfoNce(Objective):
         >>> [round(loss, 3) for loss in contrastive_losses(scores).tolist()]
         [0.408, 2.127]
 
-    On the command line: `python train.py model=t5 objective=infonce data=faithdial`.
+    On the command line: `faithkit train model=t5 objective=infonce data=faithdial`.
 
     Args:
         weight: Of the contrastive part.

@@ -36,7 +36,7 @@ class LossTruncation(Objective):
         >>> objective(Step.of_losses([[1.0], [9.0], [8.0], [2.0]])).item()  # the losses of four responses
         1.5
 
-    On the command line: `python train.py model=gpt2 objective=loss_truncation`.
+    On the command line: `faithkit train model=gpt2 objective=loss_truncation`.
 
     Args:
         drop_fraction: Share of the responses to leave out: c of the paper.

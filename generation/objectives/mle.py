@@ -27,7 +27,7 @@ class Mle(Objective):
         >>> Mle()(step).item()
         4.0
 
-    On the command line: `python train.py model=t5 objective=mle` (the default).
+    On the command line: `faithkit train model=t5 objective=mle` (the default).
     """
 
     def forward(self, step: Step) -> Tensor:

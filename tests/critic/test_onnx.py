@@ -102,7 +102,7 @@ def test_what_is_wrong_with_a_graph_is_said(with_graph: Path, change: Change, me
 
 
 def test_a_model_without_a_graph_says_how_to_write_one(trained: Path) -> None:
-    with pytest.raises(UserError, match=r"no ONNX graph(.|\n)*python export.py checkpoint=\S+ format=onnx"):
+    with pytest.raises(UserError, match=r"no ONNX graph(.|\n)*faithkit export checkpoint=\S+ format=onnx"):
         Critic.load(trained, precision="onnx")
 
 

@@ -72,9 +72,7 @@ def run_annotate(run: RunFolder, config: Mapping[str, Any]) -> None:
     project = run.path / PROJECT
     _write_once(run, config)
     if block["export"] is None:
-        log.info(
-            "annotate %s, export JSON, then: python construct.py resume=%s pipeline.export=FILE", project, run.path
-        )
+        log.info("annotate %s, export JSON, then: faithkit construct resume=%s pipeline.export=FILE", project, run.path)
         return
     scheme, rows = read_rows(project)
     report = ExportReport(block["on_bad_annotation"])

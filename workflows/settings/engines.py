@@ -108,7 +108,7 @@ def baseline_problems(
         hint = "engine=transformers engine.model=NAME" + ("" if examiner.turns else ", or selfcheck.samples=others")
         yield UserError(f"{on[0]} asks a language model, and none is named", hint=hint)
     if selfcheck.measure == NLI and selfcheck.nli is None:
-        hint = "selfcheck.nli=RUN of python train.py model=critic data=snli, or an NLI model's name"
+        hint = "selfcheck.nli=RUN of faithkit train model=critic data=snli, or an NLI model's name"
         yield UserError("selfcheck.measure=nli needs an NLI model", hint=hint)
     if selfcheck.measure:
         yield from around.weights_problems("selfcheck.nli", selfcheck.nli)

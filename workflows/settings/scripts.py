@@ -123,7 +123,7 @@ class TrainSettings(Extensible):
         yield from datasets.part_problems(self.data)
 
     def notes(self, given: Set[str]) -> Iterator[str]:
-        yield from no_effect.without_effect(given, ["sweep"], "without -m: python train.py -m ...")
+        yield from no_effect.without_effect(given, ["sweep"], "without -m: faithkit train -m ...")
         yield from no_effect.of_data(given, self.data)
         if self.optimizer.schedule == "constant":
             yield from no_effect.without_effect(given, ["optimizer.floor"], "with optimizer.schedule=constant")

@@ -62,7 +62,7 @@ class AnswerRayOptions(RayOptions):
 
 
 def answering_problems(settings: Any) -> Iterator[UserError]:
-    """Finds what `python generate.py engine=ray` lacks, or has too much."""
+    """Finds what `faithkit generate engine=ray` lacks, or has too much."""
     from data_modules.datasets.pairs import Pairs
     from data_modules.reading.files import HUB
 

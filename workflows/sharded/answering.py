@@ -1,4 +1,4 @@
-"""Answers the rows of a shard for `python generate.py engine=ray`, with a generator that is loaded once."""
+"""Answers the rows of a shard for `faithkit generate engine=ray`, with a generator that is loaded once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ NUM_RESAMPLES = 1000  # behind the interval of the share that the detector calls
 
 
 class Answering:
-    """Answers rows as `python generate.py data=pairs data.path=SHARD` does; rows need no response of their own.
+    """Answers rows as `faithkit generate data=pairs data.path=SHARD` does; rows need no response of their own.
 
     Args:
         config: Of the command.

@@ -137,5 +137,5 @@ def failures(record: SweepRecord) -> UserError | None:
     problem = f"of {len(record.jobs)} jobs {' and '.join(counts)}"
     if failed:
         problem += f"; {failed[0].name}: {failed[0].problem}"
-    hint = f"mend it and go on: python train.py -m resume={record.folder}; the others are not trained again"
+    hint = f"mend it and go on: faithkit train -m resume={record.folder}; the others are not trained again"
     return UserError(problem, place=str(record.folder / LOGS), hint=hint)

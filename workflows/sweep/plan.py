@@ -52,7 +52,7 @@ def stored_command(line: CommandLine) -> CommandLine:
         return line
     folder = Path(named[-1].partition("=")[2].strip("'\""))
     if not (folder / SWEEP_FILE).is_file():
-        hint = f"leave out -m: python {line.config_name}.py resume={folder}"
+        hint = f"leave out -m: faithkit {line.config_name} resume={folder}"
         if not (folder / "config.yaml").is_file():
             hint = "set resume to the folder of a sweep"
         raise UserError(f"no sweep: there is no {SWEEP_FILE}", place=str(folder), hint=hint)
@@ -108,7 +108,7 @@ def begun(plan: Plan) -> SweepRecord:
     old = read_sweep(plan.folder)
     if sorted(old.varied) != sorted(new.varied) or sorted(old.shared) != sorted(new.shared):
         differs = sorted({*old.shared, *old.varied} ^ {*new.shared, *new.varied})
-        hint = "choose another run_dir; or go on with the old one: python train.py -m resume="
+        hint = "choose another run_dir; or go on with the old one: faithkit train -m resume="
         raise UserError(
             f"this folder holds another sweep; these differ: {', '.join(differs)[:200]}",
             place=str(plan.folder),

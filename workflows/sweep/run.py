@@ -1,6 +1,6 @@
 """A sweep of train.py: every job a run in a folder of its own, and a table that ranks them.
 
-python train.py -m optimizer.lr=1e-4,2e-4 seed=1,2
+faithkit train -m optimizer.lr=1e-4,2e-4 seed=1,2
 """
 
 import logging
@@ -40,7 +40,7 @@ def sweep(line: CommandLine, launcher: Launcher | None = None) -> None:
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:  # every one of its processes would begin the same sweep
         why = "torchrun starts one training, and a sweep starts its trainings itself"
-        raise UserError(why, hint="python train.py -m ... trainer=ddp without torchrun")
+        raise UserError(why, hint="faithkit train -m ... trainer=ddp without torchrun")
     line = stored_command(line)
     tried: list[Any] = []
     say(line.check(each=tried.append))
@@ -67,7 +67,7 @@ def sweep(line: CommandLine, launcher: Launcher | None = None) -> None:
         try:
             jobs.run(options.num_parallel)
         except signals.Interrupted as error:
-            raise signals.Interrupted(f"go on with: python train.py -m resume={plan.folder}") from error
+            raise signals.Interrupted(f"go on with: faithkit train -m resume={plan.folder}") from error
     show_result(jobs.record)
     if problem := failures(jobs.record):
         raise problem
@@ -133,5 +133,5 @@ def show_result(record: SweepRecord) -> None:
     show(*ranking_tables(ranked))
     for text in told_best(ranked):
         print(text)
-    print(f"which settings mattered: python report.py {shlex.quote(f'runs={record.folder}/*')}")
+    print(f"which settings mattered: faithkit report {shlex.quote(f'runs={record.folder}/*')}")
     print(record.folder)

@@ -56,7 +56,7 @@ def told_best(sweep: RankedSweep) -> list[str]:
 
 def repeating(sweep: RankedSweep, ranking: Ranking) -> str:
     """Writes the command that repeats the best run of a ranking."""
-    return shlex.join(["python", "train.py", *sweep.record.command(ranking.runs[0].job)])
+    return shlex.join(["faithkit", "train", *sweep.record.command(ranking.runs[0].job)])
 
 
 def effects_table(sweep: RankedSweep, ranking: Ranking, effects: Effects) -> Table | None:

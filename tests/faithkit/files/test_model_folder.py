@@ -60,5 +60,5 @@ def test_a_file_that_is_gone_or_another_is_named(name: str, sealed: Path) -> Non
 def test_a_runs_own_folder_is_written_again_by_its_training(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.config.touch()
-    assert f"python train.py resume={tmp_path}" in mend_hint(run.hf)
+    assert f"faithkit train resume={tmp_path}" in mend_hint(run.hf)
     assert "export the run again" in mend_hint(tmp_path / "copy")

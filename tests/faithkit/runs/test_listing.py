@@ -28,7 +28,7 @@ def test_the_list_says_what_ran_on_what_with_its_metric_and_how_to_go_on(
         ],
         ["runs/2026-01-02_00-00-00-b", "2026-01-02 00:00", "evaluate critic on begin", "-", "resumable"],
     ]
-    assert lines[0] == "go on: python evaluate.py resume=runs/2026-01-02_00-00-00-b"
+    assert lines[0] == "go on: faithkit evaluate resume=runs/2026-01-02_00-00-00-b"
     assert lines[1].startswith("note: runs/2026-01-02_00-00-00-b: metrics.json cannot be read")
 
 
@@ -69,7 +69,7 @@ def test_the_metric_that_chose_the_checkpoint_stands_for_a_training(tmp_path: Pa
 
 def test_the_command_that_goes_on_can_be_typed(tmp_path: Path) -> None:
     run = make_run(tmp_path / "a run")
-    assert resume_command(read_run(run)) == f"python train.py 'resume={run}'"
+    assert resume_command(read_run(run)) == f"faithkit train 'resume={run}'"
     write_config(run / "config.yaml", {"columns": {"id": "id"}})
     assert resume_command(read_run(run)) == f"faithkit score 'resume={run}'"
 

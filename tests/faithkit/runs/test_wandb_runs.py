@@ -69,13 +69,13 @@ def test_a_run_that_was_cut_off_goes_on_in_its_own_folder(tmp_path: Path) -> Non
     write_config(tmp_path / "config.yaml", TRAINED)
     assert read_run(log(tmp_path, exit_code=130)).state == State.RESUMABLE
     _, lines = list_runs(folder_of(tmp_path))
-    assert lines[0] == f"go on: python train.py resume={tmp_path}"
+    assert lines[0] == f"go on: faithkit train resume={tmp_path}"
     log(tmp_path, exit_code=None)
     with run_lock(tmp_path):
         assert read_run(folder_of(tmp_path)).state == State.WORKING
         (folder_of(tmp_path) / "run-abc.wandb").write_bytes(b"")
         assert read_run(folder_of(tmp_path)).state == State.WORKING, "W&B has written nothing yet"
-    assert list_runs(folder_of(tmp_path))[1][0] == f"go on: python train.py resume={tmp_path}"
+    assert list_runs(folder_of(tmp_path))[1][0] == f"go on: faithkit train resume={tmp_path}"
 
 
 def test_a_record_may_stand_in_pieces_over_many_blocks(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_every_combination_is_a_run_in_a_folder_that_tells_what_differs(tmp_path
     shown = capsys.readouterr().out
     rows = [line.split("|")[0].strip() for line in shown.splitlines() if "optimizer.lr=" in line.split("|")[0]]
     assert rows[:2] == ["optimizer.lr=0.002", "optimizer.lr=0.001"], "the best first"
-    assert "python train.py model.num_epochs=1 optimizer.lr=0.002 seed=1" in shown
+    assert "faithkit train model.num_epochs=1 optimizer.lr=0.002 seed=1" in shown
     assert "therefore too good" in shown
 
 
@@ -71,7 +71,7 @@ def test_an_interrupted_sweep_says_how_to_go_on_and_resumes_the_run_it_was_in(tm
         return by_lr(settings)
 
     first = Trainings(stopped)
-    with pytest.raises(Interrupted, match=f"python train.py -m resume={folder}"):
+    with pytest.raises(Interrupted, match=f"faithkit train -m resume={folder}"):
         sweep_here(first, *FOUR, f"run_dir={folder}")
     assert first.names == NAMES[:2] and first.told_to_stop == 1
     (folder / NAMES[1] / "config.yaml").write_text("seed: 1\n")

@@ -92,7 +92,7 @@ def test_a_signal_ends_the_job_in_good_order_and_the_sweep_goes_on_in_its_folder
         time.sleep(0.5)
     started.send_signal(signal.SIGTERM)
     _, told = started.communicate(timeout=100)
-    assert started.returncode == 130 and f"python train.py -m resume={folder}" in told
+    assert started.returncode == 130 and f"faithkit train -m resume={folder}" in told
     assert (folder / "lr-0.001" / "checkpoints" / "last.ckpt").exists()
     assert read_run(folder / "lr-0.001").state == "resumable", "the job has ended too"
     assert not (folder / "lr-0.002").exists()

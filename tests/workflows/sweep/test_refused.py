@@ -88,17 +88,17 @@ def test_a_single_run_is_not_resumed_as_a_sweep_nor_a_sweep_as_a_run(tmp_path):
 
     folder = tmp_path / "sweep"
     sweep_here(Trainings(lambda settings: 0.5), "seed=0,1", f"run_dir={folder}")
-    with pytest.raises(UserError, match=rf"leave out -m: python train.py resume={folder}/seed-0"):
+    with pytest.raises(UserError, match=rf"leave out -m: faithkit train resume={folder}/seed-0"):
         sweep_here(None, f"resume={folder / 'seed-0'}")
     line = line_of()
     alone = CommandLine(line.configs, "train", [f"resume={folder}"], line.settings)
-    with pytest.raises(UserError, match=rf"python train.py -m resume={folder}"):
+    with pytest.raises(UserError, match=rf"faithkit train -m resume={folder}"):
         list(alone.check_job(compose("train", f"resume={folder}")))
 
 
 def test_a_sweep_under_torchrun_is_refused_since_each_process_would_begin_it(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     trainings = Trainings(lambda settings: 0.5)
-    with pytest.raises(UserError, match=r"torchrun(.|\n)*train.py -m"):
+    with pytest.raises(UserError, match=r"torchrun(.|\n)*faithkit train -m"):
         sweep_here(trainings, "seed=0,1", f"run_dir={tmp_path / 'sweep'}")
     assert not trainings.started and not (tmp_path / "sweep").exists()

@@ -169,7 +169,7 @@ def test_the_page_shows_the_sweep_before_all_else_and_no_name_is_markup(tmp_path
     write_report_page(tmp_path / "page.html", report, title="Runs")
     page = (tmp_path / "page.html").read_text()
     assert page.index('id="sweep-0"') < page.index('id="runs"') and "data:image/svg+xml" in page
-    assert "<i>x" not in page and "python train.py" in page and "3 runs are too few" in page
+    assert "<i>x" not in page and "faithkit train" in page and "3 runs are too few" in page
 
 
 @pytest.mark.slow
