@@ -4,12 +4,17 @@ import re
 
 from faithkit.words import unicode_content_words
 
-_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
-_SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|(?=\n)|$)")
+_ENDS = ".!?।॥۔؟።"  # those of Hindi, Urdu, Arabic and Amharic beside the Latin ones: white space follows
+_WIDE_ENDS = "。！？"  # of Chinese and Japanese: nothing follows but perhaps a closing mark
+_CLOSING = "」』）”’"
+_SENTENCE_END = re.compile(
+    rf"(?<=[{_ENDS};؛])\s+|(?:(?<=[{_WIDE_ENDS}；])|(?<=[{_WIDE_ENDS}；][{_CLOSING}]))(?![{_WIDE_ENDS}；{_CLOSING}])\s*"
+)
+_SENTENCE = re.compile(rf"\S[^\n]*?(?:[{_ENDS}]+(?=\s|$)|[{_WIDE_ENDS}]+[{_CLOSING}]*|(?=\n)|$)")
 
 
 def sentences(text: str) -> list[str]:
-    """Splits a text behind `.`, `!`, `?` and `;` before white space."""
+    """Splits a text behind `.`, `!`, `?` and `;` before white space, and behind what stands for them elsewhere."""
     return [sentence for sentence in _SENTENCE_END.split(text) if sentence]
 
 

@@ -4,8 +4,8 @@ They differ on purpose, and each metric, feature and baseline says which one it 
 
 | function           | "Don't, Zoë's 3.5" gives              | counted by                                          |
 |--------------------|---------------------------------------|-----------------------------------------------------|
-| `unicode_words`    | don t zoë s 3 5                       | baselines, evidence, `best_sentences`, negatives    |
-| `ascii_words`      | don t zo s 3 5                        | ROUGE, swapped and dropped sentences of negatives   |
+| `unicode_words`    | don t zoë s 3 5                       | baselines, evidence, `best_sentences`, made errors  |
+| `ascii_words`      | don t zo s 3 5                        | ROUGE, whose rules are so                           |
 | `apostrophe_words` | don't zoë's 3 5                       | metrics of responses, control features              |
 | `words_and_marks`  | don't , zoë's 3 . 5                   | density and coverage                                |
 | `clitic_tokens`    | don't , zo s 3 . 5                    | the features of `data_modules.weak`                 |
@@ -72,11 +72,6 @@ def word_places(text: str, begin: int = 0, end: int = sys.maxsize) -> Iterator[t
 def ascii_words(text: str) -> list[str]:
     """Finds runs of a-z and 0-9, in lower case; any other character parts words."""
     return _ASCII_WORD.findall(text.lower())
-
-
-def ascii_content_words(text: str) -> list[str]:
-    """Finds `ascii_words` that are no stop words."""
-    return [word for word in ascii_words(text) if word not in STOP_WORDS]
 
 
 def apostrophe_words(text: str) -> list[str]:

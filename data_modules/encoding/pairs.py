@@ -27,7 +27,7 @@ from faithkit.word_evidence import WORD_EVIDENCE, word_evidence
 if TYPE_CHECKING:  # it imports this file
     from data_modules.splits import Subset
 
-ENCODING_VERSION = 4  # part of every cache key: raise it when the same records would encode differently
+ENCODING_VERSION = 5  # part of every cache key: raise it when the same records would encode differently
 NO_LABEL = -1
 MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")  # of a batch, what an encoder takes
 EVIDENCE = tuple(f"evidence: {name}" for name in WORD_EVIDENCE)  # names of columns

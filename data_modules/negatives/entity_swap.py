@@ -12,7 +12,7 @@ from random import Random
 from data_modules.negatives.entities import Finder
 from data_modules.negatives.slots import WORD_CLASSES, Mention, Slot, are_distinct, mention
 from faithkit.records import Example
-from faithkit.words import ascii_content_words, cased_words, unicode_words
+from faithkit.words import cased_words, unicode_content_words, unicode_words
 
 MAX_POOL_TEXTS = 2000  # knowledge texts whose entities are collected: more would take time and add little
 NUM_TRIES = 24  # draws of a replacement for one entity
@@ -33,7 +33,7 @@ def entity_swaps(examples: Sequence[Example], num: int, seed: int, find: Finder)
 
 def _stated(example: Example) -> set[str]:
     """Returns the content words of knowledge and history: only an entity stated there can be contradicted."""
-    return set(ascii_content_words(" ".join([example.knowledge, *(turn.text for turn in example.history)])))
+    return set(unicode_content_words(" ".join([example.knowledge, *(turn.text for turn in example.history)])))
 
 
 def _may_name(response: str, stated: set[str]) -> bool:
@@ -63,7 +63,7 @@ def _swaps(
     random = Random(f"{seed}:{example.id}")
     own_words = _spaced_words(example.knowledge) + _spaced_words(example.response)
     first = {mention.text: mention for mention in reversed(mentions) if mention.slot in pool}  # of equal texts
-    replaceable = sorted(one for one in first.values() if not stated.isdisjoint(ascii_content_words(one.text)))
+    replaceable = sorted(one for one in first.values() if not stated.isdisjoint(unicode_content_words(one.text)))
     swaps: dict[str, None] = {}
     for _ in range(2 * num):
         if not replaceable or len(swaps) == num:

@@ -22,7 +22,7 @@ from faithkit.records import Example
 from faithkit.text_key import text_key
 from faithkit.words import VERSION as WORDS_VERSION
 
-VERSION = 1  # raised when the same records give other negatives
+VERSION = 2  # raised when the same records give other negatives
 WEIGHTS = "spacy-sm"
 NEGATIVES = "negatives.json"  # the file of a cache entry
 

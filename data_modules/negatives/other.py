@@ -12,7 +12,7 @@ from random import Random
 
 from faithkit.records import Example
 from faithkit.text_key import text_key
-from faithkit.words import ascii_content_words
+from faithkit.words import unicode_content_words
 
 NUM_WORDS = 6  # rarest words of a knowledge text, by which similar ones are found
 NUM_PER_WORD = 64  # examples looked at for one such word
@@ -31,9 +31,9 @@ class _SimilarExamples:
 
     def __init__(self, examples: Sequence[Example], seed: int):
         self.examples, self.seed = examples, seed
-        self.known = {e.knowledge: frozenset(ascii_content_words(e.knowledge)) for e in examples}
+        self.known = {e.knowledge: frozenset(unicode_content_words(e.knowledge)) for e in examples}
         self.keys = {knowledge: text_key(knowledge) for knowledge in self.known}
-        self.response_words = [set(ascii_content_words(e.response)) for e in examples]
+        self.response_words = [set(unicode_content_words(e.response)) for e in examples]
         groups: dict[str, set[str]] = defaultdict(set)
         self.rows: dict[str, list[int]] = defaultdict(list)  # by word of the knowledge
         for place, example in enumerate(examples):
@@ -48,7 +48,7 @@ class _SimilarExamples:
     def responses(self, example: Example, num: int) -> list[str]:
         """Finds up to `num` responses that are not supported by the example's knowledge or response."""
         key = self.keys[example.knowledge]
-        known = self.known[example.knowledge].union(ascii_content_words(example.response))
+        known = self.known[example.knowledge].union(unicode_content_words(example.response))
         found: dict[str, str] = {}
         for place in self._by_similarity(example):
             other = self.examples[place]

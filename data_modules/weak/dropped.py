@@ -18,9 +18,9 @@ from faithkit.checks import check_number
 from faithkit.records import HALLUCINATED, Example, Span
 from faithkit.sentences import sentence_places
 from faithkit.span_types import UNTYPED
-from faithkit.words import ascii_content_words
+from faithkit.words import unicode_content_words
 
-VERSION = 1  # raised when the same records give other examples
+VERSION = 2  # raised when the same records give other examples
 # Support is the share of a sentence's content words that the context holds.
 SUPPORTED = 0.6  # least support of a sentence that is to lose it
 UNSUPPORTED = 0.4  # most support of a sentence that counts as hallucinated
@@ -80,7 +80,7 @@ def drop_support(example: Example, rng: random.Random, num_copies: int) -> Itera
     """Makes copies of a faithful example whose context has lost what supports one of the answer's sentences."""
     answer_places, answer = _sentence_words(example.response)
     context_places, context = _sentence_words(example.knowledge)
-    question = {word for turn in example.history for word in ascii_content_words(turn.text)}
+    question = {word for turn in example.history for word in unicode_content_words(turn.text)}
     full = set().union(*context)
     candidates = [i for i, words in enumerate(answer) if len(words) >= MIN_WORDS and _overlap(words, full) >= SUPPORTED]
     before = [_overlap(words, full | question) for words in answer]
@@ -101,7 +101,7 @@ def drop_support(example: Example, rng: random.Random, num_copies: int) -> Itera
 def _sentence_words(text: str) -> tuple[list[tuple[int, int]], list[set[str]]]:
     """Finds the places of a text's sentences, and the content words of each."""
     places = sentence_places(text)
-    return places, [set(ascii_content_words(text[start:end])) for start, end in places]
+    return places, [set(unicode_content_words(text[start:end])) for start, end in places]
 
 
 def _supporting(words: set[str], context: Sequence[set[str]]) -> list[int]:

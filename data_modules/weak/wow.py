@@ -30,9 +30,9 @@ from faithkit.records import Example
 from faithkit.sentences import sentences
 from faithkit.text_key import text_key
 from faithkit.weights.resolve import resolve
-from faithkit.words import ascii_content_words
+from faithkit.words import unicode_content_words
 
-VERSION = 1  # raised when the same files give other pairs
+VERSION = 2  # raised when the same files give other pairs
 NATURAL, SYNTHETIC = "natural", "synthetic"
 KINDS = (NATURAL, SYNTHETIC)
 SURE = 0.9  # the teacher's probability above which a pair is easy: only a share of these is kept
@@ -236,8 +236,8 @@ def _num_words(*texts: str) -> int:
 
 def _small_talk(turn: Example) -> Iterator[str]:
     """Yields the sentences of a response that have little to do with its knowledge."""
-    known = set(ascii_content_words(turn.knowledge))
+    known = set(unicode_content_words(turn.knowledge))
     for sentence in sentences(turn.response):
-        words = ascii_content_words(sentence)
+        words = unicode_content_words(sentence)
         if 3 <= _num_words(sentence) <= 22 and words and sum(w in known for w in words) < 0.25 * len(words):
             yield sentence

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from data_modules.build import build_source
 from faithkit.errors import UserError
-from faithkit.sentences import best_sentences, sentences
-from faithkit.words import ascii_content_words
+from faithkit.sentences import best_sentences, sentence_places, sentences
+from faithkit.words import STOP_WORDS, ascii_words
 from tests.data_modules.official.judged import AUDIT_GOLD
 from tests.data_modules.official_rows import read, write
 
@@ -35,16 +35,38 @@ def test_sentences_of_any_script_are_compared(knowledge: str, response: str, bes
     assert best_sentences(knowledge, response, 1) == sentences(knowledge)[best]
 
 
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("पहला वाक्य। दूसरा वाक्य।", ["पहला वाक्य।", "दूसरा वाक्य।"]),
+        ("ما هذا؟ هذا بيت۔ نعم", ["ما هذا؟", "هذا بيت۔", "نعم"]),
+        ("他说：“好。”然后走了。真的！？是的", ["他说：“好。”", "然后走了。", "真的！？", "是的"]),
+        ("Version 3.5 is out. Is it? Yes", ["Version 3.5 is out.", "Is it?", "Yes"]),
+    ],
+)
+def test_sentences_end_as_their_script_ends_them(text: str, parts: list[str]) -> None:
+    assert sentences(text) == parts == [text[start:end] for start, end in sentence_places(text)]
+
+
+@given(st.text(st.sampled_from("ab .!?;。！；」।؟\n")))
+def test_no_character_is_lost_between_sentences(text: str) -> None:
+    def letters(parts: list[str]) -> str:
+        return "".join("".join(parts).split())
+
+    assert letters(sentences(text)) == letters([text])
+    assert letters([text[start:end] for start, end in sentence_places(text)]) == letters([text])
+
+
 WORDS = st.lists(st.sampled_from(["a", "Lake", "lake.", "is", "deep!", "ice?", "3", "3.5", "The", "x", "ice", "\n"]))
 PLAIN = st.text("abcAB 019.!?", max_size=60) | WORDS.map(" ".join)
 
 
 @given(knowledge=PLAIN, response=PLAIN, max_words=st.integers(1, 12))
 def test_plain_english_is_cut_as_it_always_was(knowledge: str, response: str, max_words: int) -> None:
-    """The choice by `ascii_content_words`, on which trained models and the figures of EXPERIMENTS.md depend."""
-    parts, said = sentences(knowledge), set(ascii_content_words(response))
+    """The choice by words of a-z and 0-9, on which trained models and the figures of EXPERIMENTS.md depend."""
+    parts, said = sentences(knowledge), set(ascii_words(response)) - STOP_WORDS
     kept: list[int] = []
-    for i in sorted(range(len(parts)), key=lambda i: -len(said & set(ascii_content_words(parts[i])))):
+    for i in sorted(range(len(parts)), key=lambda i: -len(said & set(ascii_words(parts[i])))):
         if not kept or len(" ".join(parts[k] for k in [*kept, i]).split()) <= max_words:
             kept.append(i)
     cut = " ".join(parts[i] for i in sorted(kept))

@@ -63,6 +63,15 @@ def test_near_knowledge_comes_first() -> None:
     assert other_responses([example(0), *far, near], 3, 0)[0][0] == near.response
 
 
+def test_others_are_told_apart_in_any_script() -> None:
+    near = example(9, knowledge="Маяк стоит на высокой скале.", response="Чайки гнездятся на скале каждую весну.")
+    far = [example(n, knowledge=f"Бумага номер {n} горит.", response="Бумагу давно никто не читает.") for n in (3, 4)]
+    own = example(0, knowledge="Маяк на скале построил Ян.", response="Ян построил маяк на скале.")
+    twin = example(6, knowledge="Ян построил маяк на этой скале.", response="Маяк на скале построил Ян.")
+    texts = other_responses([own, *far, near, twin], 3, 0)[0]
+    assert texts[0] == near.response and twin.response not in texts
+
+
 @settings(max_examples=25)
 @given(st.randoms(use_true_random=False), st.integers(0, 3))
 def test_the_order_of_the_rows_does_not_matter(shuffler: random.Random, seed: int) -> None:

@@ -14,7 +14,7 @@ from faithkit.errors import UserError
 from faithkit.records import HALLUCINATED, Example
 from faithkit.sentences import sentence_places
 from faithkit.span_types import UNTYPED
-from faithkit.words import ascii_content_words
+from faithkit.words import unicode_content_words
 
 CONTEXT = (
     "The lighthouse was built from granite blocks in 1820. Its keeper lived there with seven children.\n"
@@ -34,13 +34,23 @@ def test_the_marked_sentence_is_the_one_whose_support_is_gone() -> None:
     for copy in made:
         (span,) = copy.spans or ()
         marked, other = ANSWER[span.start : span.end], ANSWER[: span.start] + ANSWER[span.end :]
-        left = set(ascii_content_words(copy.knowledge))
-        said = set(ascii_content_words(marked))
+        left = set(unicode_content_words(copy.knowledge))
+        said = set(unicode_content_words(marked))
         assert len(said & left) / len(said) <= UNSUPPORTED
-        assert set(ascii_content_words(other)) & left, "the other sentence keeps its support"
+        assert set(unicode_content_words(other)) & left, "the other sentence keeps its support"
         assert "keeper lived" in copy.knowledge and copy.response == ANSWER
         assert copy.label == HALLUCINATED and span.label == UNTYPED
     assert {copy.spans[0].start for copy in made if copy.spans} == {0, ANSWER.index("The wooden")}
+
+
+def test_support_is_found_in_any_script() -> None:
+    context = (
+        "Маяк построен из гранитных блоков давно. Смотритель жил там с семьёй.\n"
+        "Буря разрушила деревянную лестницу зимой."
+    )
+    answer = "Маяк построен из гранитных блоков. Буря разрушила деревянную лестницу."
+    made = list(drop_support(example(knowledge=context, response=answer), random.Random(0), 2))
+    assert len(made) == 2 and all("Смотритель" in copy.knowledge for copy in made)
 
 
 def test_nothing_is_made_where_it_is_not_clear_what_lost_its_support() -> None:
