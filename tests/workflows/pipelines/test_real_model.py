@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -34,12 +35,13 @@ SMALL = (
 def test_a_pipeline_runs_with_smollm2(pipeline: str, more: tuple[str, ...], tmp_path: Path) -> None:
     given = [f"pipeline={pipeline}", *SMALL, *more, f"engine.cache={tmp_path / 'replies.sqlite'}"]
     construct_here(*given, f"run_dir={tmp_path / 'run'}")
-    found = steps(tmp_path / "run")
+    found, most_a_row = steps(tmp_path / "run"), 2 if "pipeline.weigh_verdicts=true" in more else 1
     assert all(step["state"] == "done" and step["rows"] >= 3 for step in found.values())
-    asked = [step for step in found.values() if step["engine"]]
-    for step in asked:
+    for step in (step for step in found.values() if step["engine"]):
         before = sum(number for why, number in step["holes"].items() if not why.startswith(step["name"]))
-        assert "transformers" in step["engine"] and f", {step['rows'] - before} asked" in step["said"]
+        rows, (asked,) = step["rows"] - before, re.findall(r", (\d+) asked", step["said"])
+        # Of a weighed verdict the reply may be asked for beside the probabilities; whether, the CPU's rounding decides.
+        assert "transformers" in step["engine"] and rows <= int(asked) <= most_a_row * rows
     kept = sum(manifest(tmp_path / "run")["result"]["rows"].values())
     holes = sum(manifest(tmp_path / "run")["result"]["holes"].values())
     assert kept + holes >= 3
