@@ -1,7 +1,7 @@
-"""Reads what an estimate is made of: a table of a detector's verdicts, and a table of people's labels by id."""
+"""Reads the table of a detector's verdicts of which an estimate is made; people's labels: `estimate_labels`."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,6 @@ from construction.verdict_columns import LABEL, newest_label, score_names
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from faithkit.errors import UserError, shorten
 from faithkit.evaluation.intervals import Values
-from faithkit.evaluation.label_sampling import RANDOM, Wave, probabilities, read_waves
-from faithkit.evaluation.prediction_powered import Verdicts
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED
 
 VALUES = {
@@ -22,7 +20,6 @@ VALUES = {
 TEXTS = ("knowledge", "history", "response", "text")  # shown to who labels, where a row has them
 MOST_NAMES = 12  # of columns, in a hint
 VERDICTS_HINT = f"use {HALLUCINATED}, {FAITHFUL} or {UNPARSED} (or 1 and 0)"
-WAVES, CHANCE = "waves", "inclusion_probability"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,18 +44,6 @@ class Table:
     num_unparsed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """People's labels: by id, with how they were drawn where the file tells, and what was passed over."""
-
-    values: dict[str, float]
-    chances: dict[str, float] = field(default_factory=dict)
-    waves: Sequence[Wave] = ()
-    num_unknown: int = 0
-    num_empty: int = 0
-    num_repeated: int = 0
-
-
 def read_verdicts(
     path: str, columns: Mapping[str, str | None], by: str | None, facts: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Table:
@@ -74,14 +59,14 @@ def read_verdicts(
     rows = [_with_facts(row, id_name, facts) for row in read_rows(Path(path), ReadReport())]
     group_name = columns["group"] or ("group" if all("group" in row.values for row in rows) else None)
     named = ((f"columns.{key}", name) for key, name in columns.items() if name)
-    _need(rows[0], path, [*named, *([("by", by)] if by else [])])
+    need_columns(rows[0], path, [*named, *([("by", by)] if by else [])])
     label_name = label_of(str(columns["label"]), rows[0].values)
-    ids = [_id(row, id_name) for row in rows]
+    ids = [id_of(row, id_name) for row in rows]
     _each_once(ids, path)
     called = np.array([_verdict(row, label_name) for row in rows])
     usual = score_names(label_name, rows[0].values)
     score_name = columns["score"] or next(
-        (name for name in usual if all(_number(row.values.get(name)) is not None for row in rows)), None
+        (name for name in usual if all(number_of(row.values.get(name)) is not None for row in rows)), None
     )
     scores = called if score_name is None else np.array([_score(row, score_name) for row in rows])
     known = np.isfinite(scores)
@@ -91,7 +76,7 @@ def read_verdicts(
         ids=ids,
         called=called,
         scores=np.where(known, scores, scores[known].mean()),
-        groups=ids if group_name is None else [_id(row, group_name) for row in rows],
+        groups=ids if group_name is None else [id_of(row, group_name) for row in rows],
         by=[str(row.values.get(by)) for row in rows] if by else [],
         shown=[{n: text for n in TEXTS if isinstance(text := row.values.get(n), str) and text} for row in rows],
         uses_scores=score_name is not None,
@@ -105,111 +90,12 @@ def label_of(name: str, columns: Collection[str]) -> str:
     return newest_label(columns) if name == LABEL else name
 
 
-def read_labels(path: str, columns: Mapping[str, str], ids: Sequence[str] | None) -> Labels:
-    """Reads the labels of responses with these ids; those of others are counted and left out.
+def need_columns(row: Row, path: str, columns: Sequence[tuple[str, str]]) -> None:
+    """Refuses a file without columns that settings name.
 
     Args:
-        ids: None reads all, for `labels_of` to leave out those of others.
-
-    Raises:
-        UserError: A column is missing, a label is none, or an id is labelled twice and differently.
+        columns: Settings and the columns that they name.
     """
-    known = None if ids is None else set(ids)
-    values, chances = dict[str, float](), dict[str, float]()
-    unknown = empty = repeated = 0
-    waves: dict[str, None] = {}
-    first: Row | None = None
-    for row in read_rows(Path(path), ReadReport()):
-        if first is None:
-            first = row
-            _need(row, path, [(f"label_columns.{key}", name) for key, name in columns.items()])
-        name, given = _id(row, columns["id"]), row.values.get(columns["label"])
-        if known is not None and name not in known:
-            unknown += 1
-            continue
-        if given is None or not str(given).strip():
-            empty += 1
-            continue
-        label = VALUES.get(str(given).strip().lower())
-        if label is None:
-            hint = f"use {HALLUCINATED} or {FAITHFUL} (or 1 and 0), and leave it empty where nobody labelled"
-            raise UserError(f"label {shorten(given)} of id {shorten(name)}", place=row.place, hint=hint)
-        if name in values:
-            if values[name] != label:
-                hint = "keep one of them: construct.py pipeline=annotate adjudicates several annotators"
-                raise UserError(f"id {shorten(name)} is labelled twice, and differently", place=row.place, hint=hint)
-            repeated += 1
-            continue
-        values[name] = label
-        if (text := row.values.get(WAVES)) not in (None, ""):
-            waves[str(text)] = None
-        if (chance := _number(row.values.get(CHANCE))) is not None:
-            chances[name] = chance
-    if not values and unknown:
-        raise _strange(unknown, path)
-    if len(waves) > 1:
-        hint = "give the label_next.csv of the last run: it has all labels before"
-        raise UserError(f"the labels are of {len(waves)} different draws", place=path, hint=hint)
-    return Labels(values, chances, _waves(next(iter(waves), ""), path), unknown, empty, repeated)
-
-
-def labels_of(labels: Labels, found: Collection[str], path: str) -> Labels:
-    """Leaves out the labels of responses that were not found.
-
-    Raises:
-        UserError: None is left.
-    """
-    values = {name: value for name, value in labels.values.items() if name in found}
-    unknown = len(labels.values) - len(values)
-    if unknown and not values:
-        raise _strange(unknown, path)
-    chances = {name: chance for name, chance in labels.chances.items() if name in found}
-    return replace(labels, values=values, chances=chances, num_unknown=unknown)
-
-
-def _strange(number: int, path: str) -> UserError:
-    hint = "are they of another file? label_columns.id=NAME says where their ids stand"
-    return UserError(f"none of {number:,} labels is of these responses", place=path, hint=hint)
-
-
-def joined(table: Table, labels: Labels | None) -> tuple[Verdicts, list[Wave]]:
-    """Joins verdicts and labels, with the probability of each response to be labelled.
-
-    Returns:
-        The rows, and the waves in which labels were drawn: one at random where the file does not tell.
-
-    Raises:
-        UserError: Some labels have a probability and others none.
-    """
-    given = labels or Labels({})
-    values = np.array([given.values.get(name, np.nan) for name in table.ids])
-    known = np.isfinite(values)
-    waves = list(given.waves)
-    if not waves and not given.chances and known.any():
-        waves = [Wave(RANDOM, float(known.mean()))]
-    if waves:
-        chance = probabilities(waves, table.scores)
-    elif known.any():
-        check_chances(given)
-        chance = np.array([given.chances.get(name, 1.0) for name in table.ids])
-    else:
-        chance = np.ones(len(table.ids))
-    return Verdicts.of(table.scores, values, table.groups, chance), waves
-
-
-def check_chances(labels: Labels) -> None:
-    """Refuses labels of which some tell the probability with which they were drawn, and others do not.
-
-    Raises:
-        UserError: One lacks it.
-    """
-    missing = [name for name in labels.values if name not in labels.chances]
-    if missing:
-        hint = "give it for every label, or drop the column where every response had the same chance"
-        raise UserError(f"the label of {shorten(missing[0])} has no {CHANCE}", hint=hint)
-
-
-def _need(row: Row, path: str, columns: Sequence[tuple[str, str]]) -> None:
     for key, name in columns:
         if name not in row.values:
             have = ", ".join(list(row.values)[:MOST_NAMES]) + (", ..." if len(row.values) > MOST_NAMES else "")
@@ -230,7 +116,8 @@ def _with_facts(row: Row, id_name: str, facts: Mapping[str, Mapping[str, Any]] |
     return replace(row, values={**row.values, **facts[name], **own})
 
 
-def _id(row: Row, name: str) -> str:
+def id_of(row: Row, name: str) -> str:
+    """Reads a cell that every row needs."""
     value = row.values.get(name)
     if value in (None, "") or isinstance(value, list | dict):
         raise UserError(f"column {name!r} is missing or empty", place=row.place, hint="every row needs one")
@@ -268,7 +155,7 @@ def verdict_of(value: Any) -> float:
 
 
 def _score(row: Row, name: str) -> float:
-    number = _number(row.values.get(name))
+    number = number_of(row.values.get(name))
     if number is None:
         return float("nan")
     if not 0 <= number <= 1:
@@ -276,7 +163,8 @@ def _score(row: Row, name: str) -> float:
     return number
 
 
-def _number(value: Any) -> float | None:
+def number_of(value: Any) -> float | None:
+    """Reads a finite number; None where there is none."""
     if isinstance(value, bool) or value in (None, ""):
         return None
     try:
@@ -284,13 +172,3 @@ def _number(value: Any) -> float | None:
     except (TypeError, ValueError):
         return None
     return number if np.isfinite(number) else None
-
-
-def _waves(text: str, path: str) -> list[Wave]:
-    if not text:
-        return []
-    try:
-        return read_waves(text)
-    except ValueError as error:
-        hint = f"leave the column {WAVES} as label_next.csv had it, or delete it where labels were drawn at random"
-        raise UserError(f"column {WAVES!r}: {error}", place=path, hint=hint) from error

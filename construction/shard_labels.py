@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from construction.estimate_labels import Labels
 from construction.estimate_report import next_row
-from construction.estimate_rows import TEXTS, Labels
+from construction.estimate_rows import TEXTS
 from construction.shard_rates import ShardRates
 from construction.shard_verdicts import BATCH, ShardColumns, check_columns, place_name, read_shard
 from faithkit.errors import UserError
@@ -84,7 +85,9 @@ def rows_to_label(
         raise UserError("how the labels were drawn is not known of the other responses", hint=hint)
     every = [*waves, Wave(RANDOM, len(rates.drawn) / (rates.num_rows - len(rates.found)))]
     shown = {(shard, row["place"]): row for shard, one in given for row in one["rows"]}
-    order = [(shard, place) for _, shard, place in sorted(rates.drawn, key=lambda one: one[1:])]
+    order = [
+        (shard, place) for _, shard, place in rates.drawn
+    ]  # as chance drew them: the first of them are a sample too
     order += [(one.shard, one.place) for one in rates.found.values()]
     rows = [shown[place] for place in order]
     scores = np.array([rates.mean if row[rates.detector] is None else row[rates.detector] for row in rows])

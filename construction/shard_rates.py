@@ -5,22 +5,23 @@ all rows together; a group that lies in several shards counts as one in each.
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from construction.estimate_report import ALL, DETECTOR, LABELS, MAX_PARTS, RATE
+from construction.estimate_labels import Labels, check_chances, check_finished
+from construction.estimate_report import ALL, DETECTOR, LABELS, MAX_PARTS, RATE, others_name
 from construction.estimate_report import Part as Rates
-from construction.estimate_rows import Labels, check_chances
 from construction.shard_steps import LABEL, SCORE, Counting, LeavingOut, Part, Weighed
 from construction.shard_sums import ExactSums, PartSums
 from faithkit.errors import UserError, shorten
 from faithkit.evaluation.group_kinds import share_of_kinds
 from faithkit.evaluation.intervals import Metric, Values
-from faithkit.evaluation.label_sampling import RANDOM, Wave, probabilities
-from faithkit.evaluation.prediction_powered import Sums, error_of, estimate_sums, weighed
+from faithkit.evaluation.label_sampling import RANDOM, Wave, check_scores, probabilities
+from faithkit.evaluation.prediction_powered import Estimate, Sums, error_of, estimate_sums, weighed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,23 +92,34 @@ class ShardRates:
     def weigh(self, labels: Labels) -> dict[str, tuple[float, float]]:
         """Gives the labels with their weights: one over the probability with which each was drawn.
 
+        Probabilities are those that the labels tell, as in `estimate_labels.joined`.
+
         Raises:
-            UserError: Some labels have a probability and others none, or no verdict can be used.
+            UserError: Some labels tell how they were drawn and others do not, the last wave is labelled in part, no
+                verdict can be used, or more are to be drawn beside labels that were drawn by other scores.
         """
-        chances = np.array([labels.chances.get(name, 1.0) for name in labels.values])
-        if waves := self.waves(labels):
-            scores = self.scores([self.found[name] for name in labels.values])
-            chances = probabilities(waves, scores, self.mean_spread)
-        else:
+        waves, scores = self.waves(labels), self.scores([self.found[name] for name in labels.values])
+        if labels.waves or labels.chances:
             check_chances(labels)
+            check_finished(labels, to_draw=False)
+            chances = np.array([labels.chances[name] for name in labels.values])
+        else:
+            chances = probabilities(waves, scores, self.mean_spread)
         if not np.all((chances > 0) & (chances <= 1)):
             hint = "leave the column out where every response had the same chance"
             raise UserError("a labelled response needs a probability above 0 and at most 1", hint=hint)
+        if self.counting.draw and waves:
+            check_scores(chances, probabilities(waves, scores, self.mean_spread))
         pairs = zip(labels.values.items(), 1 / chances, strict=True)
         return {name: (value, float(weight)) for (name, value), weight in pairs}
 
     def waves(self, labels: Labels) -> list[Wave]:
-        """Tells the draws of the labels: one at random where the file does not tell; none where it tells chances."""
+        """Tells the draws of the labels: one at random where the file does not tell; none where it tells chances.
+
+        Raises:
+            UserError: More are to be drawn, and the last draw is labelled in part.
+        """
+        check_finished(labels, to_draw=self.counting.draw > 0)
         if labels.waves or labels.chances or not labels.values:
             return list(labels.waves)
         return [Wave(RANDOM, len(labels.values) / self.num_rows)]
@@ -128,8 +140,11 @@ class ShardRates:
 
     def shown(self) -> list[str | None]:
         """Names the parts that are told: all rows, then the most frequent values."""
-        names = sorted((name for name in self._parts if name is not None), key=lambda n: (-self._parts[n].rows, n))
-        return [None, *names[:MAX_PARTS]]
+        return [None, *self._values()[:MAX_PARTS]]
+
+    def _values(self) -> list[str]:
+        """Names the values of the column to count by, the most frequent first."""
+        return sorted((name for name in self._parts if name is not None), key=lambda n: (-self._parts[n].rows, n))
 
     def leaving_out(self, labels: Weighed, *powers: float | None) -> LeavingOut:
         """The second reading, of the parts that have a label."""
@@ -179,23 +194,40 @@ class ShardRates:
         return made
 
     def rates(self, sums: Mapping[str | None, Sums]) -> list[Rates]:
-        """The rates of all, then of each value, the most frequent first.
+        """The rates of all, then of each value, the most frequent first, then of those beyond `MAX_PARTS`.
+
+        The last have the detector's share alone: the second reading leaves groups out of single values.
 
         Args:
             sums: Of the parts that have labels.
         """
         told = []
         for name in self.shown():
-            part, metrics, estimate = self._parts[name], dict[str, Metric](), None
-            kinds = [[rows, called, count] for (rows, called), count in sorted(part.kinds.items())]
-            if (share := share_of_kinds(kinds, num_resamples=self.num_resamples)) is not None:
-                metrics[DETECTOR] = share
+            metrics, estimate = dict[str, Metric](), None
             if name in sums:
                 estimate = estimate_sums(sums[name], power=self.power)
                 metrics |= {RATE: estimate.metric, LABELS: estimate_sums(sums[name], power=0.0).metric}
-            called = ALL if name is None else name
-            told.append(Rates(name=called, num_responses=part.rows, metrics=metrics, estimate=estimate))
+            told.append(self._rates(ALL if name is None else name, [name], metrics, estimate))
+        if others := self._values()[MAX_PARTS:]:
+            told.append(self._rates(others_name(len(others)), others, {}, None))
         return told
+
+    def _rates(
+        self, called: str, names: Sequence[str | None], metrics: dict[str, Metric], estimate: Estimate | None
+    ) -> Rates:
+        """The rates of some values together, or of all rows."""
+        kinds = sum((self._parts[name].kinds for name in names), Counter[tuple[int, int]]())
+        listed = [[rows, called, count] for (rows, called), count in sorted(kinds.items())]
+        if (share := share_of_kinds(listed, num_resamples=self.num_resamples)) is not None:
+            metrics = {DETECTOR: share, **metrics}
+        parts = set(names)
+        return Rates(
+            name=called,
+            num_responses=sum(self._parts[name].rows for name in names),
+            num_labels=sum(None in parts or one.part in parts for one in self.found.values()),
+            metrics=metrics,
+            estimate=estimate,
+        )
 
     def _total(self, name: str | None, labels: Weighed) -> list[float]:
         part, mine = self._parts[name], [one for one in labels if name in (None, self.found[one].part)]

@@ -14,10 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from faithkit.evaluation.intervals import CHUNK, LOWER, UPPER, Metric
+from faithkit.evaluation.jackknife import MAX_GROUPS, exact_interval, measure_spreads, share_interval
 
 
 def share_of_kinds(found: Sequence[Sequence[int]], *, num_resamples: int, seed: int = 0) -> Metric | None:
-    """Computes the same from how many groups there are of each kind: drawing kinds is drawing groups.
+    """Computes the share with its interval from how many groups there are of each kind, as `bootstrap` does from rows.
+
+    Of up to `MAX_GROUPS` groups each is left out once; of more, drawing kinds is drawing groups.
 
     Args:
         found: Rows, hallucinated rows, and the number of such groups.
@@ -30,6 +33,16 @@ def share_of_kinds(found: Sequence[Sequence[int]], *, num_resamples: int, seed: 
     value = float(num_called / num_rows)
     if num_groups == 1:
         return Metric(value=value, n=int(num_rows))
+    if num_groups <= MAX_GROUPS:
+        groups = np.repeat(kinds, counts, axis=0).T
+        spreads = measure_spreads(
+            lambda weights: {"share": (weights @ groups[1]) / (weights @ groups[0])}, int(num_groups)
+        )
+        low, high = share_interval(value, spreads["share"], int(num_groups))
+        return Metric(value=value, low=min(low, value), high=max(high, value), n=int(num_rows))
+    if value in (0, 1):
+        low, high = exact_interval(value, int(num_groups))
+        return Metric(value=value, low=low, high=high, n=int(num_rows))
     generator, chances = np.random.default_rng(seed), counts / num_groups
     at_a_time = max(1, CHUNK // len(kinds))
     drawn = []

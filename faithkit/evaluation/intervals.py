@@ -4,30 +4,32 @@ A resample is a vector of weights, how often each group was drawn. A metric that
 computed for hundreds of resamples in one matrix product, so thousands of resamples of large benchmarks take a second.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from faithkit.errors import UserError
 from faithkit.evaluation.jackknife import (
+    CHUNK,
     MAX_GROUPS,
+    Statistic,
+    Values,
     corrected_interval,
+    count_defining,
+    difference_interval,
+    exact_interval,
     measure_spreads,
     reduction_interval,
     share_interval,
+    sign_test,
     spread_of,
     t_interval,
     two_sided_p,
 )
 from faithkit.evaluation.metric import Metric
 
-Values = NDArray[np.float64]
-# From weights [R, G] to named values [R], NaN where a resample does not define the metric.
-Statistic = Callable[[Values], Mapping[str, Values]]
-
-CHUNK = 1 << 20  # resamples x rows (or groups) held at once
 LOWER, UPPER = 0.025, 0.975
 FEW_GROUPS = 30  # below, a user is told
 
@@ -108,8 +110,8 @@ def bootstrap(
     """Computes values with 95% intervals over resampled groups (Efron & Tibshirani 1993, ch. 13).
 
     Up to `MAX_GROUPS` groups the interval is Student's t with the jackknife's standard error
-    (faithkit/evaluation/jackknife.py); above, the percentiles of the resamples. It is widened where it would miss the
-    value itself.
+    (faithkit/evaluation/jackknife.py); above, the percentiles of the resamples, and of a share that is 0 or 1 the exact
+    interval of the groups that define it. It is widened where it would miss the value itself.
 
     Args:
         n: Rows that a metric stands on, by name where they differ; default: all rows.
@@ -129,7 +131,12 @@ def bootstrap(
     def is_share(name: str) -> bool:
         return shares if isinstance(shares, bool) else name in shares
 
-    def of_few_groups(name: str, value: float) -> tuple[float, float] | None:
+    ends = [name for name, [value] in values.items() if is_share(name) and name not in debiased and value in (0, 1)]
+    defining = count_defining(statistic, groups.count, ends) if ends and groups.count > MAX_GROUPS else {}
+
+    def worked_out(name: str, value: float) -> tuple[float, float] | None:
+        if name in defining:
+            return exact_interval(value, defining[name])
         spread = spreads.get(name)
         if spread is not None and is_share(name) and name not in debiased:
             return share_interval(value, spread, groups.count)
@@ -137,7 +144,7 @@ def bootstrap(
             return None
         if name in debiased:
             return corrected_interval(value, spread)
-        return (reduction_interval if name in reductions else t_interval)(value, spread, groups.count)
+        return (reduction_interval if name in reductions else t_interval)(value, spread)
 
     for name, [raw] in values.items():
         samples = drawn[name][np.isfinite(drawn[name])]
@@ -151,7 +158,7 @@ def bootstrap(
             bias = bias_of(samples, value)
         corrected = max(value - bias, 0.0) if bias else value
         corrected = min(corrected, 1.0) if is_share(name) else corrected
-        if (bounds := of_few_groups(name, corrected)) is not None:
+        if (bounds := worked_out(name, corrected)) is not None:
             low, high = bounds
         else:
             low, high = np.quantile(without_bias(samples, bias), (LOWER, UPPER)) if len(samples) else (value, value)
@@ -184,7 +191,8 @@ def paired_difference(
     """Subtracts the second from the first, both on the same resamples (Koehn 2004, paired bootstrap).
 
     p is twice the smaller share of resamples on either side of zero, with one added to each count: never exactly 0. Up
-    to `MAX_GROUPS` groups interval and p are those of Student's t with the jackknife's standard error.
+    to `MAX_GROUPS` groups interval and p are those of Student's t with the jackknife's standard error. Neither is
+    surer than the sign test of the groups that tell of a difference, where these are few.
     """
 
     options = {"num_resamples": num_resamples, "seed": seed}
@@ -203,12 +211,14 @@ class Draws:
         drawn: On each resample [R].
         without_each: Without each group [G]; none where there are too many groups.
         num_rows: Rows behind it.
+        num_defining: Groups that define a metric which no resample changes.
     """
 
     values: Mapping[str, float]
     drawn: Mapping[str, Values]
     without_each: Mapping[str, Values]
     num_rows: int
+    num_defining: Mapping[str, int] = field(default_factory=dict)
 
     def minus(self, other: "Draws") -> dict[str, Difference]:
         """Subtracts another system's draws, as `paired_difference` does."""
@@ -224,24 +234,42 @@ class Draws:
         tail = min(np.count_nonzero(samples <= 0), np.count_nonzero(samples >= 0))
         p_value = min(1.0, 2 * (tail + 1) / (len(samples) + 1))
         low, high = np.quantile(samples, (LOWER, UPPER))
+        defining = min((d.num_defining[name] for d in (self, other) if name in d.num_defining), default=None)
         if name in self.without_each:
             without_each = self.without_each[name] - other.without_each[name]
-            spread, count = spread_of(without_each), len(without_each)
+            spread = spread_of(without_each, value, defining)
             if np.isfinite(spread.error):
-                low, high = t_interval(value, spread, count)
-                p_value = two_sided_p(value, spread, count)
+                low, high = difference_interval(value, spread)
+                p_value = two_sided_p(value, spread, len(without_each))
+        elif value and (telling := defining or self._number_defining(other, name)):
+            widest = difference_interval(value, spread_of(np.full(2, value), value, telling))
+            low, high = min(low, widest[0]), max(high, widest[1])
+            p_value = max(p_value, sign_test(telling))
         low, high = float(min(low, value)), float(max(high, value))
         return Difference(value=value, low=low, high=high, p_value=p_value, n=self.num_rows)
+
+    def _number_defining(self, other: "Draws", name: str) -> int:
+        """Estimates from the resamples without a difference how few groups define it; 0 where all have one.
+
+        A resample misses k of many groups with a chance of exp(-k).
+        """
+        missing = np.mean(~np.isfinite(self.drawn[name] - other.drawn[name]))
+        return max(1, round(-np.log(missing))) if missing else 0
 
 
 def draw(groups: Groups, statistic: Statistic, *, num_resamples: int = 1000, seed: int = 0) -> Draws:
     """Computes a statistic on all that its differences from another system need."""
     few = 1 < groups.count <= MAX_GROUPS
+    drawn = _collect(groups, statistic, num_resamples, seed)
+    constant = [
+        name for name, samples in drawn.items() if len(seen := samples[np.isfinite(samples)]) and not np.ptp(seen)
+    ]
     return Draws(
         values={name: float(value) for name, [value] in statistic(np.ones((1, groups.count))).items()},
-        drawn=_collect(groups, statistic, num_resamples, seed),
+        drawn=drawn,
         without_each=statistic(1.0 - np.eye(groups.count)) if few else {},
         num_rows=len(groups.index),
+        num_defining=count_defining(statistic, groups.count, constant) if constant and groups.count > 1 else {},
     )
 
 

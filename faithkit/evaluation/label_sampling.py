@@ -7,7 +7,7 @@ is unbiased whatever the detector's scores are worth: bad ones make it wider, ne
 
 Labels come in waves. A wave draws from all responses, and one that was labelled before needs no second label. So a
 response is labelled after several waves with the probability 1 - prod(1 - its probability in each), and all waves
-count together.
+count together. This probability is kept beside each label, since another detector's scores do not give it.
 
 >>> import numpy as np
 >>> scores = np.linspace(0, 1, 1000)
@@ -30,6 +30,7 @@ from faithkit.evaluation.intervals import Values
 
 RULES = RANDOM, UNCERTAINTY = ("random", "uncertainty")
 EVENLY = 0.5  # of the labels, whatever the scores
+ROUNDING = 1e-3  # of a probability, as a spreadsheet may round it; other scores move some much further
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +86,31 @@ def probabilities(waves: Sequence[Wave], scores: Values, mean_spread: float | No
     return 1 - missed
 
 
+def check_scores(told: Values, now: Values) -> None:
+    """Refuses labels that were drawn by other scores: a next wave needs the probabilities of all other responses too.
+
+    Args:
+        told: The probability that each label tells [N].
+        now: The probability that the scores at hand give it [N].
+
+    Raises:
+        UserError: They differ by more than rounding.
+    """
+    apart = np.abs(now - told) > ROUNDING * told
+    if apart.any():
+        worst = int(np.argmax(np.abs(np.log(now / told))))
+        problem = f"these labels were drawn by other scores: a chance of {told[worst]:.3g} is {now[worst]:.3g} by these"
+        hint = "give the verdicts that they were drawn by, or draw no more of them: pipeline.label_next=null"
+        raise UserError(problem, hint=hint)
+
+
 def draw(
     scores: Values, labelled: NDArray[np.bool_], count: int, rule: str, *, seed: int
 ) -> tuple[NDArray[np.intp], Wave]:
-    """Chooses `count` responses that are not labelled yet, in the order of the rows, and tells the wave.
+    """Chooses `count` responses that are not labelled yet, in random order, and tells the wave.
 
     Systematic sampling in random order (Madow 1949): each row has exactly its probability, and the number is as asked.
+    The first of the chosen are a sample by themselves, for who labels from the top and stops.
 
     Raises:
         UserError: Fewer are left.
@@ -108,7 +128,7 @@ def draw(
     ends *= count / ends[-1]  # rounding must not lose the last one
     steps = np.floor(ends + random.random())
     taken = np.diff(steps, prepend=0.0) > 0
-    return np.sort(left[order[taken]]), wave
+    return random.permutation(np.sort(left[order[taken]])), wave
 
 
 def _scale(size: Values, count: int) -> float:

@@ -14,7 +14,8 @@ The standard error is the jackknife's over groups (dialogues, sources), so it ha
 The interval is Student's t with a degree of freedom for each labelled group but one, on the log-odds scale. It is not
 to be trusted below `MIN_GROUPS` labelled groups, or `MIN_OF_EACH` labels of either class: there the interval is that of
 the labels alone, Clopper and Pearson's exact one for as many independent labels as theirs are worth (Korn & Graubard
-1998). How often each holds the truth stands in EXPERIMENTS.md.
+1998). A detector that is far off can carry the estimate out of [0, 1]: there the rate is the labels' alone too, with
+their interval. How often each holds the truth stands in EXPERIMENTS.md.
 `label_plan.py` says how many labels an interval takes.
 
 Relatives: `responses/judge_error.py` corrects a rate by the detector's recall and false alarms on labelled rows of
@@ -143,7 +144,8 @@ class Estimate:
         power: l, the weight of the detector.
         num_labels: The labelled responses.
         num_groups: The groups that they are from.
-        is_exact: The labels are too few, and the rate is theirs alone.
+        is_exact: The labels are too few, or their groups all alike: the rate is theirs alone, with an exact interval.
+        is_beyond: With the detector the rate would lie beyond [0, 1], and is the labels' alone.
     """
 
     metric: Metric
@@ -151,6 +153,7 @@ class Estimate:
     num_labels: int
     num_groups: int
     is_exact: bool
+    is_beyond: bool = False
 
 
 def estimate_rate(rows: Verdicts, *, power: float | None = None) -> Estimate:
@@ -175,18 +178,29 @@ def estimate_sums(sums: Sums, *, power: float | None = None) -> Estimate:
         raise UserError("no response is labelled", hint="label some first: labels=null chooses which")
     fewest = min(sums.num_hallucinated, sums.num_labels - sums.num_hallucinated)
     few = sums.num_groups < MIN_GROUPS or fewest < MIN_OF_EACH
-    tuned = 0.0 if few else float(tuned_power(sums.total)) if power is None else power
-    value = float(_solve(sums.total, 0.0 if few else power))
-    error = sums.error(0.0 if few else power)
-    exact = few or not (np.isfinite(error) and error > 0 and 0 < value < 1)
+    if few:
+        power = 0.0
+    value = float(_solve(sums.total, power))
+    beyond = power != 0 and not 0 < value < 1
+    if beyond:  # cut off at 0 or 1 it would stand beside an interval that is not its own
+        power, value = 0.0, float(_solve(sums.total, 0.0))
+    tuned = float(tuned_power(sums.total)) if power is None else power
+    error = sums.error(power)
+    exact = few or not (np.isfinite(error) and error > 0)
+    if exact:
+        tuned, value = 0.0, float(_solve(sums.total, 0.0))
     low, high = (
-        _exact_interval(sums)
-        if exact
-        else share_interval(value, Spread(error, sums.num_groups, sums.num_groups), sums.num_groups)
+        _exact_interval(sums) if exact else share_interval(value, Spread.alike(error, sums.num_groups), sums.num_groups)
     )
-    value = min(max(value, 0.0), 1.0)
     metric = Metric(value=value, low=min(low, value), high=max(high, value), n=round(sums.total[0]))
-    return Estimate(metric=metric, power=tuned, num_labels=sums.num_labels, num_groups=sums.num_groups, is_exact=exact)
+    return Estimate(
+        metric=metric,
+        power=tuned,
+        num_labels=sums.num_labels,
+        num_groups=sums.num_groups,
+        is_exact=exact,
+        is_beyond=beyond,
+    )
 
 
 def _sums(rows: Verdicts) -> Values:

@@ -17,6 +17,7 @@ from data_modules.reading.rows import ReadReport
 from data_modules.reading.tables import read_table
 from faithkit.errors import UserError
 from faithkit.evaluation.fingerprints import TestRows
+from faithkit.evaluation.group_kinds import kinds_of, share_of_kinds
 from faithkit.records import Example, Prediction, Span
 from tests.data_modules.examples import example
 from workflows import shares as counted
@@ -117,6 +118,18 @@ def test_many_groups_drawn_by_their_kinds_have_the_interval_of_single_ones(monke
     assert one_by_one is not None and by_kind is not None and by_kind.value == one_by_one.value
     assert by_kind.low == pytest.approx(one_by_one.low, abs=2e-3)
     assert by_kind.high == pytest.approx(one_by_one.high, abs=2e-3)
+
+
+@pytest.mark.parametrize(("num_groups", "every"), [(2, 2), (20, 20), (20, 7), (600, 600)])
+def test_shards_tell_the_interval_that_the_rows_have(num_groups: int, every: int) -> None:
+    groups = np.repeat(np.arange(num_groups, dtype=np.uint64), np.arange(num_groups) % 3 + 1)
+    called = (groups % every == 1).astype(np.int8)
+    for verdicts in (called, called * 0, called * 0 + 1):
+        told = hallucinated_share(groups, verdicts, num_resamples=200)
+        counted = share_of_kinds(kinds_of(groups, verdicts), num_resamples=200)
+        assert told and counted and counted.value == told.value
+        if num_groups <= 500 or verdicts.min() == verdicts.max():
+            assert (counted.low, counted.high) == pytest.approx((told.low, told.high))
 
 
 def test_a_share_of_one_group_has_no_interval() -> None:

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from construction.estimate_labels import Labels, check_finished, joined, read_labels
 from construction.estimate_report import DETECTOR, Part, estimate_table, next_rows, parts_of, plan_line
-from construction.estimate_rows import Labels, Table, joined, read_labels, read_verdicts
+from construction.estimate_rows import Table, read_verdicts
 from construction.shard_steps import SCORE
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples, resolve_split
@@ -131,9 +132,11 @@ def _choose(
     """The rows of label_next.csv.
 
     Raises:
-        UserError: Fewer are left than asked for, or how the labels so far were drawn is known of them alone.
+        UserError: Fewer are left than asked for, the last wave is labelled in part, or how the labels so far were drawn
+            is known of them alone.
     """
     block, given = config["pipeline"], labels.values if labels else {}
+    check_finished(labels or Labels({}), to_draw=True)
     if rows.labelled.any() and not waves:
         hint = "labels of draws of our own tell it: their label_next.csv has a column `waves`"
         raise UserError("how the labels were drawn is not known of the other responses", hint=hint)
@@ -170,3 +173,5 @@ def _notes(
     for what, number in counts.items():
         if number:
             yield f"labels {what}: {number:,}"
+    if labels.num_open and labels.values:
+        yield "the last wave is labelled in part: the rate is right if chance chose that part, and wrong by any choice"

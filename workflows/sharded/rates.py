@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from construction.estimate_rows import Labels, labels_of, read_labels
+from construction.estimate_labels import Labels, labels_of, read_labels
 from construction.shard_labels import Showing, places_to_show, rows_to_label
 from construction.shard_rates import ShardRates
 from construction.shard_steps import Counting

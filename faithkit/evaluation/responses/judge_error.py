@@ -63,8 +63,15 @@ class JudgeError:
 
     @classmethod
     def of(cls, examples: Sequence[Example], predictions: Mapping[str, Prediction], name: str = "") -> "JudgeError":
-        """Compares a judge's verdicts with the labels; verdicts that could not be parsed are left out."""
+        """Compares a judge's verdicts with the labels; verdicts that could not be parsed are left out.
+
+        Raises:
+            UserError: No verdict could be parsed, or there are no hallucinated or no faithful rows.
+        """
         pairs = [(e, p) for e, p in zip(examples, align(examples, predictions), strict=True) if p.label != UNPARSED]
+        if not pairs:
+            problem = f"none of the judge's {len(examples):,} verdicts on labelled rows could be parsed"
+            raise UserError(problem, hint="look at what it wrote, and ask it in another way: judge.ask=...")
         gold, called = ([one.label == HALLUCINATED for one in side] for side in zip(*pairs, strict=True))
         return cls.of_rows(gold, called, [example.group for example, _ in pairs], name)
 

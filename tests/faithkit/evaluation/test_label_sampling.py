@@ -61,6 +61,17 @@ def test_after_two_waves_each_is_labelled_as_often_as_is_told():
     assert np.abs(taken / 2000 - probabilities([one, two], SCORES)).max() < 0.05
 
 
+def test_the_first_of_the_chosen_are_a_sample_by_themselves():
+    taken, places = np.zeros(120), []
+    for seed in range(2000):
+        chosen, _ = draw(SCORES, NONE, 30, UNCERTAINTY, seed=seed)
+        taken[chosen[:10]] += 1
+        places.append(chosen[:10].mean())
+    chance = probabilities([draw(SCORES, NONE, 30, UNCERTAINTY, seed=0)[1]], SCORES) / 3
+    assert np.abs(taken / 2000 - chance).max() < 4 * np.sqrt(0.25 * 0.75 / 2000)
+    assert abs(np.mean(places) - 59.5) < 1
+
+
 def test_waves_are_read_as_they_were_written():
     waves = [Wave(RANDOM, 0.1), Wave(UNCERTAINTY, 1 / 3)]
     assert read_waves(write_waves(waves)) == waves

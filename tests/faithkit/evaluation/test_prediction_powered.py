@@ -91,6 +91,25 @@ def test_few_labels_get_an_exact_interval_of_themselves(hallucinated, faithful):
         assert found.metric.high == pytest.approx(1 - 0.025 ** (1 / faithful))  # Clopper and Pearson's
 
 
+def far_off(share: float) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """100 labels of 2,000 responses, of which a detector says far more on the labelled ones than on the others."""
+    random = np.random.default_rng(0)
+    scores, labels = random.beta(0.5, 0.5, 2000), np.full(2000, np.nan)
+    chosen = random.permutation(2000)[:100]
+    labels[chosen] = np.arange(100) < 100 * share
+    scores[chosen] = np.minimum(1, scores[chosen] + (0.2 if share < 0.5 else -0.2)).clip(0)
+    return scores, labels, [f"{row:04d}" for row in range(2000)]
+
+
+@pytest.mark.parametrize("share", [0.05, 0.95])
+def test_an_estimate_beyond_0_or_1_is_the_labels_alone_with_their_own_interval(share):
+    rows = Verdicts.of(*far_off(share))
+    found, alone = estimate_rate(rows, power=1.0), estimate_rate(rows, power=0.0)
+    assert found.is_beyond and not found.is_exact and found.power == 0
+    assert found.metric == alone.metric and found.metric.value == pytest.approx(share)
+    assert not alone.is_beyond and found.metric.low < share < found.metric.high
+
+
 def test_labels_chosen_by_uncertainty_give_no_bias_where_their_chance_is_told():
     random = np.random.default_rng(1)
     truth, scores, _ = responses(random, 0.3, "over-eager")

@@ -10,6 +10,7 @@ import pytest
 
 from faithkit.errors import UserError
 from tests.faithkit.evaluation.estimate_coverage import responses
+from tests.faithkit.evaluation.test_prediction_powered import far_off
 from tests.running import compose
 from workflows import construct
 
@@ -110,6 +111,66 @@ def test_waves_of_labels_bring_the_rate_to_the_truth(
     assert last["high"] - last["low"] < first["high"] - first["low"]
 
 
+def test_labels_count_by_the_chance_they_tell_whatever_detector_is_corrected(
+    tmp_path: Path, predictions: Path, truth: tuple[np.ndarray, np.ndarray]
+) -> None:
+    estimate(tmp_path / "first", predictions, "pipeline.label_next=80")
+    labels = tmp_path / "first" / "label_next.csv"
+    fill(labels, truth)
+    rows = [json.loads(line) for line in predictions.read_text().splitlines()]
+    for row in rows:
+        row["score"] = row["score"] ** 3
+    other = tmp_path / "other" / "verdicts.jsonl"
+    other.parent.mkdir()
+    other.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    own = estimate(tmp_path / "own", predictions, f"pipeline.labels={labels}", "pipeline.power=0")["rate"]
+    found = estimate(tmp_path / "found", other, f"pipeline.labels={labels}", "pipeline.power=0")["rate"]
+    assert (found["value"], found["low"], found["high"]) == (own["value"], own["low"], own["high"])
+    with pytest.raises(UserError, match=r"drawn by other scores.*\n  hint: .*pipeline.label_next=null"):
+        estimate(tmp_path / "more", other, f"pipeline.labels={labels}", "pipeline.label_next=5")
+
+    drawn = rows_of(labels)
+    for lacking in ({"waves": "", "inclusion_probability": ""}, {"waves": ""}, {"inclusion_probability": ""}):
+        by_hand = {**drawn[0], "id": next(f"r{row}" for row in range(800) if f"r{row}" not in {d["id"] for d in drawn})}
+        mixed = write(tmp_path / "mixed.csv", [*drawn, {**by_hand, **lacking}])
+        with pytest.raises(UserError, match=rf"the label of '{by_hand['id']}' has no .*\n  hint: take out rows"):
+            estimate(tmp_path / "mixed", predictions, f"pipeline.labels={mixed}")
+
+
+def test_a_wave_is_finished_before_the_next_is_drawn(
+    tmp_path: Path, predictions: Path, truth: tuple[np.ndarray, np.ndarray]
+) -> None:
+    def part(wave: str, count: int) -> str:
+        """The labels of a wave, some of its new rows left empty."""
+        rows = rows_of(tmp_path / wave / "label_next.csv")
+        for row in [row for row in rows if not row["label"]][count:]:
+            row["label"] = NAMES[truth[0][int(row["id"][1:])]]
+        return f"pipeline.labels={write(tmp_path / wave / 'part.csv', rows)}"
+
+    estimate(tmp_path / "first", predictions, "pipeline.label_next=80")
+    some = part("first", 20)
+    found = estimate(tmp_path / "some", predictions, some)["rate"]
+    assert found["low"] <= truth[0].mean() <= found["high"]
+    assert "labelled in part: the rate is right if chance chose" in (tmp_path / "some" / "train.log").read_text()
+    with pytest.raises(UserError, match=r"still empty: 20\n  at: .*part.csv.*2\n  hint: fill them first"):
+        estimate(tmp_path / "next", predictions, some, "pipeline.label_next=10")
+    with pytest.raises(UserError, match="still empty: 80"):
+        empty = f"pipeline.labels={tmp_path / 'first' / 'label_next.csv'}"
+        estimate(tmp_path / "next", predictions, empty, "pipeline.label_next=10")
+
+    estimate(tmp_path / "second", predictions, part("first", 0), "pipeline.label_next=40")
+    with pytest.raises(UserError, match=r"still empty: 5\n  at: .*\n  hint: fill them, or give the label_next.csv of"):
+        estimate(tmp_path / "third", predictions, part("second", 5))
+    part("second", 0)
+    rows = rows_of(tmp_path / "second" / "part.csv")
+    halves = [
+        {**row, "label": "" if place % 2 == half else row["label"]} for half in (0, 1) for place, row in enumerate(rows)
+    ]
+    shared = write(tmp_path / "shared.csv", halves)
+    whole = estimate(tmp_path / "whole", predictions, f"pipeline.labels={tmp_path / 'second' / 'part.csv'}")
+    assert estimate(tmp_path / "shared", predictions, f"pipeline.labels={shared}") == whole
+
+
 def test_the_dataset_tells_groups_parts_and_texts(tmp_path: Path) -> None:
     from data_modules.build import read_block
 
@@ -198,6 +259,21 @@ def test_verdicts_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
         path = write(tmp_path / f"verdicts{place}.csv", rows)
         with pytest.raises(UserError, match=problem):
             estimate(tmp_path / f"run{place}", path, "pipeline.label_next=1")
+
+
+def test_an_estimate_beyond_0_says_why_it_is_the_labels_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores, labels, _ = far_off(0.05)
+    verdicts = [{"id": row, "label": int(score > 0.5), "score": score} for row, score in enumerate(scores)]
+    path = write(tmp_path / "verdicts.csv", verdicts)
+    given = [{"id": n, "label": int(labels[n])} for n in np.flatnonzero(np.isfinite(labels))]
+    people = f"pipeline.labels={write(tmp_path / 'labels.csv', given)}"
+    found = estimate(tmp_path / "run", path, people, "pipeline.power=1")
+    assert found["rate"] == found["rate_labels"] and found["rate"]["value"] == pytest.approx(0.05)
+    shown = capsys.readouterr().out
+    assert "** with the detector beyond 0 or 100: the labels alone" in shown
+    assert "either class" not in shown and "weight of the detector" not in shown
 
 
 def test_labels_of_one_class_give_an_exact_interval_and_no_correction(tmp_path: Path, predictions: Path) -> None:

@@ -13,12 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from construction import shard_steps, shard_verdicts
+from construction.estimate_labels import joined, read_labels
 from construction.estimate_report import parts_of
-from construction.estimate_rows import joined, read_labels, read_verdicts
+from construction.estimate_rows import read_verdicts
 from data_modules.reading.shards import name_of
 from faithkit.errors import UserError
 from faithkit.evaluation.group_kinds import kinds_of, share_of_kinds
 from faithkit.evaluation.label_plan import plan_labels, plan_sums
+from faithkit.evaluation.label_sampling import probabilities, read_waves
 from faithkit.settings.check import check_settings
 from tests.running import compose, plain_config
 from workflows import construct
@@ -141,9 +143,71 @@ def test_the_rates_are_those_of_all_rows_in_memory(changes: dict[str, Any], tmp_
 )
 def test_labels_that_were_not_drawn_alike_are_weighed_as_in_memory(others: dict[str, Any], tmp_path: Path) -> None:
     rows = sample()
-    labels = labelled(tmp_path / "l.csv", rows, **others)
+    labels = drawn(tmp_path / "l.csv", rows, **others)
     given = block(write_shards(tmp_path / "data", rows), labels, by="language")
     check_equal(estimate_shards(given, None), expected(tmp_path, rows, given))
+
+
+def drawn(path: Path, rows: list[dict[str, Any]], **others: Any) -> Path:
+    """Writes the labels of every tenth row, with the chances that its waves give it."""
+    if "waves" not in others:
+        return labelled(path, rows, **others)
+    chances = probabilities(read_waves(others["waves"]), np.array([row["probability"] for row in rows]))
+    made = [{"id": row["id"], "label": int(truth(row)), **others} for row in rows[::10]]
+    pairs = zip(made, chances[::10], strict=True)
+    return write_csv(path, [{**row, "inclusion_probability": float(chance)} for row, chance in pairs])
+
+
+def test_labels_count_by_the_chance_they_tell_whatever_the_scores_are_now(tmp_path: Path) -> None:
+    rows = sample()
+    labels = drawn(tmp_path / "l.csv", rows, waves="uncertainty 0.1")
+    told = [{key: row[key] for key in row if key != "waves"} for row in csv.DictReader(labels.open())]
+    others = [{**row, "probability": row["probability"] ** 3} for row in rows]
+    data = write_shards(tmp_path / "data", others)
+    given = block(data, labels, by="language")
+    found = estimate_shards(given, None)
+    check_equal(found, expected(tmp_path, others, given))
+    alone = estimate_shards(block(data, write_csv(tmp_path / "told.csv", told), by="language"), None)
+    assert found.rates.rates(found.sums) == alone.rates.rates(alone.sums)
+    with pytest.raises(UserError, match="drawn by other scores"):
+        estimate_shards({**given, "label_next": 5, "rule": "random"}, None)
+    by_hand = {"id": "r1", "label": 1, "waves": "", "inclusion_probability": ""}
+    mixed = write_csv(tmp_path / "mixed.csv", [*csv.DictReader(labels.open()), by_hand])
+    with pytest.raises(UserError, match=r"the label of 'r1' has no inclusion_probability\n  hint: take out rows"):
+        estimate_shards(block(data, mixed), None)
+
+
+def test_values_beyond_those_that_are_told_apart_count_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = sample()
+    for number, row in enumerate(rows):
+        row["language"] = f"l{number // 3 % 70:02}" if number < 1200 else "l00"
+    data, labels = write_shards(tmp_path / "data", rows), labelled(tmp_path / "l.csv", rows)
+    given = block(data, labels, by="language")
+    parts, found = expected(tmp_path, rows, given)[2], estimate_shards(given, None)
+    rates = found.rates.rates(found.sums)
+    for mine in (parts, rates):
+        assert len(mine) == 52 and mine[-1].name == "the other 20 values"
+        for name in ("num_responses", "num_labels"):
+            counts = [getattr(part, name) for part in mine]
+            assert counts[0] == sum(counts[1:]) and counts[-1] > 0
+        called = [part.metrics["rate_detector"].value * part.num_responses for part in mine]
+        assert sum(called[1:]) == pytest.approx(called[0]) == sum(row["label"] == "hallucinated" for row in rows)
+    assert parts[-1].estimate is not None and parts[-1].estimate.num_labels == parts[-1].num_labels
+    construct.main(
+        compose(
+            "construct",
+            *("pipeline=estimate", f"pipeline.predictions={data}", f"pipeline.labels={labels}"),
+            *("pipeline.by=language", "pipeline.num_resamples=50", f"run_dir={tmp_path / 'run'}"),
+        )
+    )
+    shown = capsys.readouterr().out
+    line = next(line for line in shown.splitlines() if line.strip(" |").startswith("the other 20"))
+    assert f" {rates[-1].num_labels} " in line
+    assert "the other values have no estimate together" in " ".join(shown.split())
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())["metrics"]
+    assert metrics["test/data/by/the other 20 values/rate_detector"]["n"] == rates[-1].num_responses
 
 
 def test_small_portions_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,6 +353,18 @@ def test_rows_to_label_are_drawn_by_chance_among_all_and_waves_add_up(tmp_path: 
     assert [row["inclusion_probability"] for row in second.next_rows] == pytest.approx([chance] * 100)
     more = write_csv(tmp_path / "more.csv", [*old, *({**row, "label": 1} for row in new)])
     assert estimate_shards(block(data, more), None).sums[None].num_labels == 100
+
+
+def test_a_wave_over_shards_is_finished_before_the_next_is_drawn(tmp_path: Path) -> None:
+    rows = sample()
+    data = write_shards(tmp_path / "data", rows)
+    wave = estimate_shards(block(data, label_next=60, rule="random"), None).next_rows
+    filled = [{**row, "label": "" if number < 7 else 1} for number, row in enumerate(wave)]
+    given = block(data, write_csv(tmp_path / "part.csv", filled))
+    assert estimate_shards(given, None).sums[None].num_labels == 53
+    for labels in (given["labels"], write_csv(tmp_path / "empty.csv", wave)):
+        with pytest.raises(UserError, match=r"still empty: \d+\n  at: .*\n  hint: fill them first"):
+            estimate_shards({**given, "labels": str(labels), "label_next": 5, "rule": "random"}, None)
 
 
 def test_columns_that_scoring_added_count_before_those_that_the_data_had(tmp_path: Path) -> None:

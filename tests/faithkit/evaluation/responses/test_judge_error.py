@@ -8,6 +8,7 @@ from scipy import stats
 
 from faithkit.errors import UserError
 from faithkit.evaluation.responses.judge_error import JudgeError, corrected_rate
+from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 
 
 def names(count: int) -> list[str]:
@@ -110,6 +111,13 @@ def test_verdicts_that_could_not_be_parsed_do_not_count():
     whole = corrected_rate(column(30, 20), names(50), judge).metric
     holes = corrected_rate(np.append(column(30, 20), [np.nan] * 10), names(60), judge).metric
     assert whole is not None and holes is not None and holes.value == whole.value and holes.n == 50
+
+
+def test_a_judge_of_whom_nothing_could_be_parsed_is_refused():
+    fields = {"source": "x", "split": "test", "group": "g", "knowledge": "Ice.", "response": "Fire."}
+    rows = [Example(id="1", label=HALLUCINATED, **fields)]
+    with pytest.raises(UserError, match="none of the judge's 1 verdicts"):
+        JudgeError.of(rows, {rows[0].id: Prediction(id=rows[0].id, label=UNPARSED)})
 
 
 def test_labelled_rows_of_one_label_are_refused():
