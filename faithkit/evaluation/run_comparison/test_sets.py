@@ -1,16 +1,20 @@
 """Predictions of several runs on the rows of one test set, joined by id."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.evaluation.page_rows import gold_label
-from faithkit.evaluation.predicted_rows import PredictedRow, read_predicted_rows
+from faithkit.evaluation.predicted_rows import UNKNOWN, PredictedRow, read_predicted_rows
 from faithkit.files.strict_json import read_strict_json
 from faithkit.records import Example, Prediction
 from faithkit.runs.run import Run
 from faithkit.stand_in import source_of, told_name
+
+LEFT_OUT = {"gold", "response", "knowledge"}  # rows that differ in these are other rows, whatever their id
+FACT = "fact "  # before the name of one, which may be that of a field too
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ def read_test_sets(runs: Iterable[Run]) -> list[TestSet]:
             read = read_predicted_rows(path)
             test_set.problems += [f"{own}: {problem}" for problem in read.problems]
             if read.rows:
-                _add(test_set, own, run, read.rows)
+                _add(test_set, own, run, {id_: _with_source(row, stem, name) for id_, row in read.rows.items()})
     for test_set in found.values():
         _tell(test_set)
     return sorted(found.values(), key=lambda one: (-len(one.systems), one.name))
@@ -91,36 +95,76 @@ def dataset_of(path: Path, default: str) -> str:
     return found if isinstance(found, str) and found else default
 
 
+def _with_source(row: PredictedRow, stem: str, name: str) -> PredictedRow:
+    """Calls a row whose line names no source by the test set: files of other names would differ in it."""
+    example = row.example
+    if example.split != UNKNOWN or example.source != stem or stem == name:
+        return row
+    return replace(row, example=replace(example, source=name))
+
+
 def _add(test_set: TestSet, name: str, run: Run, rows: Mapping[str, PredictedRow]) -> None:
-    """Adds a run's rows; those that differ from what stands under the same id are left out."""
-    predictions, other = {}, 0
+    """Adds a run's rows, and to the rows of earlier runs what those lack; rows that contradict them are left out."""
+    predictions, other, unlike = {}, 0, 0
+    fields: set[str] = set()
     for id_, row in rows.items():
         known = test_set.examples.get(id_)
-        has_text = id_ in test_set.with_text
-        if known is None or (row.has_text and not has_text) or (gold_label(known) is None and gold_label(row.example)):
-            if known is not None and _differs(known, row, has_text):
+        if known is None:
+            test_set.examples[id_] = row.example
+        elif (row.example, row.has_text) != (known, id_ in test_set.with_text):  # runs of today's files tell the same
+            old = _values(known, test_set.name, has_text=id_ in test_set.with_text)
+            new = _values(row.example, test_set.name, has_text=row.has_text)
+            both = old.keys() & new.keys()
+            differing = {key for key in both if old[key] != new[key]}
+            if "split" not in both:  # a line without a split may name no source either
+                differing.discard("source")
+            if differing & LEFT_OUT:
                 other += 1
                 continue
-            test_set.examples[id_] = row.example
-            if row.has_text:
-                test_set.with_text.add(id_)
-        elif _differs(known, row, has_text):
-            other += 1
-            continue
+            unlike += bool(differing)
+            fields |= differing
+            if lacking := new.keys() - old.keys():
+                test_set.examples[id_] = _completed(known, row.example, lacking)
+        if row.has_text:
+            test_set.with_text.add(id_)
         predictions[id_] = row.prediction
+    before = "than the rows of the same ids before them"
     if other:
-        problem = f"{other:,} rows have another gold label or text than the rows of the same ids before them"
-        test_set.problems.append(f"{name}: {problem}, and are left out")
+        test_set.problems.append(f"{name}: {other:,} rows have another gold label or text {before}, and are left out")
+    if unlike:
+        told = ", ".join(sorted("gold spans" if one == "spans" else one.removeprefix(FACT) for one in fields))
+        test_set.problems.append(f"{name}: {unlike:,} rows have other values of {told} {before}, whose values are kept")
     if predictions:
         test_set.systems.append(System(name, run, predictions))
 
 
-def _differs(known: Example, row: PredictedRow, has_text: bool) -> bool:
-    new = row.example
-    golds = gold_label(known), gold_label(new)
-    if None not in golds and golds[0] != golds[1]:
-        return True
-    return has_text and row.has_text and (known.response, known.knowledge) != (new.response, new.knowledge)
+def _values(example: Example, name: str, *, has_text: bool) -> dict[str, Any]:
+    """Gives what a row's line tells, by field; the facts one by one, and `gold` from its label or spans.
+
+    The source, split and group that stand in where a line has none are not told.
+    """
+    found = {
+        "gold": gold_label(example),
+        "label": example.label,
+        "spans": example.spans,
+        "response": example.response if has_text else None,
+        "knowledge": example.knowledge or None,
+        "history": example.history or None,
+        "reference": example.reference,
+        "source": example.source if example.source != name else None,
+        "split": example.split if example.split != UNKNOWN else None,
+        "group": example.group if example.group != example.id else None,
+        "tags": example.tags or None,
+    }
+    facts = {FACT + fact: value for fact, value in example.meta.items()}
+    return {key: value for key, value in found.items() if value is not None} | facts
+
+
+def _completed(known: Example, new: Example, fields: Collection[str]) -> Example:
+    """Takes these fields from the new row, and all others from the known one."""
+    own = {key: getattr(new, key) for key in fields if key != "gold" and not key.startswith(FACT)}
+    facts = {fact: value for fact, value in new.meta.items() if FACT + fact in fields}
+    return replace(known, **own, meta={**known.meta, **facts})
 
 
 def _tell(test_set: TestSet) -> None:
