@@ -1,6 +1,7 @@
 """Finds which column of a table of one's own holds what, as the settings say or by the usual names, and reads it."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from data_modules.reading.fields import read_history
 from data_modules.reading.rows import BadRow, Row, check_text
 from faithkit.errors import UserError, nearest, shorten
-from faithkit.passages import passage_text
+from faithkit.passages import TEXT_KEYS, passage_text
 from faithkit.records import Turn
 
 AUTO = "auto"  # the column is found by its name
@@ -33,6 +34,14 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 MOST_NAMES = 12  # of columns, in an error
 CELLS = (".csv", ".tsv", ".txt")  # files whose cells are texts, lists too
 PYTHON_LISTS = ("['", '["', "[{'", '[{"')  # how a list of passages begins that Python, and so pandas, wrote as text
+
+
+class NoColumn(UserError):
+    """A column that the settings name is not there; a further row of JSON may have it."""
+
+    def __init__(self, problem: str, *, column: str, place: str, hint: str):
+        super().__init__(problem, place=place, hint=hint)
+        self.column = column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +75,9 @@ class Columns:
         if isinstance(value, str) and value.strip():
             return check_text(value, column)
         if isinstance(value, Mapping) and value:
-            hint = f"name the field that has the text: {self.keys}columns.{name}={column}.{next(iter(value))}"
+            texts = [key for key in value if isinstance(value[key], str)]
+            inner = next((key for key in TEXT_KEYS if key in texts), next(iter([*texts, *value])))
+            hint = f"name the field that has the text: {self.keys}columns.{name}={column}.{inner}"
             inside = shorten(", ".join(map(str, value)))[1:-1]
             raise BadRow(f"column {column!r} holds an object with {inside}", hint=hint)
         if value is None or isinstance(value, str):
@@ -96,7 +107,9 @@ class Columns:
             return None
         value = field_of(row.values, column)
         if value in (None, ""):
-            raise BadRow(f"column {column!r} is missing or empty")
+            without = f"{self.keys}columns.{name}=null to do without the column"
+            hint = f"correct the row, or set {without}, or {self.keys}on_bad_row=skip to leave such rows out"
+            raise BadRow(f"column {column!r} is missing or empty", hint=hint)
         if isinstance(value, list | dict):
             raise BadRow(f"column {column!r} must hold texts or numbers, got {shorten(value)}")
         return check_text(str(value), column)
@@ -122,15 +135,17 @@ class Columns:
 def find_columns(
     given: Mapping[str, str | None], row: Row, *, keys: str = "data.", without: Sequence[str] = ()
 ) -> Columns:
-    """Finds the columns of a table by its first row.
+    """Finds the columns of a table by a row that has them all.
 
     Args:
         given: What the settings say: a column, null for none, or `auto`, which is what is left out too.
+        row: The first row; of JSON, whose rows have names of their own each, one with the names of many.
         keys: How the keys of the settings begin that hints name.
         without: What is not looked for, and a table need not have.
 
     Raises:
-        UserError: A column is not there, or several might hold the same.
+        NoColumn: A column that the settings name is not there.
+        UserError: A column that must be there is not found, or several might hold the same.
     """
     found: dict[str, str | None] = {}
     for name in NAMES:
@@ -146,15 +161,16 @@ def _given(name: str, column: str, row: Row, keys: str) -> str:
         return column
     close = nearest(column, row.values, 1)
     hint = f"did you mean {keys}columns.{name}={close[0]}?" if close else have(row)
-    raise UserError(f"{keys}columns.{name}: there is no column {column!r}", place=row.file, hint=hint)
+    problem = f"{keys}columns.{name}: there is no column {column!r}"
+    raise NoColumn(problem, column=column, place=row.file, hint=hint)
 
 
 def _by_name(name: str, row: Row, keys: str) -> str | None:
-    known = {_plain(column): column for column in reversed(list(row.values))}
+    known: dict[str, list[str]] = {}
+    for column in row.values:
+        known.setdefault(_plain(column), []).append(column)
     usual = NAMES[name]
-    if usual[0] in known:
-        return known[usual[0]]
-    having = [known[one] for one in usual[1:] if one in known]
+    having = known.get(usual[0]) or [column for one in usual[1:] for column in known.get(one, ())]
     if len(having) > 1:
         hint = f"{keys}columns.{name}={having[0]}"
         raise UserError(f"several columns may hold the {name}: {', '.join(having)}", place=row.file, hint=hint)
@@ -162,6 +178,26 @@ def _by_name(name: str, row: Row, keys: str) -> str | None:
         return having[0] if having else None
     hint = f"name it: {keys}columns.{name}=COLUMN; {have(row)}"
     raise UserError(f"no column holds the {name}", place=row.file, hint=hint)
+
+
+def late_column(column: str, row: Row, columns: Columns) -> UserError:
+    """The error for a column with a usual name that is met when the columns are chosen already.
+
+    Args:
+        row: The row that has it.
+        columns: Those that are chosen.
+    """
+    name = next(name for name, usual in NAMES.items() if _plain(column) in usual)
+    chosen, key = getattr(columns, name), f"{columns.keys}columns.{name}"
+    without = f"read {chosen!r} alone" if chosen else "do without it"
+    hint = f"set {key}={column} to read it, or {key}={chosen or 'null'} to {without}"
+    problem = f"column {column!r} may hold the {name}, but the first rows lack it"
+    return UserError(problem, place=row.place, hint=hint)
+
+
+def is_usual(column: object) -> bool:
+    """Tells whether a column could be found by its name."""
+    return _plain(column) in _USUAL
 
 
 def have(row: Row) -> str:
@@ -188,15 +224,23 @@ def _plain(name: object) -> str:
     return " ".join(str(name).replace("_", " ").replace("-", " ").lower().split())
 
 
+_USUAL = frozenset(one for usual in NAMES.values() for one in usual)
+
+
 def has_field(values: Mapping[str, Any], column: str) -> bool:
     """Tells whether a row has a column, or a field of an object in one."""
     return _find(values, column) is not None
 
 
 def field_of(values: Mapping[str, Any], column: str | None) -> Any:
-    """The value of a column, or of a field of an object in one; None where there is none."""
+    """The value of a column, or of a field of an object in one; None where there is none, or NaN."""
     found = _find(values, column) if column is not None else None
-    return found[0] if found else None
+    return none_if_nan(found[0]) if found else None
+
+
+def none_if_nan(value: Any) -> Any:
+    """Gives None for NaN, as which pandas writes a value that is missing; any other value as it is."""
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _find(values: Mapping[str, Any], column: str) -> tuple[Any] | None:

@@ -1,48 +1,116 @@
 """Makes examples of the rows of a table of one's own: what training, benchmarks and `faithkit score` share."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from data_modules.datasets.pair_columns import Columns, check_column, field_of, list_in
+from data_modules.datasets.pair_columns import (
+    Columns,
+    NoColumn,
+    check_column,
+    field_of,
+    has_field,
+    is_usual,
+    late_column,
+    list_in,
+    none_if_nan,
+)
 from data_modules.datasets.pair_labels import LabelReader
 from data_modules.datasets.span_checks import read_spans
 from data_modules.datasets.span_rows import LABELS
 from data_modules.reading.fields import other_fields, text_group
 from data_modules.reading.files import File
 from data_modules.reading.rows import BadRow, ReadReport, Row
+from data_modules.reading.shard_file import ShardFile
 from data_modules.reading.tables import read_table
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 from faithkit.span_types import UNTYPED
 
+JSON = (".json", ".jsonl")
+LOOKED_AT = 1000  # rows of JSON whose names are the columns
 MAX_CHARACTERS = 100  # of a further column's text: longer ones tell no rows apart
 
 
 def rows_with_reader(
     table: File, report: ReadReport, make: Callable[[Row], "PairReader"], encoding: str | None = None, start: int = 0
 ) -> Iterator[tuple[Row, "PairReader"]]:
-    """Reads the rows of a table from one on, with what makes examples of them, found by the table's first row.
+    """Reads the rows of a table from one on, with what makes examples of them.
 
-    Where bad rows are skipped, and each row has names of its own, a first row without the columns may be one of these.
+    Args:
+        make: Makes it of a row with all columns: of the first one, or of JSON as `reader_of` says.
+
+    Raises:
+        UserError: A column is missing, or a row behind the first ones has one that would have been chosen.
     """
-    reader, refused = None, None
-    for row in read_table(table, report, encoding, start):
-        if reader is None:
-            try:
-                reader = make(row)
-            except UserError as error:
-                if report.on_bad_row == "stop" or Path(row.file).suffix not in (".json", ".jsonl"):
-                    raise
-                refused = refused or error
-                report.reject(row.file, row.line, BadRow(error.problem), row.values)
-                continue
-        if row.number >= start:
-            yield row, reader
-    if reader is None and refused is not None:
-        raise refused
+    reader, known, is_json = None, dict[str, Any](), _is_json(table)
+    with _at_hand(table) as here:
+        for each in read_table(here, report, encoding, start):
+            row = each if here is table else replace(each, file=str(table))
+            if reader is None:
+                reader, known = reader_of(here, row, make, encoding)
+            elif is_json and not row.values.keys() <= known.keys():
+                _check_names(row, known, reader, make)
+            if row.number >= start:
+                yield row, reader
+
+
+def reader_of(
+    table: File, first: Row, make: Callable[[Row], "PairReader"], encoding: str | None = None
+) -> "tuple[PairReader, dict[str, Any]]":
+    """Makes what reads a table's rows by the first one; of JSON by the names of the first `LOOKED_AT` rows.
+
+    Each row of JSON has names of its own, and the first may lack some. A column that the settings name is looked for in
+    all rows, as it may be rare.
+
+    Returns:
+        It, and the columns by which it was made, each with a value.
+    """
+    if not _is_json(table):
+        return make(first), dict(first.values)
+    known = dict(first.values)
+    with suppress(UserError):  # a file that breaks off is told by the pass that gives its rows
+        for row in islice(read_table(table, ReadReport("skip"), encoding), LOOKED_AT):
+            known |= {name: value for name, value in row.values.items() if known.get(name) is None}
+    while True:
+        try:
+            return make(replace(first, values=known)), known
+        except NoColumn as error:
+            rows = read_table(table, ReadReport("skip"), encoding)
+            found = next((row for row in rows if has_field(row.values, error.column)), None)
+            if found is None:
+                raise
+            known[error.column] = field_of(found.values, error.column)
+
+
+def _check_names(row: Row, known: dict[str, Any], reader: "PairReader", make: Callable[[Row], "PairReader"]) -> None:
+    """Refuses a row with a column that the first rows lack and that would have been chosen."""
+    for column in [name for name in row.values if name not in known and is_usual(name)]:
+        with_it = replace(row, values={**known, column: row.values[column]})
+        try:
+            changed = make(with_it).columns != reader.columns
+        except UserError:  # several columns might hold the same
+            changed = True
+        if changed:
+            raise late_column(column, row, reader.columns)
+        known[column] = row.values[column]
+
+
+def _is_json(table: File) -> bool:
+    return isinstance(table, Path | ShardFile) and table.suffix in JSON
+
+
+@contextmanager
+def _at_hand(table: File) -> Iterator[File]:
+    """Copies a shard of another file system once, for what reads it twice."""
+    if not isinstance(table, ShardFile):
+        yield table
+        return
+    with table.opened() as path:
+        yield path
 
 
 @contextmanager
@@ -76,6 +144,7 @@ class PairReader:
         labels: None: the rows have none, and spans alone tell what is hallucinated.
         every_label: Reads the labels of the whole table, for the error about one that has no meaning.
         by: Columns that every row must have, kept as texts to tell rows apart by.
+        file: Names the file in default ids; None takes its stem.
     """
 
     columns: Columns
@@ -83,6 +152,7 @@ class PairReader:
     labels: LabelReader | None = None
     every_label: Callable[[], Iterable[Any]] = tuple
     by: Sequence[str] = ()
+    file: str | None = None
     outcome: str = field(init=False)  # under which rows are counted that are read so
     _taken: frozenset[str] = field(init=False)
 
@@ -107,7 +177,7 @@ class PairReader:
         if self.labels is None and spans is not None:
             label = HALLUCINATED if spans else FAITHFUL
         return Example(
-            id=columns.name(row, "id") or row.default_id,
+            id=columns.name(row, "id") or (f"{self.file}:{row.number}" if self.file else row.default_id),
             source=source,
             split=split,
             group=columns.name(row, "group") or text_group(knowledge),
@@ -144,7 +214,9 @@ class PairReader:
 
     def _others(self, row: Row) -> dict[str, Any]:
         others = other_fields(row.values, self._taken)
-        kept = {name: v for name, v in others.items() if not isinstance(v, str) or len(v) <= MAX_CHARACTERS}
+        kept = {
+            name: none_if_nan(v) for name, v in others.items() if not isinstance(v, str) or len(v) <= MAX_CHARACTERS
+        }
         for column in self.by:
             check_column(row, column, "benchmark.by=[COLUMN]")
             value = field_of(row.values, column)

@@ -6,10 +6,11 @@ has is kept to tell rows apart by.
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,7 +34,7 @@ BY_SPLIT = {
     split: [f"**/{stem}{part}{suffix}" for stem in stems for part in ("", "-*") for suffix in SUFFIXES]
     for split, stems in STEMS.items()
 }
-READING = 2  # raise it when a row is read in another way: what was encoded of it before is not taken then
+READING = 3  # raise it when a row is read in another way: what was encoded of it before is not taken then
 # What to do with a frame of pandas, which is what is passed most in the place of a path.
 FRAME_HINT = (
     'save it, df.to_parquet("rows.parquet"), and read_pairs("rows.parquet")\n'
@@ -84,7 +85,8 @@ class Pairs(Source):
         labels = None if self.labels is None else sorted(meanings(self.labels, self.keys).items())
         numbered = {"numbered": True} if self.numbered else {}
         told = {"columns": dict(self.columns), "labels": labels, "encoding": self.encoding}
-        return {**told, **numbered, "reading": READING}
+        names = {"names": list(self._long_names.values())} if self._long_names else {}  # folders are part of the ids
+        return {**told, **numbered, **names, "reading": READING}
 
     def files(self) -> Mapping[str, Sequence[File]]:
         if is_address(self.path) or is_glob(self.path):
@@ -92,26 +94,29 @@ class Pairs(Source):
         folder = Path(self.path).expanduser()
         if folder.is_dir() and (splits := saved_splits(folder)):
             official = {name: split for split, names in STEMS.items() for name in names}
-            return {official.get(name, name): [split] for name, split in splits.items()}
+            found: dict[str, list[File]] = {}
+            for name, split in splits.items():  # `validation` and `dev` are one split, as the files of such names are
+                found.setdefault(official.get(name, name), []).append(split)
+            return found
         return find_files(self.path, BY_SPLIT, {"all": [f"*{suffix}" for suffix in SUFFIXES]})
 
     def check(self) -> None:
         """Refuses a table without the columns, or whose first label has no meaning."""
         for tables in self.files().values():
             found = (self._first_row(table, one_of=len(tables)) for table in tables)
-            for table, row in islice((pair for pair in found if pair is not None), 1):
+            for row, reader in islice((pair for pair in found if pair is not None), 1):
                 with suppress(BadRow):
-                    self._reader(table, row).read(row, self.name, "all")
+                    reader.read(row, self.name, "all")
 
-    def _first_row(self, table: File, *, one_of: int) -> tuple[File, Row] | None:
-        """The first row of a table; None of an empty one of several."""
+    def _first_row(self, table: File, *, one_of: int) -> tuple[Row, PairReader] | None:
+        """The first row of a table, with what reads it; None of an empty one of several."""
+        report = ReadReport("skip", self.keys)
         try:
-            row = next(read_table(table, ReadReport("skip", self.keys), self.encoding), None)
+            return next(rows_with_reader(table, report, partial(self._reader, table), self.encoding), None)
         except UserError as error:
             if error.problem != NO_ROWS or one_of == 1:
                 raise
             return None
-        return None if row is None else (table, row)
 
     def read_split(self, split: str, report: ReadReport) -> Records:
         report.keys = self.keys
@@ -147,7 +152,19 @@ class Pairs(Source):
             return (field_of(each.values, columns.label) for each in rows)
 
         join = number_passages if self.numbered else " ".join
-        return PairReader(columns, join, labels, every_label, self.by)
+        named = None if columns.id else self._long_names.get(str(table))
+        return PairReader(columns, join, labels, every_label, self.by, named)
+
+    @cached_property
+    def _long_names(self) -> Mapping[str, str]:
+        """The files of a split whose stems repeat there, by their paths below the folder that they have in common."""
+        found: dict[str, str] = {}
+        for files in self.files().values():
+            stems = Counter(Path(str(file)).stem for file in files)
+            if repeated := [str(file) for file in files if stems[Path(str(file)).stem] > 1]:
+                common = os.path.commonpath([Path(path).parent for path in repeated])
+                found |= {path: os.path.relpath(path, common) for path in repeated}
+        return found
 
     def _read(self, reader: PairReader, row: Row, split: str, report: ReadReport) -> Example | None:
         try:

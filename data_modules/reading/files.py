@@ -26,7 +26,8 @@ def find_files(path: str, *layouts: Patterns, address: str = "") -> dict[str, li
     """The files of each split: a folder is searched by the official names, a single file is named by its own split.
 
     The folder may be the one above: where it has none of the files itself, its folders are searched, and exactly one
-    must have some.
+    must have some. Names below the folder that begin with a dot or `_` are nobody's rows, as in `find_shards`:
+    editors and Macs leave copies under such.
 
     Args:
         path: A file or folder.
@@ -47,7 +48,11 @@ def find_files(path: str, *layouts: Patterns, address: str = "") -> dict[str, li
         raise UserError("no such file or folder", place=str(root), hint="set data.path (or benchmark.path) to it")
     if found := _search(root, layouts):
         return found
-    below = {folder: _search(folder, layouts) for folder in sorted(root.iterdir()) if folder.is_dir()}
+    below = {
+        folder: _search(folder, layouts)
+        for folder in sorted(root.iterdir())
+        if folder.is_dir() and not _is_hidden(folder, root)
+    }
     having = [folder for folder, found in below.items() if found]
     if len(having) == 1:
         return below[having[0]]
@@ -71,11 +76,16 @@ def _search(root: Path, layouts: Sequence[Patterns]) -> dict[str, list[Path]]:
     for patterns in layouts:
         found = {}
         for split, names in patterns.items():
-            if files := sorted({file for name in names for file in root.glob(name) if file.is_file()}):
-                found[split] = files
+            files = {file for name in names for file in root.glob(name) if file.is_file()}
+            if seen := sorted(file for file in files if not _is_hidden(file, root)):
+                found[split] = seen
         if found:
             return found
     return {}
+
+
+def _is_hidden(path: Path, root: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.relative_to(root).parts)
 
 
 def _hint(hint: str, address: str) -> str:

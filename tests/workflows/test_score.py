@@ -14,6 +14,7 @@ from tests.running import compose
 from workflows.own_rows import OwnRows, read_own_rows
 from workflows.score import as_override
 from workflows.scored_rows import write_scored
+from workflows.settings.surroundings import column_problems
 from workflows.shares import Shares
 
 COLUMNS: dict[str, str | None] = {
@@ -173,6 +174,18 @@ def test_a_column_that_is_not_there_is_told(options: dict[str, Any], words: str,
     path = write_csv(tmp_path / "rows.csv", [{"knowledge": "k", "response": "r"}])
     with pytest.raises(UserError, match=words):
         read(path, **options)
+
+
+def test_columns_that_the_first_row_of_json_lacks_are_no_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    first = {"knowledge": "Ice is cold.", "response": "It is."}
+    path.write_text(
+        "".join(f"{json.dumps(row)}\n" for row in (first, {**first, "question": "How is ice?", "model": "a"}))
+    )
+    columns = {**COLUMNS, "history": "question"}
+    assert not list(column_problems(str(path), columns, "model", None))
+    (problem,) = column_problems(str(path), columns, "modle", None)
+    assert "did you mean by=model" in str(problem)
 
 
 def test_an_id_given_twice_is_refused(tmp_path: Path) -> None:

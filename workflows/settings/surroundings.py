@@ -83,8 +83,9 @@ def run_dir_problems(path: str | None, key: str = "run_dir") -> Iterator[UserErr
 def column_problems(
     path: str, columns: Mapping[str, str | None], by: str | Sequence[str] | None, encoding: str | None
 ) -> Iterator[UserError]:
-    """Columns that the first row of a table does not have; a file that cannot be read says so when it is read."""
+    """Columns that a table does not have; a file that cannot be read says so when it is read."""
     from data_modules.datasets.pair_columns import find_columns, has_field, have
+    from data_modules.datasets.pair_rows import PairReader, reader_of
     from data_modules.reading.rows import ReadReport
     from data_modules.reading.saved_datasets import SAVE, saved_splits
     from data_modules.reading.tables import read_table
@@ -99,13 +100,19 @@ def column_problems(
         return
     if first is None:
         return
+    known: Mapping[str, Any] = first.values
     try:
-        find_columns(columns, first, keys="", without=("label", "spans"))
+        _, known = reader_of(
+            Path(path),
+            first,
+            lambda row: PairReader(find_columns(columns, row, keys="", without=("label", "spans"))),
+            encoding,
+        )
     except UserError as error:
         yield error
     for column in [by] if isinstance(by, str) else by or []:
-        if not has_field(first.values, column):
-            close = nearest(column, first.values, 1)
+        if not has_field(known, column):
+            close = nearest(column, known, 1)
             hint = f"did you mean by={close[0]}?" if close else have(first)
             yield UserError(f"by: there is no column {column!r}", place=path, hint=hint)
 

@@ -72,6 +72,9 @@ def test_parquet_and_saved_datasets_are_read_with_the_names_of_their_classes(tmp
         assert said(read(tmp_path / path, split=split)) == EXPECTED, path
     assert [example.id for example in read(tmp_path / "several", split="test")] == ["test:0", "test:1"]
     assert Pairs(path=str(tmp_path / "several")).split_names() == ["train", "validation", "test"]
+    datasets.DatasetDict(validation=table, dev=table).save_to_disk(str(tmp_path / "two_names"))
+    both = read(tmp_path / "two_names", split="validation")
+    assert [example.id for example in both] == ["validation:0", "validation:1", "dev:0", "dev:1"]
     before = Pairs(path=str(tmp_path / "one")).files()["all"][0].open("rb").read()
     assert before == Pairs(path=str(tmp_path / "several")).files()["test"][0].open("rb").read()
 
@@ -107,6 +110,12 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, Any], list[str]]] = {
     "the wrong encoding": ("a.csv", "context,answer,label\nk,é,faithful\n", {"encoding": "ascii"}, ["not ascii text"]),
     "nested text": ("a.jsonl", '{"context": {"text": "k"}, "answer": "r", "label": "faithful"}\n', {}, [
         "column 'context' holds an object with text", "a.jsonl, line 1", "data.columns.knowledge=context.text"]),
+    "nested text with a title": (
+        "a.jsonl", '{"context": {"id": 5, "title": "t", "text": "k"}, "answer": "r", "label": "faithful"}\n', {}, [
+        "holds an object with id, title, text", "data.columns.knowledge=context.text"]),
+    "nested text by another name": (
+        "a.jsonl", '{"context": {"id": 5, "body": "k"}, "answer": "r", "label": "faithful"}\n', {}, [
+        "data.columns.knowledge=context.body"]),
     "a list that Python wrote": ("a.csv", "context,answer,label\n\"['k', 'l']\",r,faithful\n", {}, [
         "column 'context' holds a list that is no JSON: \"['k', 'l']\"", "a.csv, line 2", "Python lists written"]),
     "objects that Python wrote": ("a.tsv", "context\tanswer\tlabel\n[{'text': 'k'}]\tr\tfaithful\n", {}, [
@@ -286,3 +295,163 @@ def test_a_tagger_trains_on_numbered_passages_as_it_reads_them_when_it_scores(tm
         trained_on = {example.knowledge for example in data.subsets["train"][0].examples()}
         assert trained_on < {example.knowledge for example in read_own_rows(str(path), {}, join=join).examples}
         assert all(knowledge.startswith("passage 1:The lake") for knowledge in trained_on) == encoder.numbers_passages
+
+
+PLAIN = {"knowledge": "A lake.", "response": "It is red.", "label": "faithful"}
+MARKED = {**PLAIN, "label": "hallucinated", "spans": [{"start": 6, "end": 9}], "question": "Is it?"}
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_fields_that_the_first_row_of_json_lacks_are_read(name: str, tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.jsonl", [PLAIN, MARKED])
+    (tmp_path / "a.json").write_text(json.dumps([PLAIN, MARKED]))
+    source = Pairs(path=str(tmp_path / name))
+    source.check()
+    first, second = read(tmp_path / name)
+    assert (first.spans, first.history) == ((), ())
+    assert second.spans == (Span(start=6, end=9, label="hallucination"),)
+    assert second.history == (Turn(speaker="seeker", text="Is it?"),)
+
+
+def test_a_row_of_json_without_the_group_of_the_others_is_refused_wherever_it_stands(tmp_path: Path) -> None:
+    grouped = {**PLAIN, "document_id": "d"}
+    for rows, line in (([PLAIN, grouped, grouped], 1), ([grouped, grouped, PLAIN], 3)):
+        path = write_lines(tmp_path / "a.jsonl", rows)
+        with pytest.raises(UserError) as caught:
+            read(path)
+        said = str(caught.value)
+        assert "column 'document_id' is missing or empty" in said and f"a.jsonl, line {line}" in said
+        assert "data.columns.group=null" in said and "data.on_bad_row=skip" in said
+        assert [example.group for example in read(path, on_bad_row="skip")] == ["d", "d"]
+        assert len(read(path, columns={"group": None})) == 3
+
+
+def test_a_column_that_is_named_may_be_in_any_row_of_json(tmp_path: Path) -> None:
+    marked = {**PLAIN, "label": "hallucinated", "extra": {"marks": MARKED["spans"], "said": "Is it?"}}
+    for number_before in (1, 1500):  # within the rows that are looked at for names, and behind them
+        path = write_lines(tmp_path / "a.jsonl", [{**PLAIN, "extra": {"a": 1}}] * number_before + [marked])
+        last = read(path, columns={"spans": "extra.marks", "history": "extra.said"})[-1]
+        assert last.spans == (Span(start=6, end=9, label="hallucination"),)
+        assert last.history == (Turn(speaker="seeker", text="Is it?"),)
+    with pytest.raises(UserError, match=r"there is no column 'lable'(.|\n)*did you mean data.columns.label=label?"):
+        read(path, columns={"label": "lable"})
+
+
+@pytest.mark.parametrize(
+    ("late", "column", "settings"),
+    [
+        ({"spans": []}, "'spans' may hold the spans", ["spans=spans", "spans=null"]),
+        ({"document_id": "d"}, "'document_id' may hold the group", ["group=null"]),
+        ({"query": "And it?"}, "'query' may hold the history", ["history=query", "history=question"]),
+        ({"history": ["And it?"]}, "'history' may hold the history", ["history=history", "history=question"]),
+        ({"Label": "faithful"}, "'Label' may hold the label", ["label=label"]),
+    ],
+)
+def test_a_usual_name_far_behind_the_first_rows_is_refused_with_its_settings(
+    late: dict[str, Any], column: str, settings: list[str], tmp_path: Path
+) -> None:
+    before = {**PLAIN, "question": "Is it?"}
+    path = write_lines(tmp_path / "a.jsonl", [before] * 1000 + [{**before, **late, "context": "other"}])
+    with pytest.raises(UserError) as caught:
+        read(path, on_bad_row="skip")
+    said = str(caught.value)
+    assert f"column {column}, but the first rows lack it" in said and "a.jsonl, line 1001" in said
+    for setting in settings:
+        assert f"data.columns.{setting} " in said
+        name, _, value = setting.partition("=")
+        assert len(read(path, columns={name: None if value == "null" else value})) == 1001
+    assert len(read(path, columns={name: None})) == 1001 if "label" not in settings[0] else True
+
+
+def test_rows_of_one_file_with_a_column_in_two_spellings_are_refused(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "a.jsonl", [{**PLAIN, "question": "Is it?"}, {**PLAIN, "Question": "And it?"}])
+    with pytest.raises(UserError, match=r"several columns may hold the history: question, Question"):
+        read(path)
+
+
+def test_rows_before_the_place_where_a_list_breaks_off_are_given(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([PLAIN, {**PLAIN, "response": "It is."}, PLAIN])[:-1])
+    given: list[Example] = []
+    with pytest.raises(UserError, match="the JSON list is cut short"):
+        given.extend(read_examples(Pairs(path=str(path)), None, ReadReport()))
+    assert [example.id for example in given] == ["a:0", "a:1", "a:2"]
+
+
+def test_a_shard_of_another_file_system_is_copied_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    copied, get = [], MemoryFileSystem.get_file
+
+    def counting(self: MemoryFileSystem, path: str, *rest: Any) -> Any:
+        copied.append(path)
+        return get(self, path, *rest)
+
+    monkeypatch.setattr(MemoryFileSystem, "get_file", counting)
+    MemoryFileSystem().pipe_file("/pairs_once/a.jsonl", "".join(f"{json.dumps(r)}\n" for r in (PLAIN, MARKED)).encode())
+    source = Pairs(path="memory://pairs_once")
+    found = list(read_examples(source, None, ReadReport()))
+    assert [bool(example.spans) for example in found] == [False, True] and len(copied) == 1
+    source.check()
+    assert len(copied) == 2
+
+
+def write_table(path: Path, *responses: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("context,answer,label\n" + "".join(f"A lake.,{response},faithful\n" for response in responses))
+
+
+def test_copies_of_editors_and_of_macs_are_not_read(tmp_path: Path) -> None:
+    for name in ("test.csv", ".ipynb_checkpoints/test-checkpoint.csv", "_old/test.csv"):
+        write_table(tmp_path / "split" / name, "It is deep.")
+    assert [example.id for example in read(tmp_path / "split")] == ["test:0"]
+    write_table(tmp_path / "one" / "rows.csv", "It is deep.")
+    (tmp_path / "one" / "._rows.csv").write_bytes(b"\0\5\x16\7" * 20)
+    assert [example.id for example in read(tmp_path / "one")] == ["rows:0"]
+    write_table(tmp_path / "above" / "corpus" / "rows.csv", "It is deep.")
+    write_table(tmp_path / "above" / ".old" / "rows.csv", "It is deep.")
+    assert [example.id for example in read(tmp_path / "above")] == ["rows:0"]
+    write_table(tmp_path / ".data" / "rows.csv", "It is deep.")  # a folder that is named is read
+    assert len(read(tmp_path / ".data")) == 1
+
+
+def test_files_of_one_name_give_ids_that_name_their_folders(tmp_path: Path) -> None:
+    for name in ("a/rows.csv", "b/rows.csv", "b/other.csv"):
+        write_table(tmp_path / name, "It is deep.", "It is red.")
+    glob = tmp_path / "*" / "*.csv"
+    expected = ["a/rows.csv:0", "a/rows.csv:1", "other:0", "other:1", "b/rows.csv:0", "b/rows.csv:1"]
+    assert sorted(example.id for example in read(glob)) == sorted(expected)
+    source = Pairs(path=str(glob))
+    streamed = [e.id for file in source.files()["all"] for e, _ in source.read_file(file, "all", ReadReport())]
+    assert sorted(streamed) == sorted(expected)
+    before = source.layout()
+    assert before["names"] == ["a/rows.csv", "b/rows.csv"], "the place of the data is no part of the cache's key"
+    (tmp_path / "a").rename(tmp_path / "c")
+    assert Pairs(path=str(glob)).layout() != before, "the cache must tell ids with other folders apart"
+    assert [example.id for example in read(tmp_path / "b" / "rows.csv")] == ["rows:0", "rows:1"]
+
+
+def test_files_of_one_name_and_two_formats_in_one_folder_are_told_apart(tmp_path: Path) -> None:
+    write_table(tmp_path / "test.csv", "It is deep.")
+    write_lines(tmp_path / "test.jsonl", [PLAIN])
+    assert [example.id for example in read(tmp_path)] == ["test.csv:0", "test.jsonl:0"]
+
+
+def test_a_value_that_pandas_wrote_as_nan_is_missing(tmp_path: Path) -> None:
+    nan = float("nan")
+    path = write_lines(tmp_path / "a.jsonl", [{**PLAIN, "score": nan}, {**PLAIN, "label": nan}])
+    report = ReadReport()
+    (found,) = read_examples(Pairs(path=str(path)), None, report)
+    assert report.counts["dropped: no label"] == 1 and found.meta == {"score": None}
+    with pytest.raises(UserError, match=r"by rows: 1.0 \(1\)(.|\n)*data.labels={1.0: hallucinated}"):
+        read(write_lines(path, [{**PLAIN, "label": nan}, {**PLAIN, "label": 1.0}]))
+    write_lines(path, [{**PLAIN, "group": "d"}, {**PLAIN, "group": nan}])
+    with pytest.raises(UserError, match=r"column 'group' is missing or empty(.|\n)*line 2"):
+        read(path)
+    with pytest.raises(UserError, match="column 'response' is empty"):
+        read(write_lines(path, [{**PLAIN, "response": nan}]))

@@ -1,12 +1,16 @@
 """Finding files and reading splits."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
+from unicodedata import normalize
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from data_modules.reading.dataset import read_examples, resolve_split
 from data_modules.reading.fields import alternate, text_group
@@ -142,6 +146,19 @@ def test_groups_hold_one_text_however_it_is_tokenised() -> None:
     assert text_group("Orvel's end.") == text_group("orvel 's  end .")
     assert text_group("Orvel") != text_group("Tarn")
     assert text_group("!!") != text_group("??")
+
+
+@given(text=st.text(st.characters(exclude_categories=["Cs"])))
+def test_a_group_holds_both_forms_of_a_text_and_those_of_composed_texts_stay(text: str) -> None:
+    composed, decomposed = normalize("NFC", text), normalize("NFD", text)
+    assert text_group(text) == text_group(composed) == text_group(decomposed)
+    kept = "".join(character for character in composed.lower() if character.isalnum()) or composed
+    assert text_group(composed) == hashlib.blake2b(kept.encode(), digest_size=12).hexdigest()
+
+
+def test_ascii_and_composed_texts_keep_the_groups_that_runs_were_divided_by() -> None:
+    assert text_group("The river is long.") == "f450d41433878577d3161c54"
+    assert text_group("Die Brücke führt über die Isar.") == "f2b6e3c1673363c04a5b48f0"
 
 
 def test_the_seeker_spoke_last() -> None:
