@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from data_modules.batches import Batches
+from data_modules.datasets.pairs import Pairs
 from data_modules.encoding.batching import BatchSampler, Part
 from data_modules.encoding.cache import EncodedSplit, load_encoded
 from data_modules.encoding.pairs import Encoder
@@ -106,12 +107,28 @@ class DataModule(pl.LightningDataModule):
                 self.subsets[split].append(subset)
         self._keep_weak_apart()
         if not self._stream and not sum(len(subset) for subset in self.subsets["train"]):
-            raise UserError("no training examples", hint="check data.path and data.split")
+            raise self._lacks("training", "lower data.validation_fraction or data.test_fraction")
         if not sum(len(subset) for subset in self.subsets["validation"]):
-            raise UserError("no validation examples", hint="raise data.validation_fraction")
+            raise self._lacks("validation", "raise data.validation_fraction")
         if not sum(len(subset) for subset in self.subsets["test"]):
             log.warning("no test examples, so the run ends without test metrics; data.test_fraction=0.1 takes some")
         self.encoder.fit(self.subsets["train"])
+
+    def _lacks(self, use: str, change: str) -> UserError:
+        """The error of a division that left nothing for a use; with one group no share of the rows changes that."""
+        own = any(source.name == Pairs.name for source, _ in self.sources)
+        by = "name a column with more values: data.columns.group=COLUMN" if own else "add rows of other groups"
+        # Of a stream nothing comes here: reading it refuses a part of a division without rows.
+        divided = {name for name, only in zip(self.names, self.only, strict=True) if only is None}
+        subsets = [one for uses in self.subsets.values() for one in uses if one.name in divided and len(one)]
+        if not subsets:
+            return UserError(f"no {use} examples", hint="check data.path and data.split")
+        # Each part has groups of its own: two may name theirs alike.
+        parts = {name: [s.encoded.groups[s.indices] for s in subsets if s.name == name] for name in divided}
+        num_groups = sum(len(np.unique(np.concatenate(groups))) for groups in parts.values() if groups)
+        rows = f"{sum(map(len, subsets)):,} rows are of {num_groups:,} group{'s' * (num_groups != 1)}"
+        problem = f"no {use} examples: the {rows}, and no split parts a group"
+        return UserError(problem, hint=by if num_groups == 1 else f"{change}; or {by}")
 
     def _keep_weak_apart(self) -> None:
         weak = {name for (source, _), name in zip(self.sources, self.names, strict=True) if source.train_only}

@@ -5,7 +5,6 @@ import csv
 import io
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -121,7 +120,7 @@ def _lines(suffix: str, rows: Iterable[Mapping[str, Any]], header: Sequence[str]
     if suffix == ".csv":
         return _csv_lines(rows, header, delimiter)
     if suffix == ".tsv":
-        return _tsv_lines(rows, header)
+        return _csv_lines(rows, header, "\t")
     return _json_list(rows) if suffix == ".json" else (f"{_json(row)}\n".encode() for row in rows)
 
 
@@ -132,12 +131,6 @@ def _csv_lines(rows: Iterable[Mapping[str, Any]], header: Sequence[str], delimit
         quoting: Any = csv.QUOTE_ALL if any("\r" in cell for cell in cells) else csv.QUOTE_MINIMAL
         csv.writer(text, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerow(cells)
         yield text.getvalue().encode()
-
-
-def _tsv_lines(rows: Iterable[Mapping[str, Any]], header: Sequence[str]) -> Iterator[bytes]:
-    """Lines without quotes, as TSV is read here: white space within a cell becomes a space."""
-    for cells in chain([header], ([_cell(row.get(name)) for name in header] for row in rows)):
-        yield ("\t".join(re.sub(r"[\t\r\n]", " ", cell) for cell in cells) + "\n").encode()
 
 
 def _json_list(rows: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:

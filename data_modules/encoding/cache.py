@@ -29,7 +29,7 @@ from faithkit.records import Example
 from faithkit.row_keys import RowKeys, row_keys
 from faithkit.words import VERSION as WORDS_VERSION
 
-CACHE_VERSION = 2  # raise it when a folder holds something else, or its rows get other keys
+CACHE_VERSION = 3  # raise it when a folder holds something else, or its rows get other keys
 CHUNK = 16_384  # records tokenised at a time: large enough for the tokenizer's threads, small enough for memory
 
 log = logging.getLogger("faithkit")

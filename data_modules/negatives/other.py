@@ -70,8 +70,8 @@ class _SimilarExamples:
         for word in heapq.nlargest(NUM_WORDS, words, key=lambda word: (self.weight[word], word)):
             rows = self.rows[word]
             start = random.randrange(len(rows))  # a random part of them, cyclically
-            for place in (rows + rows)[start : start + min(NUM_PER_WORD, len(rows))]:
-                scores[place] += self.weight[word]
+            for step in range(min(NUM_PER_WORD, len(rows))):  # copying the list would cost its whole length
+                scores[rows[(start + step) % len(rows)]] += self.weight[word]
         yield from (place for place, _ in sorted(scores.items(), key=lambda item: (-item[1], item[0])))
         for _ in range(NUM_PER_WORD):  # where nothing is similar, any example will do
             yield random.randrange(len(self.examples))

@@ -8,6 +8,7 @@ and the same dialogue has other ids in another corpus.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -17,12 +18,30 @@ from faithkit.text_key import text_key
 DROPPED = "dropped: knowledge stands in an excluded test set"
 DROPPED_DIALOGUE = "dropped: dialogue stands in an excluded test set"
 MIN_WORDS = 6  # of an utterance that tells its dialogue; "Yes, I love that too!" is said in many
+# Scripts that put no spaces between words, and how many of their letters make one, roughly. If each letter were a word,
+# a greeting would tell a dialogue: "สวัสดีครับ" has seven.
+_HAN_KANA = re.compile(
+    "[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
+)
+_THAI_TO_KHMER = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+LETTERS_PER_WORD = ((_HAN_KANA, 2), (_THAI_TO_KHMER, 4))
+
+
+def count_words(text: str) -> int:
+    """Counts the words between spaces, and those that the letters of scripts without spaces would make."""
+    if text.isascii():
+        return len(text.split())
+    num_words, rest = 0, text
+    for script, num_letters in LETTERS_PER_WORD:
+        num_words += sum(map(str.isalnum, script.findall(text))) // num_letters  # vowel signs are no letters
+        rest = script.sub("", rest)
+    return max(num_words + len(rest.split()), len(text.split()))
 
 
 def dialogue_keys(example: Example) -> Iterator[str]:
     """The `text_key`s of what was said in an example's dialogue, as far as it tells one dialogue from others."""
     said = [turn.text for turn in example.history] + [example.response, example.reference or ""]
-    return (text_key(text) for text in said if len(text.split()) >= MIN_WORDS)
+    return (text_key(text) for text in said if count_words(text) >= MIN_WORDS)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import NoneType
 from typing import Any
+from unicodedata import normalize
 
 from faithkit.arguments import wrong
 from faithkit.errors import UserError, shorten
@@ -73,13 +74,14 @@ _MARKS = {code: None for code in range(128) if not chr(code).isalnum()}
 
 
 def text_group(text: str) -> str:
-    """Names a group by a text: the same name for texts that differ only in case, white space and punctuation.
+    """Names a group by a text: the same name for texts that differ only in case, white space, punctuation and form.
 
-    BEGIN's four models had one source tokenised in different ways ("end." and "end .").
+    BEGIN's four models had one source tokenised in different ways ("end." and "end ."), and texts of a Mac or a PDF
+    have a letter and its accent as two characters.
     """
-    lowered = text.lower()
     if text.isascii():  # the same, ten times as fast
-        kept = lowered.translate(_MARKS) or text
+        kept = text.lower().translate(_MARKS) or text
     else:
-        kept = "".join(character for character in lowered if character.isalnum()) or text
+        text = normalize("NFC", text)  # a letter with its accent is alphanumeric, an accent by itself is not
+        kept = "".join(character for character in text.lower() if character.isalnum()) or text
     return hashlib.blake2b(kept.encode(), digest_size=12).hexdigest()

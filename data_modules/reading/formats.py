@@ -115,14 +115,20 @@ def _object(values: Any) -> Mapping[str, Any] | Broken:
 def parse_tsv(path: Path, *, encoding: str = "utf-8-sig") -> Iterator[Parsed]:
     """Parses tab-separated rows under a header; quotes are ordinary characters, lines end in LF or CRLF."""
     with path.open(encoding=encoding, newline="\n") as file:
-        header = _header(path, _cells(file.readline()))
+        header = check_header(path, tsv_cells(file.readline()))
         for line, text in enumerate(file, start=2):
             if text.rstrip("\r\n"):
-                yield line, _table_row(header, _cells(text), "tab")
+                yield line, table_row(header, tsv_cells(text), "tab")
 
 
-def _cells(line: str) -> list[str]:
-    return line.removesuffix("\n").removesuffix("\r").split("\t")
+def without_end(line: str) -> str:
+    """Takes off the LF or CRLF at the end."""
+    return line.removesuffix("\n").removesuffix("\r")
+
+
+def tsv_cells(line: str) -> list[str]:
+    """Splits a line at its tabs; quotes are ordinary characters."""
+    return without_end(line).split("\t")
 
 
 def parse_csv(path: Path, *, delimiter: str = ",", encoding: str = "utf-8-sig", hint: str = FETCH) -> Iterator[Parsed]:
@@ -131,17 +137,18 @@ def parse_csv(path: Path, *, delimiter: str = ",", encoding: str = "utf-8-sig", 
         reader = csv.reader(file, delimiter=delimiter, strict=True)
         line = 1
         try:
-            header = _header(path, next(reader, [""]))
+            header = check_header(path, next(reader, [""]))
             line = reader.line_num + 1
             for cells in reader:
                 if cells:
-                    yield line, _table_row(header, cells, SEPARATORS[delimiter])
+                    yield line, table_row(header, cells, SEPARATORS[delimiter])
                 line = reader.line_num + 1
         except csv.Error as error:
             raise UserError(f"broken CSV: {error}", place=f"{path}, line {line}", hint=hint) from error
 
 
-def _header(path: Path, names: list[str]) -> list[str]:
+def check_header(path: Path, names: list[str]) -> list[str]:
+    """Gives the names of a table's columns, which must differ."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise UserError(
@@ -152,7 +159,8 @@ def _header(path: Path, names: list[str]) -> list[str]:
     return names
 
 
-def _table_row(header: list[str], cells: list[str], separator: str) -> Mapping[str, Any] | Broken:
+def table_row(header: list[str], cells: list[str], separator: str) -> Mapping[str, Any] | Broken:
+    """Gives a row its names; broken where it has more or fewer cells than the header."""
     if len(cells) != len(header):
         return Broken(f"{len(cells)} {separator}-separated fields where the header has {len(header)}", cells)
     return dict(zip(header, cells, strict=True))

@@ -1,7 +1,7 @@
 """Tables of one's own, read row by row: CSV, TSV, JSON lines, JSON, Parquet, and what `datasets` saved.
 
-Of a text its encoding and the separator of its columns are found by its beginning; what cannot be told apart there is
-refused with the setting that says it. Only a JSON list is read whole.
+Of a text its encoding and the separator of its columns are found by its beginning, and of a TSV what its quotes are;
+what cannot be told apart is refused with what says it. Only a JSON list is read whole.
 """
 
 import codecs
@@ -14,7 +14,8 @@ from itertools import islice
 from pathlib import Path
 
 from data_modules.reading.files import File
-from data_modules.reading.formats import SEPARATORS, SUFFIXES, Parsed, parse_csv, parse_json, parse_tsv
+from data_modules.reading.formats import SEPARATORS, SUFFIXES, Parsed, parse_csv, parse_json
+from data_modules.reading.own_tsv import parse_own_tsv
 from data_modules.reading.rows import Parser, ReadReport, Row, read_rows
 from data_modules.reading.saved_datasets import parse_parquet
 from data_modules.reading.shard_file import ShardFile
@@ -136,7 +137,7 @@ def _parse_csv(path: Path, *, encoding: str | None, keys: str) -> Iterator[Parse
 def _parse_tsv(path: Path, *, encoding: str | None, keys: str) -> Iterator[Parsed]:
     form = text_format(path, encoding, keys)
     with _encoding_told(path, form.encoding, keys):
-        yield from parse_tsv(path, encoding=form.encoding)
+        yield from parse_own_tsv(path, encoding=form.encoding)
 
 
 @contextmanager

@@ -30,8 +30,10 @@ def unsupported_grams(knowledge: str, response: str) -> float:
     known, said = (f" {' '.join(unicode_words(text))} " for text in (knowledge, response))
     if said.isspace():
         return 0.0
-    runs = [said[place : place + RUN] for place in range(max(1, len(said) - RUN + 1))]
-    return sum(run not in known for run in runs) / len(runs)
+    length = min(RUN, len(said))  # a word of one letter is shorter with its spaces
+    has = {known[place : place + length] for place in range(len(known) - length + 1)}
+    runs = [said[place : place + length] for place in range(len(said) - length + 1)]
+    return sum(run not in has for run in runs) / len(runs)
 
 
 def fit_overlap(train: Iterable[Example], aim: str = "macro_f1") -> float | None:

@@ -138,6 +138,44 @@ def test_rows_of_a_mixed_batch_keep_their_own_label_and_index(snli: Path, encode
             assert label == (subset.encoded.example(int(subset.indices[row])).label == "hallucinated")
 
 
+@pytest.mark.parametrize(
+    ("fraction", "num_groups", "told"),
+    [
+        (0.1, 1, "no validation examples: the 60 rows are of 1 group, and no split parts a group"),
+        (1.0, 1, "no training examples: the 60 rows are of 1 group, and no split parts a group"),
+        (0.0001, 3, "no validation examples: the 60 rows are of 3 groups, and no split parts a group"),
+    ],
+)
+@pytest.mark.parametrize("own", [True, False])
+def test_too_few_groups_are_told_with_their_number_and_the_setting(
+    own: bool, fraction: float, num_groups: int, told: str, encoder: PairEncoder, tmp_path: Path
+) -> None:
+    rows = [
+        {"knowledge": f"Policy {i % num_groups}.", "response": f"It says {i}.", "label": "faithful"} for i in range(60)
+    ]
+    if not own:
+        rows = [{"gold_label": "neutral", "sentence1": r["knowledge"], "sentence2": r["response"]} for r in rows]
+        rows = [{**row, "pairID": str(place)} for place, row in enumerate(rows)]
+    file = tmp_path / ("rows.jsonl" if own else "snli_1.0_train.jsonl")
+    file.write_text("\n".join(map(json.dumps, rows)))
+    plan = SplitPlan(fractions={"validation": fraction, "test": 0.0})
+    data = DataModule([(build_source("pairs" if own else "snli", str(file)), 1.0)], encoder, split_plan=plan)
+    with pytest.raises(UserError) as caught:
+        data.setup()
+    assert caught.value.problem == told
+    setting = "name a column with more values: data.columns.group=COLUMN" if own else "add rows of other groups"
+    share = (
+        "lower data.validation_fraction or data.test_fraction" if fraction == 1 else "raise data.validation_fraction"
+    )
+    assert caught.value.hint == (setting if num_groups == 1 else f"{share}; or {setting}")
+
+
+def test_a_dataset_without_rows_for_training_points_to_its_path(snli: Path, encoder: PairEncoder) -> None:
+    data = DataModule([(build_source("snli", str(snli)), 1.0)], encoder, only=["test"])
+    with pytest.raises(UserError, match=r"no training examples(.|\n)*data.path and data.split"):
+        data.setup()
+
+
 def test_num_rows_takes_the_first(snli: Path, encoder: PairEncoder) -> None:
     data = module(snli, encoder, num_rows=30)
     assert sum(len(subsets[0]) for subsets in data.subsets.values()) == 30

@@ -26,10 +26,42 @@ def keys_of(**changes: object) -> tuple[int, int, int]:
     return keys.row[0], keys.knowledge[0], keys.group[0]
 
 
-@given(text=st.text() | st.text(st.characters(max_codepoint=127)))
-def test_letters_and_digits_make_the_key(text: str) -> None:
+ACCENTS = st.characters(min_codepoint=0x300, max_codepoint=0x36F)
+EUROPEAN = st.characters(max_codepoint=0x58F, exclude_characters="\u0483\u0484\u0485\u0486\u0487")  # to Armenian
+
+
+def letters_and_digits(text: str) -> str:
     decomposed = unicodedata.normalize("NFKD", text).lower()
-    assert text_key(text) == "".join(character for character in decomposed if character.isalnum())
+    return "".join(character for character in decomposed if character.isalnum())
+
+
+@given(
+    text=st.text(EUROPEAN | ACCENTS | st.sampled_from("ﬁẞựⅫ①👍\ufe0f_ー北京"))
+    | st.text(st.characters(max_codepoint=127))
+)
+def test_letters_and_digits_make_the_key_of_a_text_whose_marks_are_accents(text: str) -> None:
+    assert text_key(text) == letters_and_digits(text)
+
+
+@given(text=st.text())
+def test_a_key_has_the_letters_and_digits_of_any_text_and_else_marks_alone(text: str) -> None:
+    key = text_key(text)
+    assert letters_and_digits(key) == letters_and_digits(text)
+    assert all(c.isalnum() or unicodedata.category(c) in ("Mn", "Mc") for c in key)
+    assert {text_key(unicodedata.normalize(form, text)) for form in ("NFC", "NFD", "NFKC", "NFKD")} == {key}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *[("कीमत दो सौ", "कामत दा सा"), ("राम की बेटी है", "राम का बेटा है"), ("かぎ", "かき"), ("バス", "パス")],
+        *[("ก็", "กี่"), ("كِتَاب", "كُتَّاب"), ("ﾊﾞｽ", "ﾊﾟｽ")],
+    ],
+)
+def test_marks_that_are_no_accents_tell_words_apart(one: str, other: str) -> None:
+    assert text_key(one) != text_key(other)
+    for text in (one, other):
+        assert text_key(unicodedata.normalize("NFD", text)) == text_key(f" {text}!") == text_key(text)
 
 
 @pytest.mark.parametrize(

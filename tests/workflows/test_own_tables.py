@@ -120,6 +120,18 @@ def test_many_groups_drawn_by_their_kinds_have_the_interval_of_single_ones(monke
     assert by_kind.high == pytest.approx(one_by_one.high, abs=2e-3)
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_cells_with_quotes_tabs_and_line_ends_come_back(suffix: str, tmp_path: Path) -> None:
+    texts = ['"Whole."', 'He said "no".', "a\tb", "a\nb", "a\rb", '"', ""]
+    lines = [{"knowledge": text or "K", "response": "R", "note": text} for text in texts]
+    given = tmp_path / "rows.jsonl"
+    given.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    rows = read_own_rows(str(given), {}, join=" ".join)
+    out = tmp_path / f"out{suffix}"
+    write_scored(out, rows, judged(rows), lambda *_: None)
+    assert [row.values["note"] for row in read_table(out, ReadReport())] == texts
+
+
 @pytest.mark.parametrize(("num_groups", "every"), [(2, 2), (20, 20), (20, 7), (600, 600)])
 def test_shards_tell_the_interval_that_the_rows_have(num_groups: int, every: int) -> None:
     groups = np.repeat(np.arange(num_groups, dtype=np.uint64), np.arange(num_groups) % 3 + 1)

@@ -2,12 +2,14 @@
 
 import random
 from dataclasses import replace
+from random import Random
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_modules.negatives.original import original_responses
-from data_modules.negatives.other import other_responses
+from data_modules.negatives.other import NUM_PER_WORD, _SimilarExamples, other_responses
 from data_modules.negatives.verbatim import MAX_WORDS, verbatim_knowledge
 from faithkit.records import Example
 from faithkit.text_key import text_key
@@ -70,6 +72,37 @@ def test_others_are_told_apart_in_any_script() -> None:
     twin = example(6, knowledge="Ян построил маяк на этой скале.", response="Маяк на скале построил Ян.")
     texts = other_responses([own, *far, near, twin], 3, 0)[0]
     assert texts[0] == near.response and twin.response not in texts
+
+
+class Watched(list[int]):
+    """A list that counts the items that are looked at."""
+
+    looked = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        self.looked += len(range(*place.indices(len(self)))) if isinstance(place, slice) else 1
+        return super().__getitem__(place)
+
+    def __add__(self, other: Any) -> Any:
+        self.looked += len(self) + len(other)
+        return super().__add__(other)
+
+
+def test_of_a_word_of_many_examples_a_part_is_looked_at_and_the_rest_not_copied() -> None:
+    examples = [example(n, id=f"{n:03}", group=str(n), knowledge=f"Stone {n} lies on the shore.") for n in range(300)]
+    index = _SimilarExamples(examples, 0)
+    index.rows.update({word: Watched(rows) for word, rows in index.rows.items()})
+    rows, random = index.rows["shore"], Random("0:007")
+    assert isinstance(rows, Watched) and len(rows) == 300
+    found = list(index._by_similarity(examples[7]))
+    shared = [rows for word, rows in index.rows.items() if word in index.weight]
+    assert all(isinstance(rows, Watched) and rows.looked == NUM_PER_WORD for rows in shared)
+    # The places are those behind a random one, cyclically; the three words weigh the same.
+    looked: set[int] = set()
+    for word in ("stone", "shore", "lies"):
+        start = random.randrange(300)
+        looked |= {index.rows[word][(start + step) % 300] for step in range(NUM_PER_WORD)}
+    assert set(found[:-NUM_PER_WORD]) == looked
 
 
 @settings(max_examples=25)

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from data_modules.build import build_source, build_sources, read_excluded
 from data_modules.reading.dataset import read_examples
-from data_modules.reading.exclude import DROPPED, DROPPED_DIALOGUE, Excluded
+from data_modules.reading.exclude import DROPPED, DROPPED_DIALOGUE, MIN_WORDS, Excluded, count_words
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.records import Turn
@@ -97,3 +99,32 @@ def test_a_dialogue_of_a_test_set_is_known_by_what_was_said_whatever_its_id() ->
     greeted = Excluded.of([replace(tested, history=(Turn(speaker="a", text="Hello there!"),))])
     assert excluded.reason(other) is None and greeted.reason(other) is None
     assert excluded.digest != Excluded(excluded.keys).digest, "the cache must tell them apart"
+
+
+@pytest.mark.parametrize(
+    ("long", "short"),
+    [
+        ("你知道长城是什么时候修建的吗？我很想去看看它。", "是的，我也很喜欢那个！"),
+        ("万里の長城はいつ建てられたか知っていますか？", "はい、そうですね。"),
+        ("ฉันอยากไปเที่ยวกำแพงเมืองจีนในปีหน้ากับครอบครัว", "สวัสดีครับ"),
+        ("ខ្ញុំចង់ទៅលេងប្រាសាទអង្គរវត្តនៅឆ្នាំក្រោយជាមួយគ្រួសារ", "សួស្តី"),
+        ("만리장성은 언제 지어졌는지 혹시 알고 있나요?", "네, 저도 그것을 좋아해요!"),
+        ("Ты знаешь, когда была построена Великая стена?", "Да, мне она тоже нравится!"),
+    ],
+)
+def test_a_dialogue_is_known_by_long_utterances_in_scripts_without_spaces_too(long: str, short: str) -> None:
+    assert count_words(long) >= MIN_WORDS > count_words(short)
+    for said, reason in ((long, DROPPED_DIALOGUE), (short, None)):
+        tested = example(knowledge="A wall.", response="No.", history=(Turn(speaker="a", text=said),))
+        later = example(id="x", knowledge="Boats.", response="No.", history=(Turn(speaker="b", text=f"{said} "),))
+        assert Excluded.of([tested]).reason(later) == reason
+
+
+def test_letters_of_scripts_without_spaces_count_in_parts_and_beside_other_words() -> None:
+    assert count_words("北京 is large") == 3 and count_words("我用Python写代码") == 3 and count_words("水 is wet") == 3
+    assert count_words("") == count_words(" \n") == 0 and count_words("ー々〇") == 1
+
+
+@given(text=st.text(st.characters(max_codepoint=0xDFF) | st.characters(min_codepoint=0xAC00, max_codepoint=0xD7A3)))
+def test_words_between_spaces_count_as_they_are(text: str) -> None:
+    assert count_words(text) == len(text.split())

@@ -1,3 +1,7 @@
+import time
+from random import Random
+from string import ascii_lowercase
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +14,7 @@ from faithkit.evaluation.baselines import (
     unsupported_share,
 )
 from faithkit.records import Example
+from faithkit.words import unicode_words
 
 
 def example(id_, label, response, knowledge="The kiwi is a small bird of New Zealand."):
@@ -43,6 +48,21 @@ def test_other_forms_of_a_word_are_known_in_part_by_their_characters():
 def test_a_response_is_known_to_itself(knowledge, response):
     assert unsupported_grams(f"{knowledge} {response}", response) == 0
     assert 0 <= unsupported_grams(knowledge, response) <= 1
+
+
+@given(st.text(alphabet="ab ç"), st.text(alphabet="ab ç") | st.text())
+def test_unknown_runs_are_those_that_stand_nowhere_in_the_knowledge(knowledge, response):
+    known, said = (f" {' '.join(unicode_words(text))} " for text in (knowledge, response))
+    runs = [said[place : place + 4] for place in range(max(1, len(said) - 3))]
+    plain = 0 if said.isspace() else sum(run not in known for run in runs) / len(runs)
+    assert unsupported_grams(knowledge, response) == plain
+
+
+def test_long_knowledge_is_not_searched_anew_for_each_run():
+    letters = "".join(Random(0).choices(ascii_lowercase, k=400_000))
+    start = time.process_time()
+    assert 0.3 < unsupported_grams(letters[:250_000], letters[250_000:]) < 0.9
+    assert time.process_time() - start < 2  # linear, it takes a tenth of that
 
 
 def test_a_fitted_threshold_parts_what_words_can_part():
