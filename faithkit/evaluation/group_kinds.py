@@ -25,7 +25,7 @@ def share_of_kinds(found: Sequence[Sequence[int]], *, num_resamples: int, seed: 
     Args:
         found: Rows, hallucinated rows, and the number of such groups.
     """
-    table = np.array(found, np.int64).reshape(-1, 3)
+    table = np.array([kind for kind in found if kind[0]], np.int64).reshape(-1, 3)
     kinds, counts = table[:, :2], table[:, 2]
     num_groups, (num_rows, num_called) = counts.sum(), counts @ kinds
     if not num_rows:

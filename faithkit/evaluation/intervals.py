@@ -14,6 +14,7 @@ from faithkit.errors import UserError
 from faithkit.evaluation.jackknife import (
     CHUNK,
     MAX_GROUPS,
+    Spread,
     Statistic,
     Values,
     corrected_interval,
@@ -32,6 +33,7 @@ from faithkit.evaluation.metric import Metric
 
 LOWER, UPPER = 0.025, 0.975
 FEW_GROUPS = 30  # below, a user is told
+FEW_TELLING = 12  # groups that tell of a difference: of more, resamples have its spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +213,7 @@ class Draws:
         drawn: On each resample [R].
         without_each: Without each group [G]; none where there are too many groups.
         num_rows: Rows behind it.
-        num_defining: Groups that define a metric which no resample changes.
+        num_defining: Groups that define each metric.
     """
 
     values: Mapping[str, float]
@@ -234,42 +236,42 @@ class Draws:
         tail = min(np.count_nonzero(samples <= 0), np.count_nonzero(samples >= 0))
         p_value = min(1.0, 2 * (tail + 1) / (len(samples) + 1))
         low, high = np.quantile(samples, (LOWER, UPPER))
-        defining = min((d.num_defining[name] for d in (self, other) if name in d.num_defining), default=None)
-        if name in self.without_each:
-            without_each = self.without_each[name] - other.without_each[name]
-            spread = spread_of(without_each, value, defining)
-            if np.isfinite(spread.error):
-                low, high = difference_interval(value, spread)
-                p_value = two_sided_p(value, spread, len(without_each))
-        elif value and (telling := defining or self._number_defining(other, name)):
-            widest = difference_interval(value, spread_of(np.full(2, value), value, telling))
-            low, high = min(low, widest[0]), max(high, widest[1])
+        count = len(self.without_each.get(name, ()))
+        defining = min(draws.num_defining.get(name, count or self.num_rows) for draws in (self, other))
+        spread = spread_of(self.without_each[name] - other.without_each[name], value, defining) if count else None
+        if spread is not None and np.isfinite(spread.error):
+            low, high = difference_interval(value, spread)
+            p_value = two_sided_p(value, spread, count)
+        elif value:
+            telling = min(defining, self._number_telling(other, name) if spread is None else 1)
+            widest = difference_interval(value, Spread.alike(0.0, telling))
+            if telling < FEW_TELLING:
+                low, high = min(low, widest[0]), max(high, widest[1])
             p_value = max(p_value, sign_test(telling))
         low, high = float(min(low, value)), float(max(high, value))
         return Difference(value=value, low=low, high=high, p_value=p_value, n=self.num_rows)
 
-    def _number_defining(self, other: "Draws", name: str) -> int:
-        """Estimates from the resamples without a difference how few groups define it; 0 where all have one.
+    def _number_telling(self, other: "Draws", name: str) -> int:
+        """Estimates how few groups tell of a difference from the resamples that have none; all where each has one.
 
         A resample misses k of many groups with a chance of exp(-k).
         """
-        missing = np.mean(~np.isfinite(self.drawn[name] - other.drawn[name]))
-        return max(1, round(-np.log(missing))) if missing else 0
+        samples = self.drawn[name] - other.drawn[name]
+        missing = np.mean(~np.isfinite(samples) | (samples == 0))
+        return max(1, round(-np.log(missing))) if missing else self.num_rows
 
 
 def draw(groups: Groups, statistic: Statistic, *, num_resamples: int = 1000, seed: int = 0) -> Draws:
     """Computes a statistic on all that its differences from another system need."""
     few = 1 < groups.count <= MAX_GROUPS
     drawn = _collect(groups, statistic, num_resamples, seed)
-    constant = [
-        name for name, samples in drawn.items() if len(seen := samples[np.isfinite(samples)]) and not np.ptp(seen)
-    ]
+    values = {name: float(value) for name, [value] in statistic(np.ones((1, groups.count))).items()}
     return Draws(
-        values={name: float(value) for name, [value] in statistic(np.ones((1, groups.count))).items()},
+        values=values,
         drawn=drawn,
         without_each=statistic(1.0 - np.eye(groups.count)) if few else {},
         num_rows=len(groups.index),
-        num_defining=count_defining(statistic, groups.count, constant) if constant and groups.count > 1 else {},
+        num_defining=count_defining(statistic, groups.count, values),
     )
 
 

@@ -26,10 +26,10 @@ Statistic = Callable[
 ]  # from weights [R, groups] to named values [R], NaN where undefined
 UPPER = 0.975
 MAX_GROUPS = 500  # above, percentiles hold as often as they say, and as many more evaluations cost time
-MAX_ALONE = 20_000  # groups that are looked at one by one; of more, an even part stands for all
+NUM_SINGLE, NUM_BLOCKS = 50, 200  # of more groups: those looked at one by one, and parts looked at as wholes
 CHUNK = 1 << 20  # weights held at once
 NO_MOVE = 1e-12  # of a value: less is rounding
-QUIET = 0.1  # of the largest move: a difference that such groups make is what the others' absence leaves
+QUIET = 0.1  # of the largest part in a difference, and of the whole difference: less tells nothing of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Spread:
     Args:
         error: The standard error; NaN where leaving out a single group leaves nothing to measure.
         num_moving: Groups without which the value is another one.
-        num_telling: The same, but where most groups hardly move it only those that do: of a difference of shares the
-            groups in which two systems differ.
+        num_telling: The same, but where a few groups make all of a difference only those: the ones in which two systems
+            differ.
         num_carrying: How many groups carry the error: all where each moves the value alike, 1 where one alone does.
         num_defining: Groups that define the value; counted where it has no error.
     """
@@ -74,54 +74,71 @@ def spread_of(without_each: Values, value: float, num_defining: int | None = Non
     """Computes the spread of a value from what it becomes without each group [groups]."""
     count = len(without_each)
     with np.errstate(invalid="ignore", divide="ignore"):
-        moves = np.abs(without_each - without_each.mean())  # one NaN makes the error NaN
-        squares = moves**2
+        squares = (without_each - without_each.mean()) ** 2  # one NaN makes the error NaN
         shares = squares / squares.sum()  # before they are squared again: tiny ones would vanish
         error, num_carrying = np.sqrt((count - 1) / count * squares.sum()), 1 / (shares**2).sum()
-        moved = np.abs(without_each - value)
-        if not np.isnan(error) and moved.max() <= NO_MOVE * abs(value):
-            error, num_carrying = 0.0, float(count)
-        num_moving = int((moved > NO_MOVE * moved.max()).sum())
-        loud = int((moves > QUIET * moves.max()).sum())
+    moved = np.abs(without_each - value)
+    if not np.isnan(error) and moved.max() <= NO_MOVE * abs(value):
+        error, num_carrying = 0.0, float(count)
+    moving = moved > NO_MOVE * moved.max()
     return Spread(
         error=float(error),
-        num_moving=num_moving,
-        num_telling=loud if 2 * loud < count else count,
+        num_moving=int(moving.sum()),
+        num_telling=min(_count_telling(without_each[moving], value), count if num_defining is None else num_defining),
         num_carrying=float(num_carrying),
         num_defining=count if num_defining is None else num_defining,
     )
 
 
+def _count_telling(without_each: Values, value: float) -> int:
+    """Counts the groups that make a difference: all, unless fewer than half have a part in it and the others none."""
+    count = len(without_each)
+    parts = count * value - (count - 1) * without_each  # the jackknife's pseudo-values, which average to the value
+    loud = np.abs(parts) > QUIET * np.abs(parts).max(initial=0.0)
+    few = 2 * loud.sum() < count and abs(parts[~loud].sum()) <= QUIET * abs(parts.sum())
+    return int(loud.sum()) if few else count
+
+
 def count_defining(statistic: Statistic, count: int, names: Collection[str]) -> dict[str, int]:
     """Counts the groups that define each metric by themselves, or together with a group of the other kind.
 
-    AUROC or macro-F1 need rows of both classes. Where no group has both, the rarer kind counts.
+    AUROC or macro-F1 need rows of both classes. Where no group has both, the rarer kind counts. Of more than
+    `MAX_GROUPS` groups a few are looked at; where most of those do not define a metric by themselves, as many count as
+    parts of all groups that define it, which may be too few but never too many.
     """
-    step = -(-count // MAX_ALONE)
-    looked_at = np.arange(0, count, step)
 
-    def defined(partner: int | None = None) -> dict[str, NDArray[np.bool_]]:
-        """Which groups define which metric, each by itself or with a partner."""
+    def defined(rows: NDArray[np.intp], width: int = 1, partner: int | None = None) -> dict[str, NDArray[np.bool_]]:
+        """Which of these groups, each with those up to `width` behind it, define which metric."""
         parts = []
-        for rows in np.array_split(looked_at, -(-len(looked_at) * count // CHUNK)):
-            weights = np.zeros((len(rows), count))
-            weights[np.arange(len(rows)), rows] = 1.0
+        for some in np.array_split(rows, -(-len(rows) * count // CHUNK)):
+            weights = np.zeros((len(some), count))
+            for offset in range(width):
+                weights[np.arange(len(some)), np.minimum(some + offset, count - 1)] = 1.0
             if partner is not None:
                 weights[:, partner] = 1.0
             with np.errstate(invalid="ignore", divide="ignore"):
                 parts.append(statistic(weights))
         return {name: np.isfinite(np.concatenate([part[name] for part in parts])) for name in names}
 
-    alone = defined()
+    if count > MAX_GROUPS:
+        single = defined(np.linspace(0, count - 1, NUM_SINGLE).astype(np.intp))
+        found = {name: round(groups.mean() * count) for name, groups in single.items()}
+        if any(2 * number < count for number in found.values()):
+            width = -(-count // NUM_BLOCKS)
+            blocks = defined(np.arange(0, count, width), width)
+            found |= {name: int(blocks[name].sum()) for name, number in found.items() if 2 * number < count}
+        return found
+    every = np.arange(count)
+    alone = defined(every)
     found = {name: int(groups.sum()) for name, groups in alone.items()}
-    if any(2 * number < len(looked_at) for number in found.values()):
-        with_first = defined(int(looked_at[0]))
-        for name, groups in with_first.items():
-            others = groups & ~alone[name]
-            if 2 * found[name] < len(looked_at) and not alone[name][0] and others.any():
-                with_other = defined(int(looked_at[others][0]))[name] & ~alone[name]
-                found[name] += min(int(others.sum()), int(with_other.sum()))
-    return {name: number * step for name, number in found.items()}
+    wanting = {name: int(np.argmin(groups)) for name, groups in alone.items() if 2 * groups.sum() < count}
+    with_first = {partner: defined(every, partner=partner) for partner in set(wanting.values())}
+    others = {name: with_first[partner][name] & ~alone[name] for name, partner in wanting.items()}
+    second = {name: int(np.argmax(groups)) for name, groups in others.items() if groups.any()}
+    with_other = {partner: defined(every, partner=partner) for partner in set(second.values())}
+    for name, partner in second.items():
+        found[name] += min(int(others[name].sum()), int((with_other[partner][name] & ~alone[name]).sum()))
+    return found
 
 
 def t_interval(value: float, spread: Spread) -> tuple[float, float]:
@@ -131,9 +148,9 @@ def t_interval(value: float, spread: Spread) -> tuple[float, float]:
 
 
 def difference_interval(value: float, spread: Spread) -> tuple[float, float]:
-    """Computes the 95% interval of a difference; where all groups say the same, by how many they are."""
+    """Computes the 95% interval of a difference; where all groups say the same, that of the sign test."""
     if spread.error == 0 and value:
-        reach = abs(value) * _exact_reach(spread.num_defining)
+        reach = 2 * abs(value) * _exact_reach(spread.num_defining)  # as many may say the opposite
         return (value - reach, value) if value > 0 else (value, value + reach)
     reach = _quantile(spread.num_telling) * spread.error
     return value - reach, value + reach
