@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from faithkit.evaluation.intervals import CHUNK, LOWER, UPPER, Metric
-from faithkit.evaluation.jackknife import MAX_GROUPS, exact_interval, measure_spreads, share_interval
+from faithkit.evaluation.intervals import CHUNK, Metric
+from faithkit.evaluation.jackknife import MAX_GROUPS, Spread, exact_interval, measure_spreads, share_interval
 
 
 def share_of_kinds(found: Sequence[Sequence[int]], *, num_resamples: int, seed: int = 0) -> Metric | None:
@@ -50,7 +50,8 @@ def share_of_kinds(found: Sequence[Sequence[int]], *, num_resamples: int, seed: 
         size = min(at_a_time, num_resamples - start)
         totals = generator.multinomial(num_groups, chances, size=size) @ kinds  # [size, 2]: rows, hallucinated ones
         drawn.append(totals[:, 1] / totals[:, 0])
-    low, high = np.quantile(np.concatenate(drawn), (LOWER, UPPER))
+    error = float(np.concatenate(drawn).std())
+    low, high = share_interval(value, Spread.alike(error, int(num_groups)), int(num_groups))
     return Metric(value=value, low=float(min(low, value)), high=float(max(high, value)), n=int(num_rows))
 
 

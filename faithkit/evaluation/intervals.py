@@ -112,8 +112,10 @@ def bootstrap(
     """Computes values with 95% intervals over resampled groups (Efron & Tibshirani 1993, ch. 13).
 
     Up to `MAX_GROUPS` groups the interval is Student's t with the jackknife's standard error
-    (faithkit/evaluation/jackknife.py); above, the percentiles of the resamples, and of a share that is 0 or 1 the exact
-    interval of the groups that define it. It is widened where it would miss the value itself.
+    (faithkit/evaluation/jackknife.py); above, the percentiles of the resamples, of a share their standard error on the
+    scale of log-odds (an AUROC of 99.98 of 600 groups lay within the percentiles in 81% of all cases, here in 97%), and
+    of a share that is 0 or 1 the exact interval of the groups that define it. It is widened where it would miss the
+    value itself.
 
     Args:
         n: Rows that a metric stands on, by name where they differ; default: all rows.
@@ -162,6 +164,8 @@ def bootstrap(
         corrected = min(corrected, 1.0) if is_share(name) else corrected
         if (bounds := worked_out(name, corrected)) is not None:
             low, high = bounds
+        elif is_share(name) and name not in debiased and groups.count > 1 and len(samples):
+            low, high = share_interval(value, Spread.alike(float(samples.std()), groups.count), groups.count)
         else:
             low, high = np.quantile(without_bias(samples, bias), (LOWER, UPPER)) if len(samples) else (value, value)
         if is_share(name):

@@ -25,7 +25,7 @@ Statistic = Callable[
     [Values], Mapping[str, Values]
 ]  # from weights [R, groups] to named values [R], NaN where undefined
 UPPER = 0.975
-MAX_GROUPS = 500  # above, percentiles hold as often as they say, and as many more evaluations cost time
+MAX_GROUPS = 500  # above, resamples tell the error as well, and as many more evaluations cost time
 NUM_SINGLE, NUM_BLOCKS = 50, 200  # of more groups: those looked at one by one, and parts looked at as wholes
 CHUNK = 1 << 20  # weights held at once
 NO_MOVE = 1e-12  # of a value: less is rounding

@@ -5,8 +5,10 @@ import pytest
 from scipy import stats
 
 from faithkit.errors import UserError
+from faithkit.evaluation.classification import score
 from faithkit.evaluation.intervals import MAX_GROUPS, Groups, Metric, bootstrap, means, paired_difference
 from faithkit.evaluation.jackknife import corrected_interval, measure_spreads
+from faithkit.evaluation.outcomes import Outcomes
 
 
 def mean_of(values, names):
@@ -141,6 +143,17 @@ def test_an_interval_is_cut_to_what_a_metric_can_be():
     assert Metric(value=0.5, low=-2.0, high=3.0).within(-1, 1) == Metric(value=0.5, low=-1, high=1)
     for plain in (Metric(value=5.0), Metric(value=0.5, low=0.25)):
         assert plain.within(-1, 1) == plain, "there is none to cut"
+
+
+def test_of_many_groups_a_share_near_1_is_held_too():
+    rng, held = np.random.default_rng(0), 0
+    groups, truth = Groups.of(f"{row:03}" for row in range(600)), 0.99979  # two normals five deviations apart
+    for _ in range(60):
+        gold = (rng.random(600) < 0.3).astype(np.int8)
+        scores = 1 / (1 + np.exp(2.5 - 5 * gold - rng.normal(size=600)))
+        found = score(Outcomes(gold=gold, called=gold, scores=scores, groups=groups), num_resamples=200)
+        held += found.metrics["auroc"].low <= truth <= found.metrics["auroc"].high
+    assert held >= 55, "percentiles hold it in 81% of all cases"
 
 
 def test_mistakes_are_told():
