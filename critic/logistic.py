@@ -51,8 +51,15 @@ def _covariance(first: Floats, second: Floats, shifts: Floats | None) -> float:
 
 
 def linear(evidence: Floats, weights: tuple[float, ...]) -> Floats:
-    """Weighs evidence [rows, features]; the last weight is the bias."""
-    return evidence @ np.array(weights[:-1]) + weights[-1]
+    """Weighs evidence [rows, features]; the last weight is the bias.
+
+    Column by column: a matrix product adds up one row in another order than many, and a score would differ in its last
+    digit with the batch.
+    """
+    total = np.zeros(len(evidence))
+    for column, weight in zip(evidence.T, weights[:-1], strict=True):
+        total += column * weight
+    return total + weights[-1]
 
 
 def sigmoid(values: Any) -> Floats:
