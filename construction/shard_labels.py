@@ -85,9 +85,7 @@ def rows_to_label(
         raise UserError("how the labels were drawn is not known of the other responses", hint=hint)
     every = [*waves, Wave(RANDOM, len(rates.drawn) / (rates.num_rows - len(rates.found)))]
     shown = {(shard, row["place"]): row for shard, one in given for row in one["rows"]}
-    order = [
-        (shard, place) for _, shard, place in rates.drawn
-    ]  # as chance drew them: the first of them are a sample too
+    order = [one[1:] for one in rates.drawn]  # as chance drew them: the first of them are a sample too
     order += [(one.shard, one.place) for one in rates.found.values()]
     rows = [shown[place] for place in order]
     scores = np.array([rates.mean if row[rates.detector] is None else row[rates.detector] for row in rows])

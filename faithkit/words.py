@@ -19,7 +19,7 @@ sidecar of every model holds it. Raise it with any change of what a function her
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import groupby
 from unicodedata import category, normalize
@@ -123,12 +123,19 @@ def _marked(pattern: str) -> re.Pattern[str]:
 
 @cache
 def _marks() -> str:
-    """The combining marks that belong to a word, as ranges, found when a text first needs them: that takes time.
+    """The combining marks that belong to a word.
 
     Those of scripts without spaces go on parting words: what stands between two of them is nearer to a word than a
-    whole sentence is. But U+102E stays, as NFC joins it to a letter. Above U+1EFFF only variants of glyphs are left.
+    whole sentence is. But U+102E stays, as NFC joins it to a letter.
     """
-    characters = (c for c in map(chr, range(0x300, 0x1F000)) if c == "\u102e" or not _PARTING.match(c))
-    marks = (ord(c) for c in characters if category(c) in ("Mn", "Mc"))
+    return mark_ranges(lambda mark: mark == "\u102e" or not _PARTING.match(mark))
+
+
+def mark_ranges(counts: Callable[[str], object]) -> str:
+    """The combining marks that count, as ranges of a regular expression; only where a text needs them: it takes time.
+
+    Above U+1EFFF only variants of glyphs are left.
+    """
+    marks = (ord(c) for c in map(chr, range(0x300, 0x1F000)) if category(c) in ("Mn", "Mc") and counts(c))
     runs = ([code for _, code in run] for _, run in groupby(enumerate(marks), lambda pair: pair[1] - pair[0]))
     return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs)

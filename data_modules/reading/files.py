@@ -7,6 +7,7 @@ from data_modules.reading.hub import HubSplit
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from data_modules.reading.saved_datasets import SavedSplit
 from data_modules.reading.shard_file import ShardFile
+from data_modules.reading.shards import is_hidden
 from faithkit.errors import UserError
 from faithkit.stand_in import EMBEDDED
 
@@ -51,7 +52,7 @@ def find_files(path: str, *layouts: Patterns, address: str = "") -> dict[str, li
     below = {
         folder: _search(folder, layouts)
         for folder in sorted(root.iterdir())
-        if folder.is_dir() and not _is_hidden(folder, root)
+        if folder.is_dir() and not is_hidden(folder.relative_to(root))
     }
     having = [folder for folder, found in below.items() if found]
     if len(having) == 1:
@@ -77,15 +78,11 @@ def _search(root: Path, layouts: Sequence[Patterns]) -> dict[str, list[Path]]:
         found = {}
         for split, names in patterns.items():
             files = {file for name in names for file in root.glob(name) if file.is_file()}
-            if seen := sorted(file for file in files if not _is_hidden(file, root)):
+            if seen := sorted(file for file in files if not is_hidden(file.relative_to(root))):
                 found[split] = seen
         if found:
             return found
     return {}
-
-
-def _is_hidden(path: Path, root: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.relative_to(root).parts)
 
 
 def _hint(hint: str, address: str) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
@@ -47,6 +47,11 @@ class Shard:
         return asdict(self)
 
 
+def is_hidden(path: PurePath) -> bool:
+    """Tells whether a path, as it stands below the folder of the data, has a name that begins with a dot or `_`."""
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
 def find_shards(data: str) -> tuple[list[Shard], list[str]]:
     """Lists the shards by name, and the names of files of other kinds, which are left out.
 
@@ -66,7 +71,7 @@ def find_shards(data: str) -> tuple[list[Shard], list[str]]:
     shards, others = [], []
     for path, info in sorted(found.items()):
         name = path.removeprefix(base).lstrip("/")
-        if info.get("type") != "file" or any(part.startswith(("_", ".")) for part in PurePosixPath(name).parts):
+        if info.get("type") != "file" or is_hidden(PurePosixPath(name)):
             continue
         if PurePosixPath(name).suffix in SUFFIXES:
             shards.append(Shard(name=name, path=path, size=info.get("size") or 0, stamp=_stamp(info)))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from faithkit.evaluation.intervals import CHUNK, Metric
-from faithkit.evaluation.jackknife import MAX_GROUPS, Spread, exact_interval, measure_spreads, share_interval
+from faithkit.evaluation.jackknife import MAX_GROUPS, Spread, measure_spreads, share_interval
 
 
 def share_of_kinds(found: Sequence[Sequence[int]], *, num_resamples: int, seed: int = 0) -> Metric | None:
@@ -40,9 +40,6 @@ def share_of_kinds(found: Sequence[Sequence[int]], *, num_resamples: int, seed: 
         )
         low, high = share_interval(value, spreads["share"], int(num_groups))
         return Metric(value=value, low=min(low, value), high=max(high, value), n=int(num_rows))
-    if value in (0, 1):
-        low, high = exact_interval(value, int(num_groups))
-        return Metric(value=value, low=low, high=high, n=int(num_rows))
     generator, chances = np.random.default_rng(seed), counts / num_groups
     at_a_time = max(1, CHUNK // len(kinds))
     drawn = []

@@ -5,7 +5,7 @@ computed for hundreds of resamples in one matrix product, so thousands of resamp
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +20,6 @@ from faithkit.evaluation.jackknife import (
     corrected_interval,
     count_defining,
     difference_interval,
-    exact_interval,
     measure_spreads,
     reduction_interval,
     share_interval,
@@ -135,12 +134,11 @@ def bootstrap(
     def is_share(name: str) -> bool:
         return shares if isinstance(shares, bool) else name in shares
 
-    ends = [name for name, [value] in values.items() if is_share(name) and name not in debiased and value in (0, 1)]
-    defining = count_defining(statistic, groups.count, ends) if ends and groups.count > MAX_GROUPS else {}
+    if groups.count > MAX_GROUPS:
+        plain = {name: samples for name, samples in drawn.items() if is_share(name) and name not in debiased}
+        spreads = _share_spreads(statistic, groups.count, values, plain)
 
     def worked_out(name: str, value: float) -> tuple[float, float] | None:
-        if name in defining:
-            return exact_interval(value, defining[name])
         spread = spreads.get(name)
         if spread is not None and is_share(name) and name not in debiased:
             return share_interval(value, spread, groups.count)
@@ -164,8 +162,6 @@ def bootstrap(
         corrected = min(corrected, 1.0) if is_share(name) else corrected
         if (bounds := worked_out(name, corrected)) is not None:
             low, high = bounds
-        elif is_share(name) and name not in debiased and groups.count > 1 and len(samples):
-            low, high = share_interval(value, Spread.alike(float(samples.std()), groups.count), groups.count)
         else:
             low, high = np.quantile(without_bias(samples, bias), (LOWER, UPPER)) if len(samples) else (value, value)
         if is_share(name):
@@ -179,6 +175,20 @@ def bootstrap(
         what = "group: its intervals have no width" if groups.count == 1 else "groups: its intervals say little"
         notes.append(f"the data has only {groups.count} {what}")
     return Scored(metrics=metrics, notes=tuple(notes))
+
+
+def _share_spreads(
+    statistic: Statistic, count: int, values: Mapping[str, Values], drawn: Mapping[str, Values]
+) -> dict[str, Spread]:
+    """The spreads of shares of many groups, by their resamples."""
+    ends = [name for name in drawn if values[name][0] in (0, 1)]
+    defining = count_defining(statistic, count, ends) if ends else {}
+    found = {name: samples[np.isfinite(samples)] for name, samples in drawn.items()}
+    return {
+        name: replace(Spread.alike(float(samples.std()), count), num_defining=defining.get(name, count))
+        for name, samples in found.items()
+        if len(samples)
+    }
 
 
 def bias_of(samples: Values, value: float) -> float:

@@ -178,17 +178,12 @@ def share_interval(value: float, spread: Spread, count: int) -> tuple[float, flo
     if not np.isfinite(spread.error) or count < 2:
         return 0.0, 1.0
     if value <= 0 or value >= 1:
-        return exact_interval(value, spread.num_defining)
+        reach = _exact_reach(spread.num_defining)
+        return (0.0, reach) if value <= 0 else (1 - reach, 1.0)
     reach = _quantile(spread.num_moving) * spread.error / (value * (1 - value))
     odds = np.log(value / (1 - value)) + reach * np.array([-1.0, 1.0])
     low, high = np.exp(-np.logaddexp(0, -odds))
     return float(low), float(high)
-
-
-def exact_interval(value: float, num_defining: int) -> tuple[float, float]:
-    """Computes Clopper and Pearson's 95% interval of a share that is 0 or 1 in all of so many groups."""
-    reach = _exact_reach(num_defining)
-    return (0.0, reach) if value <= 0 else (1 - reach, 1.0)
 
 
 def two_sided_p(value: float, spread: Spread, count: int) -> float:
