@@ -1,9 +1,9 @@
 """Build a benchmark of hallucinations: `python construct.py --help`.
 
-The sequence of its steps is workflows/construct.py.
+The sequence of its steps is faithkit_workflows/construct.py.
 """
 
-from workflows.construct import run
+from faithkit_workflows.construct import run
 
 if __name__ == "__main__":
     run()

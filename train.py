@@ -1,9 +1,9 @@
 """Train a model, then test its best checkpoint: `python train.py --help`.
 
-The sequence of its steps is workflows/train.py.
+The sequence of its steps is faithkit_workflows/train.py.
 """
 
-from workflows.train import run
+from faithkit_workflows.train import run
 
 if __name__ == "__main__":
     run()

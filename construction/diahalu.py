@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from construction.rows import KEY, Row, is_hole
-from construction.turns import turn_name
+from construction.chain.chain_rows import KEY, Row, is_hole
+from construction.dialogues.turns import turn_name
 from data_modules.datasets.diahalu import CHAT, KNOWLEDGE, REASONING, TASK
 from faithkit.files.jsonl import write_jsonl
 from faithkit.records import HALLUCINATED

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from construction.rows import KEY, Row
+from construction.chain.chain_rows import KEY, Row
 from data_modules.reading.fields import WIZARD
 from faithkit.files.atomic import write_json
 

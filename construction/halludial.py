@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TextIO
 
-from construction.dialogues import history_of
-from construction.divide import Division
-from construction.rows import KEY, Row
+from construction.chain.chain_rows import KEY, Row
+from construction.chain.divide import Division
+from construction.dialogues.turn_rows import history_of
 from faithkit.files.atomic import dumps
 
 SPONTANEOUS, INDUCED = "spontaneous", "induced"  # scenarios

@@ -16,8 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from construction.dialogues import history_of
-from construction.rows import AT, KEY, NO_VERDICT, Row, hole_name, is_hole
+from construction.chain.chain_rows import AT, KEY, NO_VERDICT, Row, hole_name, is_hole
+from construction.dialogues.turn_rows import history_of
 from construction.sheet import plain, read_sheet, write_sheet
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.records import FAITHFUL, Prediction

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from construction.rows import KEY, Row
+from construction.chain.chain_rows import KEY, Row
 from data_modules.datasets.ragtruth_sources import FIELDS, SOURCES, TASKS, rows_with_ids
 from data_modules.reading.rows import BadRow, ReadReport
 from data_modules.reading.rows import Row as FileRow
+from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.files.hashes import hash_files
-from faithkit.stand_in import EMBEDDED
 from faithkit.words import unicode_words
 
 QA, SUMMARY, DATA = "QA", "Summary", "Data2txt"

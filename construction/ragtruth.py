@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from construction.divide import Division
-from construction.rows import KEY, Row
+from construction.chain.chain_rows import KEY, Row
+from construction.chain.divide import Division
 from data_modules.datasets.ragtruth import RESPONSES
 from data_modules.datasets.ragtruth_sources import SOURCES
 from faithkit.files.jsonl import write_jsonl

@@ -10,7 +10,7 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:  # torch loads only when a detector is really used
     if name == "Critic":
-        from critic.scorer import Critic
+        from critic.sequence.scorer import Critic
 
         return Critic
     if name == "Tagger":

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from critic.evidence import EVIDENCE
+from critic.sequence.evidence import EVIDENCE
 from faithkit.files.model_folder import CRITIC, TAGGER, Sidecar
 
 PAIRS = [
@@ -33,7 +33,7 @@ EVIDENCE_USAGE = """```python
 from faithkit import Critic
 
 critic = Critic.load(FOLDER)
-critic.score(knowledge="...", response="...").probability  # hallucinated from {threshold:.4f} on
+critic.sequence.score(knowledge="...", response="...").probability  # hallucinated from {threshold:.4f} on
 ```
 
 The encoder is a plain sequence classifier of transformers, but its log-odds are one of several numbers that this critic
@@ -128,7 +128,7 @@ def _tagger(layout: dict[str, Any], thresholds: dict[str, Any]) -> Card:
 
 
 def graph_card(sidecar: Sidecar, described: dict[str, Any]) -> str:
-    """The card's section about an ONNX graph, as `critic.onnx_export` describes it."""
+    """The card's section about an ONNX graph, as `critic.runtime.onnx_export` describes it."""
     texts = "context, answer" if sidecar.kind == TAGGER else _ordered(sidecar.layout)
     return GRAPH_TITLE + GRAPH_CARD.format(
         file=described["file"],

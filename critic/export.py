@@ -8,15 +8,15 @@ from typing import Any
 import torch
 
 from critic.cards import GRAPH_TITLE, LIMITS, PAIRS, card_of, graph_card, tell_comparison
-from critic.onnx_export import write_graph
-from critic.onnx_model import ONNX
+from critic.runtime.onnx_export import write_graph
+from critic.runtime.onnx_model import ONNX
 from faithkit.errors import UserError
-from faithkit.evaluation.results import read_metrics
 from faithkit.files.atomic import atomic_folder
 from faithkit.files.folder_check import check_folder
 from faithkit.files.model_folder import CARD, SIDECAR, TAGGER, Sidecar, find_folder, read_sidecar, read_stored
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.run_lock import run_lock
+from faithkit.metrics.results import read_metrics
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
 from faithkit.weights.export import Report, export_folder, model_card
 from faithkit.weights.load import load_model, load_tokenizer

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from critic.onnx_model import load_graph
+from critic.runtime.onnx_model import load_graph
 from critic.weights import longest_sequence
 from data_modules.encoding.tokens import PairTemplate, load_tokenizer
 from faithkit.errors import UserError, shorten

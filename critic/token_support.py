@@ -21,7 +21,7 @@ A response without tokens says nothing that needs support: 1. Under a knowledge 
 
 | Relative                        | Use it for                                                            |
 |---------------------------------|-----------------------------------------------------------------------|
-| `faithkit.word_evidence`        | the same question asked of words, without a model                     |
+| `faithkit.baselines.word_evidence`        | the same question asked of words, without a model                     |
 | BERTScore (Zhang et al. 2020)   | the mean over tokens instead of the lowest: how alike two texts are   |
 
 >>> import torch
@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from critic.last_layer import reads_first_token, without_last_layer
+from critic.runtime.last_layer import reads_first_token, without_last_layer
 from critic.weights import longest_sequence
 from data_modules.encoding.pairs import WHOLE
 from data_modules.encoding.ragged import Ragged, stack_rows

@@ -15,9 +15,9 @@ from data_modules.reading.rows import ReadReport
 from data_modules.reading.wrappers import exclude_from
 from data_modules.registry import find_dataset
 from data_modules.splits import SplitPlan, unique_names, use_of
+from faithkit.embedded_name import EMBEDDED, told_name
 from faithkit.errors import UserError
 from faithkit.records import Example
-from faithkit.stand_in import EMBEDDED, told_name
 
 if TYPE_CHECKING:  # Lightning takes seconds, and who reads examples alone needs none
     from data_modules.data_module import DataModule

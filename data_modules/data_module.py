@@ -26,7 +26,7 @@ from data_modules.shards.stream import ShardStream
 from data_modules.splits import SplitPlan, Subset, divide, keep_apart, stream_parts, unique_names, use_of
 from data_modules.streaming import Stream
 from faithkit.errors import UserError
-from faithkit.row_keys import RowKeys
+from faithkit.provenance.row_keys import RowKeys
 
 log = logging.getLogger("faithkit")
 

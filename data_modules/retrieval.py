@@ -12,10 +12,10 @@ from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.bm25 import Bm25
+from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.records import Example
 from faithkit.sentences import sentences
-from faithkit.stand_in import EMBEDDED
 
 KEY = "retrieval.path"
 SUFFIXES = (".txt", ".md")

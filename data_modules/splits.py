@@ -14,8 +14,8 @@ from data_modules.encoding.cache import EncodedSplit, group_hash
 from data_modules.reading.dataset import SPLITS, Source
 from data_modules.reading.wrappers import FilteringSource
 from faithkit.errors import UserError
+from faithkit.provenance.row_keys import RowKeys
 from faithkit.records import Example
-from faithkit.row_keys import RowKeys
 
 Load = Callable[[str], EncodedSplit]  # reads one official split
 

@@ -25,8 +25,8 @@ from data_modules.encoding.ragged import Ragged
 from data_modules.reading.dataset import Source
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
+from faithkit.provenance.row_keys import RowKeys, row_keys
 from faithkit.records import Example
-from faithkit.row_keys import RowKeys, row_keys
 from faithkit.training.batching import plan_batches
 
 WINDOW = 16_384  # records: enough that batches of one length mix well, and few enough to forget about memory

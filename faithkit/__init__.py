@@ -15,23 +15,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for editors and type checkers; at run time a name is imported when it is first used
-    from critic.scorer import Critic
+    from critic.sequence.scorer import Critic
     from critic.tagger.predictor import Tagger
     from data_modules.datasets.pairs import read_pairs
+    from faithkit_workflows.detectors.assertions import assert_faithful
+    from faithkit_workflows.detectors.cascade import Cascade
     from generation.generator import Generator
     from judge.judge import Judge
-    from workflows.assertions import assert_faithful
-    from workflows.cascade import Cascade
 
 __all__ = ["Cascade", "Critic", "Generator", "Judge", "Tagger", "assert_faithful", "read_pairs"]
 # The one place where the ground names what stands on it; imports run one way everywhere else.
 _PUBLIC = {
-    "Cascade": "workflows.cascade",
-    "Critic": "critic.scorer",
+    "Cascade": "faithkit_workflows.detectors.cascade",
+    "Critic": "critic.sequence.scorer",
     "Generator": "generation.generator",
     "Judge": "judge.judge",
     "Tagger": "critic.tagger.predictor",
-    "assert_faithful": "workflows.assertions",
+    "assert_faithful": "faithkit_workflows.detectors.assertions",
     "read_pairs": "data_modules.datasets.pairs",
 }
 

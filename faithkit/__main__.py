@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from faithkit.errors import choice_hint
 
-# Modules of workflows/, by name: nothing heavy is imported before one of them is chosen.
+# Modules of faithkit_workflows/, by name: nothing heavy is imported before one of them is chosen.
 COMMANDS = {
     "train": "train a model, then test its best checkpoint",
     "evaluate": "score a benchmark, with a model or from a predictions file",
@@ -34,7 +34,8 @@ def usage() -> str:
 
 
 def main() -> None:
-    """Runs one command as `python -m workflows.COMMAND` would, so that processes it starts find their way back."""
+    """Runs one command as `python -m faithkit_workflows.COMMAND` would, so that processes it starts find their way
+    back."""
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in ("--help", "-h"):
         print(usage())
@@ -44,7 +45,7 @@ def main() -> None:
         sys.exit(_unknown(name))
     else:
         sys.argv = [f"faithkit {name}", *sys.argv[2:]]
-        runpy.run_module(f"workflows.{name}", run_name="__main__", alter_sys=True)
+        runpy.run_module(f"faithkit_workflows.{name}", run_name="__main__", alter_sys=True)
 
 
 def _unknown(name: str) -> int:

@@ -9,7 +9,8 @@ from faithkit.records import Example, Prediction
 class Detector(Protocol):
     """Judges responses by their knowledge and history.
 
-    A new kind of detector is a class with this method and one line in the table of `workflows.detectors`.
+    A new kind of detector is a class with this method and one line in the table of
+    `faithkit_workflows.detectors.loading`.
     """
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:

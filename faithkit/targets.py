@@ -18,7 +18,7 @@ from faithkit.errors import UserError, shorten
 ENTRY_POINTS = "faithkit.datasets"  # the group in which other packages declare datasets: name = module:Class
 
 TARGETS = (
-    "critic.task.CriticTask",
+    "critic.sequence.task.CriticTask",
     "critic.tagger.task.TaggerTask",
     "generation.task.GeneratorTask",
     "judge.task.JudgeTask",
@@ -26,7 +26,7 @@ TARGETS = (
     "generation.objectives.infonce.InfoNce",
     "generation.objectives.loss_truncation.LossTruncation",
     "generation.control.ctrl.Ctrl",
-    "workflows.entailment.load_entailment",
+    "faithkit_workflows.detectors.entailment.load_entailment",
 )
 
 DATASETS = {

@@ -3,4 +3,6 @@
 import runpy
 
 if __name__ == "__main__":
-    runpy.run_module("workflows.chat", run_name="__main__", alter_sys=True)  # by name: no task imports a workflow
+    runpy.run_module(
+        "faithkit_workflows.chat", run_name="__main__", alter_sys=True
+    )  # by name: no task imports a workflow

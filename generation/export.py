@@ -10,9 +10,9 @@ import torch
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_layout import KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, bos_of
 from data_modules.encoding.turns import TurnEncoder
-from faithkit.evaluation.results import read_metrics
 from faithkit.files.model_folder import Sidecar
 from faithkit.files.run_folder import RunFolder
+from faithkit.metrics.results import read_metrics
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
 from faithkit.training.language_model import run_model
 from faithkit.weights.export import Report, compared_examples, export_folder, model_card

@@ -17,14 +17,14 @@ from data_modules.encoding.turn_layout import TurnLayout, add_markers
 from data_modules.encoding.turns import TurnEncoder
 from data_modules.splits import Subset
 from faithkit.errors import UserError
-from faithkit.evaluation.reports.perplexity import perplexity_report
-from faithkit.evaluation.reports.provenance import Provenance
-from faithkit.evaluation.reports.run import Reports
 from faithkit.files.model_folder import Sidecar
 from faithkit.inference.decoding import Decoding, Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.packing import use_packed_attention
 from faithkit.records import Example
+from faithkit.reports.perplexity import perplexity_report
+from faithkit.reports.provenance import Provenance
+from faithkit.reports.run_reports import Reports
 from faithkit.training.batching import plan_batches
 from faithkit.training.language_model import row_statistics
 from faithkit.training.options import OptimizerOptions, read_options

@@ -11,8 +11,8 @@ from tqdm.auto import tqdm
 from data_modules.reading.fields import read_history
 from faithkit import arguments
 from faithkit.arguments import wrong
-from faithkit.evaluation.calibration import logit
-from faithkit.evaluation.score_calibration import ScoreCalibration
+from faithkit.calibration.score_calibration import ScoreCalibration
+from faithkit.calibration.thresholds import logit
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.text import TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from faithkit.evaluation.score_calibration import ScoreCalibration
-from faithkit.evaluation.validation import metrics_of_scores
+from faithkit.calibration.score_calibration import ScoreCalibration
+from faithkit.metrics.validation import metrics_of_scores
 from faithkit.training.adapters import Adapters
 from faithkit.training.language_model import (
     language_model_figures,

@@ -3,9 +3,9 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.checks import check_mapping, check_names, check_number, check_text
 from faithkit.errors import UserError, shorten
-from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.files.model_folder import JUDGE, Sidecar
 from faithkit.records import LABELS
 from judge.options import LEARNT

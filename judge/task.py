@@ -10,12 +10,11 @@ from data_modules.batches import Batches
 from data_modules.data_module import DataModule
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.splits import Subset
+from faithkit.baselines.counted_features import MAX_ROWS, fit_counted
+from faithkit.baselines.fitted import fitted_origin
+from faithkit.calibration.score_calibration import ScoreCalibration
+from faithkit.calibration.thresholds import logit
 from faithkit.errors import UserError
-from faithkit.evaluation.calibration import logit
-from faithkit.evaluation.cheap_baselines import MAX_ROWS, fit_counted
-from faithkit.evaluation.fitted_baselines import fitted_origin
-from faithkit.evaluation.reports.run import Reports
-from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.files.model_folder import Sidecar
 from faithkit.inference.decoding import Prompt
 from faithkit.inference.local_text import LocalTextEngine
@@ -23,6 +22,7 @@ from faithkit.inference.messages import MessageTokens
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.packing import use_packed_attention
 from faithkit.records import HALLUCINATED, Example, Prediction
+from faithkit.reports.run_reports import Reports
 from faithkit.training.adapters import Adapters
 from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector

@@ -17,13 +17,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from construction.ask import Ask, Said, sampling
-from construction.chain import Chain, Source, Step
-from construction.divide import Division
+from construction.chain.ask import Ask, Said, sampling
+from construction.chain.chain_rows import KEY, Row, hole, without_holes
+from construction.chain.divide import Division
+from construction.chain.engine_pool import Build
+from construction.chain.runner import Chain, Source, Step
+from construction.chain.split_leaks import TextInSplit, find_shared_texts
 from construction.halludial import write_halludial
-from construction.kept_engines import Build
-from construction.leaks import TextInSplit, find_shared_texts
-from construction.rows import KEY, Row, hole, without_holes
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text import Form, Reply, Request, TextEngine

@@ -8,8 +8,8 @@ import numpy as np
 
 from data_modules.encoding.cache import group_hash
 from data_modules.splits import fold_of
-from faithkit.evaluation.baselines import unsupported_share
-from faithkit.evaluation.span_metrics import span_metrics
+from faithkit.baselines.word_overlap import unsupported_share
+from faithkit.metrics.span_metrics import span_metrics
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span
 from faithkit.span_types import UNTYPED
 

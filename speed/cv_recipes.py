@@ -14,7 +14,7 @@ import numpy as np
 from critic.tagger.answers import Answers
 from critic.tagger.fit_calibration import fit_calibration
 from critic.tagger.span_calibration import SpanCalibration
-from faithkit.evaluation.span_metrics import span_metrics
+from faithkit.metrics.span_metrics import span_metrics
 from faithkit.records import LABELS, Example, Prediction, Span
 from faithkit.span_types import UNTYPED
 from speed.cv_folds import Predictions

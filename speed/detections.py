@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.evaluation.intervals import Difference
 from faithkit.records import Example, Prediction
+from faithkit.statistics.intervals import Difference
 
 SHOWN = {"critic": ("macro_f1", "auroc"), "tagger": ("char_f1", "response_f1")}
 
@@ -26,16 +26,16 @@ def difference(
     kind: str, examples: Sequence[Example], first: Mapping[str, Prediction], second: Mapping[str, Prediction]
 ) -> dict[str, Difference]:
     """Subtracts the second side's metrics from the first's, paired."""
-    from faithkit.evaluation.classification import compare
-    from faithkit.evaluation.span_metrics import compare_spans
+    from faithkit.metrics.classification import compare
+    from faithkit.metrics.span_metrics import compare_spans
 
     return compare(examples, first, second) if kind == "critic" else compare_spans(examples, first, second)
 
 
 def levels(kind: str, examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> str:
     """Tells the metrics that are shown of one side."""
-    from faithkit.evaluation.classification import classification_metrics
-    from faithkit.evaluation.span_metrics import span_metrics
+    from faithkit.metrics.classification import classification_metrics
+    from faithkit.metrics.span_metrics import span_metrics
 
     score = classification_metrics if kind == "critic" else span_metrics
     found = score(examples, predictions).metrics

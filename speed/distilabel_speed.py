@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from construction.chain import Chain
-from construction.rows import KEY
+from construction.chain.chain_rows import KEY
+from construction.chain.runner import Chain
 from faithkit.files.jsonl import read_jsonl
 from faithkit.inference.text_engines import EngineOptions
 from speed.construct_speed import KNOWLEDGE, SECONDS, chain_steps

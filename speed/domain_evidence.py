@@ -2,7 +2,8 @@
 
 A critic with `model.evidence=words_and_tokens model.evidence_alone=true` trains no network, so its folds differ in a
 few weights alone. This side reads every row by the critic's own code and keeps what it found; each fold then
-fits the weights as `critic.task` does, without its domain and its kin. Against train.py there are two differences: a
+fits the weights as `critic.sequence.task` does, without its domain and its kin. Against train.py there are two
+differences: a
 dataset is a domain here, and the threshold is chosen on the rows that the weights are fitted on.
 """
 
@@ -15,23 +16,23 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from critic.evidence import fit_evidence
 from critic.logistic import linear
-from critic.scorer import Critic
-from critic.task import FIT_ROWS
+from critic.sequence.evidence import fit_evidence
+from critic.sequence.scorer import Critic
+from critic.sequence.task import FIT_ROWS
 from critic.weights import load_classifier
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
+from faithkit.calibration.aims import ARGMAX
+from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.errors import UserError
-from faithkit.evaluation.aims import ARGMAX
-from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.files.atomic import atomic_file
 from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.weights.resolve import loading
 from faithkit.words import VERSION as WORDS_VERSION
+from faithkit_workflows.domains.model_key import model_key
+from faithkit_workflows.domains.rows import Rows
 from speed.domain_sides import Fold
-from workflows.domains.model_key import model_key
-from workflows.domains.rows import Rows
 
 Floats = NDArray[np.float64]
 PIECE = 256  # rows that are read and kept at a time
@@ -46,7 +47,7 @@ class DomainEvidence:
     """
 
     def __init__(self, folder: Path, *, weights: str, precision: str, not_from: Sequence[str] = ()):
-        from critic.precision import apply_precision
+        from critic.runtime.precision import apply_precision
 
         with loading(weights) as source:
             tokenizer = load_tokenizer(source)

@@ -15,13 +15,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from faithkit.evaluation.fitted_baselines import Baseline
-from faithkit.evaluation.leaks import find_leaks
+from faithkit.baselines.fitted import Baseline
 from faithkit.files.atomic import write_json
 from faithkit.files.jsonl import read_predictions, write_jsonl
+from faithkit.provenance.leaks import find_leaks
 from faithkit.records import Prediction
-from workflows.domains.baselines import DomainBaselines
-from workflows.domains.rows import DomainRows, Rows
+from faithkit_workflows.domains.baselines import DomainBaselines
+from faithkit_workflows.domains.rows import DomainRows, Rows
 
 TARGET = "speed.domain_rows.DomainRows"
 NLI = "nli"  # of --weights: the NLI model that has not seen the fold's domain
@@ -97,8 +97,8 @@ def predict_critic(fold: Fold, recipe: str, options: argparse.Namespace) -> dict
     predictions = folder / f"{options.part}.jsonl"
     settings = {"recipe": recipe, "part": options.part, "rows": len(fold.tested), "precision": options.precision}
     if read_kept(folder / f"{options.part}.json", settings) is None:
-        from critic.scorer import Critic
-        from faithkit.files.seen_rows import read_seen
+        from critic.sequence.scorer import Critic
+        from faithkit.provenance.seen_rows import read_seen
 
         seen = read_seen(run / "hf")
         assert seen is not None, "train.py writes what a model has seen"

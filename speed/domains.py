@@ -21,24 +21,24 @@ from pathlib import Path
 
 import numpy as np
 
+from faithkit.baselines.fitted import Baseline
 from faithkit.errors import UserError, choice_hint
-from faithkit.evaluation.domains.recipes import COSINE, NLI, recipes_of
-from faithkit.evaluation.domains.report import domains_report
-from faithkit.evaluation.domains.tables import MEAN
-from faithkit.evaluation.domains.tested import DomainTest
-from faithkit.evaluation.fitted_baselines import Baseline
-from faithkit.evaluation.intervals import Metric
-from faithkit.evaluation.results import full_names, write_results
-from faithkit.evaluation.tables import format_metric, show
+from faithkit.metrics.results import full_names, write_results
+from faithkit.pages.tables import format_metric, show
 from faithkit.records import Prediction
+from faithkit.statistics.intervals import Metric
+from faithkit_workflows.domains.baselines import CHOSEN, DomainBaselines
+from faithkit_workflows.domains.benchmark import looks_at, read_all
+from faithkit_workflows.domains.features import Features
+from faithkit_workflows.domains.recipes import COSINE, NLI, recipes_of
+from faithkit_workflows.domains.report import domains_report
+from faithkit_workflows.domains.rows import ALL, DEV, HELD, DomainRows
+from faithkit_workflows.domains.tables import MEAN
+from faithkit_workflows.domains.test_accesses import record_looks
+from faithkit_workflows.domains.tested import DomainTest
 from speed.domain_evidence import evidence_sides, learnt_from
 from speed.domain_sides import Fold, make_folds, predict_baselines, predict_critic
 from speed.measure import report, table
-from workflows.domains.baselines import CHOSEN, DomainBaselines
-from workflows.domains.benchmark import looks_at, read_all
-from workflows.domains.features import Features
-from workflows.domains.looks import record_looks
-from workflows.domains.rows import ALL, DEV, HELD, DomainRows
 
 SHOWN = ("auroc", "macro_f1", "average_precision", "ece")
 

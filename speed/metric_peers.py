@@ -140,14 +140,14 @@ def q2_models(*, small: bool, precision: str = "32-true") -> tuple[Any, Any, Any
     )
 
     from data_modules.encoding.pairs import PairEncoder
-    from faithkit.evaluation.responses.q2.answers import ExtractiveAnswers
-    from faithkit.evaluation.responses.q2.candidates import SpacyCandidates
-    from faithkit.evaluation.responses.q2.questions import Seq2SeqQuestions
     from faithkit.hardware import to_bf16
     from faithkit.inference.foreign_model_beams import beam_writer
+    from faithkit.metrics.responses.q2.answers import ExtractiveAnswers
+    from faithkit.metrics.responses.q2.candidates import SpacyCandidates
+    from faithkit.metrics.responses.q2.questions import Seq2SeqQuestions
     from faithkit.weights.from_pretrained import quietly
     from faithkit.weights.resolve import resolve
-    from workflows.entailment import NliModel
+    from faithkit_workflows.detectors.entailment import NliModel
 
     torch.manual_seed(0)
 

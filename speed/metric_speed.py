@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from faithkit.evaluation.intervals import Groups
-from faithkit.evaluation.responses.q2.score import Q2
 from faithkit.hardware import computes_in_bf16
+from faithkit.metrics.responses.q2.score import Q2
+from faithkit.statistics.intervals import Groups
 from speed.measure import Ratio, alternate, report, require, table
 from speed.metric_peers import (
     OneByOne,
@@ -110,11 +110,11 @@ def read_pairs(count: int) -> Pairs:
 
 def text_metrics() -> dict[tuple[str, str], tuple[Side, Side]]:
     """Returns both sides of each metric of words."""
-    from faithkit.evaluation.responses.bleu import bleu, bleu_counts
-    from faithkit.evaluation.responses.distinct import distinct
-    from faithkit.evaluation.responses.extractive import extractive
-    from faithkit.evaluation.responses.knowledge_f1 import knowledge_f1
-    from faithkit.evaluation.responses.rouge import rouge
+    from faithkit.metrics.responses.bleu import bleu, bleu_counts
+    from faithkit.metrics.responses.distinct import distinct
+    from faithkit.metrics.responses.extractive import extractive
+    from faithkit.metrics.responses.knowledge_f1 import knowledge_f1
+    from faithkit.metrics.responses.rouge import rouge
 
     def our_bleu(pairs: Pairs) -> Columns:
         counts = bleu_counts(pairs.responses, pairs.gold)
@@ -144,7 +144,7 @@ def text_metrics() -> dict[tuple[str, str], tuple[Side, Side]]:
 
 def compare_bert_score(pairs: Pairs, rounds: int) -> list[str]:
     """Compares the package and ours, each with its model loaded."""
-    from faithkit.evaluation.responses.bert_score import BertScore
+    from faithkit.metrics.responses.bert_score import BertScore
 
     theirs, ours = their_bert_score("minilm", num_layers=6), BertScore.load("minilm", num_layers=6, device="cpu")
     few = pairs.first(200)

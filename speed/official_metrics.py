@@ -5,10 +5,10 @@ is BERTScore's encoder, and the same spaCy pipeline and critic parse and judge. 
 environment is made.
 
 Without models, pairs of the embedded corpus and some hard ones go through models by rule, which take every branch of
-the protocol; `--write` keeps what the scripts said of them, for tests/faithkit/evaluation/responses/test_official.py.
+the protocol; `--write` keeps what the scripts said of them, for tests/faithkit/metrics/responses/test_official.py.
 
 python -m speed.official_metrics --scripts DIR --nli runs/snli --reader runs/reader --data DIR
-python -m speed.official_metrics --scripts DIR --write tests/faithkit/evaluation/responses/official_figures.json
+python -m speed.official_metrics --scripts DIR --write tests/faithkit/metrics/responses/official_figures.json
 """
 
 import argparse
@@ -27,23 +27,23 @@ import numpy as np
 from data_modules.datasets.audit import Audit
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
-from faithkit.evaluation.responses.bert_score import BertScore, RescaledBertScore
-from faithkit.evaluation.responses.bleu import bleu, bleu_counts
-from faithkit.evaluation.responses.knowledge_f1 import knowledge_f1
-from faithkit.evaluation.responses.official import Official
-from faithkit.evaluation.responses.q2.answers import ExtractiveAnswers
-from faithkit.evaluation.responses.q2.candidates import SpacyCandidates
-from faithkit.evaluation.responses.q2.official import PERSONAL, OfficialCandidates, official_q2, official_rules
-from faithkit.evaluation.responses.q2.questions import Seq2SeqQuestions
-from faithkit.evaluation.responses.q2.score import Q2
 from faithkit.inference.foreign_model_beams import beam_writer
+from faithkit.metrics.responses.bert_score import BertScore, RescaledBertScore
+from faithkit.metrics.responses.bleu import bleu, bleu_counts
+from faithkit.metrics.responses.knowledge_f1 import knowledge_f1
+from faithkit.metrics.responses.official import Official
+from faithkit.metrics.responses.q2.answers import ExtractiveAnswers
+from faithkit.metrics.responses.q2.candidates import SpacyCandidates
+from faithkit.metrics.responses.q2.official import PERSONAL, OfficialCandidates, official_q2, official_rules
+from faithkit.metrics.responses.q2.questions import Seq2SeqQuestions
+from faithkit.metrics.responses.q2.score import Q2
 from faithkit.weights.resolve import resolve
+from faithkit_workflows.detectors.entailment import load_entailment
 from speed.measure import table
 from speed.metric_speed import read_pairs
 from speed.peer import environment
 from speed.q2_audit import TEMPLATE
 from speed.stand_ins import NO_ANSWER, StandIns
-from workflows.entailment import load_entailment
 
 PEER = Path(__file__).parent / "peers" / "q_squared.py"
 VARIABLE = "FAITHKIT_QSQUARED_PYTHON"

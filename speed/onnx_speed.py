@@ -60,7 +60,7 @@ def main() -> None:
 def measure(kind: str, checkpoint: str, folder: Path, options: argparse.Namespace) -> None:
     """Takes the figures of one model and writes its section."""
     from critic import Critic, Tagger
-    from critic.onnx_model import GRAPH, ONNX, QUANTISED
+    from critic.runtime.onnx_model import GRAPH, ONNX, QUANTISED
     from data_modules.embedded.corpus import generate
 
     load: Any = Critic.load if kind == "critic" else Tagger.load

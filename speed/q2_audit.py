@@ -22,22 +22,22 @@ import numpy as np
 from data_modules.datasets.audit import Audit
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
-from faithkit.evaluation.baselines import unsupported_share
-from faithkit.evaluation.intervals import Groups, Values, bootstrap, paired_difference
-from faithkit.evaluation.ranking import Ranking
-from faithkit.evaluation.responses.bert_score import BertScore
-from faithkit.evaluation.responses.knowledge_f1 import knowledge_f1
-from faithkit.evaluation.responses.official import sentence_bleu, token_f1
-from faithkit.evaluation.responses.q2.answers import ExtractiveAnswers
-from faithkit.evaluation.responses.q2.candidates import SpacyCandidates
-from faithkit.evaluation.responses.q2.official import official_q2
-from faithkit.evaluation.responses.q2.questions import Seq2SeqQuestions
-from faithkit.evaluation.responses.q2.score import Q2
+from faithkit.baselines.word_overlap import unsupported_share
 from faithkit.inference.foreign_model_beams import beam_writer
+from faithkit.metrics.ranking import Ranking
+from faithkit.metrics.responses.bert_score import BertScore
+from faithkit.metrics.responses.knowledge_f1 import knowledge_f1
+from faithkit.metrics.responses.official import sentence_bleu, token_f1
+from faithkit.metrics.responses.q2.answers import ExtractiveAnswers
+from faithkit.metrics.responses.q2.candidates import SpacyCandidates
+from faithkit.metrics.responses.q2.official import official_q2
+from faithkit.metrics.responses.q2.questions import Seq2SeqQuestions
+from faithkit.metrics.responses.q2.score import Q2
 from faithkit.records import HALLUCINATED, Example
+from faithkit.statistics.intervals import Groups, Values, bootstrap, paired_difference
 from faithkit.weights.resolve import resolve
+from faithkit_workflows.detectors.entailment import load_entailment
 from speed.measure import table
-from workflows.entailment import load_entailment
 
 # Raw flan-t5-small writes questions when it is asked to in words.
 TEMPLATE = "Ask a question. {context}  answer: {answer}"

@@ -78,7 +78,7 @@ def write_labels(path: Path, num_rows: int) -> None:
 
 def estimate(data: Path, labels: Path | None, num_rows: int) -> tuple[float, float]:
     """Reads the rates; gives the CPU-seconds and the most memory on the way."""
-    from workflows.sharded.rates import estimate_shards
+    from faithkit_workflows.ray.rates import estimate_shards
 
     columns = {"id": "id", "label": "label", "score": None, "group": "dialogue"}
     given: dict[str, Any] = {"predictions": str(data), "labels": str(labels) if labels else None, "by": "model"}

@@ -26,9 +26,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_modules.embedded.corpus import generate
+from faithkit_workflows.ray.out_folder import OWN
 from speed.measure import anonymous_mib, report, require, table
 from speed.ray_speed import processes
-from workflows.sharded.out_folder import OWN
 
 WORKERS, EVERY = 2, 0.2
 ROOT = Path(__file__).resolve().parent.parent

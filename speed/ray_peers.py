@@ -45,7 +45,7 @@ def main() -> None:
 
     import torch
 
-    from critic.scorer import Critic
+    from critic.sequence.scorer import Critic
     from faithkit.files.home import cache_dir
     from faithkit.files.model_folder import find_folder
 

@@ -37,7 +37,7 @@ def main() -> None:
 
     import torch
 
-    from critic.scorer import Critic
+    from critic.sequence.scorer import Critic
     from faithkit.files.home import cache_dir
 
     torch.set_num_threads(1)
@@ -106,9 +106,9 @@ def write_shards(folder: Path, tokenizer: Any, count: int) -> int:
 def plain(data: Path, checkpoint: str) -> float:
     """Scores each shard as a file; gives the CPU-seconds without those of loading the model."""
     from faithkit.files.open_run import open_run
-    from workflows import detectors
-    from workflows.score import score
-    from workflows.settings.scripts import ScoreSettings
+    from faithkit_workflows.detectors import loading as detectors
+    from faithkit_workflows.score import score
+    from faithkit_workflows.settings.scripts import ScoreSettings
 
     loaded = detectors.load_checkpoint(settings(data, checkpoint))
     seconds = 0.0
@@ -129,8 +129,8 @@ def plain(data: Path, checkpoint: str) -> float:
 def through_ray(data: Path, checkpoint: str, others: Sequence[str] = ()) -> float:
     """Scores the folder on the cluster of this process; gives the CPU-seconds of workers, driver and Ray."""
     from faithkit.files.open_run import plain as as_plain
-    from workflows.sharded.run import work_on_shards
-    from workflows.sharded.scoring import Scoring
+    from faithkit_workflows.ray.run import work_on_shards
+    from faithkit_workflows.ray.scoring import Scoring
 
     with TemporaryDirectory() as folder:
         out = Path(folder, "out")

@@ -23,13 +23,13 @@ import numpy as np
 
 from data_modules.embedded.corpus import Embedded
 from faithkit import runs
-from faithkit.evaluation.intervals import Metric
-from faithkit.evaluation.predicted_rows import line_of
-from faithkit.evaluation.results import write_results
 from faithkit.files.atomic import write_text
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.saved_config import write_config
+from faithkit.metrics.results import write_results
+from faithkit.provenance.predicted_rows import line_of
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span
+from faithkit.statistics.intervals import Metric
 from speed.measure import report, require, table
 from tests.browser import PROGRAM, Browser, chromium
 

@@ -29,7 +29,7 @@ def main() -> None:
 
     import torch
 
-    from critic.scorer import Critic
+    from critic.sequence.scorer import Critic
     from faithkit.files.home import cache_dir
     from faithkit.files.model_folder import find_folder
 
@@ -109,7 +109,7 @@ def precision_name(model: Any) -> str:
     """Names the precision of a loaded model."""
     import torch
 
-    from critic.precision import Int8Linear
+    from critic.runtime.precision import Int8Linear
 
     if any(isinstance(module, Int8Linear) for module in model.modules()):
         return "int8"

@@ -10,9 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from data_modules.reading.shards import Shard, check_outputs, find_shards
+from faithkit_workflows.ray.out_folder import OWN, Entry, OutFolder
+from faithkit_workflows.ray.summary import Summary
 from speed.measure import anonymous_mib, report, table
-from workflows.sharded.out_folder import OWN, Entry, OutFolder
-from workflows.sharded.summary import Summary
 
 ROWS, MODELS = 100_000, 7
 

@@ -71,8 +71,8 @@ def read_pairs(path: Path, num_rows: int) -> tuple[list[float], float]:
 
 def read_to_score(path: Path, num_rows: int) -> tuple[list[float], float]:
     """Reads rows to judge, and counts them by a column as verdicts are counted."""
-    from workflows.own_rows import OwnRows
-    from workflows.shares import Shares
+    from faithkit_workflows.tables.shares import Shares
+    from faithkit_workflows.tables.user_table import OwnRows
 
     rows, shares = OwnRows(path=str(path), columns={}, join=" ".join, by=["model"]), Shares(["model"])
 
@@ -87,8 +87,8 @@ def read_to_score(path: Path, num_rows: int) -> tuple[list[float], float]:
 
 def write_back(path: Path, num_rows: int) -> tuple[list[float], float]:
     """Checks a table and writes it back with verdicts."""
-    from workflows.own_rows import read_own_rows
-    from workflows.scored_rows import write_scored
+    from faithkit_workflows.tables.scored_rows import write_scored
+    from faithkit_workflows.tables.user_table import read_own_rows
 
     readings, begin, output = [anonymous_mib()], time.process_time(), path.with_name("scored.csv")
     rows = read_own_rows(str(path), {}, join=" ".join)

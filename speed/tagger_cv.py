@@ -21,9 +21,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from faithkit.evaluation.baselines import mismatch_predictions, whole_predictions
-from faithkit.evaluation.span_metrics import compare_spans, span_metrics
+from faithkit.baselines.word_overlap import mismatch_predictions, whole_predictions
 from faithkit.files.jsonl import write_jsonl
+from faithkit.metrics.span_metrics import compare_spans, span_metrics
 from faithkit.records import Example
 from speed.cv_folds import Predictions, make_folds, overlap_baseline, pool_predictions, read_answers
 from speed.cv_recipes import OWN_PART, READINGS, choose_inside, read_all

@@ -62,8 +62,8 @@ def main() -> None:
 
 def ours(weights: str, tokenizer: Any, examples: list[Example], precision: str) -> float:
     """Trains one epoch in our Trainer with its callbacks; returns CPU-seconds."""
-    from critic.module import CriticModule
-    from critic.options import CriticOptions
+    from critic.sequence.module import CriticModule
+    from critic.sequence.options import CriticOptions
     from data_modules.data_module import DataModule
     from data_modules.encoding.pairs import PairEncoder
     from faithkit.training.options import OptimizerOptions

@@ -32,14 +32,14 @@ HEAVY = (
     "transformers.models.bert.modeling_bert",
     "transformers.models.llama.modeling_llama",
     "critic.export",
-    "critic.task",
+    "critic.sequence.task",
     "data_modules.build",
-    "faithkit.evaluation.reports.run",
+    "faithkit.reports.run_reports",
     "faithkit.training.loggers.build",
     "faithkit.training.trainer",
     "generation.export",
     "generation.generator",
-    "workflows.detectors",
+    "faithkit_workflows.detectors.loading",
 )
 
 
@@ -71,7 +71,7 @@ def serve(run: Callable[[dict[str, Any]], int]) -> None:
         run: Carries a command out in the fork and gives its exit code.
     """
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    for name in HEAVY + tuple(f"workflows.{name}" for name in WARM):
+    for name in HEAVY + tuple(f"faithkit_workflows.{name}" for name in WARM):
         importlib.import_module(name)
     for line in sys.stdin:
         command = json.loads(line)
@@ -103,7 +103,7 @@ def run_script(script: str, arguments: Sequence[str], *, before: Callable[[], No
     sys.argv = [script, *arguments]
     try:
         before()
-        importlib.import_module(f"workflows.{script}").run()
+        importlib.import_module(f"faithkit_workflows.{script}").run()
     except SystemExit as error:
         return int(error.code or 0)
     except BaseException:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.files.model_folder import CONFIG, MARK, SIDECAR
-from faithkit.files.seen_rows import FILE as SEEN_ROWS
+from faithkit.provenance.seen_rows import FILE as SEEN_ROWS
 
 Change = Callable[[Path], Any]  # made to a folder
 

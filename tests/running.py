@@ -86,14 +86,14 @@ def commanded(overrides: Sequence[str]) -> Iterator[None]:
 
 def train_here(*overrides: str) -> None:
     """`python train.py ...` in this process."""
-    from workflows import train
+    from faithkit_workflows import train
 
     train.main(compose("train", *overrides))
 
 
 def evaluate_here(*overrides: str) -> None:
     """`python evaluate.py ...` in this process."""
-    from workflows import evaluate
+    from faithkit_workflows import evaluate
 
     evaluate.main(compose("evaluate", "num_resamples=20", *overrides))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from critic.options import CriticOptions
+from critic.sequence.options import CriticOptions
 from data_modules.build import build_source, build_sources, datasets_of
 from data_modules.registry import SOURCES
 from faithkit.inference.decoding import Decoding

@@ -17,7 +17,7 @@ ALLOWED = {
     "generation": {"faithkit", "data_modules"},
     "judge": {"faithkit", "data_modules"},
     "construction": {"faithkit", "data_modules"},
-    "workflows": {"faithkit", "data_modules", "critic", "generation", "judge", "construction"},
+    "faithkit_workflows": {"faithkit", "data_modules", "critic", "generation", "judge", "construction"},
 }
 MODULES = sorted(path for package in ALLOWED for path in (ROOT / package).rglob("*.py"))
 OPTIONAL = (

@@ -10,7 +10,7 @@ import pytest
 
 from tests.running import ROOT, SMALL
 
-OURS = {"faithkit", "critic", "generation", "judge", "data_modules", "construction", "workflows"}
+OURS = {"faithkit", "critic", "generation", "judge", "data_modules", "construction", "faithkit_workflows"}
 DECOYS = ("common", "evaluation", "inference", "tests", "configs", "utils", "speed")
 COMMANDS = ("train", "evaluate", "generate", "score", "chat", "export", "construct", "reproduce")
 
@@ -62,7 +62,7 @@ def test_the_wheel_holds_our_names_alone_with_configurations_and_types(wheel: Pa
     have = {
         "faithkit/configs/train.yaml",
         "faithkit/configs/data/_base.yaml",
-        "faithkit/evaluation/page_files/page.html",
+        "faithkit/pages/page_files/page.html",
     }
     assert have <= set(names)
     assert {f"{package}/py.typed" for package in top & OURS} <= set(names)

@@ -8,10 +8,7 @@ from omegaconf import OmegaConf
 
 from faithkit.errors import UserError
 from faithkit.settings.check import find_problems
-from tests.faults.command_places import refusal
-from tests.running import SMALL, compose, plain_config
-from tests.test_configs import choices, experiment_line
-from workflows.settings import (
+from faithkit_workflows.settings import (
     benchmarks,
     blocks,
     construction,
@@ -22,7 +19,10 @@ from workflows.settings import (
     no_effect,
     scripts,
 )
-from workflows.settings.datasets import OWN
+from faithkit_workflows.settings.datasets import OWN
+from tests.faults.command_places import refusal
+from tests.running import SMALL, compose, plain_config
+from tests.test_configs import choices, experiment_line
 
 
 def problems(script: str, *overrides: str) -> list[UserError]:
@@ -96,19 +96,19 @@ def test_every_way_of_decoding_is_accepted(decoding: str) -> None:
 
 
 def test_lists_that_stand_here_without_torch_are_those_of_the_code() -> None:
-    from faithkit.evaluation.label_sampling import RULES
-    from faithkit.evaluation.reports.suppression import RANDOM
-    from faithkit.evaluation.responses.report import BASELINES
-    from faithkit.evaluation.suppression import STRATEGIES
     from faithkit.inference import text_engines
+    from faithkit.metrics.responses.report import BASELINES
+    from faithkit.metrics.suppression import STRATEGIES
+    from faithkit.reports.suppression import RANDOM
+    from faithkit.statistics.label_sampling import RULES
     from faithkit.training.loggers.build import BUILDERS
+    from faithkit_workflows.settings.sharded import RAY
     from generation.candidate_forward import CAUSAL_QUERIES, SEQ2SEQ_QUERIES
     from generation.engines import AUTO, ENGINES
     from generation.options import ARCHITECTURE_NAMES
     from generation.weights import ARCHITECTURES
     from judge import options as judge_options
     from judge.asking import ASKINGS
-    from workflows.settings.sharded import RAY
 
     assert tuple(ARCHITECTURES) == ARCHITECTURE_NAMES
     assert (*SEQ2SEQ_QUERIES, *CAUSAL_QUERIES) == models.QUERIES
@@ -122,10 +122,10 @@ def test_lists_that_stand_here_without_torch_are_those_of_the_code() -> None:
 def test_a_monitor_may_be_any_metric_that_its_model_logs() -> None:
     import numpy as np
 
-    from critic.module import validation_metrics as of_a_critic
+    from critic.sequence.module import validation_metrics as of_a_critic
     from critic.tagger.module import validation_metrics as of_a_tagger
-    from faithkit.evaluation.intervals import Groups
-    from faithkit.evaluation.language_model import language_model_statistic
+    from faithkit.metrics.perplexity import language_model_statistic
+    from faithkit.statistics.intervals import Groups
     from judge.module import _figures as of_a_judge
 
     critic = of_a_critic(np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.4]]), np.array([1, 0, 1], np.int8))
@@ -163,7 +163,7 @@ def unread(config: Read, blocks: tuple[str, ...]) -> set[str]:
 def test_a_training_reads_every_key_that_it_accepts(tiny_bert: Path, tmp_path: Path) -> None:
     from faithkit.files.run_folder import RunFolder
     from faithkit.training.stages import Stage
-    from workflows.train import train
+    from faithkit_workflows.train import train
 
     cfg = compose("train", f"model.weights={tiny_bert}", "logger=none", *SMALL)
     plain: Any = OmegaConf.to_container(cfg, resolve=True)

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from construction.agreement.ratings import MISSING, Ratings
 from faithkit.errors import UserError
-from faithkit.evaluation.agreement import kappa_of_tables
-from faithkit.evaluation.intervals import Groups, Metric, Scored, Statistic, Values, bootstrap
+from faithkit.metrics.agreement import kappa_of_tables
+from faithkit.statistics.intervals import Groups, Metric, Scored, Statistic, Values, bootstrap
 
 OBSERVED = "agreement"
 KAPPAS = ("fleiss_kappa", "randolph_kappa")

@@ -1,7 +1,7 @@
 """Compares human scores of systems as FaithDial's Table 7 does: each system against the best one of a column.
 
 The paper marks p < 0.05 and p < 0.01 and names no test. Scores of two systems on the same items are paired, so three
-things are given: the difference of the means with its interval over groups (faithkit/evaluation/intervals.py), the p of
+things are given: the difference of the means with its interval over groups (faithkit/statistics/intervals.py), the p of
 Wilcoxon's signed-rank test on the same items (Wilcoxon 1945), and this p corrected for the number of systems in the
 column (Holm 1979), which the stars stand for.
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from construction.agreement.measures import library
 from construction.agreement.ratings import NOMINAL, ORDINAL, Answered
-from faithkit.evaluation.intervals import Difference, Groups, Metric, bootstrap, means, paired_difference
+from faithkit.statistics.intervals import Difference, Groups, Metric, bootstrap, means, paired_difference
 
 # Columns in which less is better, by the label that they count.
 LESS_IS_BETTER = ("hallucination", "generic", "no", "inaccurate")

@@ -27,7 +27,7 @@ import numpy as np
 from construction.agreement.measures import alpha
 from construction.agreement.ratings import Answered
 from faithkit.errors import UserError, shorten
-from faithkit.evaluation.intervals import Groups, Scored, Statistic, Values, bootstrap
+from faithkit.statistics.intervals import Groups, Scored, Statistic, Values, bootstrap
 
 NUM_DRAWS = 10  # other items that stand for chance, for each item and pair
 ALONE = 1.0  # the cost of a span without a partner

@@ -12,7 +12,7 @@ from typing import Any
 from construction.annotation.dialogue_text import rounds_text
 from construction.annotation.ragtruth_layout import Answered, write_ragtruth
 from construction.annotation.schemes import YES
-from construction.dialogues import turn_row
+from construction.dialogues.turn_rows import turn_row
 from construction.halludial import official_row
 from data_modules.datasets.transcripts import verdict_of
 from faithkit.files.annotations import ACCURATE, INACCURATE, write_annotations

@@ -2,7 +2,7 @@
 
 1. P(token is hallucinated): a logistic regression of gold tags on the tokens' evidence (`fit_tokens`).
 2. P(response is hallucinated): a logistic regression of gold labels on the responses' evidence (`fit_line`).
-3. The threshold on it, chosen for `threshold_aim` (`faithkit.evaluation.calibration.choose_threshold`).
+3. The threshold on it, chosen for `threshold_aim` (`faithkit.calibration.thresholds.choose_threshold`).
 4. Spans of the responses that are called hallucinated: the threshold, merge gap and minimum length with the best F1 of
    characters (`fit_spans`).
 
@@ -24,7 +24,7 @@ from critic.tagger.evidence import token_evidence
 from critic.tagger.find_spans import Found
 from critic.tagger.span_calibration import SpanCalibration
 from data_modules.encoding.offsets import tags_of
-from faithkit.evaluation.calibration import calibration_error, choose_threshold
+from faithkit.calibration.thresholds import calibration_error, choose_threshold
 from faithkit.records import HALLUCINATED, Example
 
 NUM_THRESHOLDS = 40
@@ -43,7 +43,7 @@ def fit_calibration(
     Args:
         use_evidence: Calibrates tokens by all of `critic.tagger.evidence`, instead of their own log-odds alone.
         by_tokens: Calls responses by their tokens, without steps 2 and 3; `aim` says nothing then.
-        aim: Of the response threshold: f1, macro_f1 or precision>=p (`faithkit.evaluation.calibration`).
+        aim: Of the response threshold: f1, macro_f1 or precision>=p (`faithkit.calibration.thresholds`).
     """
     wrong = wrong_tokens(answers, examples)  # [tokens]
     gold = np.array([example.label == HALLUCINATED for example in examples], np.int8)  # [responses]

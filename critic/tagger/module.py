@@ -7,13 +7,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from critic.encoder_module import EncoderModule
-from critic.overlap_supervision import overlap_loss
+from critic.losses.overlap_supervision import overlap_loss
+from critic.losses.tag_loss import token_loss
+from critic.losses.window_overlap import answer_overlap
+from critic.runtime.encoder_module import EncoderModule
 from critic.tagger.fit_calibration import best_f1
 from critic.tagger.forward import answer_places, best_windows, log_odds, run_model
-from critic.tagger.loss import token_loss
 from critic.tagger.options import TaggerOptions
-from critic.tagger.overlap_supervision import answer_overlap
 from critic.tagger.settings import tagger_labels
 from critic.weights import load_token_classifier
 from faithkit.errors import UserError

@@ -20,8 +20,8 @@ class TaggerOptions:
             tells a type.
         packed: Windows one behind the other without padding.
         positive_weight: Weight of hallucinated tokens in the loss, beside 1 of the others.
-        focal_gamma: Above 0, tokens that the model is sure and right of count less (`critic.tagger.loss`).
-        support_weight: Weight of the auxiliary loss of `critic.overlap_supervision`; 0 leaves it out.
+        focal_gamma: Above 0, tokens that the model is sure and right of count less (`critic.losses.tag_loss`).
+        support_weight: Weight of the auxiliary loss of `critic.losses.overlap_supervision`; 0 leaves it out.
         freeze_embeddings: Word embeddings stay as they are.
         dropout: Overrides the encoder's own; None keeps it.
         attention_dropout: The same for attention alone.

@@ -9,11 +9,11 @@ import torch
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from critic.calibration_texts import calibration_requests
 from critic.load_checkpoint import load_checkpoint
-from critic.onnx_model import ONNX
-from critic.precision import apply_precision, check_precision
 from critic.requests import History, Knowledge, Request, request_of
+from critic.runtime.calibration_texts import calibration_requests
+from critic.runtime.onnx_model import ONNX
+from critic.runtime.precision import apply_precision, check_precision
 from critic.stream import stream_results
 from critic.tagger.answers import Answers
 from critic.tagger.forward import exact_log_odds

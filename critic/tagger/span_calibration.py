@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from critic.logistic import linear, sigmoid
 from critic.tagger.evidence import RESPONSE_EVIDENCE, TOKEN_EVIDENCE, Words, token_evidence
 from critic.tagger.find_spans import Found, agreeing, find_spans
+from faithkit.calibration.score_calibration import NONE_CALLED
 from faithkit.checks import check_number, check_numbers, check_text
 from faithkit.errors import UserError
-from faithkit.evaluation.score_calibration import NONE_CALLED
 
 MAX_WEIGHT, MAX_CHARACTERS = 1e6, 100_000  # far beyond what a fit gives
 Floats = NDArray[np.float64]

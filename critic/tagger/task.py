@@ -20,10 +20,10 @@ from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.spans import SpanEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.splits import Subset
-from faithkit.evaluation.fitted_baselines import fitted_origin
-from faithkit.evaluation.reports.run import Reports
+from faithkit.baselines.fitted import fitted_origin
 from faithkit.files.model_folder import Sidecar
 from faithkit.records import Example, Prediction
+from faithkit.reports.run_reports import Reports
 from faithkit.span_types import TYPES
 from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector

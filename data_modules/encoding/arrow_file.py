@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from data_modules.encoding.pairs import Columns
 from data_modules.encoding.ragged import Ragged
-from faithkit.row_keys import RowKeys
+from faithkit.provenance.row_keys import RowKeys
 
 RECORD, GROUP = "record", "group"
 KEYS = tuple(f"seen_{kind}" for kind in RowKeys._fields)

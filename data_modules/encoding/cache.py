@@ -25,8 +25,8 @@ from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.files.cache_entry import Damaged, cache_entry
 from faithkit.files.home import cache_dir
+from faithkit.provenance.row_keys import RowKeys, row_keys
 from faithkit.records import Example
-from faithkit.row_keys import RowKeys, row_keys
 from faithkit.words import VERSION as WORDS_VERSION
 
 CACHE_VERSION = 3  # raise it when a folder holds something else, or its rows get other keys

@@ -18,11 +18,11 @@ from data_modules.encoding.pair_layout import KNOWLEDGE_FIRST, ORDERS
 from data_modules.encoding.ragged import Ragged, steps_of
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
 from data_modules.encoding.window_choice import best_windows
+from faithkit.baselines.word_evidence import WORD_EVIDENCE, word_evidence
+from faithkit.baselines.word_overlap import unsupported_grams
 from faithkit.errors import UserError
-from faithkit.evaluation.baselines import unsupported_grams
 from faithkit.records import LABELS, Example
 from faithkit.sentences import best_sentences
-from faithkit.word_evidence import WORD_EVIDENCE, word_evidence
 
 if TYPE_CHECKING:  # it imports this file
     from data_modules.splits import Subset
@@ -93,7 +93,7 @@ class PairEncoder(Encoder):
             response. None reads all.
         max_knowledge_words: Longer knowledge is cut to the sentences that share most words with the response; None
             keeps all, which is read in windows.
-        evidence: Adds the columns `EVIDENCE`: what words tell of each pair (`faithkit.word_evidence`).
+        evidence: Adds the columns `EVIDENCE`: what words tell of each pair (`faithkit.baselines.word_evidence`).
         whole: Adds what is weighed beside tokens: the column `RUNS`, and where `max_knowledge_words` cuts the column
             `WHOLE`, which `critic.token_support` reads.
     """

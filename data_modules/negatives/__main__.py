@@ -13,8 +13,8 @@ from data_modules.negatives.kinds import KINDS
 from data_modules.negatives.make import WEIGHTS, cached_negatives
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
+from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
-from faithkit.stand_in import EMBEDDED
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -18,8 +18,8 @@ from data_modules.negatives.verbatim import verbatim_knowledge
 from faithkit.errors import UserError
 from faithkit.files.cache_entry import cache_entry
 from faithkit.files.home import cache_dir
+from faithkit.provenance.text_key import text_key
 from faithkit.records import Example
-from faithkit.text_key import text_key
 from faithkit.words import VERSION as WORDS_VERSION
 
 VERSION = 2  # raised when the same records give other negatives

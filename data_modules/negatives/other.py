@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from random import Random
 
+from faithkit.provenance.text_key import text_key
 from faithkit.records import Example
-from faithkit.text_key import text_key
 from faithkit.words import unicode_content_words
 
 NUM_WORDS = 6  # rarest words of a knowledge text, by which similar ones are found

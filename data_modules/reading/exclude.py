@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from faithkit.provenance.text_key import text_key
 from faithkit.records import WHOLE_KNOWLEDGE, Example
-from faithkit.text_key import text_key
 
 DROPPED = "dropped: knowledge stands in an excluded test set"
 DROPPED_DIALOGUE = "dropped: dialogue stands in an excluded test set"

@@ -8,8 +8,8 @@ from data_modules.reading.rows import ReadReport, Row, read_rows
 from data_modules.reading.saved_datasets import SavedSplit
 from data_modules.reading.shard_file import ShardFile
 from data_modules.reading.shards import is_hidden
+from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
-from faithkit.stand_in import EMBEDDED
 
 HUB = "hub"  # a value of `path` that is no place on disk, as EMBEDDED is
 

@@ -31,8 +31,8 @@ from data_modules.reading.shards import some_names
 from data_modules.shards.lanes import NUM_BUFFER_ROWS, NUM_READERS, Lanes
 from data_modules.shards.pinned import PinnedShard, first_rows, pin_shards
 from faithkit.errors import UserError
+from faithkit.provenance.row_keys import RowKeys, row_keys
 from faithkit.records import Example
-from faithkit.row_keys import RowKeys, row_keys
 from faithkit.training.batching import plan_batches
 
 KEYS = 16_384  # records whose keys are made at a time

@@ -20,7 +20,7 @@ from faithkit.files.strict_json import read_strict_json
 from faithkit.words import VERSION as WORDS_VERSION
 
 if TYPE_CHECKING:  # a folder is looked for before numpy is imported
-    from faithkit.files.seen_rows import SeenRows
+    from faithkit.provenance.seen_rows import SeenRows
 
 SIDECAR, CONFIG, CARD = "faithkit.json", "config.json", "README.md"
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # of a folder with adapters alone

@@ -18,7 +18,7 @@ HISTORY = "resumed"
 OF_THE_COMMAND = ("resume", "debug", "extensions")  # about this command, not about the run
 KEEPS = "auto"  # given for a value that is settled, it means the one that was chosen
 # Names in the configurations of older runs, and those of today.
-MOVED = {"critic.entailment.load_entailment": "workflows.entailment.load_entailment"}
+MOVED = {"critic.entailment.load_entailment": "faithkit_workflows.detectors.entailment.load_entailment"}
 _MISSING = object()
 
 

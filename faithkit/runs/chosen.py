@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from faithkit.evaluation.metric import Metric
+from faithkit.metrics.metric import Metric
 from faithkit.runs.curves import read_curves
 from faithkit.runs.run import Run, parts_of
 

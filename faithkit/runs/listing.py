@@ -8,12 +8,12 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.evaluation.metric import Metric
-from faithkit.evaluation.tables import format_metric, harmless, texts_table
+from faithkit.embedded_name import EMBEDDED, source_of, told_name
+from faithkit.metrics.metric import Metric
+from faithkit.pages.tables import format_metric, harmless, texts_table
 from faithkit.runs.reading import find_runs
 from faithkit.runs.run import Run, parts_of
 from faithkit.runs.state import State
-from faithkit.stand_in import EMBEDDED, source_of, told_name
 
 # The metric that stands for a run, the first of them that it has behind the one that its training looked at.
 MAIN = (

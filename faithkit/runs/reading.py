@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.errors import UserError, shorten
-from faithkit.evaluation.metric import Metric
 from faithkit.files.run_folder import SWEEP_FILE, RunFolder
 from faithkit.files.saved_config import read_config
+from faithkit.metrics.metric import Metric
 from faithkit.runs.run import Run, script_of
 from faithkit.runs.state import state_of
 from faithkit.runs.wandb_runs import read_wandb_run, wandb_id

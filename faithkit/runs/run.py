@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from faithkit.evaluation.metric import Metric
+from faithkit.metrics.metric import Metric
 from faithkit.runs.state import CONSTRUCT, EVALUATE, GENERATE, SCORE, TRAIN, State
 
 Curve = list[tuple[int, float]]  # steps, each with its value
@@ -26,7 +26,7 @@ class Run:
         metrics: Those of metrics.json by full name, `split/dataset/metric`.
         meta: What metrics.json says beside its metrics.
         predictions: Predictions files by name: the run's own, or those that it scored. A file's origin may stand beside
-            it (faithkit.evaluation.predictions_origin).
+            it (faithkit.provenance.predictions_origin).
         curves: The file of the learning curves, for `read_curves`; None where there is none.
         problems: Sentences on what could not be read.
     """

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from faithkit.errors import UserError, shorten
-from faithkit.evaluation.table_text import markdown
+from faithkit.pages.table_text import markdown
 from faithkit.runs.curves import read_curves
 from faithkit.runs.listing import MAIN, main_metric
 from faithkit.runs.run import Run

@@ -10,8 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from faithkit.evaluation.metric import Metric
 from faithkit.files.run_lock import is_locked
+from faithkit.metrics.metric import Metric
 from faithkit.runs.run import Curve, Run, script_of
 from faithkit.runs.state import TRAIN, State
 from faithkit.runs.wandb_records import ENVIRONMENT, WandbFile, read_wandb_file

@@ -7,7 +7,7 @@ from typing import Any
 
 from faithkit.files.model_folder import read_sidecar, write_sealed
 from faithkit.files.run_folder import RunFolder
-from faithkit.files.seen_rows import read_seen
+from faithkit.provenance.seen_rows import read_seen
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
 from faithkit.weights.adapters import NAME, write_adapters
 from faithkit.weights.resolve import resolve

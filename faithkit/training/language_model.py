@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from faithkit.evaluation.intervals import Groups
-from faithkit.evaluation.language_model import language_model_statistic
+from faithkit.metrics.perplexity import language_model_statistic
 from faithkit.packing import Packing
+from faithkit.statistics.intervals import Groups
 
 INPUTS = ("input_ids", "attention_mask", "decoder_input_ids", "position_ids")  # arrays of a batch that models take
 

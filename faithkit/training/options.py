@@ -6,8 +6,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator
 
+from faithkit.calibration.aims import wanted_precision
 from faithkit.errors import UserError
-from faithkit.evaluation.aims import wanted_precision
 from faithkit.settings.check import check_fields
 from faithkit.settings.types import Hint, NonNegative, OneOf, Positive, PositiveShare, Share
 

@@ -10,18 +10,18 @@ import numpy as np
 import pytorch_lightning as pl
 from numpy.typing import NDArray
 
-from faithkit.evaluation.cheap_baselines import CountedFeatures
-from faithkit.evaluation.fitted_baselines import Fitting
-from faithkit.evaluation.predicted_rows import line_of
-from faithkit.evaluation.predictions_origin import write_origin
-from faithkit.evaluation.reports.provenance import Provenance
-from faithkit.evaluation.reports.run import Reports, detection_reports
+from faithkit.baselines.counted_features import CountedFeatures
+from faithkit.baselines.fitted import Fitting
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.model_folder import Sidecar, write_folder
 from faithkit.files.run_folder import RunFolder
-from faithkit.files.seen_rows import CALIBRATED, CHOSEN, TRAINED, SeenRows
+from faithkit.provenance.predicted_rows import line_of
+from faithkit.provenance.predictions_origin import write_origin
+from faithkit.provenance.row_keys import row_keys
+from faithkit.provenance.seen_rows import CALIBRATED, CHOSEN, TRAINED, SeenRows
 from faithkit.records import Example, Prediction
-from faithkit.row_keys import row_keys
+from faithkit.reports.provenance import Provenance
+from faithkit.reports.run_reports import Reports, detection_reports
 from faithkit.training.checkpoints import load_best
 from faithkit.training.distributed import gather_objects
 from faithkit.weights.used_model import UsedModel, describe_model

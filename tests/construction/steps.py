@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from construction.ask import Ask, Said, sampling
-from construction.chain import Chain, Each, Source, Step
-from construction.rows import KEY, Row, hole
+from construction.chain.ask import Ask, Said, sampling
+from construction.chain.chain_rows import KEY, Row, hole
+from construction.chain.runner import Chain, Each, Source, Step
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text import TextEngine
 from faithkit.inference.text_engines import EngineOptions

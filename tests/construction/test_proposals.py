@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from construction.chain.chain_rows import hole
 from construction.faithdial import write_faithdial
 from construction.proposals import Answer, best_proposals, checked, copied_words, read_answers, write_proposals
-from construction.rows import hole
 from faithkit.records import FAITHFUL, HALLUCINATED, Prediction
 from faithkit.token_overlap import longest_run
 

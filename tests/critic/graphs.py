@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from critic.onnx_model import GRAPH, ONNX
+from critic.runtime.onnx_model import GRAPH, ONNX
 from faithkit.files.hashes import hash_files
 from faithkit.files.model_folder import read_stored, seal
 

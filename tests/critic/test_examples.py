@@ -7,7 +7,13 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "module", ["critic.loss", "critic.evidence", "critic.overlap_supervision", "critic.tagger.loss"]
+    "module",
+    [
+        "critic.losses.sequence_loss",
+        "critic.sequence.evidence",
+        "critic.losses.overlap_supervision",
+        "critic.losses.tag_loss",
+    ],
 )
 def test_the_examples_of_the_losses_run(module: str) -> None:
     found = doctest.testmod(import_module(module))

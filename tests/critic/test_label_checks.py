@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from critic.label_checks import check_labels
-from critic.task import FIT_ROWS, with_labels
+from critic.sequence.task import FIT_ROWS, with_labels
 from data_modules.splits import Subset
 from faithkit.errors import UserError
 

@@ -13,9 +13,9 @@ from critic import Critic, Tagger
 from critic.export import add_graph as export_graph
 from critic.export import export
 from critic.load_checkpoint import load_checkpoint
-from critic.onnx_export import write_graph
-from critic.onnx_model import GRAPH, ONNX, QUANTISED
-from critic.settings import Settings
+from critic.runtime.onnx_export import write_graph
+from critic.runtime.onnx_model import GRAPH, ONNX, QUANTISED
+from critic.sequence.settings import Settings
 from faithkit.errors import UserError
 from faithkit.files.hashes import hash_files
 from faithkit.files.model_folder import read_stored, seal
@@ -167,7 +167,7 @@ def test_a_run_gets_a_graph_in_int8_and_one_too_far_off_is_refused(
     near = Critic.load(folder, precision="onnx").score(KNOWLEDGE, RESPONSES)
     exact = Critic.load(folder).score(KNOWLEDGE, RESPONSES)
     assert all(a.probability == pytest.approx(b.probability, abs=0.1) for a, b in zip(near, exact, strict=True))
-    monkeypatch.setattr("critic.onnx_export.MOST_DIFFERENCE", 0.0)
+    monkeypatch.setattr("critic.runtime.onnx_export.MOST_DIFFERENCE", 0.0)
     with pytest.raises(UserError, match="the graph's logits differ by up to"):
         export_graph(str(run), int8=False)
     assert (folder / QUANTISED).exists(), "the folder of before stays"
@@ -178,7 +178,7 @@ def test_a_run_gets_a_graph_in_int8_and_one_too_far_off_is_refused(
 def test_other_encoders_are_exported_too(family: str, tmp_path: Path) -> None:
     import transformers
 
-    from faithkit.evaluation.score_calibration import ScoreCalibration
+    from faithkit.calibration.score_calibration import ScoreCalibration
     from faithkit.files.model_folder import write_folder
     from tests.tiny import tiny_tokenizer
 

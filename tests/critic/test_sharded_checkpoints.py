@@ -20,7 +20,7 @@ ONE = ("trainer.strategy=auto", "trainer.devices=1")
 # The first process stops itself: both then write a checkpoint of that step.
 STOPPED = """
 import os, runpy, signal, sys
-from critic.module import CriticModule
+from critic.sequence.module import CriticModule
 step, last = CriticModule.training_step, int(sys.argv[1])
 def stopping(self, batch, batch_idx):
     if batch_idx == last:

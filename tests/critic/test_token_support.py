@@ -12,22 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critic import Critic
-from critic.evidence import EVIDENCE, TOKEN_WEIGHTS, WEAKEST
 from critic.export import export
-from critic.options import CriticOptions
-from critic.read_evidence import read_evidence
+from critic.sequence.evidence import EVIDENCE, TOKEN_WEIGHTS, WEAKEST
+from critic.sequence.options import CriticOptions
+from critic.sequence.read_evidence import read_evidence
 from critic.token_support import LAST_BUT_ONE, NOTHING_KNOWN, NOTHING_SAID, TokenSupport, token_support, weakest
 from critic.weights import load_classifier
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer, single_template
+from faithkit.calibration.score_calibration import OURS
 from faithkit.errors import UserError
-from faithkit.evaluation.score_calibration import OURS
 from faithkit.files.model_folder import SIDECAR
 from faithkit.files.run_folder import RunFolder
 from faithkit.training.checkpoints import best_weights, model_state
+from faithkit_workflows import score
 from tests.data_modules.examples import example
 from tests.running import SMALL, compose, train_here
-from workflows import score
 
 ALONE = (
     *("model.evidence=words_and_tokens", "model.evidence_alone=true", "model.freeze_encoder=true"),

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from critic.scorer import Critic
+from critic.sequence.scorer import Critic
 from faithkit.errors import UserError
 from tests.running import ROOT, SMALL, command, evaluate_here, run, train_here
 
@@ -84,7 +84,7 @@ def whole(options: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 SLOW_STEPS = """
 import runpy, sys, time
-from critic.module import CriticModule
+from critic.sequence.module import CriticModule
 step = CriticModule.training_step
 def slow(self, batch, batch_idx):
     time.sleep(0.25)
@@ -141,7 +141,7 @@ def test_a_short_training_keeps_little_on_the_disk_and_a_kill_behind_its_end_tra
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("faithkit.evaluation.reports.run.write_reports", killed)
+        patch.setattr("faithkit.reports.run_reports.write_reports", killed)
         train_here(f"run_dir={folder}", *options, "checkpoints=best")
     sizes = {path.name: path.stat().st_size for path in (folder / "checkpoints").iterdir()}
     kept = sum(sizes.values()) + (folder / "hf" / "model.safetensors").stat().st_size

@@ -22,7 +22,7 @@ def schema_of(script: str) -> str:
     module = {"evaluate": "evaluation", "construct": "construction", "report": "report", "export": "exporting"}.get(
         script, "scripts"
     )
-    return f"workflows.settings.{module}:{script.title()}Settings"
+    return f"faithkit_workflows.settings.{module}:{script.title()}Settings"
 
 
 @dataclass(frozen=True, slots=True)

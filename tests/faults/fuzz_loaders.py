@@ -14,11 +14,11 @@ from data_modules.weak.generations import read_generations
 from data_modules.weak.wow import WeakWow
 from faithkit.errors import UserError
 from faithkit.records import Example, Prediction
+from faithkit_workflows.tables.scored_rows import write_scored
+from faithkit_workflows.tables.user_table import read_own_rows
 from tests.data_modules.official_rows import CASES, encode
 from tests.faults.campaign import Campaign, Wrong
 from tests.faults.corpora import corpora, damage, write_files
-from workflows.own_rows import read_own_rows
-from workflows.scored_rows import write_scored
 
 WITHOUT_KNOWLEDGE = ("diahalu", "halueval")  # all rows of the one, some of the other
 

@@ -12,16 +12,16 @@ from tempfile import TemporaryDirectory
 from data_modules.datasets.ragtruth import RagTruth
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
-from faithkit.evaluation.page import AnswerSet, write_page
-from faithkit.evaluation.reports.run import detection_reports, write_reports
-from faithkit.evaluation.responses.paired_responses import PairedResponses
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
+from faithkit.metrics.responses.paired_responses import PairedResponses
+from faithkit.pages.page import AnswerSet, write_page
 from faithkit.records import Example, Prediction
+from faithkit.reports.run_reports import detection_reports, write_reports
+from faithkit_workflows.answering.write_answers import write_answers
 from tests.data_modules.official_rows import write_case
 from tests.faults.campaign import Campaign, Wrong
 from tests.faults.corpora import damage
-from workflows.write_answers import write_answers
 
 
 @cache

@@ -6,15 +6,15 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from faithkit.evaluation.leaks import find_leaks
-from faithkit.evaluation.predictions_origin import origin_path, write_origin
-from faithkit.files.seen_rows import CHOSEN, FILE, TRAINED, SeenRows, read_seen
-from faithkit.row_keys import row_keys
+from faithkit.provenance.leaks import find_leaks
+from faithkit.provenance.predictions_origin import origin_path, write_origin
+from faithkit.provenance.row_keys import row_keys
+from faithkit.provenance.seen_rows import CHOSEN, FILE, TRAINED, SeenRows, read_seen
 from faithkit.weights.used_model import UsedModel
+from faithkit_workflows.detectors.origins import origin_of_file
 from tests.faults.campaign import Campaign
 from tests.faults.fuzz_model_folder import damage_bytes, damage_value
 from tests.faults.fuzz_predictions import labelled, lines
-from workflows.origins import origin_of_file
 
 
 @cache

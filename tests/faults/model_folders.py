@@ -29,9 +29,9 @@ class Model:
 
 def write_critic(folder: Path) -> None:
     """A critic of random weights."""
-    from critic.settings import Settings
+    from critic.sequence.settings import Settings
     from critic.weights import load_classifier
-    from faithkit.evaluation.score_calibration import ScoreCalibration
+    from faithkit.calibration.score_calibration import ScoreCalibration
 
     settings = Settings(
         max_length=64,
@@ -57,9 +57,9 @@ def write_tagger(folder: Path) -> None:
 def _write(folder: Path, load: Callable[[str], Any], settings: Any) -> None:
     from data_modules.encoding.tokens import load_tokenizer
     from faithkit.files.model_folder import write_folder
-    from faithkit.files.seen_rows import TRAINED, SeenRows
+    from faithkit.provenance.row_keys import row_keys
+    from faithkit.provenance.seen_rows import TRAINED, SeenRows
     from faithkit.records import Example
-    from faithkit.row_keys import row_keys
     from tests.tiny import write_bert
 
     bert = write_bert(folder.with_name(f"{folder.name}-bert"), num_layers=1)
@@ -82,7 +82,7 @@ def write_judge(folder: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     from data_modules.encoding.tokens import load_tokenizer
-    from faithkit.evaluation.score_calibration import ScoreCalibration
+    from faithkit.calibration.score_calibration import ScoreCalibration
     from faithkit.files.model_folder import write_folder
     from judge.prompt import read_prompt
     from judge.settings import Settings

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from faithkit_workflows import models
 from tests.faults.command_lines import BASE, MODELS, RIGHT, Line, wrong_lines
 from tests.faults.command_places import Places, composed, refusal
 from tests.running import compose, run
-from workflows import models
 
 WRONG = list(wrong_lines())
 HEAVY = ("numpy", "pyarrow", "pandas", "sklearn", "torch", "transformers", "pytorch_lightning", "datasets")

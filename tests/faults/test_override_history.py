@@ -7,9 +7,9 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.files.saved_config import read_config
+from faithkit_workflows import evaluate, generate, score, train
 from tests.faults.forked import files_of, run_forked
 from tests.running import compose, opened
-from workflows import evaluate, generate, score, train
 
 SCRIPTS = {"train": train, "generate": generate, "evaluate": evaluate, "score": score}
 NEEDED = {"generate": ["checkpoint=x"], "score": ["checkpoint=x", "path=y"]}

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from critic import Critic, Tagger
-from critic.settings import Settings
+from critic.sequence.settings import Settings
 from critic.weights import load_classifier, load_token_classifier
 from data_modules.encoding.tokens import load_tokenizer
+from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.errors import UserError
-from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.files.model_folder import write_folder
 from faithkit.inference.decoding import Decoding
 from generation import Generator

@@ -94,7 +94,7 @@ def put(value: Any, place: tuple[Any, ...], block: Any) -> Any:
 
 
 def train(*overrides: str) -> None:
-    from workflows.train import main
+    from faithkit_workflows.train import main
 
     with commanded(overrides):
         main(compose("train", *overrides))
@@ -233,7 +233,7 @@ def test_a_damaged_or_hostile_config_is_refused_within_a_second(name: str, run: 
 
 
 def test_a_transfer_starts_no_command_but_trainings_of_plain_settings() -> None:
-    from workflows.transfer import check_trainings
+    from faithkit_workflows.benchmarks.transfer import check_trainings
 
     block = {"train": {"mnli": {}, "faithcritic": {}}, "overrides": []}
     config = {"scale": {"name": "local"}, "benchmark": block}

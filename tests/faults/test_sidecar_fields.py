@@ -7,8 +7,8 @@ import pytest
 
 from critic.tagger.span_calibration import SpanCalibration
 from data_modules.encoding.turn_layout import TurnLayout
+from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.errors import UserError
-from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.files.model_folder import CRITIC, GENERATOR, SIDECAR, TAGGER
 from tests.faults.model_folders import OLDER, copy, refused
 from tests.model_folders import edit_json

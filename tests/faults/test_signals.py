@@ -17,20 +17,20 @@ MOMENTS_OF_TRAINING = [
     "faithkit.files.open_run:plain",
     "faithkit.files.open_run:run_lock",
     "faithkit.files.run_folder:log_to",
-    "workflows.train:build_task",
+    "faithkit_workflows.train:build_task",
     "data_modules.data_module:DataModule.setup",
-    "critic.task:CriticTask.module",
+    "critic.sequence.task:CriticTask.module",
     "pytorch_lightning:Trainer.fit",
-    "critic.module:CriticModule.training_step",
-    "critic.module:CriticModule.validation_step",
+    "critic.sequence.module:CriticModule.training_step",
+    "critic.sequence.module:CriticModule.validation_step",
     "faithkit.training.callbacks:LastCheckpoint.on_train_end",
     "faithkit.training.callbacks:LastCheckpoint.teardown",
     "faithkit.training.task:load_best",
-    "critic.task:CriticTask.calibrate",
+    "critic.sequence.task:CriticTask.calibrate",
     "faithkit.training.task:write_folder",
-    "faithkit.evaluation.reports.run:write_results",
+    "faithkit.reports.run_reports:write_results",
 ]
-QUICK = ("workflows.train:build_task", MOMENTS_OF_TRAINING[10], "faithkit.training.task:write_folder")
+QUICK = ("faithkit_workflows.train:build_task", MOMENTS_OF_TRAINING[10], "faithkit.training.task:write_folder")
 LINES = "The river is long.,It is long.\nThe city is old.,It is new.\n" * 4
 
 
@@ -73,18 +73,20 @@ def test_a_training_goes_on_to_the_same_end(at: str, whole: Path, options: list[
 def test_ctrl_c_and_a_closed_terminal_are_as_sigterm(
     number: signal.Signals, options: list[str], tmp_path: Path
 ) -> None:
-    ended = run_forked("train", f"run_dir={tmp_path / 'run'}", *options, at="workflows.train:build_task", number=number)
+    ended = run_forked(
+        "train", f"run_dir={tmp_path / 'run'}", *options, at="faithkit_workflows.train:build_task", number=number
+    )
     assert_interrupted(ended)
 
 
 @pytest.mark.parametrize(
     "at",
     [
-        "workflows.detection_benchmark:read_benchmark",
-        "workflows.detection_benchmark:load_configured",
-        "critic.scorer:Critic.probabilities",
+        "faithkit_workflows.benchmarks.detection:read_benchmark",
+        "faithkit_workflows.benchmarks.detection:load_configured",
+        "critic.sequence.scorer:Critic.probabilities",
         "faithkit.files.jsonl:JsonlAppender.append",
-        "faithkit.evaluation.reports.run:write_results",
+        "faithkit.reports.run_reports:write_results",
     ],
 )
 def test_an_evaluation_goes_on_to_the_same_end(at: str, trained: Path, tmp_path: Path) -> None:
@@ -103,10 +105,10 @@ def test_an_evaluation_goes_on_to_the_same_end(at: str, trained: Path, tmp_path:
 @pytest.mark.parametrize(
     ("script", "at"),
     [
-        ("generate", "workflows.engine_choice:settle"),
+        ("generate", "faithkit_workflows.answering.engine_choice:settle"),
         ("generate", "generation.generator:Generator.predict_examples"),
-        ("score", "workflows.own_rows:read_own_rows"),
-        ("score", "critic.scorer:Critic.probabilities"),
+        ("score", "faithkit_workflows.tables.user_table:read_own_rows"),
+        ("score", "critic.sequence.scorer:Critic.probabilities"),
         ("export", "critic.export:export_folder"),
         ("chat", "rich.console:Console.print"),
     ],
@@ -137,7 +139,8 @@ def test_a_transfer_hands_the_signal_to_the_training_that_it_started(tmp_path: P
     child += f"signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path({str(marker)!r}).touch(), sys.exit(130)))\n"
     child += "print('ready', flush=True)\ntime.sleep(60)\n"
     parent = (
-        "import os, sys\nfrom faithkit import signals\nfrom workflows.processes import run_command\nsignals.install()\n"
+        "import os, sys\nfrom faithkit import signals\n"
+        "from faithkit_workflows.sweep.processes import run_command\nsignals.install()\n"
     )
     parent += (
         f"try: run_command([sys.executable, '-c', {child!r}], os.environ)\nexcept signals.Interrupted: sys.exit(130)"

@@ -32,7 +32,7 @@ def test_weights_that_are_not_at_hand_are_refused_before_torch_is_loaded(script:
     (tmp_path / "rows.csv").write_text("knowledge,response\na,b\n")
     arguments = [argument.format(folder=tmp_path) for argument in SCRIPTS[script]]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", TELLING, f"workflows.{script}", *arguments],
+        [sys.executable, "-W", "ignore", "-c", TELLING, f"faithkit_workflows.{script}", *arguments],
         cwd=ROOT,
         env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub"), "PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -19,9 +19,9 @@ from generation import Generator
 from generation.control.ctrl import Ctrl
 from generation.control.features import fit_terciles, lexical_overlap
 from generation.control.reader import FeatureReader
+from tests.faithkit_workflows.test_generate import generate_here
 from tests.generation.judges import bits, refuse
 from tests.running import SMALL_GENERATOR, train_here
-from tests.workflows.test_generate import generate_here
 
 ASKED = ["num_rows=12", "decoding.max_new_tokens=8", "num_examples=1"]
 
@@ -85,7 +85,7 @@ def test_the_model_is_asked_for_a_faithful_answer_unless_others_are_named(contro
 def test_answers_without_the_features_are_drawn_again(
     controlled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.entailment.load_entailment", bits)
+    monkeypatch.setattr("faithkit_workflows.detectors.entailment.load_entailment", bits)
     one, several = tmp_path / "one", tmp_path / "several"
     generate_here(f"checkpoint={controlled}", f"run_dir={one}", *ASKED, "resample=1")
     generate_here(f"checkpoint={controlled}", f"run_dir={several}", *ASKED, "resample=6")
@@ -137,7 +137,7 @@ def test_a_model_that_has_no_control_refuses_it(tmp_path: Path) -> None:
 
 
 def test_any_critic_of_ours_judges_entailment(trained: Path) -> None:
-    from workflows.entailment import load_entailment
+    from faithkit_workflows.detectors.entailment import load_entailment
 
     ctrl = Ctrl(groups=("entailment",), entailment=str(trained), load=load_entailment)
     found = ctrl.measure(read_all("test")[:8], keep=True)["entailment"]

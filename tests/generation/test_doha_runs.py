@@ -10,8 +10,8 @@ from faithkit.errors import UserError
 from faithkit.files.model_folder import read_sidecar
 from generation import Generator
 from generation.export import export
+from tests.faithkit_workflows.test_generate import answers, generate_here
 from tests.running import SMALL_GENERATOR, compose, train_here
-from tests.workflows.test_generate import answers, generate_here
 
 NEGATIVES = "data.negatives={kinds: [verbatim, other], num: 2}"
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from faithkit.errors import UserError
+from faithkit_workflows.train import build_task
 from generation.options import GeneratorOptions
 from generation.task import GeneratorTask
 from tests.running import plain_config
-from workflows.train import build_task
 
 # The options that a task's own block named, every one, before it was given the whole `model` block.
 OLD_KEYS = (

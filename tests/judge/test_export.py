@@ -28,7 +28,7 @@ def test_the_exported_folder_judges_as_the_run_does(
 ) -> None:
     from transformers import AutoModelForCausalLM
 
-    from workflows import export as script
+    from faithkit_workflows import export as script
 
     run = {"full": judge_run, "lora": lora_run, "adapter": lora_run / "adapter"}[kind]
     script.main(compose("export", f"checkpoint={run}", f"output_dir={tmp_path / 'out'}"))

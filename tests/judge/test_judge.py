@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.errors import UserError
-from faithkit.evaluation.score_calibration import ScoreCalibration
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example
 from judge.asking import AskOptions
 from judge.judge import Judge

@@ -22,6 +22,7 @@ from faithkit.training.checkpoint_io import read_checkpoint
 from faithkit.training.language_model import run_model
 from faithkit.weights.adapters import add_adapters
 from faithkit.weights.used_model import describe_model
+from faithkit_workflows.detectors.loading import kind_of
 from judge.encoder import JudgementEncoder
 from judge.judge import Judge
 from judge.module import JudgeModule
@@ -29,7 +30,6 @@ from tests.judge.test_encoder import TEMPLATE, examples
 from tests.judge.test_train import TINY
 from tests.model_folders import edit_json, edit_tensors, flip
 from tests.running import commanded, evaluate_here, train_here
-from workflows.detectors import kind_of
 
 LORA = (*TINY[1:], "model=judge_lora", "model.ask=verdict", "model.lora_rank=4", "optimizer.lr=3e-2", "checkpoints=all")
 QUESTIONS = [("The river is long.", "the river is old"), ("A dog.", "a cat"), ("The king lives.", "the king is old")]

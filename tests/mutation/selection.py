@@ -9,20 +9,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 # What figures, training and runs rest on; how a plot looks is judged by eye.
 CENTRAL = (
-    "faithkit/evaluation",
+    "faithkit/metrics",
+    "faithkit/statistics",
     "faithkit/packing.py",
     "faithkit/files",
     "generation/objectives",
     "data_modules/encoding",
     "critic/tagger/span_calibration.py",
-    "critic/scorer.py",
+    "critic/sequence/scorer.py",
     "data_modules/batches.py",
     "faithkit/training/batching.py",
     "judge/locate.py",
     "judge/reply.py",
 )
 LEFT_OUT = ("__init__.py", "dialogue_plots.py", "plots.py", "plotting.py", "rate_plots.py")
-PACKAGES = ("faithkit", "critic", "generation", "judge", "construction", "data_modules", "workflows", "tests")
+PACKAGES = ("faithkit", "critic", "generation", "judge", "construction", "data_modules", "faithkit_workflows", "tests")
 
 
 def central_files(root: Path = ROOT) -> list[str]:

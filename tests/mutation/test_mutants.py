@@ -90,7 +90,7 @@ def test_every_central_file_has_tests_that_reach_it() -> None:
 
 @pytest.mark.slow
 def test_noticed_and_unnoticed_changes_are_told_apart_and_what_is_noticed_is_kept(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.mutation", "--only", "faithkit/evaluation/outcomes.py", "--workers", "1"]
+    command = [sys.executable, "-m", "tests.mutation", "--only", "faithkit/metrics/outcomes.py", "--workers", "1"]
     command += ["--noticed", str(tmp_path / "noticed.txt")]
     first, second = (subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900) for _ in range(2))
     lines = [line.split() for line in first.stderr.splitlines() if "->" in line]

@@ -27,7 +27,7 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["p
 
 def check_script(name: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Has a script read its command line and check every value, short of the files, packages and accounts it needs."""
-    module = importlib.import_module(f"workflows.{name}")
+    module = importlib.import_module(f"faithkit_workflows.{name}")
     if not hasattr(module, "run_script"):  # it has arguments of its own, not Hydra's
         module.parse(arguments)
         return

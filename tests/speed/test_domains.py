@@ -17,17 +17,17 @@ from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.records import Example, Turn
+from faithkit_workflows.domains.baselines import rows_to_fit
+from faithkit_workflows.domains.benchmark import read_all
+from faithkit_workflows.domains.rows import DEV, Rows
+from faithkit_workflows.domains.test_accesses import count_looks
 from speed import domains as module
 from speed.domain_evidence import evidence_sides, learnt_from
 from speed.domain_sides import TARGET, Fold, make_folds, read_kept, train_arguments
 from speed.domains import main, read_definition
+from tests.faithkit_workflows.domains.corpora import SETS, write_corpora
 from tests.running import compose
 from tests.tiny import write_bert
-from tests.workflows.domains.corpora import SETS, write_corpora
-from workflows.domains.baselines import rows_to_fit
-from workflows.domains.benchmark import read_all
-from workflows.domains.looks import count_looks
-from workflows.domains.rows import DEV, Rows
 
 
 def test_no_fold_trains_on_its_own_domain_or_its_kin_or_on_held_rows() -> None:

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from pytorch_lightning.loggers import Logger
 
-from faithkit.evaluation.intervals import Metric
 from faithkit.files.run_folder import RunFolder
+from faithkit.statistics.intervals import Metric
 
 Row = Mapping[str, Any]
 

@@ -15,7 +15,7 @@ from critic.tagger.evidence import response_evidence, token_evidence, words_of
 from critic.tagger.fit_calibration import best_f1, fit_calibration, fit_spans, wrong_tokens
 from critic.tagger.requests import Request, request_of
 from critic.tagger.span_calibration import SpanCalibration
-from faithkit.evaluation.calibration import calibration_error
+from faithkit.calibration.thresholds import calibration_error
 from faithkit.records import Example, Span
 from faithkit.span_types import UNTYPED
 from tests.data_modules.examples import example

@@ -15,9 +15,9 @@ from faithkit.errors import UserError
 from faithkit.packing import NAME as PACKED
 from faithkit.packing import use_packed_attention
 from faithkit.span_types import TYPES, UNTYPED
+from faithkit_workflows.detectors.loading import kind_of, load_detector
 from tests.critic.tagger.test_predictor import ANSWER, CONTEXT
 from tests.model_folders import make_foreign, make_older
-from workflows.detectors import kind_of, load_detector
 
 Write = Callable[..., Path]
 

@@ -13,9 +13,9 @@ from critic import Tagger
 from critic.tagger.module import TaggerModule
 from critic.tagger.settings import tagger_labels
 from faithkit.cli import explain
+from faithkit.embedded_name import told_name
 from faithkit.errors import UserError
 from faithkit.span_types import SPAN_LABELS, TYPES
-from faithkit.stand_in import told_name
 from tests.running import evaluate_here, run, train_here
 
 

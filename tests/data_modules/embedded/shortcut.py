@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, roc_auc_score
 
 from data_modules.embedded import generate
-from faithkit.evaluation.cheap_baselines import FEATURES, count_features, fit_counted
+from faithkit.baselines.counted_features import FEATURES, count_features, fit_counted
 from faithkit.records import HALLUCINATED, Example
 from faithkit.words import cased_words, unicode_words
 

@@ -22,8 +22,8 @@ from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from data_modules.splits import SplitPlan
 from faithkit.errors import UserError
+from faithkit.provenance.text_key import text_key
 from faithkit.records import Example
-from faithkit.text_key import text_key
 from tests.data_modules.negatives.corpus import corpus, example, ruled
 from tests.data_modules.official.dialogues import FAITHDIAL
 from tests.data_modules.official_rows import make as make_source

@@ -14,8 +14,8 @@ from data_modules.reading.dataset import read_examples
 from data_modules.reading.exclude import DROPPED, DROPPED_DIALOGUE, MIN_WORDS, Excluded, count_words
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
+from faithkit.provenance.text_key import text_key
 from faithkit.records import Turn
-from faithkit.text_key import text_key
 from tests.data_modules.examples import example
 
 HEADER = ["model_name", "data_source", "knowledge", "message", "response", "begin_label"]

@@ -10,9 +10,9 @@ import pytest
 from data_modules.reading.rows import ReadReport, read_rows
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
+from faithkit_workflows.tables.user_table import read_own_rows
 from tests.data_modules.datasets import test_cmu_dog
 from tests.data_modules.official_rows import CASES, make, read, write_case
-from workflows.own_rows import read_own_rows
 
 EVERY = list(CASES)
 ROW = b'{"knowledge": "k", "response": "r"}\n'

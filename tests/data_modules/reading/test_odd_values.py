@@ -12,13 +12,13 @@ from data_modules.weak.generations import read_generations
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.records import Prediction
+from faithkit_workflows.tables.scored_rows import write_scored
+from faithkit_workflows.tables.user_table import read_own_rows
 from tests.data_modules.datasets import test_cmu_dog, test_topical_chat
 from tests.data_modules.examples import example
 from tests.data_modules.official.dialogues import FAITHDIAL, TURNS
 from tests.data_modules.official.inference import DECODE
 from tests.data_modules.official_rows import CASES, make, read, write
-from workflows.own_rows import read_own_rows
-from workflows.scored_rows import write_scored
 
 COLUMNS: dict[str, str | None] = dict.fromkeys(("knowledge", "response", "history", "id", "group"))
 

@@ -15,7 +15,7 @@ from data_modules.reading import own_tsv
 from data_modules.reading.rows import ReadReport
 from data_modules.reading.tables import read_table
 from faithkit.errors import UserError
-from workflows.own_rows import read_own_rows
+from faithkit_workflows.tables.user_table import read_own_rows
 
 HEADER = ["context", "answer", "verdict"]
 UNTOLD = "no row tells whether they only enclose cells"

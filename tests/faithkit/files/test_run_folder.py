@@ -13,8 +13,8 @@ from faithkit.errors import UserError
 from faithkit.files.resumed_config import MOVED
 from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder, log_to, process_rank
 from faithkit.files.saved_config import read_config
+from faithkit_workflows.train import MAY_CHANGE
 from tests.running import opened
-from workflows.train import MAY_CHANGE
 
 
 def resume(folder: Path, *overrides: str) -> dict[str, Any]:
@@ -31,10 +31,10 @@ def write_run(folder: Path, *overrides: str) -> Path:
 def test_a_run_of_before_names_its_classes_by_their_names_of_today(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", "model=t5", "control=ctrl")
     config = folder / "config.yaml"
-    config.write_text(config.read_text().replace("workflows.entailment", "critic.entailment"))
+    config.write_text(config.read_text().replace("faithkit_workflows.detectors.entailment", "critic.entailment"))
     assert "critic.entailment.load_entailment" in config.read_text()
     loader = resume(folder)["control"]["load"]
-    assert loader == {"_target_": "workflows.entailment.load_entailment", "_partial_": True}
+    assert loader == {"_target_": "faithkit_workflows.detectors.entailment.load_entailment", "_partial_": True}
 
 
 @pytest.mark.parametrize("name", MOVED.values())

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from faithkit.evaluation.tables import as_text
 from faithkit.files.saved_config import write_config
+from faithkit.pages.tables import as_text
 from faithkit.runs import read_run
 from faithkit.runs.listing import described, list_runs, main_metric, resume_command
 from tests.faithkit.runs.folders import EVALUATED, F1, TRAINED, make_run

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faithkit.errors import UserError
-from faithkit.evaluation.metric import Metric
 from faithkit.files.run_lock import run_lock
 from faithkit.files.saved_config import write_config
+from faithkit.metrics.metric import Metric
 from faithkit.runs import State, find_runs, read_curves, read_run
 from tests.faithkit.runs.folders import EVALUATED, TRAINED, make_run
 from tests.running import ROOT

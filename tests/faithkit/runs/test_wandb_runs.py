@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faithkit.evaluation.metric import Metric
 from faithkit.files.run_lock import run_lock
 from faithkit.files.saved_config import write_config
+from faithkit.metrics.metric import Metric
 from faithkit.runs import State, find_runs, read_curves, read_run
 from faithkit.runs.listing import list_runs
 from faithkit.runs.wandb_records import BLOCK, read_wandb_file

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torchmetrics.classification import BinaryAccuracy, BinaryAUROC, BinaryF1Score
 
-from critic.module import _figures as critic_figures
-from critic.module import validation_metrics as critic_metrics
+from critic.sequence.module import _figures as critic_figures
+from critic.sequence.module import validation_metrics as critic_metrics
 from critic.tagger.module import PLACE_BITS
 from critic.tagger.module import _figures as tagger_figures
 from critic.tagger.module import validation_metrics as tagger_metrics
-from faithkit.evaluation.intervals import Groups
-from faithkit.evaluation.language_model import language_model_statistic
+from faithkit.metrics.perplexity import language_model_statistic
+from faithkit.statistics.intervals import Groups
 from faithkit.training.language_model import language_model_figures as generator_figures
 from faithkit.training.row_metric import RowMetric
 from tests.running import ROOT

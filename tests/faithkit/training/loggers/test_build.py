@@ -9,14 +9,14 @@ import pytest
 
 from faithkit.environment import environment
 from faithkit.errors import UserError
-from faithkit.evaluation.intervals import Metric
 from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder
+from faithkit.statistics.intervals import Metric
 from faithkit.training.loggers.build import check_loggers
 from faithkit.training.loggers.results import Finished
 from faithkit.training.loggers.tensorboard_events import TensorBoardEvents
+from faithkit_workflows import train
 from tests.faithkit.training.loggers.wandb_files import offline_runs, table_of
 from tests.running import SMALL
-from workflows import train
 
 TINY = (
     "data.num_train=48",

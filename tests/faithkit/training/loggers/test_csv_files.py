@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from faithkit.evaluation.intervals import Metric
 from faithkit.files.run_folder import RunFolder
+from faithkit.statistics.intervals import Metric
 from faithkit.training.loggers.csv_files import CsvFiles, CsvLogger
 from faithkit.training.loggers.results import Finished
 

@@ -1,0 +1,1 @@
+"""Runs named steps over JSON lines, resumable after any interruption."""

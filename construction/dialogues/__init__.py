@@ -1,0 +1,1 @@
+"""Builds dialogues between two language models."""

@@ -1,0 +1,212 @@
+"""Reads what self-dialogues are about: the topics of DiaHalu's four domains (Chen et al. 2024, section 4.1).
+
+Files are JSON lines, JSON lists or CSV, of one of the layouts in `LAYOUTS`; a folder stands for all such files in it.
+A row gives the domain, the source as DiaHalu's files name it, and what the system prompt of each side is told.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from construction.chain.chain_rows import KEY, Row
+from construction.dialogues.embedded_topics import embedded_topics
+from data_modules.datasets.diahalu import CHAT, DOMAINS, KNOWLEDGE, REASONING, TASK
+from data_modules.reading.rows import READERS, BadRow, ReadReport, read_rows
+from data_modules.reading.rows import Row as FileRow
+from faithkit.embedded_name import EMBEDDED
+from faithkit.errors import UserError, choice_hint, shorten
+from faithkit.files.hashes import hash_files
+
+ASKED = (KNOWLEDGE, REASONING)  # domains whose topics can be said as they are
+SUFFIXES = (".jsonl", ".json", ".csv")
+_TAG = re.compile(r"<[^<>]{1,80}>")  # MultiWOZ marks values in its goals
+
+
+class Topic(NamedTuple):
+    """The topic of a dialogue.
+
+    Args:
+        source: Where it is from, as DiaHalu's field `source` has it.
+        for_a: Told to the user's side.
+        for_b: Told to the assistant's side, where its prompt has a place for it.
+    """
+
+    domain: str
+    source: str
+    for_a: str
+    for_b: str
+
+
+def _same(domain: str, source: str, text: str) -> Topic:
+    return Topic(domain, source, text, text)
+
+
+def _own(row: FileRow) -> Topic:
+    domain = row.text("domain").strip().lower()
+    if domain not in DOMAINS:
+        raise BadRow(f"field 'domain' is {shorten(domain)}", hint=choice_hint(domain, DOMAINS))
+    topic = row.text("topic")
+    source = row.text("source", empty_ok=True) or Path(row.file).stem
+    return Topic(domain, source, topic, row.text("topic_b", empty_ok=True) or topic)
+
+
+def _lines(row: FileRow, name: str) -> str:
+    """A text, or a list of texts as lines."""
+    value = row.values.get(name)
+    text = "\n".join(row.texts(name)) if isinstance(value, list) else row.text(name)
+    return row.inside({name: _TAG.sub("", text)}).text(name)
+
+
+def _goal(row: FileRow) -> Topic:
+    goal = row.values.get("goal")
+    inner = row.inside(goal) if isinstance(goal, Mapping) and "message" in goal else row.inside({"message": goal})
+    return _same(TASK, "MultiWOZ", _lines(inner, "message"))
+
+
+def _commonsense(row: FileRow) -> Topic:
+    question = row.values["question"]
+    text = row.inside(question).text("stem") if isinstance(question, Mapping) else row.text("question")
+    return _same(KNOWLEDGE, "commonsense", text)
+
+
+class Layout(NamedTuple):
+    """A layout of topic files: the fields that its rows have, and how a topic is read from them."""
+
+    fields: tuple[str, ...]
+    read: Callable[[FileRow], Topic]
+
+
+# The first whose fields a row has, all of them.
+LAYOUTS: Mapping[str, Layout] = {
+    "own topics": Layout(("domain", "topic"), _own),
+    "personas": Layout(
+        ("persona_a", "persona_b"),
+        lambda row: Topic(CHAT, "persona", _lines(row, "persona_a"), _lines(row, "persona_b")),
+    ),
+    "Synthetic-Persona-Chat": Layout(
+        ("user 1 personas", "user 2 personas"),
+        lambda row: Topic(CHAT, "persona", row.text("user 1 personas"), row.text("user 2 personas")),
+    ),
+    "goals": Layout(("goal",), _goal),
+    "TruthfulQA": Layout(("Question", "Best Answer"), lambda row: _same(KNOWLEDGE, "TruthfulQA", row.text("Question"))),
+    "MathQA": Layout(("Problem", "options"), lambda row: _same(REASONING, "MathQA", row.text("Problem"))),
+    "CommonsenseQA": Layout(("question", "answerKey"), _commonsense),
+    "CWQ": Layout(("question", "compositionality_type"), lambda row: _same(KNOWLEDGE, "CWQ", row.text("question"))),
+    "GSM8K": Layout(("question", "answer"), lambda row: _same(REASONING, "GSM8K", row.text("question"))),
+}
+
+
+def topic_files(paths: Sequence[str]) -> list[Path]:
+    """Finds the files that paths name.
+
+    Raises:
+        UserError: A path is not there, or a folder without topic files.
+    """
+    found: list[Path] = []
+    for path in paths:
+        place = Path(path).expanduser()
+        files = sorted(one for one in place.iterdir() if one.suffix in SUFFIXES) if place.is_dir() else [place]
+        if not place.exists() or (place.is_file() and place.suffix not in READERS):
+            problem = "no such file or folder" if not place.exists() else "this is no topic file"
+            raise UserError(problem, place=path, hint=f"pipeline.topics={EMBEDDED}, or a {', '.join(SUFFIXES)} file")
+        if not files:
+            raise UserError("no topic file is here", place=path, hint=f"put a {', '.join(SUFFIXES)} file there")
+        found += files
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topics:
+    """The topics of some domains, the domains in turn, so that any number of them is a mixture.
+
+    Args:
+        paths: Files and folders, or `embedded` for topics of our own.
+        domains: Those that are wanted.
+        all_needed: A domain without a topic is a mistake.
+        open_with_topic: The first turn is the topic itself, where it is a question or a problem.
+        limit: The first topics alone.
+    """
+
+    paths: Sequence[str]
+    domains: Sequence[str]
+    all_needed: bool = False
+    open_with_topic: bool = False
+    limit: int | None = None
+    on_bad_row: str = "stop"
+    report: ReadReport = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "report", ReadReport(self.on_bad_row))
+
+    def settings(self) -> dict[str, Any]:
+        """Collects what the rows depend on."""
+        names = [] if EMBEDDED in self.paths else [str(file) for file in topic_files(self.paths)]
+        files = list(hash_files(Path(), names).values()) or EMBEDDED
+        options = {"domains": list(self.domains), "open_with_topic": self.open_with_topic, "limit": self.limit}
+        return {"files": files, **options}
+
+    def rows(self) -> Iterator[Row]:
+        """Reads the rows, each of a dialogue that is to begin."""
+        self.report.counts.clear()
+        self.report.rejects.clear()
+        # Bad rows have no domain: they are told by the first reader alone.
+        readers = [self._of(domain, self.report if not i else None) for i, domain in enumerate(self.domains)]
+        number = 0
+        for number, row in enumerate(_in_turn(readers), start=1):
+            yield row
+            if number == self.limit:
+                return
+        if not number:
+            raise UserError("no topic is here", place=", ".join(self.paths), hint=f"pipeline.topics={EMBEDDED}")
+
+    def _of(self, domain: str, report: ReadReport | None) -> Iterator[Row]:
+        number = 0
+        for number, (key, topic) in enumerate(self._topics(domain, report or ReadReport("skip")), start=1):  # noqa: B007
+            yield {
+                KEY: key,
+                "domain": domain,
+                "source": topic.source,
+                "for_a": topic.for_a.strip(),
+                "for_b": topic.for_b.strip(),
+                "turns": [" ".join(topic.for_a.split())] if self.open_with_topic and domain in ASKED else [],
+            }
+        if not number and self.all_needed:
+            place = ", ".join(self.paths)
+            raise UserError(f"no topic of the domain {domain} is here", place=place, hint="leave it out of domains")
+
+    def _topics(self, domain: str, report: ReadReport) -> Iterator[tuple[str, Topic]]:
+        if EMBEDDED in self.paths:
+            for number, (for_a, for_b) in enumerate(embedded_topics(domain)):
+                yield f"{domain}:{number}", Topic(domain, EMBEDDED, for_a, for_b)
+            return
+        for file in topic_files(self.paths):
+            for row in read_rows(file, report):
+                try:
+                    for key, topic in _read(row):
+                        if topic.domain == domain:
+                            yield key, topic
+                except BadRow as error:
+                    report.reject(row.file, row.line, error, row.values)
+
+
+def _read(row: FileRow) -> Iterator[tuple[str, Topic]]:
+    fields = {name: layout.fields for name, layout in LAYOUTS.items()}
+    # MultiWOZ's own file is one object, of all dialogues by name.
+    goals = [name for name, one in row.values.items() if isinstance(one, Mapping) and "goal" in one]
+    if goals and "goal" not in row.values:
+        yield from ((name, _goal(row.inside(row.values[name]))) for name in goals)
+        return
+    yield row.default_id, LAYOUTS[row.layout(fields)].read(row)
+
+
+def _in_turn(readers: Iterable[Iterator[Row]]) -> Iterator[Row]:
+    rest = list(readers)
+    while rest:
+        for reader in list(rest):
+            row = next(reader, None)
+            if row is None:
+                rest.remove(reader)
+            else:
+                yield row

@@ -1,0 +1,1 @@
+"""Losses of the critic and the tagger, one per file."""

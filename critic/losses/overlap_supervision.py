@@ -1,0 +1,88 @@
+"""Overlap supervision: an auxiliary token-level regression of lexical overlap, computed with static embeddings.
+
+Each response token has a target that needs no annotation: how similar it is to the most similar knowledge token,
+
+    overlap(t) = max over knowledge tokens k of cos(e(t), e(k)), clamped to [0, 1],
+
+with e the encoder's own word embeddings before training (static: without context). It is 1 for a copied word, high for
+a near synonym, and low for a word that the knowledge lacks. A linear layer predicts it from the token's last hidden
+state h(t), with binary cross-entropy (BCE) on soft targets, beside the task's own loss:
+
+    loss = label loss + model.support_weight * mean over response tokens of BCE(w h(t) + b, overlap(t)).
+
+Use it where labels are few, or where the encoder was pretrained on single texts: a thousand labelled pairs do not teach
+such an encoder to compare two texts, and the hidden state of a response token can only predict the overlap if attention
+has compared it with the knowledge. The linear layer is used in training alone and is not exported.
+
+| Relative                          | Use it for                                                        |
+|-----------------------------------|-------------------------------------------------------------------|
+| `critic.losses.sequence_loss.batch_loss` | the labels of the pairs, which this loss stands beside |
+| `critic.losses.tag_loss.token_loss`   | tokens that annotators marked; this loss needs no marks           |
+| weak labels (`data_modules.weak`) | more pairs with labels, where this one needs more tasks a pair    |
+
+>>> import torch
+>>> from critic.losses.overlap_supervision import overlap_loss, overlap_targets, unit_vectors
+>>> words = unit_vectors(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]))  # padding, river, king
+>>> ids, segment = torch.tensor([[1, 1, 2]]), torch.tensor([[1, 2, 2]])  # knowledge: river; response: river king
+>>> targets = overlap_targets(words[ids], segment)
+>>> targets[0, 1:].tolist()
+[1.0, 0.0]
+>>> round(float(overlap_loss(torch.zeros(1, 3), targets, segment == 2, num_tokens=torch.tensor(2), world_size=1)), 4)
+0.6931
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from data_modules.encoding.pairs import KNOWLEDGE, RESPONSE
+
+
+class TokenHead(nn.Module):
+    """Predicts one number of each token from its hidden state, such as its overlap; used in training alone."""
+
+    def __init__(self, hidden_size: int):
+        super().__init__()
+        self.head = nn.Linear(hidden_size, 1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Hidden states [rows, width, hidden] to logits [rows, width]."""
+        return self.head(hidden).squeeze(-1)
+
+
+def unit_vectors(embeddings: Tensor) -> Tensor:
+    """Normalises word embeddings [vocabulary, hidden] to length 1, without gradients."""
+    return F.normalize(embeddings.detach().float(), dim=-1)
+
+
+def overlap_targets(vectors: Tensor, segment: Tensor) -> Tensor:
+    """The overlap of every token with the knowledge, from 0 to 1 [rows, width]; used at response tokens only.
+
+    Args:
+        vectors: Static word vectors of length 1 [rows, width, hidden].
+        segment: KNOWLEDGE, RESPONSE, or 0 for special tokens and padding [rows, width].
+    """
+    cosine = torch.bmm(vectors, vectors.transpose(1, 2))  # between all tokens of a row [rows, width, width]
+    is_knowledge = (segment == KNOWLEDGE)[:, None, :]  # [rows, 1, width]
+    return cosine.masked_fill(~is_knowledge, -1.0).amax(-1).clamp(0, 1)
+
+
+def response_tokens(segment: Tensor, index: Tensor) -> Tensor:
+    """Mask of the tokens in the loss [rows, width]: response tokens, of rows that are not padding (index -1)."""
+    return (segment == RESPONSE) & (index >= 0)[:, None]
+
+
+def overlap_loss(logits: Tensor, targets: Tensor, counted: Tensor, *, num_tokens: Tensor, world_size: int) -> Tensor:
+    """Binary cross-entropy averaged over the response tokens of the whole batch, of which this process has a share.
+
+    As in `batch_loss`, a share's sum is scaled by `world_size` over the whole batch's count, so that the gradient does
+    not depend on the number of processes.
+
+    Args:
+        logits: [rows, width].
+        targets: Overlap of each token [rows, width].
+        counted: Mask of the tokens in the loss [rows, width].
+        num_tokens: Counted tokens of the whole batch, over all processes.
+    """
+    total = F.binary_cross_entropy_with_logits(logits.float()[counted], targets.float()[counted], reduction="sum")
+    return total * (world_size / num_tokens.clamp(min=1))

@@ -1,0 +1,1 @@
+"""Precisions and ONNX: how a trained detector runs."""

@@ -1,0 +1,201 @@
+"""Writes a detector's ONNX graph into its folder, and compares it with the torch model on texts of many lengths.
+
+torch's exporter writes the graph, with any number of windows of any number of tokens; onnxruntime turns it to int8:
+weights in 7 bits with a scale for each output, the embeddings too, activations in 8 bits as they come. It is refused
+where its outputs are not the model's. EXPERIMENTS.md (Speed) has the int8 variants that were tried.
+"""
+
+import logging
+import os
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from critic.cards import PAIRS
+from critic.runtime.calibration_texts import calibration_pairs, calibration_requests
+from critic.runtime.onnx_model import GRAPH, INSTALL, ONNX, QUANTISED, check_graph_is_enough, import_runtime
+from critic.sequence.read_windows import window_logits
+from critic.sequence.scorer import Critic
+from critic.tagger.predictor import Tagger
+from critic.tagger.read_windows import token_logits
+from data_modules.encoding.tokens import PairTemplate
+from faithkit.errors import UserError
+from faithkit.files.hashes import hash_files
+from faithkit.files.model_folder import TAGGER, read_stored, seal
+from faithkit.weights.load import load_model, load_tokenizer
+from faithkit.weights.resolve import loading
+
+OPSET = 18
+MAX_BYTES = 2**31 - 2**24  # of the weights: a file of ONNX holds 2 GiB
+MOST_DIFFERENCE = 1e-3  # of a logit in fp32, whose kernels round otherwise
+MOST_CHANGE = 0.05  # of the responses' probabilities in int8, on average
+
+
+def write_graph(folder: Path, *, quantised: bool) -> dict[str, Any]:
+    """Writes the graph into a model's folder, in the place of an older one, and describes it in its sidecar.
+
+    Returns:
+        The sidecar's block: the file with its hash, opset, and how far its outputs are from the model's.
+
+    Raises:
+        UserError: A package is missing, the model is too large, or the outputs are further apart than the bounds.
+    """
+    import_runtime()
+    stored = read_stored(folder)
+    assert stored is not None, "the folder of a model of ours"
+    check_graph_is_enough(stored, folder)
+    shutil.rmtree(folder / ONNX, ignore_errors=True)
+    (folder / ONNX).mkdir()
+    name = QUANTISED if quantised else GRAPH
+    with tempfile.TemporaryDirectory(dir=folder / ONNX) as temporary:
+        exact = Path(temporary, "exact.onnx")
+        _export(folder, exact, is_tagger=stored["kind"] == TAGGER)
+        if quantised:
+            _quantise(exact, folder / name)
+        else:
+            exact.rename(folder / name)
+    described = {
+        "file": name,
+        "sha256": hash_files(folder, [name])[name],
+        "opset": OPSET,
+        "int8": quantised,
+        "versions": {package: version(package) for package in ("onnx", "onnxruntime", "torch")},
+    }
+    seal(folder, {**stored, ONNX: described})
+    described["compared"] = compare(folder, is_tagger=stored["kind"] == TAGGER)
+    _check(described, folder)
+    seal(folder, {**stored, ONNX: described})
+    return described
+
+
+class _Logits(nn.Module):
+    """Gives a classifier's logits alone, from inputs in their order."""
+
+    def __init__(self, model: nn.Module, names: list[str]):
+        super().__init__()
+        self.model, self.names = model, names
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.model(**dict(zip(self.names, inputs, strict=True))).logits
+
+
+def _export(folder: Path, path: Path, *, is_tagger: bool) -> None:
+    import transformers
+
+    task = "TokenClassification" if is_tagger else "SequenceClassification"
+    with loading(str(folder)) as source:
+        model = load_model(getattr(transformers, f"AutoModelFor{task}"), source).eval()
+        tokenizer = load_tokenizer(source)
+    if (size := 4 * sum(tensor.numel() for tensor in model.parameters())) > MAX_BYTES:
+        problem = f"an encoder of {size / 2**30:.1f} GiB, and one file of ONNX holds 2"
+        raise UserError(problem, place=str(folder), hint="export it without format=onnx")
+    texts = [list(side) for side in zip(*PAIRS, strict=True)]
+    inputs = dict(tokenizer(*texts, padding=True, truncation=True, return_tensors="pt"))
+    names = ["input_ids", "attention_mask", *(["token_type_ids"] if PairTemplate.of(tokenizer).typed else [])]
+    free = {0: "windows", 1: "tokens"}
+    with _quiet():
+        try:
+            torch.onnx.export(
+                _Logits(model, names).eval(),
+                tuple(inputs[name] for name in names),
+                os.fspath(path),
+                input_names=names,
+                output_names=["logits"],
+                dynamic_shapes=(tuple(dict(free) for _ in names),),
+                opset_version=OPSET,
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
+        except ModuleNotFoundError as error:
+            raise UserError(f"format=onnx needs the package {error.name}", hint=INSTALL) from error
+        except torch.onnx.OnnxExporterError as error:
+            said = str(error).strip().partition("\n")[0][:160]
+            problem = f"torch cannot export a {type(model).__name__} to ONNX: {said}"
+            raise UserError(problem, place=str(folder), hint="export it without format=onnx") from error
+
+
+def _quantise(exact: Path, path: Path) -> None:
+    with _quiet():
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        # 7 bits: two products of 8 by 7 bits fit the 16 bits that CPUs without VNNI add them in.
+        quantize_dynamic(exact, path, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silences exporters, which print their steps and warn of packages that nobody needs."""
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(logging.NOTSET)
+
+
+def compare(folder: Path, *, is_tagger: bool) -> dict[str, Any]:
+    """Compares logits, probabilities, labels and CPU-seconds of a folder's graph with those of its weights."""
+    outputs, num_threads = _tagger_outputs if is_tagger else _critic_outputs, torch.get_num_threads()
+    torch.set_num_threads(1)  # threads that wait for others would count as work
+    try:
+        wanted, wanted_scores, wanted_labels, wanted_seconds = outputs(str(folder), "32-true")
+        found, scores, labels, seconds = outputs(str(folder), ONNX)
+    finally:
+        torch.set_num_threads(num_threads)
+    moved = np.abs(np.array(scores) - np.array(wanted_scores))
+    return {
+        "responses": len(scores),
+        "largest_logit_difference": float(np.abs(found - wanted).max()),
+        "mean_probability_change": float(moved.mean()),
+        "largest_probability_change": float(moved.max()),
+        "labels_changed": sum(a != b for a, b in zip(labels, wanted_labels, strict=True)),
+        "times_as_fast": wanted_seconds / seconds,
+    }
+
+
+Outputs = tuple[NDArray[np.float32], list[float], list[str], float]
+
+
+def _critic_outputs(folder: str, precision: str) -> Outputs:
+    """Gives logits of all windows, and of the responses probabilities, labels and the CPU-seconds that they took."""
+    critic, (knowledge, response) = Critic.load(folder, device="cpu", precision=precision), calibration_pairs()
+    columns = critic.encoder.encode_texts(knowledge, response)
+    logits, _ = window_logits(critic.model, critic.encoder, columns, critic.batch_tokens)
+    begin = time.process_time()
+    scores = critic.score(list(knowledge), response)
+    return logits, [s.probability for s in scores], [str(s.label) for s in scores], time.process_time() - begin
+
+
+def _tagger_outputs(folder: str, precision: str) -> Outputs:
+    """Gives logits of the responses' tokens, and of the responses what a critic's outputs have."""
+    tagger, requests = Tagger.load(folder, device="cpu", precision=precision), calibration_requests()
+    sides = ([getattr(r, name) for r in requests] for name in ("question", "knowledge", "response"))
+    logits = token_logits(tagger.model, tagger.encoder, tagger.encoder.encode_texts(*sides), tagger.batch_tokens)
+    begin = time.process_time()
+    tagged = tagger.tag(requests)
+    return logits, [t.score for t in tagged], [t.label for t in tagged], time.process_time() - begin
+
+
+def _check(described: dict[str, Any], folder: Path) -> None:
+    found = described["compared"]
+    difference, change = found["largest_logit_difference"], found["mean_probability_change"]
+    if described["int8"]:
+        if not change <= MOST_CHANGE:
+            problem = f"int8 moves the probability of a response by {change:.3f} on average, over {MOST_CHANGE}"
+            raise UserError(problem, place=str(folder), hint="format=onnx writes the graph in fp32")
+    elif not difference <= MOST_DIFFERENCE:
+        problem = f"the graph's logits differ by up to {difference:.1e}, over {MOST_DIFFERENCE:.0e}"
+        raise UserError(problem, place=str(folder), hint="export it without format=onnx")

@@ -1,0 +1,1 @@
+"""The sequence critic: judges a whole response against its knowledge."""

@@ -1,0 +1,127 @@
+"""The critic as a LightningModule: an encoder with two classes, cross-entropy, and macro-F1 on validation.
+
+Auxiliary losses may be added in training: see `critic.losses.overlap_supervision` and `critic.losses.span_supervision`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from critic.losses.overlap_supervision import TokenHead, overlap_loss, overlap_targets, response_tokens
+from critic.losses.sequence_loss import batch_loss
+from critic.losses.span_supervision import marked_tokens, span_loss
+from critic.runtime.encoder_module import EncoderModule
+from critic.sequence.options import CriticOptions
+from critic.weights import load_classifier
+from data_modules.encoding.pairs import MODEL_INPUTS
+from faithkit.calibration.score_calibration import ScoreCalibration, log_odds
+from faithkit.metrics.validation import metrics_of_scores
+from faithkit.training.options import OptimizerOptions
+from faithkit.training.row_metric import RowMetric
+
+READ_LAYER = -2  # of the encoder's states, those that its last layer reads: see critic.losses.span_supervision
+
+
+class CriticModule(EncoderModule[CriticOptions]):
+    """Learns P(hallucinated | knowledge, response).
+
+    Args:
+        num_steps: Optimiser steps of the whole training, for the schedule.
+        dataset: Names the validation metrics: `validation/<dataset>/macro_f1`.
+        seed: Seeds the new head and dropout.
+    """
+
+    def __init__(
+        self,
+        options: CriticOptions,
+        optimizer: OptimizerOptions,
+        *,
+        num_steps: int,
+        dataset: str = "validation",
+        seed: int = 0,
+    ):
+        super().__init__(options, optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
+        self.set_up(load_classifier(options.weights, dropout=options.dropout, seed=seed))
+        if options.freeze_encoder:
+            self.freeze_encoder()
+        if options.span_weight:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed + 1)
+                self.span_head = TokenHead(self.model.config.hidden_size)
+        self.validation = RowMetric(_figures)
+
+    def forward(self, batch: dict[str, Tensor]) -> Tensor:
+        """Logits [rows, classes]."""
+        return self._run(batch).logits
+
+    def _run(self, batch: dict[str, Tensor], **options: Any) -> Any:
+        return self.model(**{name: batch[name] for name in MODEL_INPUTS if name in batch}, **options)
+
+    def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
+        if self.options.evidence_alone:
+            return self.no_loss()
+        auxiliary = self.support is not None or self.span_head is not None
+        output = self._run(batch, output_hidden_states=auxiliary)
+        loss = self._loss(output.logits, batch)
+        self.log("train/loss", loss.detach(), prog_bar=True)
+        if self.support is not None:
+            support = self._support_loss(self.support(output.hidden_states[-1]), batch)
+            self.log("train/support_loss", support.detach())
+            loss = loss + self.options.support_weight * support
+        if self.span_head is not None:
+            spans = self._span_loss(self.span_head(output.hidden_states[READ_LAYER]), batch)
+            self.log("train/span_loss", spans.detach())
+            loss = loss + self.options.span_weight * spans
+        return loss
+
+    def _loss(self, logits: Tensor, batch: dict[str, Tensor]) -> Tensor:
+        return batch_loss(
+            logits,
+            batch["target"].masked_fill(batch["index"] < 0, torch.nan),
+            num_rows=int(batch["num_rows"]),
+            world_size=self.trainer.world_size,
+            label_smoothing=self.options.label_smoothing,
+        )
+
+    def _support_loss(self, logits: Tensor, batch: dict[str, Tensor]) -> Tensor:
+        counted = response_tokens(batch["segment"], batch["index"])
+        return overlap_loss(
+            logits,
+            overlap_targets(self._word_vectors[batch["input_ids"]], batch["segment"]),
+            counted,
+            num_tokens=self.total(counted.sum()),
+            world_size=self.trainer.world_size,
+        )
+
+    def _span_loss(self, logits: Tensor, batch: dict[str, Tensor]) -> Tensor:
+        marks = marked_tokens(batch["mark"], batch["index"])
+        num_tokens = self.total((marks >= 0).sum())
+        return span_loss(logits, marks, num_tokens=num_tokens, world_size=self.trainer.world_size)
+
+    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
+        labels = batch["label"].float()[:, None]
+        logits = labels.new_zeros(len(labels), 2) if self.options.evidence_alone else self(batch).float()
+        self.validation.update(batch["index"], torch.cat([logits, labels], dim=1))
+
+    def on_validation_epoch_end(self) -> None:
+        self.log_validation(self.validation, "macro_f1")
+
+
+def _figures(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
+    """The metrics of the labelled rows, whose values are two logits and the label."""
+    labelled = values[values[:, 2] >= 0]
+    return validation_metrics(labelled[:, :2], labelled[:, 2].astype(np.int8))
+
+
+def validation_metrics(logits: NDArray, labels: NDArray) -> dict[str, float]:
+    """The classification metrics at threshold 0.5, and the loss.
+
+    Args:
+        logits: [rows, classes].
+        labels: [rows], 1 for hallucinated.
+    """
+    return metrics_of_scores(ScoreCalibration().scores(log_odds(logits)), labels)

@@ -1,0 +1,207 @@
+"""The strongest cheap baseline: boosted trees on what can be counted in a knowledge and its response.
+
+Use it beside every detector whose training rows are at hand: one that does not
+beat it has learnt no more than counting.
+It is fitted on the detector's training rows, and its threshold is chosen on the detector's validation rows.
+
+| Relative                                  | Use it for                                              |
+|-------------------------------------------|---------------------------------------------------------|
+| `faithkit.baselines.word_overlap`           | one counted share and a threshold, also without labels  |
+| majority class (`classification_metrics`) | the least that a detector has to beat                   |
+
+>>> from faithkit.baselines.counted_features import CountedFeatures
+>>> knowledge = ["The kiwi is a small bird of New Zealand."] * 40
+>>> response = ["The kiwi is a bird.", "Penguins eat fish."] * 20
+>>> model = CountedFeatures.fit(knowledge, response, [0, 1] * 20)
+>>> [bool(score > 0.5) for score in model.score(knowledge[:2], response[:2])]
+[False, True]
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from faithkit.calibration.thresholds import choose_threshold
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.token_overlap import greedy_runs, lcs_length
+from faithkit.words import STOP_WORDS, cased_words, unicode_words, word_set
+
+MAX_ROWS = 20_000  # of training rows, those that the trees are fitted on: more change little and cost time
+MIN_ROWS = 20  # fewer of a class teach nothing
+# Of a knowledge, the words in which copied runs and the common subsequence are looked for: both read it once for every
+# word of the response. All that is counted without regard to places reads the whole knowledge.
+MAX_WORDS = 2_000
+NEGATIONS = word_set("not no never nor nothing nobody none without t cannot hardly barely less least few little")
+FIRST_PERSON = word_set("i my me mine myself we our us")
+MARKS = ",.?!'\"-:;()"
+FEATURES = (
+    "response words",
+    "knowledge words",
+    "words, response / knowledge",
+    "response characters",
+    "characters a word",
+    "unknown words",
+    "unknown share",
+    "unknown content words",
+    "unknown content share",
+    "unknown stop words",
+    "knowledge words used, share",
+    "knowledge content words left out",
+    "unknown pairs",
+    "unknown pairs, share",
+    "unknown triples, share",
+    "common subsequence, share",
+    "longest copied run",
+    "copied runs",
+    "longest unknown run",
+    "unknown runs",
+    "first unknown place",
+    "last unknown place",
+    "mean unknown place",
+    "unknown numbers",
+    "known numbers",
+    "unknown names",
+    "known names",
+    "repeated words",
+    "negations",
+    "negations, response - knowledge",
+    "first person",
+    *(f"marks {mark}" for mark in MARKS),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CountedFeatures:
+    """Boosted trees on `FEATURES`; fitted by `fit`, or by `fit_counted` with a threshold."""
+
+    trees: Any
+    threshold: float = 0.5
+
+    @classmethod
+    def fit(
+        cls, knowledge: Sequence[str], response: Sequence[str], label: ArrayLike, *, seed: int = 0
+    ) -> "CountedFeatures":
+        """Fits the trees; labels are 1 (or true) for hallucinated.
+
+        scikit-learn is imported here: that takes 1.3 CPU-seconds, which no start of a script should wait for.
+        """
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        gold = np.asarray(label, bool)
+        rows = np.arange(len(gold)).tolist()
+        if len(rows) > MAX_ROWS:
+            rows = np.sort(np.random.default_rng(seed).permutation(rows)[:MAX_ROWS]).tolist()
+        features = count_features([knowledge[i] for i in rows], [response[i] for i in rows])
+        trees = HistGradientBoostingClassifier(
+            learning_rate=0.06, max_iter=120, max_leaf_nodes=12, min_samples_leaf=20, l2_regularization=1.0,
+            early_stopping=False, random_state=seed,
+        )  # fmt: skip
+        return cls(trees.fit(features, gold[rows]))
+
+    def score(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
+        """Gives P(hallucinated) of each pair."""
+        if not len(response):
+            return np.zeros(0)
+        scores: NDArray[np.float64] = self.trees.predict_proba(count_features(knowledge, response))[:, 1]
+        return scores
+
+    def predictions(self, examples: Sequence[Example]) -> dict[str, Prediction]:
+        """Predicts each example's label and score."""
+        scores = self.score([e.knowledge for e in examples], [e.response for e in examples])
+        return {
+            e.id: Prediction(id=e.id, label=HALLUCINATED if score >= self.threshold else FAITHFUL, score=float(score))
+            for e, score in zip(examples, scores, strict=True)
+        }
+
+
+def fit_counted(
+    train: Sequence[Example], validation: Sequence[Example] = (), *, aim: str = "macro_f1", seed: int = 0
+) -> CountedFeatures | None:
+    """Fits the trees and their threshold; None where the training rows hold too little of a class.
+
+    Args:
+        train: The trees are fitted on those with a label.
+        validation: The threshold is chosen for `aim` on those with a label; it is 0.5 where there is none.
+    """
+    known = [example for example in train if example.label]
+    gold = [example.label == HALLUCINATED for example in known]
+    if min(sum(gold), len(gold) - sum(gold)) < MIN_ROWS:
+        return None
+    model = CountedFeatures.fit([e.knowledge for e in known], [e.response for e in known], gold, seed=seed)
+    if chosen_on := [example for example in validation if example.label]:
+        found = model.score([e.knowledge for e in chosen_on], [e.response for e in chosen_on])
+        return replace(
+            model, threshold=choose_threshold(found, [e.label == HALLUCINATED for e in chosen_on], aim).value
+        )
+    return model
+
+
+def count_features(knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
+    """Counts `FEATURES` of each pair [pairs, features]."""
+    return np.array([_count(*pair) for pair in zip(knowledge, response, strict=True)], np.float64)
+
+
+def _count(knowledge: str, response: str) -> list[float]:
+    source, words = unicode_words(knowledge), unicode_words(response)
+    known, used = set(source), set(words)
+    content, known_content = used - STOP_WORDS, known - STOP_WORDS
+    places = [i for i, word in enumerate(words) if word not in known]
+    unknown, size = used - known, max(1, len(words))
+    pairs, known_pairs = set(pairwise(words)), set(pairwise(source))
+    triples = set(zip(words, words[1:], words[2:], strict=False))
+    known_triples = set(zip(source, source[1:], source[2:], strict=False))
+    numbers = {word for word in used if any(c.isdigit() for c in word)}
+    cased = zip(cased_words(response)[1:], words[1:], strict=True)
+    names = {word for shown, word in cased if shown[0].isupper() and len(shown) > 1}
+    first = source[:MAX_WORDS]
+    runs, gaps = greedy_runs(words, first), _runs(places)
+    negations = sum(word in NEGATIONS for word in words)
+    return [
+        len(words),
+        len(source),
+        len(words) / max(1, len(source)),
+        len(response),
+        len(response) / size,
+        len(places),
+        len(places) / size,
+        len(content - known),
+        len(content - known) / max(1, len(content)),
+        len(unknown & STOP_WORDS),
+        len(used & known) / max(1, len(known)),
+        len(known_content - used),
+        len(pairs - known_pairs),
+        len(pairs - known_pairs) / max(1, len(pairs)),
+        len(triples - known_triples) / max(1, len(triples)),
+        lcs_length(words, first) / size,
+        max(runs, default=0),
+        len(runs),
+        max(gaps, default=0),
+        len(gaps),
+        places[0] / size if places else 1.0,
+        places[-1] / size if places else 0.0,
+        sum(places) / len(places) / size if places else 0.5,
+        len(numbers - known),
+        len(numbers & known),
+        len(names - known),
+        len(names & known),
+        len(words) - len(used),
+        negations,
+        negations - sum(word in NEGATIONS for word in source),
+        sum(word in FIRST_PERSON for word in words),
+        *(response.count(mark) for mark in MARKS),
+    ]
+
+
+def _runs(places: Sequence[int]) -> list[int]:
+    """The lengths of the runs of places that follow each other."""
+    lengths: list[int] = []
+    for i, place in enumerate(places):
+        if i and place == places[i - 1] + 1:
+            lengths[-1] += 1
+        else:
+            lengths.append(1)
+    return lengths

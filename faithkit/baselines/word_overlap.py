@@ -1,0 +1,177 @@
+"""Baselines for any detector: counting or marking words that the knowledge lacks, and the response's length."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import inf, nextafter
+from random import Random
+from statistics import median
+from typing import NamedTuple
+
+from faithkit.calibration.thresholds import choose_threshold
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span
+from faithkit.span_types import UNTYPED
+from faithkit.words import unicode_words, word_places
+
+RUN = 4  # characters that are compared together; a space parts words
+
+
+def unsupported_share(knowledge: str, response: str) -> float:
+    """Computes the share of the response's words that the knowledge lacks, case aside; 0 where there are no words."""
+    known = set(unicode_words(knowledge))
+    words = unicode_words(response)
+    return sum(word not in known for word in words) / len(words) if words else 0.0
+
+
+def unsupported_grams(knowledge: str, response: str) -> float:
+    """Computes the share of the response's runs of four characters that the knowledge lacks, case and marks aside.
+
+    Other forms of a known word share most of theirs, where `unsupported_share` takes them for unknown.
+    """
+    known, said = (f" {' '.join(unicode_words(text))} " for text in (knowledge, response))
+    if said.isspace():
+        return 0.0
+    length = min(RUN, len(said))  # a word of one letter is shorter with its spaces
+    has = {known[place : place + length] for place in range(len(known) - length + 1)}
+    runs = [said[place : place + length] for place in range(len(said) - length + 1)]
+    return sum(run not in has for run in runs) / len(runs)
+
+
+def fit_overlap(train: Iterable[Example], aim: str = "macro_f1") -> float | None:
+    """Chooses the threshold of `overlap_predictions` for `aim` on labelled examples; None where there are none."""
+    known = [example for example in train if example.label]
+    if not known:
+        return None
+    scores = [unsupported_share(example.knowledge, example.response) for example in known]
+    return choose_threshold(scores, [example.label == HALLUCINATED for example in known], aim).value
+
+
+def overlap_predictions(
+    examples: Sequence[Example],
+    train: Iterable[Example] = (),
+    *,
+    aim: str = "macro_f1",
+    threshold: float | None = None,
+) -> dict[str, Prediction]:
+    """Predicts hallucinated where too many of the response's words are not in the knowledge; their share is the score.
+
+    The threshold is chosen for `aim` on the labelled training examples. Without them it lies above the median share of
+    the evaluated examples, which uses no label: at most half of them are then called hallucinated.
+
+    Args:
+        threshold: One that `fit_overlap` has chosen already; nothing is fitted then.
+    """
+    shares = {example.id: unsupported_share(example.knowledge, example.response) for example in examples}
+    if threshold is None:
+        threshold = fit_overlap(train, aim)
+    if threshold is None:
+        threshold = nextafter(median(shares.values()), inf) if shares else 0.5
+    return {
+        id_: Prediction(id=id_, label=HALLUCINATED if share >= threshold else FAITHFUL, score=share)
+        for id_, share in shares.items()
+    }
+
+
+class LengthRule(NamedTuple):
+    """Calls responses hallucinated whose `length_score` is at least the threshold; of short ones where not `longer`."""
+
+    threshold: float
+    longer: bool = True
+
+    def score(self, response: str) -> float:
+        score = length_score(response)
+        return score if self.longer else 1.0 - score
+
+
+def length_score(response: str) -> float:
+    """Maps a response's length in characters to [0, 1): a longer one scores more, 100 characters score a half."""
+    return len(response) / (len(response) + 100)
+
+
+def fit_length(train: Iterable[Example], aim: str = "macro_f1") -> LengthRule | None:
+    """Chooses the threshold of `length_predictions` for `aim` on labelled examples, and whether long or short is wrong.
+
+    None where there are no labelled examples.
+    """
+    known = [example for example in train if example.label]
+    if not known:
+        return None
+    gold = [example.label == HALLUCINATED for example in known]
+    rules = []
+    for longer in (True, False):
+        found = choose_threshold([LengthRule(0.0, longer).score(one.response) for one in known], gold, aim)
+        rules.append((found.f1 if aim == "f1" else found.macro_f1, LengthRule(found.value, longer)))
+    return max(rules, key=lambda rule: rule[0])[1]
+
+
+def length_predictions(examples: Sequence[Example], rule: LengthRule | None = None) -> dict[str, Prediction]:
+    """Predicts from the length of the response alone.
+
+    In corpora whose hallucinated responses were written on demand (HaluEval) these are longer, and a detector that is
+    no better than this one has learnt nothing else.
+
+    Args:
+        rule: As `fit_length` gives it. Without one, what is longer than the median of the examples is hallucinated,
+            which uses no label.
+    """
+    if rule is None:
+        scores = [length_score(example.response) for example in examples]
+        rule = LengthRule(nextafter(median(scores), inf) if scores else 0.5)
+    found = {}
+    for example in examples:
+        score = rule.score(example.response)
+        label = HALLUCINATED if score >= rule.threshold else FAITHFUL
+        found[example.id] = Prediction(id=example.id, label=label, score=score)
+    return found
+
+
+def random_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:
+    """Throws a fair coin for each example, the same in every run: it depends on the id alone."""
+    found = {}
+    for example in examples:
+        score = Random(f"coin:{example.id}").random()
+        label = HALLUCINATED if score >= 0.5 else FAITHFUL
+        found[example.id] = Prediction(id=example.id, label=label, score=score)
+    return found
+
+
+def whole_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:
+    """Marks every character of every response: all recall, and the data's share of marked characters as precision."""
+    found = {}
+    for example in examples:
+        spans = (Span(start=0, end=len(example.response), label=UNTYPED),)
+        found[example.id] = Prediction(id=example.id, label=HALLUCINATED, spans=spans)
+    return found
+
+
+def empty_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:
+    """Marks nothing anywhere."""
+    return {example.id: Prediction(id=example.id, label=FAITHFUL) for example in examples}
+
+
+def unsupported_spans(knowledge: str, response: str) -> tuple[Span, ...]:
+    """Marks each longest run of words that the knowledge lacks, case aside, as one span."""
+    known = set(unicode_words(knowledge))
+    runs: list[tuple[int, int]] = []
+    goes_on = False
+    for start, end, word in word_places(response):
+        if word in known:
+            goes_on = False
+            continue
+        runs.append((runs.pop()[0] if goes_on else start, end))
+        goes_on = True
+    return tuple(Span(start=start, end=end, label=UNTYPED) for start, end in runs)
+
+
+def mismatch_predictions(
+    examples: Sequence[Example],
+    train: Iterable[Example] = (),
+    *,
+    aim: str = "f1",
+    threshold: float | None = None,
+) -> dict[str, Prediction]:
+    """Adds to `overlap_predictions` a span for every run of unsupported words, in responses called faithful too."""
+    called = overlap_predictions(examples, train, aim=aim, threshold=threshold)
+    return {
+        example.id: replace(prediction, spans=unsupported_spans(example.knowledge, example.response))
+        for example, prediction in zip(examples, called.values(), strict=True)
+    }

@@ -1,0 +1,1 @@
+"""Turns scores into probabilities and labels: temperature, thresholds, abstention."""

@@ -1,0 +1,73 @@
+"""Turns a critic's logits into calibrated probabilities and labels; fitted on validation, stored beside the weights."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faithkit.calibration.thresholds import apply_temperature, calibration_error, choose_threshold, fit_temperature
+from faithkit.checks import check_number, check_text
+from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Prediction
+
+OURS = tuple(label == HALLUCINATED for label in LABELS)  # of the classes, those that mean hallucinated
+MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 1e3  # far beyond what a fit gives
+NONE_CALLED = float(np.nextafter(1, 2))  # the threshold of a fit that calls nothing, not even a probability of 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreCalibration:
+    """The temperature and the threshold of a critic.
+
+    Args:
+        temperature: Divides the log-odds; above 1 it moves probabilities towards 1/2.
+        threshold: A response is called hallucinated from this probability on.
+        aim: The metric that the threshold was chosen for.
+    """
+
+    temperature: float = 1.0
+    threshold: float = 0.5
+    aim: str = "none: nothing was fitted"
+
+    def __post_init__(self) -> None:
+        check_number("temperature", self.temperature, MIN_TEMPERATURE, MAX_TEMPERATURE)
+        check_number("threshold", self.threshold, 0, NONE_CALLED)
+        check_text("aim", self.aim)
+
+    @classmethod
+    def fit(cls, odds: NDArray[Any], labels: NDArray[Any], aim: str) -> tuple["ScoreCalibration", dict[str, Any]]:
+        """Fits both on the log-odds of labelled validation rows; also gives what to report of the fit."""
+        temperature = fit_temperature(odds, labels)
+        scores = apply_temperature(odds, temperature.value)
+        threshold = choose_threshold(scores, labels, aim)
+        report = {
+            "temperature": asdict(temperature),
+            "threshold": asdict(threshold),
+            "ece_before": calibration_error(apply_temperature(odds, 1.0), labels),
+            "ece_after": calibration_error(scores, labels),
+            "num_rows": len(labels),
+        }
+        return cls(temperature=temperature.value, threshold=threshold.value, aim=aim), report
+
+    def scores(self, odds: NDArray[Any]) -> NDArray[np.float64]:
+        """P(hallucinated) of each row, from its log-odds."""
+        return apply_temperature(odds, self.temperature)
+
+    def label(self, score: float, threshold: float | None = None) -> str:
+        """hallucinated or faithful, by the stored threshold or by another."""
+        return HALLUCINATED if score >= (self.threshold if threshold is None else threshold) else FAITHFUL
+
+    def predictions(self, ids: Sequence[str], scores: Iterable[float]) -> list[Prediction]:
+        """A prediction for each probability."""
+        return [Prediction(id=i, label=self.label(s), score=float(s)) for i, s in zip(ids, scores, strict=True)]
+
+
+def log_odds(logits: NDArray[Any], hallucinated: Sequence[bool] = OURS) -> NDArray[np.float64]:
+    """Log-odds of hallucinated from the logits of each row [rows, classes].
+
+    Args:
+        hallucinated: Which classes mean it; the others mean faithful.
+    """
+    values, chosen = np.asarray(logits, np.float64), np.array(hallucinated)
+    return np.logaddexp.reduce(values[:, chosen], axis=1) - np.logaddexp.reduce(values[:, ~chosen], axis=1)

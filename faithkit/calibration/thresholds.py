@@ -1,0 +1,224 @@
+"""Calibration of scores: temperature, decision threshold, expected calibration error.
+
+Fit temperature and threshold on validation data, never on the test set. A temperature changes no ranking (AUROC stays);
+a threshold changes no score (ECE stays).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from faithkit.calibration.aims import ARGMAX, wanted_precision
+
+NUM_BINS = 15
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Temperature:
+    """A fitted temperature with the negative log-likelihood before and after; `note` says where it is no optimum."""
+
+    value: float
+    nll_before: float
+    nll_after: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """Call hallucinated what scores `value` or more; the figures are those on the data it was chosen on.
+
+    `reached` is False where the aim cannot be met; `note` then says what was chosen instead.
+    """
+
+    value: float
+    aim: str
+    reached: bool
+    precision: float
+    recall: float
+    f1: float
+    macro_f1: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReliabilityBin:
+    """The rows that score in [low, high): their mean score and the share that is hallucinated."""
+
+    low: float
+    high: float
+    count: int
+    mean_score: float
+    hallucinated: float
+
+
+def logit(scores: ArrayLike) -> Floats:
+    """Computes the log-odds of probabilities, finite at 0 and 1 too."""
+    clipped = np.clip(np.asarray(scores, np.float64), 1e-12, 1 - 1e-12)
+    return np.log(clipped) - np.log1p(-clipped)
+
+
+def apply_temperature(logits: ArrayLike, temperature: float) -> Floats:
+    """Computes P(hallucinated) = sigmoid(logit / T) from log-odds; T above 1 softens it."""
+    scaled = np.asarray(logits, np.float64) / temperature
+    return np.exp(-np.logaddexp(0.0, -scaled))
+
+
+def fit_temperature(logits: ArrayLike, gold: ArrayLike) -> Temperature:
+    """Fits the temperature T that minimises the mean of -log sigmoid(+-logit / T) (Guo et al. 2017, section 4.2).
+
+    The loss is convex in 1 / T, so its slope is bisected. Where every row is on its right side the loss has no minimum
+    and sharpening without end would look best: T then stays 1.
+
+    scikit-learn finds the same T (equal to 1e-7), but its public form, `CalibratedClassifierCV`, calibrates a fitted
+    classifier in folds and not log-odds, keeps T to itself, and does not tell that there is no optimum.
+
+    Args:
+        logits: Log-odds of hallucinated [N]: the difference of two logits, or `logit(score)`.
+        gold: 1 where hallucinated [N].
+    """
+    values, labels = _checked(logits, gold)
+    margins = np.where(labels == 1, values, -values)
+
+    def loss(inverse: float) -> float:
+        return float(np.logaddexp(0.0, -inverse * margins).mean())
+
+    def slope(inverse: float) -> float:
+        return float(-(margins * np.exp(-np.logaddexp(0.0, inverse * margins))).mean())
+
+    if margins.min() >= 0:
+        note = "every row is on its right side, so no temperature is best: kept at 1"
+        return Temperature(value=1.0, nll_before=loss(1.0), nll_after=loss(1.0), note=note)
+    low, high, note = 1 / MAX_TEMPERATURE, 1 / MIN_TEMPERATURE, ""
+    if slope(low) >= 0 or slope(high) <= 0:
+        low = high = low if slope(low) >= 0 else high
+        note = f"the optimum lies outside {MIN_TEMPERATURE}..{MAX_TEMPERATURE}: kept at the bound"
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if slope(middle) < 0 else (low, middle)
+    return Temperature(value=1 / high, nll_before=loss(1.0), nll_after=loss(high), note=note)
+
+
+def choose_threshold(scores: ArrayLike, gold: ArrayLike, aim: str = "macro_f1") -> Threshold:
+    """Chooses the threshold that serves an aim best on labelled data; of equally good ones, the one nearest to 0.5.
+
+    Args:
+        scores: P(hallucinated) [N].
+        gold: 1 where hallucinated [N].
+        aim: `f1` (of the hallucinated class), `macro_f1`, or `precision>=0.9` (any number above 0, at most 1): the
+            highest recall with at least that precision. Where no threshold has it, the most precise one is chosen.
+            `argmax` stays at 0.5, for validation data that are too few or too different from the test data.
+
+    Raises:
+        UserError: An unknown aim.
+    """
+    wanted = wanted_precision(aim)
+    values, labels = _checked(scores, gold)
+    positives, total = int(labels.sum()), len(values)
+    if aim == ARGMAX:
+        return _threshold(0.5, aim, values, labels, "")
+    if positives in (0, total):
+        note = f"every row is {'hallucinated' if positives else 'faithful'}, so no threshold is best: 0.5 is taken"
+        return _threshold(0.5, aim, values, labels, note)
+    descending = np.argsort(-values, kind="stable")
+    ends = np.flatnonzero(np.diff(values[descending], append=-np.inf))  # rows of one score are called together
+    cuts = _cuts(values[descending][ends])
+    called = np.concatenate([[0], ends + 1])  # by each cut
+    right = np.concatenate([[0], np.cumsum(labels[descending])[ends]])
+    precision, recall = right / np.maximum(called, 1), right / positives
+    f1, macro_f1 = _f1(called, right, positives, total)
+    note = ""
+    if wanted is None:
+        best = _best(f1 if aim == "f1" else macro_f1, np.zeros(len(cuts)))
+    elif (meets := (called > 0) & (precision >= wanted)).any():
+        best = _best(np.where(meets, recall, -1.0), precision)
+    else:
+        best = _best(precision, recall)
+        note = f"no threshold has {aim}: the most precise one is taken"
+    nearest = best[np.argmin(np.abs(cuts[best] - 0.5))]
+    return _threshold(float(cuts[nearest]), aim, values, labels, note)
+
+
+def _threshold(value: float, aim: str, scores: Floats, gold: NDArray[np.int64], note: str) -> Threshold:
+    called, right, positives = int((scores >= value).sum()), int(gold[scores >= value].sum()), int(gold.sum())
+    f1, macro_f1 = _f1(np.array(called), np.array(right), positives, len(gold))
+    return Threshold(
+        value=value,
+        aim=aim,
+        reached=not note,
+        precision=right / max(called, 1),
+        recall=right / max(positives, 1),
+        f1=float(f1),
+        macro_f1=float(macro_f1),
+        note=note,
+    )
+
+
+def _f1(called: NDArray[Any], right: NDArray[Any], positives: int, total: int) -> tuple[Floats, Floats]:
+    """Computes F1 and macro F1 by threshold, from the rows `called` hallucinated and those called so rightly."""
+    faithful_right = (total - called) - (positives - right)
+    f1 = 2 * right / np.maximum(called + positives, 1)
+    faithful_f1 = 2 * faithful_right / np.maximum((total - called) + (total - positives), 1)
+    return f1, (f1 + faithful_f1) / 2
+
+
+def _best(first: Floats, second: Floats) -> NDArray[np.intp]:
+    """Finds the positions of the highest `first`, and among these of the highest `second`."""
+    places = np.flatnonzero(first == first.max())
+    return places[second[places] == second[places].max()]
+
+
+def _cuts(distinct: Floats) -> Floats:
+    """Places one threshold for each number of scores called, none to all: midway between descending neighbours."""
+    above = distinct[:-1]
+    middles = (above + distinct[1:]) / 2
+    middles = np.where(middles > distinct[1:], middles, above)  # neighbours so close that the middle falls on the lower
+    top = (distinct[0] + 1) / 2
+    none = top if top > distinct[0] else np.nextafter(distinct[0], np.inf)
+    return np.concatenate([[none], middles, [min(distinct[-1], distinct[-1] / 2)]])
+
+
+def bin_of(scores: ArrayLike, num_bins: int = NUM_BINS) -> NDArray[np.intp]:
+    """Finds the equal-width bin that each score falls in; 1.0 falls in the last."""
+    edges = np.linspace(0.0, 1.0, num_bins + 1)
+    places = np.searchsorted(edges, np.asarray(scores, np.float64), side="right") - 1
+    return np.minimum(places, num_bins - 1)
+
+
+def reliability(scores: ArrayLike, gold: ArrayLike, num_bins: int = NUM_BINS) -> list[ReliabilityBin]:
+    """Builds the table behind the calibration error: the bins that hold rows (a reliability diagram in numbers)."""
+    values, labels = _checked(scores, gold)
+    places = bin_of(values, num_bins)
+    edges = np.linspace(0.0, 1.0, num_bins + 1)
+    return [
+        ReliabilityBin(
+            low=float(edges[place]),
+            high=float(edges[place + 1]),
+            count=int((inside := places == place).sum()),
+            mean_score=float(values[inside].mean()),
+            hallucinated=float(labels[inside].mean()),
+        )
+        for place in np.unique(places)
+    ]
+
+
+def calibration_error(scores: ArrayLike, gold: ArrayLike, num_bins: int = NUM_BINS) -> float:
+    """Computes the expected calibration error: sum over bins of share * |mean score - share hallucinated|.
+
+    Naeini et al. 2015; equal-width bins. It depends on the number of bins, and a constant score at the base rate has an
+    error of 0: read it beside AUROC or F1.
+    """
+    rows = reliability(scores, gold, num_bins)
+    return sum(row.count * abs(row.mean_score - row.hallucinated) for row in rows) / sum(row.count for row in rows)
+
+
+def _checked(values: ArrayLike, gold: ArrayLike) -> tuple[Floats, NDArray[np.int64]]:
+    numbers, labels = np.asarray(values, np.float64), np.asarray(gold, np.int64)
+    if numbers.ndim != 1 or numbers.shape != labels.shape or not len(numbers):
+        raise ValueError(f"needs as many values as labels, at least one; got shapes {numbers.shape}, {labels.shape}")
+    if not np.isfinite(numbers).all() or not np.isin(labels, (0, 1)).all():
+        raise ValueError("values must be finite and labels 0 or 1")
+    return numbers, labels

@@ -1,1 +1,0 @@
-"""Metrics, intervals, calibration and tables: pure functions from records to named numbers."""

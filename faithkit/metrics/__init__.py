@@ -1,0 +1,1 @@
+"""Computes metrics of detectors and generators: pure functions from records to named numbers."""

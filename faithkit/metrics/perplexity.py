@@ -1,0 +1,39 @@
+"""Loss, perplexity and token accuracy of a language model on given responses.
+
+loss = sum of -log p(token) / number of tokens; perplexity = exp(loss); token accuracy is the share of tokens that were
+the likeliest. Use them to choose among checkpoints of one model. Perplexities of different tokenizers do not compare,
+and none of the three says how faithful the model's own responses are."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faithkit.records import Example
+from faithkit.statistics.intervals import Groups, Scored, Statistic, Values, bootstrap
+
+LARGEST_LOSS = 80.0  # whose exponential is still a number that can be written
+
+
+def language_model_statistic(groups: Groups, rows: NDArray[np.float64]) -> Statistic:
+    """Computes means over tokens, not over responses.
+
+    Args:
+        rows: For each response the sum of its tokens' losses, their number, and how many were the likeliest [rows, 3].
+    """
+    sums = groups.sums(rows)
+
+    def statistic(weights: Values) -> dict[str, Values]:
+        losses, tokens, right = (weights @ sums).T
+        loss = losses / tokens
+        return {"loss": loss, "perplexity": np.exp(np.minimum(loss, LARGEST_LOSS)), "token_accuracy": right / tokens}
+
+    return statistic
+
+
+def language_model_metrics(
+    examples: Sequence[Example], rows: NDArray[np.float64], *, num_resamples: int = 1000
+) -> Scored:
+    """Computes loss, perplexity and token_accuracy with intervals; `rows` as for `language_model_statistic`."""
+    groups = Groups.of(example.group for example in examples)
+    return bootstrap(groups, language_model_statistic(groups, rows), num_resamples=num_resamples)

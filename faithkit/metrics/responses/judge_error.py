@@ -1,0 +1,178 @@
+"""A judge's rate corrected by its own error: what share would people call hallucinated?
+
+Use it wherever a rate comes from a detector. Of labelled rows the judge finds a share r of the hallucinated ones (its
+recall) and calls a share f of the faithful ones hallucinated (its false alarms). Where it calls a share q of responses
+hallucinated, p of them are: q = r p + f (1 - p), so p = (q - f) / (r - f) (Rogan & Gladen 1978).
+
+Both samples are resampled by groups, so the interval holds the error of q and that of r and f. It rests on one
+assumption: the judge errs as often on these responses as on the labelled ones. A value outside [0, 1] is put on the
+bound and said. Where the whole interval lies outside, no p gives such a q: the assumption does not hold, and there is
+no corrected rate.
+
+>>> import numpy as np
+>>> error = JudgeError.of_rows(gold=[1] * 40 + [0] * 40, called=[1] * 36 + [0] * 4 + [1] * 12 + [0] * 28,
+...                            groups=[str(number) for number in range(80)])
+>>> q = np.array([1.0] * 60 + [0.0] * 40)  # 60% called; p = (.6 - .3) / (.9 - .3)
+>>> found = corrected_rate(q, [str(number) for number in range(100)], error)
+>>> round(found.metric.value, 6)
+0.5
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr, stdtrit
+
+from faithkit.errors import UserError
+from faithkit.metrics.outcomes import align
+from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
+from faithkit.statistics.intervals import Groups, Metric, Values, bootstrap
+
+LOWER = 0.025
+MOST_UNDEFINED = 0.01  # of the resamples: above, nothing is known about the rate
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgeError:
+    """The errors of a judge on labelled rows.
+
+    Args:
+        table: Found, missed, false alarms and rightly passed of each group [G, 4].
+        name: The rows, as a table names them.
+    """
+
+    table: Values
+    name: str = ""
+
+    @classmethod
+    def of_rows(cls, gold: ArrayLike, called: ArrayLike, groups: Sequence[str], name: str = "") -> "JudgeError":
+        """Counts rows of 0 and 1.
+
+        Raises:
+            UserError: There are no hallucinated or no faithful rows.
+        """
+        truth, said = np.asarray(gold, bool), np.asarray(called, bool)
+        cells = np.stack([truth & said, truth & ~said, ~truth & said, ~truth & ~said], axis=1)
+        if not truth.any() or truth.all():
+            only = HALLUCINATED if truth.any() else "faithful"
+            hint = "give rows of both labels: benchmark.judge_labels=[{dataset: audit, path: DIR}]"
+            raise UserError(f"a judge's error cannot be measured where every labelled row is {only}", hint=hint)
+        return cls(Groups.of(groups).sums(cells), name)
+
+    @classmethod
+    def of(cls, examples: Sequence[Example], predictions: Mapping[str, Prediction], name: str = "") -> "JudgeError":
+        """Compares a judge's verdicts with the labels; verdicts that could not be parsed are left out.
+
+        Raises:
+            UserError: No verdict could be parsed, or there are no hallucinated or no faithful rows.
+        """
+        pairs = [(e, p) for e, p in zip(examples, align(examples, predictions), strict=True) if p.label != UNPARSED]
+        if not pairs:
+            problem = f"none of the judge's {len(examples):,} verdicts on labelled rows could be parsed"
+            raise UserError(problem, hint="look at what it wrote, and ask it in another way: judge.ask=...")
+        gold, called = ([one.label == HALLUCINATED for one in side] for side in zip(*pairs, strict=True))
+        return cls.of_rows(gold, called, [example.group for example, _ in pairs], name)
+
+    def rates(self, weights: Values) -> tuple[Values, Values]:
+        """Recall and false alarms [R] under weights of groups [R, G]; NaN where a resample lacks a label."""
+        found, missed, alarms, passed = (weights @ self.table).T
+        with np.errstate(invalid="ignore"):
+            return found / (found + missed), alarms / (alarms + passed)
+
+    @property
+    def num_groups(self) -> tuple[int, int]:
+        """The groups with hallucinated and with faithful rows."""
+        found, missed, alarms, passed = self.table.T
+        return int((found + missed > 0).sum()), int((alarms + passed > 0).sum())
+
+    def metrics(self, *, num_resamples: int = 1000) -> dict[str, Metric]:
+        """`recall` and `false_alarms` with their intervals."""
+        groups = Groups(np.arange(len(self.table)), len(self.table))
+
+        def statistic(weights: Values) -> dict[str, Values]:
+            recall, alarms = self.rates(weights)
+            return {"recall": recall, "false_alarms": alarms}
+
+        sizes = self.table.sum(axis=0)
+        n = {"recall": int(sizes[0] + sizes[1]), "false_alarms": int(sizes[2] + sizes[3])}
+        return bootstrap(groups, statistic, n=n, shares=True, num_resamples=num_resamples).metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corrected:
+    """A corrected rate, and a note where it says less than it seems to; no metric where nothing can be said."""
+
+    metric: Metric | None
+    note: str = ""
+
+
+def corrected_rate(
+    called: Values, groups: Sequence[str], error: JudgeError, *, num_resamples: int = 1000, seed: int = 0
+) -> Corrected:
+    """Corrects the share of responses that a judge calls hallucinated.
+
+    Args:
+        called: 1 where it calls a response hallucinated [N], NaN where its verdict could not be parsed.
+        groups: The dialogue or document of each response.
+    """
+    rows = np.isfinite(called)
+    own = Groups.of(name for name, kept in zip(groups, rows, strict=True) if kept)
+    table = own.sums(np.stack([called[rows], np.ones(int(rows.sum()))], axis=1))  # [G, 2]
+    whole = error.rates(np.ones((1, len(error.table))))
+    [value] = _solve(called[rows].mean(keepdims=True), *whole)
+    if not np.isfinite(value):
+        return Corrected(metric=None, note="no correction: it calls faithful rows hallucinated as often as others")
+    draw = np.random.default_rng(seed)
+    weights = [
+        draw.multinomial(count, np.full(count, 1 / count), size=num_resamples).astype(np.float64)
+        for count in (own.count, len(error.table))
+    ]
+    recall, alarms = error.rates(weights[1])
+    called_sums = weights[0] @ table
+    shares = (called_sums[:, 0] / called_sums[:, 1], recall, alarms)
+    counts = (own.count, *error.num_groups)
+    samples = _solve(*(_spread(one, count, draw) for one, count in zip(shares, counts, strict=True)))
+    defined = samples[np.isfinite(samples)]
+    if len(defined) < (1 - MOST_UNDEFINED) * num_resamples:
+        note = "the labelled rows are too few to correct by: the interval is everything"
+        return Corrected(metric=Metric(value=_clip(value), low=0.0, high=1.0, n=int(rows.sum())), note=note)
+    low, high = np.quantile(defined, _levels(min(own.count, len(error.table))))
+    if min(low, value) > 1 or max(high, value) < 0:
+        called_share = 100 * called[rows].mean()
+        note = f"no correction: no share of hallucinated responses explains {called_share:.1f}% called so, by its error"
+        return Corrected(metric=None, note=f"{note} on labelled rows ({100 * value:.1f})")
+    note = f"{100 * value:.1f} before it was put on the bound" if not 0 <= value <= 1 else ""
+    bounds = {"low": _clip(min(low, value)), "high": _clip(max(high, value))}
+    return Corrected(metric=Metric(value=_clip(value), **bounds, n=int(rows.sum())), note=note)
+
+
+def _solve(called: Values, recall: Values, alarms: Values) -> Values:
+    """The corrected rates, not yet within 0 and 1; NaN where the judge tells nothing."""
+    gain = recall - alarms
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(gain > 0, (called - alarms) / gain, np.nan)
+
+
+def _spread(samples: Values, count: int, draw: np.random.Generator) -> Values:
+    """Gives a share that is 0 or 1 in every resample the error that it has all the same.
+
+    No resample can show it. The draws are those of as many independent observations as groups, by Jeffreys' prior.
+    """
+    if not ((samples == 0).all() or (samples == 1).all()):
+        return samples
+    right = count if samples[0] == 1 else 0
+    return draw.beta(right + 0.5, count - right + 0.5, size=len(samples))
+
+
+def _levels(count: int) -> tuple[float, float]:
+    """The quantiles of a 95% interval, farther out for few groups: Student's t (Hesterberg 2015, expanded)."""
+    if count < 2:
+        return 0.0, 1.0
+    low = float(ndtr(np.sqrt(count / (count - 1)) * stdtrit(count - 1, LOWER)))
+    return low, 1 - low
+
+
+def _clip(value: float) -> float:
+    return float(min(max(value, 0.0), 1.0))

@@ -1,0 +1,142 @@
+"""Measures responses by every metric whose models are given."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faithkit.metrics.responses.bert_score import BertScore
+from faithkit.metrics.responses.bleu import bleu, bleu_counts, corpus_bleu
+from faithkit.metrics.responses.critic_rate import Detector, critic_rate
+from faithkit.metrics.responses.distinct import distinct
+from faithkit.metrics.responses.extractive import extractive
+from faithkit.metrics.responses.fallback import fallback
+from faithkit.metrics.responses.judge_error import JudgeError
+from faithkit.metrics.responses.judges import CRITIC, Judge, judge_columns
+from faithkit.metrics.responses.knowledge_f1 import knowledge_f1
+from faithkit.metrics.responses.metric_columns import MetricColumns
+from faithkit.metrics.responses.official import Official
+from faithkit.metrics.responses.paired_responses import PairedResponses
+from faithkit.metrics.responses.q2.score import Q2, Q2Scores
+from faithkit.metrics.responses.rouge import rouge
+from faithkit.records import Example
+from faithkit.statistics.intervals import Groups, Statistic, Values
+from faithkit.words import apostrophe_words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Models:
+    """The models that metrics need; metrics of a model that is not given are left out.
+
+    Args:
+        detector: Gives the critic's rate.
+        error: How the detector errs on labelled rows.
+        others: Judges of other kinds, to stand beside it.
+        official: The metrics of the q-squared scripts, beside ours.
+    """
+
+    detector: Detector | None = None
+    error: JudgeError | None = None
+    others: tuple[Judge, ...] = ()
+    bert_score: BertScore | None = None
+    q2: Q2 | None = None
+    official: Official | None = None
+
+    def without_q2(self) -> "Models":
+        """Leaves out what takes long, for baselines."""
+        return replace(self, q2=None, official=self.official and replace(self.official, q2=None))
+
+    @property
+    def judges(self) -> tuple[Judge, ...]:
+        """The critic, with its error on labelled rows, and the judges beside it."""
+        if self.detector is None:
+            return self.others
+        return (Judge(key=CRITIC, name="critic", detector=self.detector, error=self.error), *self.others)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Lists the metrics that are left out, and how to have them."""
+        hints = {
+            "detector": "critic_rate is left out: no detector is given (benchmark.critic=RUN)",
+            "bert_score": "BERTScore is left out: no encoder is given (benchmark.bert_score.encoder=minilm)",
+            "q2": "Q2 is left out: it takes benchmark.q2.questions, benchmark.q2.answers and benchmark.nli",
+        }
+        missing = tuple(note for name, note in hints.items() if getattr(self, name) is None)
+        return missing + (self.official.notes if self.official else ())
+
+
+def gold_response(example: Example) -> str:
+    """Gives the dataset's own response: the reference where there is one."""
+    return example.response if example.reference is None else example.reference
+
+
+def measure(
+    examples: Sequence[Example], responses: Sequence[str], models: Models, *, progress: bool = False
+) -> MetricColumns:
+    """Measures one response to each example."""
+    knowledge, gold = [example.knowledge for example in examples], [gold_response(example) for example in examples]
+    groups = Groups.of(example.group for example in examples)
+    columns: dict[str, Values] = {}
+    notes: list[str] = []
+    details: list[dict[str, Any]] = [{} for _ in examples]
+    if models.detector is not None:
+        columns |= critic_rate(models.detector, examples, responses, progress=progress)
+        if unparsed := int(np.isnan(columns["critic_rate"]).sum()):
+            notes.append(f"critic_rate: {unparsed} of {len(examples)} verdicts could not be parsed, and do not count")
+    columns |= judge_columns(models.others, examples, responses, progress=progress)
+    if models.q2 is not None:
+        scores = models.q2.score(responses, knowledge)
+        columns |= {"q2_f1": scores.f1, "q2_nli": scores.nli}
+        notes.append(_q2_note(scores))
+        _keep_questions(details, "q2", scores)
+    if models.bert_score is not None:
+        before = models.bert_score.num_cut
+        columns |= models.bert_score.score(responses, knowledge)
+        if cut := models.bert_score.num_cut - before:
+            notes.append(f"BERTScore reads {models.bert_score.max_length} tokens: {cut} texts were cut")
+    if models.official is not None:
+        found, asked = models.official.score(responses, knowledge)
+        columns |= found
+        if asked is not None:
+            notes.append(f"official {_q2_note(asked)}")
+            _keep_questions(details, "official_q2", asked)
+    columns["knowledge_f1"] = knowledge_f1(responses, knowledge)
+    counts = bleu_counts(responses, gold)
+    columns["sentence_bleu"] = bleu(counts, effective_order=True)
+    columns |= rouge(responses, gold)
+    columns |= extractive(responses, knowledge)
+    columns["num_words"] = np.array([len(apostrophe_words(text)) for text in responses], np.float64)
+    columns |= fallback(responses, gold)
+    if empty := sum(not text.strip() for text in responses):
+        notes.append(f"{empty} of {len(responses)} responses are empty")
+    return MetricColumns(groups, columns, _of_corpus(groups, responses, counts), details, tuple(notes))
+
+
+def part_of(columns: MetricColumns, paired: PairedResponses, rows: NDArray[np.bool_]) -> MetricColumns:
+    """Measures the marked rows alone, by what was measured of all: no model reads anything again."""
+    examples = [example for example, marked in zip(paired.examples, rows, strict=True) if marked]
+    texts = [text for text, marked in zip(paired.texts, rows, strict=True) if marked]
+    groups = Groups.of(example.group for example in examples)
+    counts = bleu_counts(texts, [gold_response(example) for example in examples])
+    values = {name: column[rows] for name, column in columns.columns.items()}
+    return MetricColumns(groups, values, _of_corpus(groups, texts, counts))
+
+
+def _of_corpus(groups: Groups, responses: Sequence[str], counts: Values) -> tuple[Statistic, ...]:
+    return corpus_bleu(groups, counts), distinct(groups, responses)
+
+
+def _q2_note(scores: Q2Scores) -> str:
+    asked, silent = sum(map(len, scores.asked)), sum(not questions for questions in scores.asked)
+    candidates = sum(scores.num_candidates)
+    return (
+        f"Q2: {asked:,} valid questions on {candidates:,} candidate answers; {silent:,} of {len(scores.asked):,} "
+        "responses have none and are scored by entailment"
+    )
+
+
+def _keep_questions(details: list[dict[str, Any]], name: str, scores: Q2Scores) -> None:
+    for detail, asked in zip(details, scores.asked, strict=True):
+        detail[name] = [asdict(one) for one in asked]

@@ -1,0 +1,173 @@
+"""The report of generated responses: metrics beside baselines, another system's if there is one, and a few to read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from faithkit.errors import UserError
+from faithkit.files.jsonl import write_jsonl
+from faithkit.files.run_folder import RunFolder
+from faithkit.metrics.responses.judges import judge_report
+from faithkit.metrics.responses.measure import Models, gold_response, measure, part_of
+from faithkit.metrics.responses.metric_columns import MetricColumns
+from faithkit.metrics.responses.paired_responses import PairedResponses
+from faithkit.metrics.responses.tables import (
+    differences_table,
+    examples_table,
+    sample_rows,
+    systems_table,
+    transfer_table,
+)
+from faithkit.records import Example, Prediction
+from faithkit.reports.provenance import Provenance, Rows, with_provenance
+from faithkit.reports.report import Report, Row
+from faithkit.reports.run_reports import Scored, samples_of, write_reports
+from faithkit.statistics.intervals import Difference, Metric, Values, paired_difference
+
+GOLD, COPY = "gold", "copy"
+ACROSS = "across datasets"  # names no test set
+BASELINES = (GOLD, COPY)
+
+
+def response_report(
+    paired: PairedResponses,
+    models: Models,
+    *,
+    title: str,
+    scores_path: Path | None = None,
+    baselines: Sequence[str] = BASELINES,
+    num_resamples: int = 1000,
+    num_examples: int = 5,
+    progress: bool = False,
+    origin: Provenance | None = None,
+) -> Report:
+    """Measures responses, and writes the values of each example as JSON lines to `scores_path`.
+
+    Metrics of the baselines stand as `gold/...` and `copy/...`; Q2 is not asked of them. Those of another system stand
+    as `against/...`, the differences from it as `difference/...` and their p-values as `p_value/...`.
+
+    Args:
+        baselines: Any of `gold`, the dataset's own response, and `copy`, the knowledge as the response.
+        origin: Where the responses are from, and what their judges have seen; None leaves it out.
+    """
+    if unknown := [name for name in baselines if name not in BASELINES]:
+        raise UserError(f"unknown baseline {unknown[0]!r}", hint=f"use {', '.join(BASELINES)}, or []")
+    columns = measure(paired.examples, paired.texts, models, progress=progress)
+    scored = columns.scored(num_resamples=num_resamples)
+    if scores_path is not None:
+        write_scores(scores_path, paired, columns)
+    beside = _baselines(paired.examples, models.without_q2(), baselines, num_resamples)
+    metrics = dict(scored.metrics)
+    for name, (_, found) in beside.items():
+        metrics |= {f"{name}/{metric}": value for metric, value in found.items()}
+    shown = {"predictions": scored.metrics} | {name: found for name, (_, found) in beside.items()}
+    tables = [systems_table(shown, title=title)]
+    judged = {"predictions": (columns.columns, scored.metrics)} | beside
+    if paired.against is not None:
+        theirs = measure(paired.examples, paired.against, models, progress=progress)
+        compared = compare(columns, theirs, num_resamples=num_resamples)
+        metrics |= compared.metrics
+        judged["against"] = (theirs.columns, compared.theirs)
+        sides = scored.metrics, compared.theirs, compared.differences
+        tables.insert(0, differences_table(*sides, title=f"{title}, paired", judges=models.others))
+    judges = judge_report(models.judges, paired.examples, judged, title=title, num_resamples=num_resamples)
+    metrics |= judges.metrics
+    # Rates that a judge's error corrects are the figures to cite.
+    corrected = judges.tables[:1] if any(judge.error for judge in models.judges) else ()
+    headline = (tables.pop(0), *corrected)
+    tables += judges.tables[len(corrected) :]
+    samples: list[Row] = []
+    if num_examples:
+        tables.append(examples_table(paired.examples, paired.texts, columns, num_examples))
+        samples = sample_rows(paired.examples, paired.texts, columns, num_examples)
+    notes = (*models.missing, *paired.notes, *scored.notes, *judges.notes)
+    answers = [(e, Prediction(id=e.id, text=text)) for e, text in zip(paired.examples, paired.texts, strict=True)]
+    report = Report(
+        metrics=metrics,
+        headline=headline,
+        tables=tuple(tables),
+        notes=notes,
+        samples=tuple(samples),
+        answers=answers,
+    )
+    if origin is None:
+        return report
+
+    def score(rows: Rows) -> dict[str, Metric]:
+        return part_of(columns, paired, rows).scored(num_resamples=num_resamples).metrics
+
+    return with_provenance(report, origin, score, title=title, table=systems_table)
+
+
+def _baselines(
+    examples: Sequence[Example], models: Models, names: Sequence[str], num_resamples: int
+) -> dict[str, tuple[Mapping[str, Values], Mapping[str, Metric]]]:
+    responses = {
+        GOLD: [gold_response(example) for example in examples],
+        COPY: [example.knowledge for example in examples],
+    }
+    measured = {name: measure(examples, responses[name], models) for name in names}
+    return {name: (m.columns, m.scored(num_resamples=num_resamples).metrics) for name, m in measured.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A paired bootstrap of two systems: the other's metrics, the differences, and all of it by name."""
+
+    theirs: dict[str, Metric]
+    differences: dict[str, Difference]
+    metrics: dict[str, Metric]
+
+
+def compare(first: MetricColumns, second: MetricColumns, *, num_resamples: int = 1000) -> Compared:
+    """Subtracts the second system's metrics from the first's, both on the same resampled groups (Koehn 2004)."""
+    theirs = second.scored(num_resamples=num_resamples).metrics
+    found = paired_difference(first.groups, first.statistic, second.statistic, num_resamples=num_resamples)
+    found = {name: difference for name, difference in found.items() if name in theirs}
+    metrics = {f"against/{name}": metric for name, metric in theirs.items()}
+    for name, one in found.items():
+        metrics |= one.named(name)
+    return Compared(theirs=theirs, differences=found, metrics=metrics)
+
+
+def write_scores(path: Path, paired: PairedResponses, columns: MetricColumns) -> None:
+    """Writes one JSON line for each example: its id, the response, every value, and Q2's questions."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    every = zip(paired.examples, paired.texts, columns.rows(), strict=True)
+    write_jsonl(path, ({"id": example.id, "response": text, **values} for example, text, values in every))
+
+
+def report_responses(
+    run: RunFolder,
+    datasets: Mapping[str, PairedResponses],
+    models: Models,
+    *,
+    meta: Mapping[str, Any],
+    baselines: Sequence[str],
+    num_resamples: int = 1000,
+    num_examples: int = 5,
+    origins: Mapping[str, Provenance] | None = None,
+) -> Scored:
+    """Scores the responses to each dataset, writes metrics.json and `scores/<dataset>.jsonl`, and prints it all."""
+    reports = {
+        name: [
+            response_report(
+                paired,
+                models,
+                title=f"test/{name}",
+                scores_path=run.path / "scores" / f"{name}.jsonl",
+                baselines=baselines,
+                num_resamples=num_resamples,
+                num_examples=num_examples,
+                progress=True,
+                origin=origins[name] if origins else None,
+            )
+        ]
+        for name, paired in datasets.items()
+    }
+    samples = samples_of(reports)
+    if len(reports) > 1:
+        across = transfer_table({name: report.metrics for name, [report] in reports.items()})
+        reports = {ACROSS: [Report(metrics={}, headline=(across,))], **reports}
+    return Scored(write_reports(run, reports, meta=meta), samples)

@@ -1,0 +1,186 @@
+"""Span metrics of a tagger, by response and by character, with intervals over sources.
+
+Use `response_f1` for the decision on a whole response and `char_f1` for where its hallucination stands. The character
+level is dominated by long spans; it is no match of whole spans, and says nothing of their types.
+
+Response level, the hallucinated class: a response counts as called where the prediction's label is hallucinated.
+`response_precision` = called rightly / called, `response_recall` = called rightly / hallucinated, `response_f1` =
+2 x called rightly / (called + hallucinated), `response_auroc` and `response_ece` of the score. The same three as
+`response_by_spans_...` call a response hallucinated when any character is predicted in it, whatever the label says:
+RAGTruth's own rule, and that of the published figures.
+
+Character level (Niu et al. 2024, section 5.3): `char_precision` = characters both gold and predicted / predicted ones,
+`char_recall` = the same / gold ones, `char_f1` = 2 x the same / (predicted + gold). Both sides are unions of spans
+within a response, so no value leaves [0, 1]. Characters are summed over all responses before dividing (micro), those of
+faithful responses too. `type/<type>/char_recall` has the gold spans of one type below and their predicted characters
+above; predictions of any type count, as in the paper's Figure 4.
+
+0/0 is 0 for precision, recall and F1 of the data; a resample that leaves 0/0 of what the data define does not count.
+`response_ece_debiased` is corrected for what few rows add to `response_ece`. Undefined metrics are left out: recall of
+a type that nobody marked, AUROC of one class, and both score metrics without scores.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faithkit.calibration.thresholds import NUM_BINS, bin_of
+from faithkit.metrics.classification import share
+from faithkit.metrics.ranking import Ranking
+from faithkit.metrics.span_outcomes import SpanOutcomes, join_spans
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.statistics.intervals import Difference, Groups, Scored, Statistic, Values, bootstrap, paired_difference
+
+AUROC, ECE = "response_auroc", "response_ece"
+LEVELS = ("response", "response_by_spans", "char")
+NOTHING_FOUND = "no prediction marks a character: char_ and response_by_spans_ metrics are 0"
+
+
+def span_metrics(
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, num_resamples: int = 1000, seed: int = 0
+) -> Scored:
+    """Computes every span metric with its 95% interval: overall, `task/<task>/...`, `model/<name>/...`, `type/...`.
+
+    Raises:
+        UserError: No examples, examples without marked spans, ids that do not match, spans outside their response.
+    """
+    return score_spans(join_spans(examples, predictions), num_resamples=num_resamples, seed=seed)
+
+
+def compare_spans(
+    examples: Sequence[Example],
+    first: Mapping[str, Prediction],
+    second: Mapping[str, Prediction],
+    *,
+    num_resamples: int = 1000,
+    seed: int = 0,
+) -> dict[str, Difference]:
+    """Subtracts the second's metrics from the first's, tested on the same resamples of sources."""
+    ours, theirs = join_spans(examples, first), join_spans(examples, second)
+    statistics = span_statistic(ours), span_statistic(theirs)
+    return paired_difference(ours.groups, *statistics, num_resamples=num_resamples, seed=seed)
+
+
+def score_spans(outcomes: SpanOutcomes, *, num_resamples: int = 1000, seed: int = 0) -> Scored:
+    """Computes `span_metrics` of rows that are joined already.
+
+    A metric's `n` counts the responses that it stands on; of a type's recall, those with a span of that type.
+    """
+    counts: dict[str, int] = {}
+    for prefix, rows in subsets(outcomes).items():
+        scored = int((rows & ~np.isnan(outcomes.scores)).sum())
+        counts |= {f"{prefix}{name}": int(rows.sum()) for name in _counted()}
+        counts |= {prefix + AUROC: scored, prefix + ECE: scored}
+    marked = (outcomes.type_marked > 0).sum(axis=0)
+    counts |= {f"type/{name}/char_recall": int(n) for name, n in zip(outcomes.types, marked, strict=True)}
+    errors = [name for name in counts if name.endswith(ECE)]
+    options: dict[str, Any] = {"shares": True, "debiased": errors, "num_resamples": num_resamples, "seed": seed}
+    result = bootstrap(outcomes.groups, span_statistic(outcomes), n=counts, **options)
+    parts = [note for note in result.notes if "/" in note.partition(" ")[0]]
+    notes = [*_notes(outcomes), *(note for note in result.notes if note not in parts)]
+    if parts:
+        notes.append(f"{len(parts)} metrics of tasks, models or types stand on fewer resamples: the others lack them")
+    return Scored(metrics=result.metrics, notes=tuple(notes))
+
+
+def subsets(outcomes: SpanOutcomes) -> dict[str, NDArray[np.bool_]]:
+    """The rows behind each prefix of a metric's name: all of them, those of each task, those of each model."""
+    found = {"": np.ones(len(outcomes.gold), bool)}
+    lower = np.char.lower(outcomes.tasks)
+    found |= {f"task/{task}/": lower == task for task in sorted(set(lower.tolist())) if task}
+    return found | {f"model/{m}/": outcomes.models == m for m in sorted(set(outcomes.models.tolist())) if m}
+
+
+def overall_statistic(outcomes: SpanOutcomes) -> Statistic:
+    """The metrics of all rows as a function of group weights, without those of tasks, models and types."""
+    return _statistic(outcomes, np.ones(len(outcomes.gold), bool))
+
+
+def span_statistic(outcomes: SpanOutcomes) -> Statistic:
+    """All metrics as a function of group weights: sums over the rows of each group, made once."""
+    statistics = {prefix: _statistic(outcomes, rows) for prefix, rows in subsets(outcomes).items()}
+    sums = outcomes.groups.sums
+    by_type = {
+        f"type/{name}/char_recall": (sums(outcomes.type_hits[:, place]), sums(outcomes.type_marked[:, place]))
+        for place, name in enumerate(outcomes.types)
+    }
+
+    def values(weights: Values) -> dict[str, Values]:
+        found: dict[str, Values] = {}
+        for prefix, statistic in statistics.items():
+            found |= {prefix + name: value for name, value in statistic(weights).items()}
+        with np.errstate(invalid="ignore"):  # NaN where a resample has no span of the type
+            found |= {name: (weights @ hits) / (weights @ marked) for name, (hits, marked) in by_type.items()}
+        return found
+
+    return values
+
+
+def _statistic(outcomes: SpanOutcomes, rows: NDArray[np.bool_]) -> Statistic:
+    """The metrics of some rows; a resample that has none of them gives NaN."""
+    groups = Groups(outcomes.groups.index[rows], outcomes.groups.count)
+    gold, called, scores = outcomes.gold[rows], outcomes.called[rows], outcomes.scores[rows]
+    flagged = outcomes.flagged[rows]
+    responses = np.ones(len(gold)), gold, called, gold * called, flagged, gold * flagged
+    characters = outcomes.marked[rows], outcomes.found[rows], outcomes.hits[rows]
+    table = groups.sums(np.stack([*responses, *characters], axis=1))  # [G, 9]
+    scored = ~np.isnan(scores)
+    in_groups = Groups(groups.index[scored], groups.count)
+    gaps = (scores - gold)[scored, None] * np.eye(NUM_BINS)[bin_of(scores[scored])]
+    in_bins, num_scored = in_groups.sums(gaps), in_groups.sums(np.ones(len(gaps)))  # [G, bins], [G]
+    ranking = None
+    if 0 < gold[scored].sum() < len(gaps):
+        ranking = Ranking(scores[scored], gold[scored], in_groups)
+    whole = table.sum(axis=0)
+
+    def values(weights: Values) -> dict[str, Values]:
+        total, hallucinated, calls, right, flags, right_flags, marked, predicted, hits = (weights @ table).T
+        found = _shares("response", right, calls, hallucinated, (whole[2], whole[1]))
+        found |= _shares("response_by_spans", right_flags, flags, hallucinated, (whole[4], whole[1]))
+        found |= _shares("char", hits, predicted, marked, (whole[7], whole[6]))
+        found = {name: np.where(total > 0, value, np.nan) for name, value in found.items()}
+        if ranking is not None:
+            found[AUROC] = ranking(weights)["auroc"]
+        if len(gaps):
+            with np.errstate(invalid="ignore"):
+                error = np.abs(weights @ in_bins).sum(axis=1) / (weights @ num_scored)
+            found[ECE] = np.minimum(error, 1.0)  # sums of rounded numbers
+        return found
+
+    return values
+
+
+def _shares(
+    level: str, both: Values, predicted: Values, gold: Values, in_all: tuple[float, float]
+) -> dict[str, Values]:
+    """F1, precision and recall; `in_all` counts what is predicted and what is gold in the whole data."""
+    return {
+        f"{level}_f1": share(2 * both, predicted + gold, sum(in_all)),
+        f"{level}_precision": share(both, predicted, in_all[0]),
+        f"{level}_recall": share(both, gold, in_all[1]),
+    }
+
+
+def _counted() -> list[str]:
+    return [f"{level}_{name}" for level in LEVELS for name in ("f1", "precision", "recall")]
+
+
+def _notes(outcomes: SpanOutcomes) -> list[str]:
+    notes = []
+    total, without = len(outcomes.gold), int(np.isnan(outcomes.scores).sum())
+    if without == total:
+        notes.append(f"no prediction has a score: {AUROC} and {ECE} are left out")
+    elif without:
+        notes.append(f"{without} of {total} predictions have no score: {AUROC} and {ECE} leave them out")
+    if not 0 < outcomes.gold.sum() < total:
+        notes.append(f"every response is {HALLUCINATED if outcomes.gold.any() else FAITHFUL}: {AUROC} is left out")
+    if not outcomes.marked.any():
+        notes.append("no character is marked in the data: char_ metrics are 0")
+    elif not outcomes.found.any():
+        notes.append(NOTHING_FOUND)
+    elif differ := int((outcomes.called != outcomes.flagged).sum()):
+        rules = "response_ metrics follow the label, response_by_spans_ the spans"
+        notes.append(f"{differ} of {total} predictions differ in label and spans: {rules}")
+    return notes

@@ -1,0 +1,197 @@
+"""Suppression: fewer hallucinations by choosing among several responses with a detector (Niu et al. 2024, section 6.3).
+
+`fewest` takes a response with the fewest detected spans; `none` takes one without any, and no response where all have
+some. Where these leave several, one is drawn at random, as in the paper: rates are exact expectations over that draw,
+so neither the order of the file nor a tie ever helps a detector. `fewest_by_score` and `none_by_score` let the lowest
+probability decide first, which the paper does not do.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faithkit.errors import UserError
+from faithkit.metrics.classification import share
+from faithkit.metrics.outcomes import align
+from faithkit.metrics.span_outcomes import merge
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.statistics.intervals import FEW_GROUPS, Groups, Metric, Scored, Statistic, Values, bootstrap
+
+FEWEST, NONE, RANDOM, PERFECT, MARKS_NOTHING = "fewest", "none", "random", "perfect", "marks_nothing"
+FEWEST_BY_SCORE, NONE_BY_SCORE = "fewest_by_score", "none_by_score"
+STRATEGIES = (FEWEST, NONE, FEWEST_BY_SCORE, NONE_BY_SCORE)
+RATE, REDUCTION, SAME_SOURCES = "hallucination_rate", "relative_reduction", "relative_reduction_same_sources"
+
+
+def num_detected(prediction: Prediction) -> int:
+    """Counts detected spans, overlapping ones as one; 1 for a hallucinated or unparsed label without spans."""
+    return len(merge(prediction.spans)) or int(prediction.label != FAITHFUL)
+
+
+def rerank(candidates: Sequence[Prediction], strategy: str = FEWEST_BY_SCORE) -> int | None:
+    """Chooses the response to give, of several to one source: its position, None where there is no clean one to take.
+
+    Of equals it takes the first: shuffle the candidates where their order means something.
+
+    Args:
+        candidates: What a detector says of each response.
+        strategy: One of STRATEGIES.
+
+    Raises:
+        UserError: An unknown strategy, or no candidates.
+    """
+    return min(equally_good(candidates, strategy), default=None)
+
+
+def equally_good(candidates: Sequence[Prediction], strategy: str) -> list[int]:
+    """Finds the positions among which a strategy does not choose; none where it gives no response."""
+    if strategy not in STRATEGIES:
+        raise UserError(f"unknown strategy {strategy!r}", hint=f"use one of {', '.join(STRATEGIES)}")
+    if not candidates:
+        raise UserError("there is no response to choose from", hint="give at least one candidate")
+    by_score = strategy in (FEWEST_BY_SCORE, NONE_BY_SCORE)
+    keys = [
+        (num_detected(c), 1.0 if c.score is None else c.score) if by_score else (num_detected(c),) for c in candidates
+    ]
+    best = min(keys)
+    if strategy in (NONE, NONE_BY_SCORE) and best[0]:
+        return []
+    return [place for place, key in enumerate(keys) if key == best]
+
+
+def suppression_metrics(
+    examples: Sequence[Example],
+    predictions: Mapping[str, Prediction],
+    *,
+    models: Iterable[str] | None = None,
+    strategies: Sequence[str] = STRATEGIES,
+    num_resamples: int = 1000,
+    seed: int = 0,
+) -> Scored:
+    """Measures how often the chosen response is hallucinated, over the sources with two or more responses.
+
+    `random/hallucination_rate` is the exact expectation of a uniform choice at each source; `<strategy>/...` stands on
+    the `n` sources where the strategy gives a response, and `<strategy>/relative_reduction` = 1 - its rate / random's,
+    as in the paper. `none` leaves out the sources that are hard for every model, so
+    `none/relative_reduction_same_sources` has random's rate on the sources it keeps. `from/<model>/...` is each model's
+    own rate, `perfect/...` that of a detector without mistakes, the floor for `fewest`, and `marks_nothing/...` that
+    `fewest` reaches with a detector that finds no span and gives no score: what a strategy must beat. What divides by
+    a rate of 0 is left out.
+
+    Args:
+        models: Whose responses to choose from, case aside; None: everyone's.
+
+    Raises:
+        UserError: Examples without a label, an unknown model or strategy, no source with two responses.
+    """
+    aligned = align(examples, predictions)
+    if unlabelled := [example.id for example in examples if example.label is None]:
+        raise UserError(f"{len(unlabelled)} examples have no gold label", hint="choose a split that is labelled")
+    names = [str(example.meta.get("model") or "") for example in examples]
+    chosen = _known(models, names)
+    sources: dict[str, list[int]] = {}
+    for row, example in enumerate(examples):
+        if names[row].lower() in chosen:
+            sources.setdefault(example.group, []).append(row)
+    choices = [rows for _, rows in sorted(sources.items()) if len(rows) > 1]
+    if not choices:
+        raise UserError("no source has two responses to choose from", hint="name more models, or check num_rows")
+    gold = np.array([example.label == HALLUCINATED for example in examples], np.float64)
+    groups = Groups(np.arange(len(choices)), len(choices))
+    picked = {
+        s: [[rows[i] for i in equally_good([aligned[row] for row in rows], s)] for rows in choices] for s in strategies
+    }
+    silent = Prediction(id="silent", label=FAITHFUL)
+    picked[MARKS_NOTHING] = [[rows[i] for i in equally_good([silent] * len(rows), FEWEST)] for rows in choices]
+    by_model = {chosen[name]: [_own(rows, names, name) for rows in choices] for name in chosen}
+    statistic = _statistic(choices, gold, picked, by_model)
+    counts = {
+        f"{s}/{name}": sum(bool(p) for p in picked[s]) for s in picked for name in (RATE, REDUCTION, SAME_SOURCES)
+    }
+    counts |= {f"from/{model}/{RATE}": sum(map(len, rows)) for model, rows in by_model.items()}
+    names_of = statistic(np.ones((1, len(choices)))).keys()
+    rates = [name for name in names_of if name.endswith(RATE)]
+    reductions = [name for name in names_of if name.endswith((REDUCTION, SAME_SOURCES))]
+    result = bootstrap(
+        groups, statistic, n=counts, shares=rates, reductions=reductions, num_resamples=num_resamples, seed=seed
+    )
+    metrics = {name: _with_width(name, metric, result.metrics) for name, metric in result.metrics.items()}
+    few = {s: counts[f"{s}/{RATE}"] for s in strategies if 0 < counts[f"{s}/{RATE}"] < min(FEW_GROUPS, len(choices))}
+    told = [
+        f"{s}: {n} of {len(choices)} sources have such a response: its intervals say little" for s, n in few.items()
+    ]
+    notes = (*told, *result.notes)
+    if alone := len(sources) - len(choices):
+        notes = (f"{alone} of {len(sources)} sources have a single response: left out", *notes)
+    return Scored(metrics=metrics, notes=notes)
+
+
+def _with_width(name: str, metric: Metric, metrics: Mapping[str, Metric]) -> Metric:
+    """Widens a complete reduction by the interval of its rate, which is 0: on few sources no resample moves it."""
+    strategy, _, kind = name.rpartition("/")
+    rate, before = metrics.get(f"{strategy}/{RATE}"), metrics.get(f"{RANDOM}/{RATE}")
+    is_complete = kind in (REDUCTION, SAME_SOURCES) and metric.value >= 1
+    if not is_complete or not (rate and rate.high and before and before.value):
+        return metric
+    return replace(metric, low=1 - rate.high / before.value)
+
+
+def _known(models: Iterable[str] | None, names: Sequence[str]) -> dict[str, str]:
+    """Finds the models to choose from as the data spells them, by their names in lower case."""
+    spelt = {name.lower(): name for name in sorted(set(names))}
+    if models is None:
+        return spelt
+    wanted = [model.lower() for model in models]
+    if missing := [model for model in wanted if model not in spelt]:
+        have = ", ".join(spelt.values()) or "none"
+        raise UserError(f"no response is by {missing[0]!r}", hint=f"the data has responses by {have}")
+    return {model: spelt[model] for model in wanted}
+
+
+def _own(rows: Sequence[int], names: Sequence[str], name: str) -> list[int]:
+    return [row for row in rows if names[row].lower() == name]
+
+
+def _statistic(
+    choices: Sequence[Sequence[int]],
+    gold: NDArray[np.float64],
+    picked: Mapping[str, Sequence[Sequence[int]]],
+    by_model: Mapping[str, Sequence[Sequence[int]]],
+) -> Statistic:
+    """Gives rates as a function of weights over sources.
+
+    Args:
+        picked: For each strategy and source the rows of which one is drawn; none where it gives no response.
+        by_model: For each model and source its own rows.
+    """
+
+    def drawn(rows: Sequence[Sequence[int]]) -> tuple[Values, Values]:
+        """Tells which sources have a response [sources], and how likely it is hallucinated, 0 without one."""
+        valid = np.array([bool(r) for r in rows], np.float64)
+        return valid, np.array([gold[list(r)].mean() if r else 0.0 for r in rows])
+
+    def sums(rows: Sequence[Sequence[int]]) -> tuple[Values, Values]:
+        return np.array([len(r) for r in rows], np.float64), np.array([gold[list(r)].sum() for r in rows])
+
+    expected = np.array([gold[list(rows)].mean() for rows in choices])
+    floor = np.array([gold[list(rows)].min() for rows in choices])
+    strategies = {strategy: drawn(rows) for strategy, rows in picked.items()}
+    models = {model: sums(rows) for model, rows in by_model.items()}
+
+    def values(weights: Values) -> dict[str, Values]:
+        total = weights.sum(axis=1)
+        random = weights @ expected / total
+        found = {f"{RANDOM}/{RATE}": random, f"{PERFECT}/{RATE}": weights @ floor / total}
+        found |= {f"from/{model}/{RATE}": share(weights @ bad, weights @ n) for model, (n, bad) in models.items()}
+        for strategy, (valid, bad) in strategies.items():
+            rate = share(weights @ bad, weights @ valid)
+            found[f"{strategy}/{RATE}"] = rate
+            found[f"{strategy}/{REDUCTION}"] = 1 - share(rate, random)
+            if strategy in (NONE, NONE_BY_SCORE):
+                there = share(weights @ (valid * expected), weights @ valid)
+                found[f"{strategy}/{SAME_SOURCES}"] = 1 - share(rate, there)
+        return found
+
+    return values

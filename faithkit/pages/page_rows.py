@@ -1,0 +1,161 @@
+"""The rows of a page: each answer with its marks, and what one or several systems say of it, as data for the script.
+
+Marks are cut here and not sent as offsets: Python counts characters, JavaScript counts UTF-16 units.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from faithkit.errors import UserError
+from faithkit.metrics.span_outcomes import check_spans, merge, shared
+from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, UNPARSED, Example, Prediction, Span
+
+# A piece of a text: plain, or with the places of the gold spans and of each system's spans that cover it.
+Piece = str | tuple[Any, ...]
+# Their places are what the script is sent (page_files/answer.js).
+CALLED = (*LABELS, UNPARSED)
+OUTCOMES = ("missed", "false alarm", "right hallucinated", "right faithful", "unparsed", "not judged")
+KINDS = ("missed span", "false alarm span", "found span", "no span, rightly", "not marked")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that rows are told apart by, with the value of each row that has one, by id."""
+
+    name: str
+    title: str
+    values: Sequence[str]
+    of: Mapping[str, str]
+
+    def place(self, id_: str) -> int | None:
+        """The place of a row's value; None where it has none."""
+        return self.values.index(self.of[id_]) if id_ in self.of else None
+
+
+def cut(text: str, *layers: Sequence[Span]) -> list[Piece]:
+    """Cuts the text into pieces, each covered by the same spans of each layer; joined, they are the text again."""
+    inner = (end for spans in layers for span in spans if span.start < span.end for end in (span.start, span.end))
+    bounds = sorted({0, len(text), *inner})
+    pieces: list[Piece] = []
+    for start, end in pairwise(bounds):
+        over = [_covering(spans, start, end) for spans in layers]
+        pieces.append((text[start:end], *over) if any(over) else text[start:end])
+    return pieces
+
+
+def _covering(spans: Sequence[Span], start: int, end: int) -> list[int]:
+    return [place for place, span in enumerate(spans) if span.start <= start and end <= span.end]
+
+
+def row(
+    example: Example, predictions: Sequence[Prediction | None], context: int | None, facts: Sequence[Fact] = ()
+) -> dict[str, Any]:
+    """Builds the page's data of one answer.
+
+    Args:
+        predictions: What each system says; None where it has no prediction of this row.
+        context: The place of its knowledge among the contexts; None where the texts are not there.
+    """
+    gold = _marked(example.spans)
+    called = [_called_spans(one, example, has_text=context is not None) for one in predictions]
+    label = gold_label(example)
+    return {
+        "id": example.id,
+        "facts": [fact.place(example.id) for fact in facts],
+        "gold": None if label is None else CALLED.index(label),
+        "context": context,
+        "turns": [[turn.speaker, turn.text] for turn in example.history],
+        "pieces": cut(example.response, gold, *called),
+        "gold_spans": None
+        if example.spans is None
+        else [
+            [
+                span.label,
+                [None if p is None else rounded(_share(span, s)) for p, s in zip(predictions, called, strict=True)],
+            ]
+            for span in gold
+        ],
+        "said": [
+            None if one is None else _said(example, one, spans, gold)
+            for one, spans in zip(predictions, called, strict=True)
+        ],
+    }
+
+
+def _called_spans(prediction: Prediction | None, example: Example, *, has_text: bool) -> list[Span]:
+    """The marks of a system; none where the answer is not there, or where they do not fit it."""
+    if prediction is None or not has_text:
+        return []
+    try:
+        return _marked(check_spans(prediction, len(example.response)))
+    except UserError:
+        return []
+
+
+def _said(example: Example, prediction: Prediction, spans: Sequence[Span], gold: Sequence[Span]) -> list[Any]:
+    """The verdict of one system: label, score, outcome, kinds of its spans, and where there are any, spans and text."""
+    kinds = span_kinds(example, prediction)
+    said: list[Any] = [
+        None if prediction.label is None else CALLED.index(prediction.label),
+        rounded(prediction.score),
+        OUTCOMES.index(response_outcome(example, prediction)),
+        sum(1 << KINDS.index(kind) for kind in kinds),
+    ]
+    marks = [
+        [span.label, rounded(span.score), None if example.spans is None else rounded(_share(span, gold))]
+        for span in spans
+    ]
+    text = prediction.text if prediction.text != example.response else ""
+    return [*said, marks, text] if text else [*said, marks] if marks else said
+
+
+def response_outcome(example: Example, prediction: Prediction) -> str:
+    """Compares the call on the whole answer with its gold label."""
+    if prediction.label == UNPARSED:
+        return "unparsed"
+    gold = gold_label(example)
+    if gold is None or prediction.label is None:
+        return "not judged"
+    if prediction.label == gold:
+        return f"right {gold}"
+    return "missed" if gold == HALLUCINATED else "false alarm"
+
+
+def span_kinds(example: Example, prediction: Prediction) -> list[str]:
+    """Names the outcomes of an answer's spans; a span counts as found where one character of it is."""
+    if example.spans is None:
+        return ["not marked"]
+    gold, called = _marked(example.spans), _marked(prediction.spans)
+    found = [_share(span, called) > 0 for span in gold]
+    right = [_share(span, gold) > 0 for span in called]
+    kinds = {
+        "missed span": not all(found),
+        "false alarm span": not all(right),
+        "found span": any(found),
+        "no span, rightly": not found and not right,
+    }
+    return [kind for kind, holds in kinds.items() if holds]
+
+
+def gold_label(example: Example) -> str | None:
+    """Reads the gold label of an answer: its label or, where it has none, its spans, as the metrics do."""
+    if example.label is None and example.spans is not None:
+        return HALLUCINATED if example.spans else FAITHFUL
+    return example.label
+
+
+def rounded(number: float | None) -> float | None:
+    """Rounds a number for the page to four digits."""
+    return None if number is None else round(number, 4)
+
+
+def _share(span: Span, others: Sequence[Span]) -> float:
+    """Computes the share of the span's characters that the others cover together."""
+    return shared(merge([span]), merge(others)) / (span.end - span.start)
+
+
+def _marked(spans: Sequence[Span] | None) -> list[Span]:
+    """Drops empty spans, as the metrics do."""
+    return [span for span in spans or () if span.start < span.end]

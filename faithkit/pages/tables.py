@@ -1,0 +1,267 @@
+"""Tables for the terminal: metrics with intervals, predictions to judge by eye, counts of what reading did.
+
+Text from data is shown as it is: never read as markup, and with control characters spelt out.
+"""
+
+import copy
+import io
+import re
+import sys
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TextIO
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, OverflowMethod, RenderableType
+from rich.segment import Segment
+from rich.table import Column, Table
+from rich.text import Text
+
+from faithkit.metrics.outcomes import align
+from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
+from faithkit.statistics.intervals import Metric
+
+# Format characters that letters of living scripts and emoji need; the others hide or reorder text.
+_JOINERS = "\u200c\u200d"
+NO_SHARES = frozenset({"loss", "perplexity"})  # metrics that are no shares, and so never in percent
+OUTCOME_STYLES = {"right": "green", "wrong": "red", "unparsed": "yellow"}
+
+
+def harmless(text: str, limit: int | None = None) -> str:
+    """Makes a text one line that cannot steer a terminal: control, hidden and reordering characters become escapes.
+
+    Args:
+        limit: Characters to keep; what is cut is counted behind.
+    """
+    line = re.sub(r"[ \t\r\n\f\v]+", " ", text).strip()
+    cut = len(line) - limit if limit is not None and len(line) > limit else 0
+    kept = line[:limit].rstrip() if cut else line
+    shown = "".join(_escape(character) for character in kept)
+    return f"{shown}... (+{cut:,} characters)" if cut else shown
+
+
+def _escape(character: str) -> str:
+    hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") and character not in _JOINERS
+    return character.encode("unicode_escape").decode() if hidden else character
+
+
+def format_metric(metric: Metric | None, *, digits: int = 2, scale: float = 1.0) -> str:
+    """Formats a metric as `0.71 [0.69, 0.73]`; without the brackets where there is no interval."""
+    if metric is None:
+        return "-"
+    numbers = [metric.value] if metric.low is None or metric.high is None else [metric.value, metric.low, metric.high]
+    value, *bounds = (f"{number * scale:.{digits}f}" for number in numbers)
+    return f"{value} [{', '.join(bounds)}]" if bounds else value
+
+
+def percent(metric: Metric | None, *, bounds: bool = True) -> str:
+    """Formats a share as `71.2 [69.0, 73.1]`, in percent.
+
+    Args:
+        bounds: With the interval, where there is one.
+    """
+    if metric is not None and not bounds:
+        metric = Metric(value=metric.value)
+    return format_metric(metric, digits=1, scale=100)
+
+
+def figure(value: float | None) -> str:
+    """Formats a published figure, which is in percent already, to a tenth."""
+    return "-" if value is None else f"{value:.1f}"
+
+
+def format_p(value: float) -> str:
+    """Formats a p-value to three digits; no test shows that it is 0."""
+    return f"{value:.3f}" if value >= 0.0005 else "<0.001"
+
+
+def metrics_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str = "") -> Table:
+    """Shows one column a system (`{"critic": metrics, "majority": metrics}`), one row a metric: shares in percent."""
+    table = figures_table(title, "metric", systems)
+    names = dict.fromkeys(name for metrics in systems.values() for name in metrics)
+    for name in names:
+        shown = format_metric if name in NO_SHARES else percent
+        cells = [shown(metrics.get(name)) for metrics in systems.values()]
+        table.add_row(Text(harmless(name)), *map(Text, cells))
+    sizes = {metric.n for metrics in systems.values() for metric in metrics.values() if metric.n is not None}
+    if sizes:
+        unit = "percent but for loss and perplexity" if names.keys() & NO_SHARES else "percent"
+        table.caption = Text(f"{unit}; 95% intervals over groups; n = {', '.join(f'{n:,}' for n in sorted(sizes))}")
+    return table
+
+
+def choose_examples(
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], limit: int = 6
+) -> list[Example]:
+    """Chooses up to `limit` examples: half the surest mistakes, the rest right ones spread over the data."""
+    by_id = dict(zip((example.id for example in examples), align(examples, predictions), strict=True))
+    wrong = [example for example in examples if outcome_of(example, by_id[example.id]) in ("wrong", "unparsed")]
+    others = [example for example in examples if outcome_of(example, by_id[example.id]) not in ("wrong", "unparsed")]
+    wrong.sort(key=lambda example: -abs((by_id[example.id].score or 0.0) - (example.label == HALLUCINATED)))
+    mistakes = wrong[: max(limit - limit // 2, limit - len(others))]
+    room = min(limit - len(mistakes), len(others))
+    return mistakes + [others[place * len(others) // room] for place in range(room)]
+
+
+def outcome_of(example: Example, prediction: Prediction) -> str:
+    """Judges a prediction: right, wrong, unparsed, or not judged where the example has no gold label."""
+    if prediction.label == UNPARSED:
+        return UNPARSED
+    if example.label is None:
+        return "not judged"
+    return "right" if prediction.label == example.label else "wrong"
+
+
+def fields_table(title: str) -> Table:
+    """Makes an empty table of names and their texts, without a head."""
+    table = _new_table(title)
+    table.show_header, table.show_lines = False, False
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold", ratio=1)
+    return table
+
+
+def add_context(table: Table, example: Example, max_characters: int = 400) -> None:
+    """Adds an example's knowledge and last turn to a table of fields."""
+    table.add_row("knowledge", Text(harmless(example.knowledge, max_characters)))
+    if example.history:
+        last = example.history[-1]
+        table.add_row("last turn", Text(harmless(f"{last.speaker}: {last.text}", max_characters)))
+
+
+def predictions_table(
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "", max_characters: int = 400
+) -> Table:
+    """Shows each example's knowledge, response, gold label, P(hallucinated), and whether the call was right."""
+    table = fields_table(title)
+    for example in examples:
+        prediction = predictions[example.id]
+        outcome = outcome_of(example, prediction)
+        score = "-" if prediction.score is None else f"{prediction.score:.2f}"
+        called = Text.assemble(
+            f"gold {example.label or '-'}, called {prediction.label}, P(hallucinated) {score}: ",
+            (outcome, OUTCOME_STYLES.get(outcome, "")),
+        )
+        table.add_row("id", Text(harmless(example.id, max_characters)))
+        add_context(table, example, max_characters)
+        table.add_row("response", Text(harmless(example.response, max_characters)))
+        if prediction.text and prediction.text != example.response:
+            table.add_row("said", Text(harmless(prediction.text, max_characters)))
+        table.add_row("verdict", called, end_section=True)
+    return table
+
+
+def as_text(*tables: Table, width: int = 80) -> str:
+    """Renders tables as plain text: ASCII frames, no colour, no spaces at line ends."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, color_system=None, force_terminal=False, legacy_windows=False)
+    for table in tables:
+        plain = copy.copy(table)
+        plain.box = box.ASCII
+        console.print(*_told(plain, console))
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().split("\n")[:-1])
+
+
+def _told(table: Table, console: Console) -> Iterator[RenderableType]:
+    """Gives title, table and caption apart: within a table both would be cut to its own width, however narrow."""
+    inner = copy.copy(table)
+    inner.title = inner.caption = None
+    if _widest(inner, console) > console.width:
+        _narrow(inner, console.width)
+    if table.title:
+        yield Text(table.title) if isinstance(table.title, str) else table.title
+    yield inner
+    if table.caption:
+        yield Text(str(table.caption), style="dim")
+
+
+def _widest(table: Table, console: Console) -> int:
+    """Counts the columns of the widest line, those beyond the edge included, which a console would leave out."""
+    return max(Segment.get_line_length(line) for line in Segment.split_lines(console.render(table)))
+
+
+def _narrow(table: Table, width: int) -> None:
+    """Gives each column its longest word, and from the left what is left; where words do not fit, they are broken."""
+    columns = [replace(column, min_width=None) for column in table.columns]
+    widths = [
+        max((cell_len(word) for cell in _texts(column) for word in cell.split()), default=0) for column in columns
+    ]
+    table.pad_edge = table.show_edge
+    frame = 3 * len(columns) - 3 + 4 * table.show_edge
+    spare = width - frame - sum(widths)
+    if spare >= 0:
+        for number, column in enumerate(columns):
+            wanted = max(map(cell_len, _texts(column))) - widths[number]
+            widths[number] += min(wanted, spare)
+            spare -= min(wanted, spare)
+        columns = [replace(column, width=one) for column, one in zip(columns, widths, strict=True)]
+    table.columns = columns
+
+
+def _texts(column: Column) -> list[str]:
+    return [str(cell) for cell in (column.header, *column.cells)]
+
+
+def show(*tables: Table, file: TextIO | None = None, width: int | None = None) -> None:
+    """Prints tables: in colour on a terminal, else as plain text that every encoding takes, 80 columns or `COLUMNS`."""
+    stream = file or sys.stdout
+    console = Console(file=stream, width=width)
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    if console.is_terminal and encoding.lower().startswith("utf"):
+        for table in tables:
+            console.print(*_told(table, console))
+        return
+    text = as_text(*tables, width=console.width)
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def figures_table(
+    title: str,
+    names: str | Sequence[str],
+    figures: Iterable[str],
+    *,
+    min_width: int | None = None,
+    no_wrap: Collection[str] = (),
+    show_edge: bool = False,
+) -> Table:
+    """Makes an empty table of names at the left and figures at the right.
+
+    Args:
+        names: The heads of the columns at the left.
+        figures: Those of the columns at the right.
+        min_width: Of the first column, so that wide figures go on in another line rather than the names.
+        no_wrap: Those of them whose cells stay in one line.
+        show_edge: Draws the frame; without it three systems fit 80 columns.
+    """
+    table = _new_table(title)
+    table.show_edge = show_edge
+    for head in [names] if isinstance(names, str) else names:
+        table.add_column(Text(harmless(head)), overflow="fold", min_width=None if table.columns else min_width)
+    for head in figures:
+        is_whole = head in no_wrap
+        overflow: OverflowMethod = "ellipsis" if is_whole else "fold"
+        table.add_column(Text(harmless(head)), justify="right", no_wrap=is_whole, overflow=overflow)
+    return table
+
+
+def texts_table(title: str, columns: Iterable[str], *, no_wrap: Collection[str] = ()) -> Table:
+    """Makes an empty table of texts, without a frame; a long one goes on in another line.
+
+    Args:
+        no_wrap: Columns whose cells stay in one line.
+    """
+    table = _new_table(title)
+    table.show_edge = False
+    for head in columns:
+        table.add_column(Text(harmless(head)), overflow="fold", no_wrap=head in no_wrap)
+    return table
+
+
+def _new_table(title: str) -> Table:
+    """Makes an empty table in this project's look."""
+    table = Table(box=box.ROUNDED, title_justify="left", caption_justify="left")
+    if title:
+        table.title = Text(harmless(title), style="bold")
+    return table

@@ -1,0 +1,1 @@
+"""Records where predictions come from and which rows a model has already seen."""

@@ -1,0 +1,135 @@
+"""Hashes of the rows that a model has seen: one file beside its weights, read when it is evaluated.
+
+`seen_rows.parquet` holds the keys of rows, knowledge texts and groups (`faithkit.provenance.row_keys`) that the
+model was trained
+on, chosen on (validation, for the best checkpoint) and calibrated on, those of the models that it was trained from
+among them. Each list is sorted and stored as differences of 46-bit numbers: 10 million rows of which no two share
+anything take 96 MB. A key that was never seen is found in a list of n with a probability of n / 2^46: 1.4e-7 with 10
+million. One that was seen is always found.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faithkit.errors import UserError, shorten
+from faithkit.provenance.row_keys import NO_KEY, Keys, RowKeys
+
+FILE = "seen_rows.parquet"
+TRAINED, CHOSEN, CALIBRATED = USES = ("trained", "chosen", "calibrated")
+KINDS = RowKeys._fields
+BITS = 46  # of a key that are kept
+# Of keys and file: a file of another one cannot be compared with. Still 1, although `text_key` dropped vowel signs and
+# other marks that are no accents at first: the keys of texts without such marks (Latin, Greek, Chinese) are the same.
+# Rows of Hindi, Arabic, Japanese and their like that a model saw before are not found; a 2 would refuse all models.
+VERSION = "1"
+
+List = tuple[str, str]  # a use and a kind
+
+
+@dataclass(frozen=True, eq=False)
+class SeenRows:
+    """Keys of everything that a model has seen.
+
+    Args:
+        lists: By use and kind the shortened keys, sorted, each once.
+        untold: Models that it was trained from and of which it is not known what they had seen.
+    """
+
+    lists: Mapping[List, Keys]
+    untold: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def of(cls, uses: Mapping[str, Iterable[RowKeys]], untold: Iterable[str] = ()) -> "SeenRows":
+        """Collects keys; of what an iterator gives nothing but the numbers is held."""
+        lists: dict[List, Keys] = {}
+        for use, parts in uses.items():
+            columns = zip(*([_shorten(keys[keys != NO_KEY]) for keys in part] for part in parts), strict=True)
+            lists |= {(use, kind): _sorted(column) for kind, column in zip(KINDS, columns, strict=False)}
+        return cls(lists, tuple(untold))
+
+    def __or__(self, other: "SeenRows") -> "SeenRows":
+        """Joins what two models have seen."""
+        named = {**self.lists, **other.lists}
+        lists = {name: _sorted([side.lists.get(name, _NOTHING) for side in (self, other)]) for name in named}
+        return SeenRows(lists, tuple(dict.fromkeys((*self.untold, *other.untold))))
+
+    def contains(self, use: str, kind: str, keys: Keys) -> NDArray[np.bool_]:
+        """Tells which of the full keys stand in a list."""
+        known, wanted = self.lists.get((use, kind), _NOTHING), _shorten(keys)
+        if not len(known):
+            return np.zeros(len(keys), bool)
+        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        return (known[place] == wanted) & (keys != NO_KEY)
+
+    def write(self, folder: Path) -> None:
+        """Writes the file into a folder that takes its place when it is whole."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        names = [(use, kind) for use in USES for kind in KINDS]
+        found = [self.lists.get(name, _NOTHING) for name in names]
+        label = np.repeat(np.arange(len(names), dtype=np.int8), [len(keys) for keys in found])
+        labels = pa.array([f"{use} {kind}" for use, kind in names])
+        table = pa.table(
+            {"list": pa.DictionaryArray.from_arrays(label, labels), "key": np.concatenate(found).view(np.int64)}
+        )
+        about = {"version": VERSION, "untold": "\n".join(self.untold)}
+        pq.write_table(
+            table.replace_schema_metadata(about),
+            folder / FILE,
+            compression="none",  # differences are random bits
+            use_dictionary=["list"],
+            column_encoding={"key": "DELTA_BINARY_PACKED"},
+            write_statistics=False,
+        )
+
+
+def read_seen(folder: Path) -> SeenRows | None:
+    """Reads the file of a model's folder; None where it has none, as those of older versions.
+
+    Raises:
+        UserError: It is damaged, or of a later version.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return None
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path, read_dictionary=["list"]).combine_chunks()
+        about = {name.decode(): text.decode() for name, text in (table.schema.metadata or {}).items()}
+        column = table["list"].chunk(0) if len(table) else pa.array([], pa.string()).dictionary_encode()
+        label, names = column.indices.to_numpy(), column.dictionary.to_pylist()
+        keys = table["key"].to_numpy().view(np.uint64)
+        version, untold = about["version"], tuple(filter(None, about["untold"].split("\n")))
+    except (OSError, ValueError, KeyError, AttributeError, pa.ArrowException) as error:
+        hint = "export the run again, or copy the folder again"
+        raise UserError(f"damaged: {shorten(str(error))}", place=str(path), hint=hint) from error
+    if version != VERSION:
+        raise UserError(f"of version {shorten(version)}, not {VERSION}", place=str(path), hint="use a newer faithkit")
+    bounds = np.searchsorted(label, np.arange(len(names) + 1))  # the lists stand one behind the other
+    lists = {}
+    for name, begin, end in zip(names, bounds[:-1], bounds[1:], strict=True):
+        use, _, kind = name.partition(" ")
+        lists[use, kind] = keys[begin:end]
+    return SeenRows(lists, untold)
+
+
+_NOTHING: Keys = np.zeros(0, np.uint64)
+
+
+def _shorten(keys: Keys) -> Keys:
+    return keys >> np.uint64(64 - BITS)
+
+
+def _sorted(parts: Sequence[Keys]) -> Keys:
+    """All parts as one sorted list, each key once; numpy's own `unique` takes a minute where sorting takes a second."""
+    keys = np.sort(np.concatenate(parts))
+    fresh = np.ones(len(keys), bool)
+    fresh[1:] = keys[1:] != keys[:-1]
+    return keys[fresh]

@@ -1,0 +1,168 @@
+"""Adds to a report where its predictions are from: fingerprints, leaks, and the metrics without the leaked rows."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+from rich.text import Text
+
+from faithkit.pages.tables import figures_table, harmless, metrics_table
+from faithkit.provenance.fingerprints import SHOWN, TestRows
+from faithkit.provenance.leaks import WITHOUT, Leaks, find_leaks
+from faithkit.records import Example, Prediction
+from faithkit.reports.report import Report
+from faithkit.statistics.intervals import Metric
+from faithkit.weights.used_model import CHECKPOINT, UsedModel
+
+Rows = NDArray[np.bool_]
+Score = Callable[[Rows], Mapping[str, Metric]]  # the metrics of some rows
+Show = Callable[..., Table]  # a table of systems, as `metrics_table`
+_USED = "trained on, chosen on or calibrated on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """The origin of a test set's predictions, and what their models have seen of it.
+
+    Args:
+        models: Those that had a part in them.
+        leaks: What each of these has seen; None where it cannot be told.
+        notes: Further lines, such as that the predictions were made on other rows.
+    """
+
+    rows: TestRows
+    models: tuple[UsedModel, ...]
+    leaks: tuple[Leaks | None, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def of(
+        cls, dataset: str, examples: Sequence[Example], models: Sequence[UsedModel], notes: Sequence[str] = ()
+    ) -> "Provenance":
+        """Describes the rows, and looks for each of them among what the models have seen."""
+        leaks = tuple(None if model.seen is None else find_leaks(examples, model.seen) for model in models)
+        return cls(rows=TestRows.of(dataset, examples), models=tuple(models), leaks=leaks, notes=tuple(notes))
+
+    @property
+    def leaked(self) -> Rows:
+        """Marks the rows that any of the models has seen [N]."""
+        found = np.zeros(self.rows.num_rows, bool)
+        for leaks in self.leaks:
+            found |= False if leaks is None else leaks.rows
+        return found
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Tells the rows and models in one line, then what each model has seen."""
+        of = [f"from: {self.rows}", *(_signature(model) for model in self.models)]
+        pairs = zip(self.models, self.leaks, strict=True)
+        return ("; ".join(of), *self.notes, *(line for model, leaks in pairs for line in _leak_lines(model, leaks)))
+
+    @property
+    def alerts(self) -> tuple[str, ...]:
+        """The lines that tell what each model has seen: `lines` without the first."""
+        return self.lines[1:]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Gives the fingerprint and the leaks as metrics.json has them."""
+        models = []
+        for model, leaks in zip(self.models, self.leaks, strict=True):
+            seen = {"untold": model.reason} if leaks is None else leaks.to_dict()
+            began_with = list(model.seen.untold) if model.seen else []
+            models.append({**model.to_dict(), "leaks": seen, "began_with_untold": began_with})
+        return {"rows": self.rows.to_dict(), "models": models, "notes": list(self.notes)}
+
+
+def select(
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], rows: Rows
+) -> tuple[list[Example], dict[str, Prediction]]:
+    """Takes the marked examples with their predictions."""
+    chosen = [example for example, marked in zip(examples, rows, strict=True) if marked]
+    return chosen, {example.id: predictions[example.id] for example in chosen}
+
+
+def _signature(model: UsedModel) -> str:
+    """Names a model in a few words: by which weights, with which threshold."""
+    known = f"{model.kind or 'not ours'} {(model.weights or '')[:SHOWN]}"
+    said = f"{_name(model)} ({harmless(known)})"
+    return f"{said}, threshold {harmless(model.threshold)}" if model.threshold else said
+
+
+def _name(model: UsedModel) -> str:
+    return harmless(model.path if model.role == CHECKPOINT else f"{model.role} {model.path}")
+
+
+def _leak_lines(model: UsedModel, leaks: Leaks | None) -> list[str]:
+    if leaks is None or model.seen is None:
+        return [f"leaks: what {_name(model)} has seen cannot be told: {model.reason}"]
+    lines = [f"leaks: what {harmless(one)} had seen before cannot be told" for one in model.seen.untold]
+    of = leaks.sizes
+    everything = f"{of.rows:,} rows, {of.knowledge:,} knowledge texts and {of.groups:,} groups"
+    if number := int(leaks.rows.sum()):
+        what = "they, their knowledge or their group"
+        lines.append(f"leaks: {number:,} of {of.rows:,} rows are not new to {_name(model)}: {what} were {_USED}")
+    else:
+        lines.append(f"leaks: none of {everything} was {_USED} by {_name(model)}")
+    return lines
+
+
+def leaks_table(provenance: Provenance, title: str) -> Table:
+    """Shows for each model that has seen anything how much, in which use."""
+    units = ("rows", "knowledge", "groups")
+    table = figures_table(title, "seen by", units, no_wrap=units, show_edge=True)
+    for model, leaks in zip(provenance.models, provenance.leaks, strict=True):
+        if leaks is None or not leaks.rows.any():
+            continue
+        table.add_row(Text(_name(model), style="bold"))
+        for use, found in leaks.counts.items():
+            table.add_row(f"  {use} on", *(f"{number:,}" for number in found.to_dict().values()))
+        table.add_row("  of", *(f"{number:,}" for number in leaks.sizes.to_dict().values()), end_section=True)
+    return table
+
+
+def with_provenance(
+    report: Report,
+    provenance: Provenance,
+    score: Score,
+    *,
+    title: str,
+    shown: Collection[str] | None = None,
+    table: Show = metrics_table,
+) -> Report:
+    """Adds fingerprints and leaks to a report.
+
+    Where rows leaked, the metrics of the others stand beside those of all, as `without_leaked/...`.
+
+    Args:
+        score: Computes the metrics of the rows that are marked.
+        shown: The metrics that the table has; None for all.
+        table: Makes it.
+    """
+    facts, metrics, leaked = {**report.facts, **provenance.to_dict()}, dict(report.metrics), provenance.leaked
+    tables, lines, alerts = [], list(provenance.lines), list(provenance.alerts)
+    if leaked.any():
+        tables.append(leaks_table(provenance, f"{title}, leaks"))
+    if leaked.any() and not leaked.all():
+        found = score(~leaked)
+        systems = {f"all {len(leaked):,} rows": report.metrics, f"{int((~leaked).sum()):,} new rows": found}
+        for name, each in systems.items():
+            systems[name] = {n: m for n, m in each.items() if shown is None or n in shown}
+        tables.append(table(systems, title=f"{title}, without leaked rows"))
+        metrics |= {f"{WITHOUT}{name}": metric for name, metric in found.items()}
+    elif leaked.any():
+        for told in (lines, alerts):
+            told.append("leaks: no row is new, so no figure here tells how well the model does on new ones")
+    if not report.headline and not report.tables:  # another report of the same rows is shown, and has them
+        return replace(report, metrics=metrics, facts=facts)
+    place = 0 if report.headline else 1
+    return replace(
+        report,
+        metrics=metrics,
+        facts=facts,
+        tables=(*report.tables[:place], *tables, *report.tables[place:]),
+        lines=tuple(lines),
+        alerts=tuple(alerts),
+    )

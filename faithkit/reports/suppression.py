@@ -1,0 +1,176 @@
+"""The report of `benchmark=suppression`: RAGTruth's Table 7 with our figures beside the paper's."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from faithkit.errors import UserError
+from faithkit.files.run_folder import RunFolder
+from faithkit.metrics.suppression import (
+    FEWEST,
+    FEWEST_BY_SCORE,
+    MARKS_NOTHING,
+    NONE,
+    NONE_BY_SCORE,
+    PERFECT,
+    RANDOM,
+    RATE,
+    REDUCTION,
+    SAME_SOURCES,
+    STRATEGIES,
+    suppression_metrics,
+)
+from faithkit.pages.tables import figure, figures_table, harmless, percent
+from faithkit.published.tables import published_table
+from faithkit.records import Example, Prediction
+from faithkit.reports.provenance import Provenance, Rows, select, with_provenance
+from faithkit.reports.report import Report
+from faithkit.reports.run_reports import write_reports
+from faithkit.statistics.intervals import Metric
+
+BENCHMARK = "suppression"
+TITLE = "Choosing among responses by detected hallucinations"
+Row = Mapping[str, Any]  # of the published table
+TITLES = {
+    RANDOM: "random choice",
+    FEWEST: "fewest detected spans",
+    FEWEST_BY_SCORE: "fewest, then lowest score",
+    NONE: "no detected span",
+    NONE_BY_SCORE: "none, then lowest score",
+    MARKS_NOTHING: "a detector that marks nothing",
+    PERFECT: "a perfect detector",
+}
+
+
+def report_suppression(
+    run: RunFolder,
+    examples: Sequence[Example],
+    predictions: Sequence[Prediction],
+    *,
+    groups: Mapping[str, Sequence[str] | None],
+    strategies: Sequence[str] = STRATEGIES,
+    meta: Mapping[str, Any],
+    name: str = BENCHMARK,
+    split: str = "test",
+    num_resamples: int = 1000,
+    origin: Provenance | None = None,
+) -> dict[str, Metric]:
+    """Scores each group of models, writes metrics.json and prints the table; the run's path comes last.
+
+    Metrics are named `test/suppression/<group>/<strategy>/hallucination_rate` and so on
+    (faithkit/metrics/suppression.py). A group none of whose models wrote a response is left out and named.
+
+    Args:
+        name: Of the test set, in metrics.
+        groups: By a name of one's own, the models to choose from at each source; None: all of them.
+        origin: Where the predictions are from; None leaves it out.
+    """
+    unknown = [strategy for strategy in strategies if strategy not in (RANDOM, *STRATEGIES)]
+    if unknown:
+        raise UserError(f"unknown strategy {unknown[0]!r}", hint=f"use {', '.join((RANDOM, *STRATEGIES))}")
+    by_id = {prediction.id: prediction for prediction in predictions}
+    options: dict[str, Any] = {
+        "strategies": [strategy for strategy in strategies if strategy != RANDOM],
+        "num_resamples": num_resamples,
+    }
+    have = {str(example.meta.get("model") or "").lower() for example in examples}
+    present = {
+        name: models for name, models in groups.items() if models is None or have & {model.lower() for model in models}
+    }
+    if not present:
+        raise UserError("no group of models has a response", hint="name models of the data in benchmark.groups")
+    scored = {name: suppression_metrics(examples, by_id, models=models, **options) for name, models in present.items()}
+    notes = [
+        f"{name} is left out: no response is by {' or '.join(models or ())}"
+        for name, models in groups.items()
+        if name not in present
+    ]
+    notes += [f"{name}: {note}" for name, one in scored.items() for note in one.notes]
+    found = {name: one.metrics for name, one in scored.items()}
+    report = Report(metrics=_flat(found), tables=(suppression_table(found),), notes=tuple(notes))
+    if origin is not None:
+        report = _without_leaked(report, origin, examples, by_id, present, options)
+    return write_reports(run, {name: [report]}, meta=meta, split=split)
+
+
+def _flat(groups: Mapping[str, Mapping[str, Metric]]) -> dict[str, Metric]:
+    return {f"{name}/{short}": metric for name, metrics in groups.items() for short, metric in metrics.items()}
+
+
+def _without_leaked(
+    report: Report,
+    origin: Provenance,
+    examples: Sequence[Example],
+    predictions: Mapping[str, Prediction],
+    groups: Mapping[str, Sequence[str] | None],
+    options: Mapping[str, Any],
+) -> Report:
+    """Adds where the predictions are from, and the same choice among the responses that did not leak."""
+    left: dict[str, dict[str, Metric]] = {}
+
+    def score(rows: Rows) -> dict[str, Metric]:
+        chosen, said = select(examples, predictions, rows)
+        for name, models in groups.items():
+            with suppress(UserError):  # too little is left of a group
+                left[name] = suppression_metrics(chosen, said, models=models, **options).metrics
+        return _flat(left)
+
+    def table(systems: Mapping[str, Any], *, title: str) -> Table:
+        return suppression_table(left, title=title)
+
+    return with_provenance(report, origin, score, title=BENCHMARK, table=table)
+
+
+def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str = TITLE) -> Table:
+    """Shows by group the models' own rates, random choice, each strategy, and the paper's figures under ours."""
+    heads = ("valid", "hallucinated", "reduction")
+    table = figures_table(f"{title}, percent", "treatment", heads, no_wrap=heads, show_edge=True)
+    captions = [
+        "95% intervals over sources; reduction: of random choice's rate at all sources",
+        "ties: the expectation of drawing one at random",
+    ]
+    for name, metrics in groups.items():
+        models = [n.split("/", 1)[1].rpartition("/")[0] for n in metrics if n.startswith("from/")]
+        paper = paper_rows(models)
+        table.add_row(Text(harmless(name), style="bold"))
+        treatments = {f"from/{model}": (model, model.lower()) for model in models}
+        treatments |= {key: (TITLES[key], key) for key in TITLES}
+        for prefix, (title, key) in treatments.items():
+            if (rate := metrics.get(f"{prefix}/{RATE}")) is None:
+                continue
+            cells = [percent(rate), percent(metrics.get(f"{prefix}/{REDUCTION}"))]
+            table.add_row(Text(f"  {harmless(title)}"), f"{rate.n:,}", *cells)
+            if row := paper.get(key):
+                table.add_row("    paper", f"{row['num_valid']:,}", figure(row["rate"]), figure(row["reduction"]))
+        table.add_section()
+        captions += [f"{harmless(name)}: {misprint}" for misprint in _misprints(paper)]
+        if same := metrics.get(f"{NONE}/{SAME_SOURCES}"):
+            against = f"{TITLES[NONE]}, against random choice at the same sources"
+            captions.append(f"{harmless(name)}: {against}: {percent(same)}")
+    table.caption = Text("\n".join(captions))
+    return table
+
+
+def paper_rows(models: Iterable[str]) -> dict[str, Row]:
+    """Finds the paper's rows for a choice between these models, by treatment: a model's own responses, or a strategy.
+
+    Rates and reductions are in percent, reductions as printed; none where the paper has no such choice.
+    """
+    groups: dict[str, dict[str, Row]] = {}
+    for row in published_table("ragtruth_suppression").rows:
+        groups.setdefault(row["group"], {})[row["treatment"]] = row
+    wanted = {model.lower() for model in models}
+    return next((rows for rows in groups.values() if rows.keys() - TITLES.keys() == wanted), {})
+
+
+def _misprints(paper: Mapping[str, Row]) -> list[str]:
+    """Names the reductions that the paper prints but that do not follow from its own rates."""
+    notes = []
+    for row in paper.values():
+        printed, found = row["reduction"], 100 * (1 - row["rate"] / paper[RANDOM]["rate"])
+        if printed is not None and abs(found - printed) > 0.5:
+            notes.append(f"the paper prints a reduction of {printed:.1f} where its rates give {found:.1f}")
+    return notes

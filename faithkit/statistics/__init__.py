@@ -1,0 +1,1 @@
+"""Intervals, means and sampling designs behind every reported figure."""

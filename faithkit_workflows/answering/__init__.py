@@ -1,0 +1,1 @@
+"""Writes responses with a generator and chooses among them."""

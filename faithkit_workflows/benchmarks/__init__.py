@@ -1,0 +1,1 @@
+"""Runs the benchmarks of `evaluate.py`."""

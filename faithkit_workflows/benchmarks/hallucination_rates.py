@@ -1,0 +1,172 @@
+"""Rates of hallucination: how often a detector calls language models' replies in dialogues so (HalluDial, section 4).
+
+Each system's replies come from files, or are written here by an engine: with the data's own histories, with the
+system's own, or with both, and at several temperatures.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_modules.build import read_benchmark
+from faithkit.embedded_name import EMBEDDED
+from faithkit.environment import environment
+from faithkit.errors import UserError, shorten
+from faithkit.files.jsonl import read_predictions, write_jsonl
+from faithkit.files.run_folder import RunFolder
+from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
+from faithkit.inference.text_engines import EngineOptions, build_text_engine
+from faithkit.metrics.dialogue_rates import Turns
+from faithkit.records import HALLUCINATED, UNPARSED, Prediction
+from faithkit.reports.rates import GOLD, SELF, Case, rates_report
+from faithkit.reports.run_reports import Scored, write_reports
+from faithkit.statistics.intervals import Groups
+from faithkit_workflows.answering.dialogue_writing import Dialogues, DialogueWriter, Replies
+from faithkit_workflows.answering.write_answers import DetectorAnswerer
+from faithkit_workflows.detectors.judges import error_of
+from faithkit_workflows.detectors.judging import tell_engine
+from faithkit_workflows.detectors.loading import Loaded, load_configured
+from faithkit_workflows.detectors.origins import write_with_origin
+from faithkit_workflows.tables.labelled_rows import read_labelled
+
+FILES = {GOLD: "gold_predictions", SELF: "self_predictions"}
+PLOT = "temperature.png"
+log = logging.getLogger("faithkit")
+
+
+def run_rates(run: RunFolder, config: Mapping[str, Any]) -> Scored:
+    """Reads the dialogues, gathers each system's replies, has them judged, and writes the rates."""
+    block = config["benchmark"]
+    benchmark = read_benchmark({**block, "num_rows": None}, labelled=False)
+    dialogues = Dialogues.of(benchmark.examples, block["num_rows"])
+    given = {name: _given(system, dialogues) for name, system in block["systems"].items()}
+    notes = [*dialogues.notes, *_missing(block)]
+    loaded = load_configured(config)
+    labelled = read_labelled({**block, "critic": config["checkpoint"]})
+    error = error_of(loaded.detector, labelled)
+    turns: dict[Case, Turns] = {}
+    for name, system in block["systems"].items():
+        for case, replies in _replies(run, config, name, system, given[name], dialogues):
+            turns[case] = _judge(run, config, loaded, dialogues, case, replies)
+    if not turns:
+        hint = "benchmark.histories=[gold], or name files with the others"
+        raise UserError("no system has replies with these histories", place="benchmark.systems", hint=hint)
+    loaded.tell()
+    name = benchmark.name
+    rated = rates_report(
+        turns,
+        [turn.group for turn in dialogues.turns],
+        title=f"test/{name}",
+        judged_by=" and ".join(Path(model.path).name for model in loaded.models),
+        error=error,
+        dataset="" if block["path"] == EMBEDDED else block["dataset"] or "",
+        notes=notes,
+        num_resamples=config["num_resamples"],
+    )
+    if block["plots"] and any(case.temperature is not None for case in turns):
+        from faithkit.pages.rate_plots import plot_temperatures
+
+        log.info("plot: %s", plot_temperatures(rated.metrics, run.path / PLOT))
+    meta = {"config": config, "data": benchmark.summary, "environment": environment()}
+    return Scored(write_reports(run, {name: [rated.report]}, meta=meta))
+
+
+def _given(system: Mapping[str, Any], dialogues: Dialogues) -> dict[str, Replies]:
+    """Reads the replies that the files of a system hold, by kind of history.
+
+    Raises:
+        UserError: A turn without a reply.
+    """
+    found = {}
+    for history, key in FILES.items():
+        if not (path := system.get(key)):
+            continue
+        texts = {id_: one.text.strip() for id_, one in read_predictions(path).items()}
+        missing = [turn.id for turn in dialogues.turns if turn.id not in texts]
+        if missing:
+            problem = (
+                f"{len(missing):,} of {len(dialogues.turns):,} turns have no reply ({shorten(missing[0], 40)}, ...)"
+            )
+            hint = "write replies to every turn of these dialogues, or lower benchmark.num_rows"
+            raise UserError(problem, place=path, hint=hint)
+        found[history] = {turn.id: texts[turn.id] for turn in dialogues.turns}
+    return found
+
+
+def _missing(block: Mapping[str, Any]) -> Iterator[str]:
+    """Says which systems are left out where there is no file with the wanted histories."""
+    for name, system in block["systems"].items():
+        for history in block["histories"]:
+            if not system.get("name") and not system.get(FILES[history]):
+                yield f"{name} has no replies with {history} histories: left out there"
+
+
+def _replies(
+    run: RunFolder,
+    config: Mapping[str, Any],
+    name: str,
+    system: Mapping[str, Any],
+    given: Mapping[str, Replies],
+    dialogues: Dialogues,
+) -> Iterator[tuple[Case, Replies]]:
+    """Gives the replies of one system by case; what is written here is kept in the run's `responses/`."""
+    block = config["benchmark"]
+    yield from ((Case(system=name, history=h), given[h]) for h in block["histories"] if h in given)
+    wanted = [history for history in block["histories"] if history not in given]
+    if not system.get("name") or not wanted:
+        return
+    options = EngineOptions(**{key: value for key, value in system.items() if key not in FILES.values()})
+    engine = build_text_engine(options)
+    writer = DialogueWriter(engine, prompts=block["prompts"])
+    for temperature in block["temperatures"] or (None,):
+        decoding = _at(Decoding(**config["decoding"]), temperature)
+        for history in wanted:
+            case = Case(system=name, history=history, temperature=temperature)
+            replies = writer.write(dialogues, decoding, own_history=history == SELF, title=case.name)
+            path = run.path / "responses" / f"{case.file}.jsonl"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_jsonl(path, ({"id": id_, "text": text} for id_, text in replies.items()))
+            yield case, replies
+    tell_engine(engine)
+
+
+def _at(decoding: Decoding, temperature: float | None) -> Decoding:
+    """Gives the settings at a temperature, of which 0 is the likeliest token at every step."""
+    if temperature is None:
+        return decoding
+    if temperature == 0:
+        return replace(decoding, strategy=GREEDY)
+    return replace(decoding, strategy=NUCLEUS, temperature=temperature)
+
+
+def _judge(
+    run: RunFolder, config: Mapping[str, Any], loaded: Loaded, dialogues: Dialogues, case: Case, replies: Replies
+) -> Turns:
+    """Has the replies of a case judged, each with the history that it was written to."""
+    turns = dialogues.with_own_histories(replies) if case.history == SELF else list(dialogues.turns)
+    asked = [
+        replace(turn, response=replies[turn.id], label=None, spans=None, target=None)
+        for turn in turns
+        if replies[turn.id]
+    ]
+    path = run.predictions / f"{case.file}.jsonl"
+    answerer = DetectorAnswerer(loaded.detector)
+    portion = config["save_every_num_rows"]
+    texts = config.get("save_texts", True)
+    said = write_with_origin(path, case.file, asked, answerer, loaded.models, at_a_time=portion, texts=texts)
+    by_id = {one.id: one for one in said}
+    return Turns(
+        called=np.array([_called(by_id.get(turn.id)) for turn in turns]),
+        replied=np.array([bool(replies[turn.id]) for turn in turns]),
+        groups=Groups.of(turn.group for turn in turns),
+    )
+
+
+def _called(prediction: Prediction | None) -> float:
+    if prediction is None or prediction.label in (None, UNPARSED):
+        return np.nan
+    return float(prediction.label == HALLUCINATED)

@@ -1,0 +1,109 @@
+"""The models of the metrics of responses, critics among them, as a benchmark's configuration names them."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from critic.runtime.precision import check_precision
+from faithkit.entailment import Entailment
+from faithkit.errors import UserError
+from faithkit.inference.foreign_model_beams import beam_writer
+from faithkit.metrics.responses.bert_score import BertScore, RescaledBertScore, load_with_baseline
+from faithkit.metrics.responses.measure import Models
+from faithkit.metrics.responses.official import Official
+from faithkit.metrics.responses.q2.answers import ExtractiveAnswers
+from faithkit.metrics.responses.q2.candidates import SpacyCandidates
+from faithkit.metrics.responses.q2.official import official_q2
+from faithkit.metrics.responses.q2.questions import Seq2SeqQuestions
+from faithkit.metrics.responses.q2.score import Q2
+from faithkit_workflows.detectors.entailment import load_entailment
+from faithkit_workflows.detectors.judges import error_of, load_judges
+from faithkit_workflows.detectors.loading import load_detector
+from faithkit_workflows.tables.labelled_rows import read_labelled
+
+log = logging.getLogger("faithkit")
+
+
+class Q2Models(NamedTuple):
+    """The models that Q2 asks, ours or the official one."""
+
+    candidates: SpacyCandidates
+    questions: Seq2SeqQuestions
+    answers: ExtractiveAnswers
+    entailment: Entailment
+
+
+def load_metric_models(config: Mapping[str, Any]) -> Models:
+    """Loads what the `benchmark` block names: critic, judges, bert_score, and q2 with nli; null leaves a metric out.
+
+    Raises:
+        UserError: Q2 has some of its models, but not all; or one cannot be loaded.
+    """
+    block, batch_tokens = config["benchmark"], config["batch_tokens"]
+    names, detector, bert_score, baseline, q2, official = block["bert_score"], None, None, None, None, None
+    check_precision(config["precision"])
+    options = {"precision": config["precision"], "batch_tokens": batch_tokens}
+    if block["critic"]:
+        detector = load_detector(block["critic"], labels=config.get("labels"), **options)
+    labelled = read_labelled(block)
+    if names and names["encoder"]:
+        bert_score, baseline = load_with_baseline(**names)
+    parts = load_q2_models(block["q2"], block["nli"], precision=config["precision"]) if block["q2"] else None
+    if parts is not None:
+        q2 = Q2(*parts)
+    if block.get("official"):
+        official = load_official(names, bert_score, baseline, official_q2(*parts) if parts is not None else None)
+    return Models(
+        detector=detector,
+        error=error_of(detector, labelled) if detector is not None else None,
+        others=load_judges(block, labelled, **options),
+        bert_score=bert_score,
+        q2=q2,
+        official=official,
+    )
+
+
+def load_official(
+    names: Mapping[str, Any] | None, scorer: BertScore | None, baseline: float | None, q2: Q2 | None
+) -> Official:
+    """Makes the q-squared scripts' metrics by the models of ours.
+
+    Args:
+        names: The block `bert_score`, of which the scorer and its baseline are.
+    """
+    if names is None or scorer is None:
+        return Official(q2=q2)
+    if baseline is None:
+        encoder, num_layers = names["encoder"], names["num_layers"]
+        problem = (
+            f"official_bertscore is left out: {encoder} has no published baseline for {num_layers or 'all'} layers"
+        )
+        return Official(q2=q2, notes=(f"{problem} (benchmark.bert_score.baseline=NUMBER)",))
+    return Official(bert_score=RescaledBertScore.of(scorer, baseline), q2=q2)
+
+
+def load_q2_models(names: Mapping[str, Any], nli: str | None, *, precision: str) -> Q2Models | None:
+    """Loads the four models of Q2; None where neither its questions nor its answers have one.
+
+    Args:
+        names: candidates (a spaCy pipeline), questions and answers (models), question_template.
+        nli: An NLI model or a critic.
+        precision: Of its models: bf16, or auto where the hardware computes in bf16; else they stay in fp32.
+    """
+    if not names["questions"] and not names["answers"]:
+        return None
+    given = {"q2.candidates": names["candidates"], "q2.questions": names["questions"], "q2.answers": names["answers"]}
+    missing = [f"benchmark.{name}" for name, model in {**given, "nli": nli}.items() if not model]
+    if missing or not nli:
+        hint = "give all of its models, or set benchmark.q2.questions and benchmark.q2.answers to null"
+        raise UserError(f"Q2 lacks {', '.join(missing)}", hint=hint)
+    if precision in ("int8", "onnx"):
+        log.info("Q2's models stay in fp32: %s is for detectors", precision)
+    return Q2Models(
+        SpacyCandidates.load(names["candidates"]),
+        Seq2SeqQuestions.load(
+            names["questions"], template=names["question_template"], precision=precision, writer=beam_writer
+        ),
+        ExtractiveAnswers.load(names["answers"], precision=precision),
+        load_entailment(nli, precision=precision),
+    )

@@ -1,0 +1,42 @@
+"""Looks for knowledge where a benchmark's examples have none, as the block `retrieval` says."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from data_modules.build import Benchmark
+from data_modules.retrieval import Retrieved, fingerprint, read_passages, with_retrieved
+from faithkit.bm25 import Bm25
+from faithkit.records import Example
+from faithkit_workflows.settings.retrieval import RetrievalOptions
+
+log = logging.getLogger("faithkit")
+
+
+def retrieve(config: Mapping[str, Any], examples: Sequence[Example]) -> Retrieved | None:
+    """Gives examples what is found for them; None where nothing is to be looked for."""
+    options = RetrievalOptions(**(config.get("retrieval") or {}))
+    if options.path is None:
+        return None
+    found = with_retrieved(examples, _index(options.path), options.num_passages)
+    counts = (f"{found.num_found:,}", f"{found.num_without:,}", options.path)
+    log.info("retrieval: %s of %s examples without knowledge got passages of %s", *counts)
+    return found
+
+
+def with_knowledge(config: Mapping[str, Any], benchmark: Benchmark) -> Benchmark:
+    """Adds to a benchmark what is found for its examples; its summary says so."""
+    found = retrieve(config, benchmark.examples)
+    if found is None:
+        return benchmark
+    passages = _index(config["retrieval"]["path"]).passages
+    told = {"passages": len(passages), "hash": fingerprint(passages)}
+    told |= {"examples_found": found.num_found, "examples_without_knowledge": found.num_without}
+    return replace(benchmark, examples=found.examples, summary={**benchmark.summary, "retrieval": told})
+
+
+@lru_cache(maxsize=1)
+def _index(path: str) -> Bm25:
+    return Bm25(read_passages(path))

@@ -1,0 +1,197 @@
+"""The paper's transfer table in one command: trains the critics that are missing, tests each on every test set."""
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from critic.sequence.scorer import Critic
+from data_modules.build import Benchmark, read_benchmark
+from faithkit import signals
+from faithkit.calibration.aims import ARGMAX
+from faithkit.cli import choices_of
+from faithkit.embedded_name import EMBEDDED
+from faithkit.environment import environment
+from faithkit.errors import UserError, shorten
+from faithkit.files.model_folder import sidecar_of
+from faithkit.files.run_folder import RunFolder
+from faithkit.metrics.classification import classification_metrics
+from faithkit.metrics.results import Results, full_names, write_results
+from faithkit.metrics.transfer import Transfer, transfer_table, transfers_of
+from faithkit.provenance.leaks import WITHOUT
+from faithkit.records import Prediction
+from faithkit.reports.provenance import Provenance, leaks_table, select
+from faithkit.reports.report import Report
+from faithkit.reports.run_reports import Scored
+from faithkit.reports.spans import prefixed
+from faithkit.reports.write_reports import Telling, tell_reports
+from faithkit.weights.used_model import describe_model
+from faithkit_workflows.answering.write_answers import DetectorAnswerer
+from faithkit_workflows.detectors.origins import write_with_origin
+from faithkit_workflows.sweep.processes import quoted, run_script_apart
+
+# A setting of a training: a choice of a group by its name, or a value of a block.
+_SETTING = re.compile(r"[a-z_]\w*=[\w,\[\]-]*|[a-z_]\w*(\.\w+)+=[^\n]*")
+_NO_SETTING = ("_target_", "extensions", "hydra", "${", "run_dir", "resume")
+EXAMPLE = "['model.num_epochs=2','data.num_rows=5000']"  # Hydra takes a bare = within a list for a mistake
+NAME, VALIDATION = "transfer", "validation"
+LIKELIER = 0.5  # the threshold that calls the likelier class; a temperature does not move it
+log = logging.getLogger("faithkit")
+
+
+def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> Scored:
+    """Fills the table and tells it beside the paper's.
+
+    The metrics of the critic trained on A and tested on B are named `test/B/A_accuracy` and so on.
+    """
+    block = config["benchmark"]
+    check_trainings(config)
+    # By the dataset's own name: that of a benchmark tells where the embedded corpus stands in.
+    tests = {name: read_benchmark({"name": name, **options}) for name, options in block["test"].items()}
+    tested = {name: benchmark.examples[0].split for name, benchmark in tests.items()}
+    cells: list[Transfer] = []
+    metrics: dict[str, Any] = {}
+    origins: dict[str, Provenance] = {}
+    answers: dict[str, list[Report]] = {}
+    chosen_on: dict[str, str] = {}
+    for trained_on, options in block["train"].items():
+        checkpoint = options["checkpoint"] or _train(run, trained_on, options["path"], tested.get(trained_on), config)
+        critic = Critic.load(checkpoint, precision=config["precision"], batch_tokens=config["batch_tokens"])
+        model = describe_model(checkpoint)
+        if block.get("threshold_aim") == ARGMAX:
+            critic.calibration = replace(critic.calibration, threshold=LIKELIER, aim=ARGMAX)
+            model = replace(model, threshold=f"{LIKELIER}, the likelier class: nothing was fitted")
+        chosen_on[trained_on] = _describe_choice(checkpoint, tested.get(trained_on))
+        found: dict[str, Any] = {}
+        for name, benchmark in tests.items():
+            origin = Provenance.of(benchmark.name, benchmark.examples, [model])
+            cell = f"{benchmark.name}-by-{trained_on}"
+            predictions = _judge(run, critic, cell, benchmark, origin, config)
+            scored = _score(benchmark, predictions, origin, config["num_resamples"])
+            found |= full_names("test", name, scored)
+            metrics |= full_names("test", benchmark.name, prefixed(f"{trained_on}_", scored))
+            origins[cell] = origin
+            said = [(example, predictions[example.id]) for example in benchmark.examples]
+            answers[cell] = [Report(metrics={}, answers=said)]
+        cells += transfers_of(trained_on, Results(metrics=found))
+        facts = {name: origin.to_dict() for name, origin in origins.items()}
+        write_results(run.metrics, metrics, {"config": config, "environment": environment(), "test_sets": facts})
+    sources = {name: _describe(options["path"]) for name, options in {**block["train"], **block["test"]}.items()}
+    aim = block.get("threshold_aim")
+    table = transfer_table(cells, sources=sources, chosen_on=chosen_on, threshold_aim=aim)
+    tell_reports(run, {NAME: [_report(table, origins)], **answers}, Telling.of(config))
+    return Scored(metrics)
+
+
+def _report(table: Table, origins: Mapping[str, Provenance]) -> Report:
+    """The table, and where the predictions of each cell are from."""
+    return Report(
+        metrics={},
+        headline=(table,),
+        tables=tuple(leaks_table(one, f"{name}, leaks") for name, one in origins.items() if one.leaked.any()),
+        lines=tuple(f"{name}: {line}" for name, one in origins.items() for line in one.lines),
+        alerts=tuple(f"{name}: {line}" for name, one in origins.items() for line in one.alerts),
+        facts={"models": [model for one in origins.values() for model in one.to_dict()["models"]]},
+    )
+
+
+def _judge(
+    run: RunFolder, critic: Critic, cell: str, benchmark: Benchmark, origin: Provenance, config: Mapping[str, Any]
+) -> dict[str, Prediction]:
+    log.info("predicting %s", cell)
+    path = run.predictions / f"{cell}.jsonl"
+    answerer, portion = DetectorAnswerer(critic), config["save_every_num_rows"]
+    how = {"at_a_time": portion, "texts": config.get("save_texts", True)}
+    written = write_with_origin(path, benchmark.name, benchmark.examples, answerer, origin.models, **how)
+    return {prediction.id: prediction for prediction in written}
+
+
+def _score(
+    benchmark: Benchmark, predictions: Mapping[str, Prediction], origin: Provenance, num_resamples: int
+) -> dict[str, Any]:
+    """The metrics of one cell; where rows leaked, also those of the others, as `without_leaked/...`."""
+    metrics = classification_metrics(benchmark.examples, predictions, num_resamples=num_resamples).metrics
+    if not origin.leaked.any() or origin.leaked.all():
+        return metrics
+    rows = select(benchmark.examples, predictions, ~origin.leaked)
+    new = classification_metrics(*rows, num_resamples=num_resamples).metrics
+    return metrics | {f"{WITHOUT}{name}": metric for name, metric in new.items()}
+
+
+def check_trainings(config: Mapping[str, Any]) -> None:
+    """Refuses names and overrides of trainings that are more than settings: they become a command, also on resume.
+
+    Raises:
+        UserError: A name is no dataset's, or an override is an option of the script, of Hydra, or names code.
+    """
+    block, known = config["benchmark"], choices_of("data")
+    if config["scale"]["name"] not in choices_of("scale"):
+        hint = f"use one of {', '.join(choices_of('scale'))}"
+        raise UserError(f"no scale {shorten(config['scale']['name'])}", place="scale.name", hint=hint)
+    if unknown := [name for name in block["train"] if name not in known]:
+        hint = f"use some of {', '.join(known)}"
+        raise UserError(f"no dataset {shorten(unknown[0])}", place="benchmark.train", hint=hint)
+    for override in block["overrides"]:
+        if not _SETTING.fullmatch(str(override)) or any(word in str(override) for word in _NO_SETTING):
+            hint = f"use settings of train.py, each in quotes, for example {EXAMPLE}"
+            raise UserError(f"not a setting: {shorten(override)}", place="benchmark.overrides", hint=hint)
+
+
+def _train(run: RunFolder, dataset: str, path: str, tested: str | None, config: Mapping[str, Any]) -> str:
+    """Trains in a process of its own; a training that was interrupted goes on, one that has ended is used.
+
+    Args:
+        tested: The split of the same dataset that the table tests on. Where that is validation, as for MNLI, whose
+            test set has no labels, a share of the training split chooses the checkpoint in its place.
+    """
+    folder = RunFolder(run.path / f"trained-on-{dataset}")
+    if folder.metrics.exists():
+        return str(folder.path)
+    if folder.config.exists():
+        arguments = [f"resume={folder.path}"]
+    else:
+        arguments = ["model=critic", f"data={dataset}", f"scale={config['scale']['name']}", f"run_dir={folder.path}"]
+        arguments += [f"data.path={quoted(path)}", f"seed={config['seed']}"]
+        arguments += _choosing(config["benchmark"], tested)
+        arguments += config["benchmark"]["overrides"]
+    log.info("training on %s: faithkit train %s", dataset, " ".join(arguments))
+    code = run_script_apart("train", arguments)
+    if code == signals.EXIT_CODE:
+        raise signals.Interrupted
+    if code:
+        hint = f"go on with resume={run.path}; with other settings begin anew: checkpoint= takes what is trained"
+        raise UserError(f"training on {dataset} failed with exit code {code}", hint=hint)
+    return str(folder.path)
+
+
+def _choosing(block: Mapping[str, Any], tested: str | None) -> list[str]:
+    """The settings of a training that keep the tested rows out of every choice; a run of before has none of them."""
+    aim, fraction = block.get("threshold_aim"), block.get("validation_fraction")
+    settings = [] if aim is None else [f"model.threshold_aim={quoted(aim)}"]
+    if tested == VALIDATION and fraction is not None:
+        settings += ["data.split=train", f"data.validation_fraction={fraction}", "data.test_fraction=0"]
+    return settings
+
+
+def _describe_choice(checkpoint: str, tested: str | None) -> str:
+    """Tells the rows that chose a critic's checkpoint, by the configuration that its folder keeps.
+
+    Args:
+        tested: The split of its own dataset that the table tests on.
+    """
+    unknown = "rows that its folder does not name"
+    sidecar = sidecar_of(checkpoint)
+    data = (sidecar.origin.get("config") or {}).get("data") if sidecar else None
+    if not isinstance(data, Mapping):
+        return unknown
+    if data.get("split") is not None:
+        return f"{data.get('validation_fraction', 0):.0%} of the groups of its {data['split']} split"
+    return "the validation split that is tested" if tested == VALIDATION else "its validation split"
+
+
+def _describe(path: str) -> str:
+    return "the embedded corpus in its layout" if path == EMBEDDED else Path(path).name

@@ -1,0 +1,132 @@
+"""Talk to a generator in the terminal: paste knowledge, ask, and see each answer with the critic's verdict.
+
+faithkit chat checkpoint=runs/...                       answers alone; in a checkout python -m faithkit_workflows.chat
+faithkit chat checkpoint=runs/... detector=runs/...     each with P(hallucinated), by a critic or a tagger
+faithkit chat checkpoint=runs/... decoding=greedy       or beam, nucleus
+
+At the prompt: /knowledge changes the knowledge, /forget the history, /quit ends; so do Ctrl-D and Ctrl-C.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from data_modules.reading.fields import SEEKER, WIZARD
+from faithkit.cli import run_script
+from faithkit.errors import UserError
+from faithkit.pages.tables import harmless
+from faithkit.records import FAITHFUL, Example, Prediction, Turn
+
+if TYPE_CHECKING:
+    from faithkit_workflows.answering.answer_strategy import Answerer
+
+GROUPS = ("decoding",)
+HELP = "/knowledge: other knowledge   /forget: forget what was said   /quit: leave"
+STYLES = {FAITHFUL: "green"}
+Read = Callable[[str], str]  # shows a prompt and gives the line that was typed; EOFError ends the talk
+
+
+def talk(answerer: "Answerer", read: Read, console: Console) -> None:
+    """Holds the dialogue until the user leaves."""
+    console.print(Text(HELP, style="dim"))
+    knowledge, number = _read_knowledge(read, console), 0
+    history: list[Turn] = []
+    while True:
+        said = read("you> ").strip()
+        if said == "/quit":
+            return
+        if said == "/knowledge":
+            knowledge = _read_knowledge(read, console)
+        elif said == "/forget":
+            history = []
+            console.print(Text("forgotten", style="dim"))
+        elif said.startswith("/"):
+            console.print(Text(HELP, style="dim"))
+        elif said:
+            history.append(Turn(speaker=SEEKER, text=said))
+            number += 1  # part of the id: the same question asked again is sampled anew
+            try:
+                answer = _answer(answerer, knowledge, history, number)
+            except UserError as error:
+                history.pop()
+                console.print(Text(str(error), style="yellow"))
+                continue
+            history.append(Turn(speaker=WIZARD, text=answer.text or "..."))
+            _show(answer, console)
+
+
+def _read_knowledge(read: Read, console: Console) -> str:
+    """Reads lines up to an empty one; empty lines before the text are skipped."""
+    console.print(Text("knowledge, ended by an empty line:", style="dim"))
+    lines: list[str] = []
+    while True:
+        line = read("").strip()
+        if line == "/quit":
+            raise EOFError
+        if line:
+            lines.append(line)
+        elif lines:
+            return " ".join(lines)
+
+
+def _answer(answerer: "Answerer", knowledge: str, history: list[Turn], number: int) -> Prediction:
+    example = Example(
+        id=f"turn {number}",
+        source="chat",
+        split="chat",
+        group="chat",
+        knowledge=knowledge,
+        history=tuple(history),
+        response="",
+    )
+    return replace(answerer.answer([example])[0], id=example.id)
+
+
+def _show(answer: Prediction, console: Console) -> None:
+    """Prints an answer and its verdict; control characters in it are shown, not sent to the terminal."""
+    console.print(Text(f"bot> {harmless(answer.text)}" if answer.text else "bot> (nothing)"))
+    if answer.label is not None:
+        score = "" if answer.score is None else f", P(hallucinated) {answer.score:.2f}"
+        console.print(Text(f"     {answer.label}{score}", style=STYLES.get(answer.label, "red")))
+
+
+def main(cfg: Any) -> None:
+    """Loads the generator and the detector, then talks."""
+    from omegaconf import OmegaConf
+
+    from faithkit.weights.resolve import check_at_hand
+
+    config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    for name in (config["checkpoint"], config["detector"]):
+        check_at_hand(name)
+    from faithkit.inference.decoding import Decoding
+    from faithkit_workflows.answering.answer_strategy import build_answerer
+    from faithkit_workflows.detectors.loading import load_detector
+    from generation.generator import Generator
+
+    decoding = Decoding(**config["decoding"])
+    generator = Generator.load(config["checkpoint"], precision=config["precision"], max_length=config["max_length"])
+    detector = None
+    if config["detector"]:
+        detector = load_detector(config["detector"], precision="32-true", batch_tokens=None)
+    answerer = build_answerer(generator, decoding, config["control_tokens"], detector=detector)
+    if sys.stdin.isatty():
+        import readline  # noqa: F401 - importing it gives input() line editing and a history
+    console = Console(highlight=False)
+    try:
+        talk(answerer, input, console)
+    except (EOFError, KeyboardInterrupt):
+        console.print()
+
+
+def run() -> None:
+    """The command line."""
+    run_script(main, "chat", __doc__ or "", GROUPS, "faithkit_workflows.settings.scripts:ChatSettings")
+
+
+if __name__ == "__main__":
+    run()

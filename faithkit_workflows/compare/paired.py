@@ -1,0 +1,158 @@
+"""Paired differences of any two systems on the rows that both have: bootstrap over groups, and McNemar's test.
+
+The bootstrap resamples whole dialogues or documents (faithkit/statistics/intervals.py) and tests every metric.
+McNemar's test looks at the rows of which one system is right and the other wrong, exactly and as if rows were
+independent: with many rows to a dialogue its p is too small. Both are corrected by Holm's procedure (Holm 1979) for all
+pairs of runs on all test sets of a report, metric by metric: of all findings at the 5% level, the chance that any is
+false stays below 5%.
+"""
+
+import gc
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faithkit.errors import UserError
+from faithkit.metrics.classification import statistic
+from faithkit.metrics.outcomes import join
+from faithkit.metrics.span_metrics import overall_statistic
+from faithkit.metrics.span_outcomes import join_spans
+from faithkit.records import Example, Prediction
+from faithkit.statistics.intervals import Difference, Draws, Values, draw
+from faithkit_workflows.compare.test_sets import System, TestSet
+
+# The metrics that are tested; their names as metrics.json has them behind the test set.
+LABELS = ("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "average_precision", "ece", "brier")
+SPANS = ("response_by_spans_f1", "char_f1", "char_precision", "char_recall")
+
+
+@dataclass(slots=True)
+class McNemar:
+    """The rows that only one of two systems has right, and the exact two-sided p of so many or more."""
+
+    first_alone: int
+    second_alone: int
+    p_value: float
+    corrected: float = 1.0
+
+
+@dataclass(slots=True)
+class Pair:
+    """Two systems on the rows of a test set that both have judged.
+
+    Args:
+        differences: The first less the second, by metric.
+        corrected: The p-values of these by Holm.
+    """
+
+    test_set: str
+    first: str
+    second: str
+    num_rows: int
+    num_groups: int
+    differences: dict[str, Difference]
+    mcnemar: McNemar
+    corrected: dict[str, float] = field(default_factory=dict)
+
+
+def compare_all(
+    test_sets: Iterable[tuple[TestSet, Sequence[System]]], *, num_resamples: int = 1000
+) -> tuple[list[Pair], list[str]]:
+    """Compares every two systems of each test set; also gives sentences on what could not be compared."""
+    pairs: list[Pair] = []
+    problems: list[str] = []
+    for test_set, systems in test_sets:
+        scorer = _Scorer(test_set, num_resamples, problems)
+        for first, second in combinations(systems, 2):
+            rows = test_set.judged(first, second)
+            if rows:
+                pairs.append(scorer.compare(first, second, rows))
+            elif test_set.is_labelled:
+                problems.append(f"{test_set.name}: {first.name} and {second.name} have no labelled row in common")
+    correct(pairs)
+    return pairs, problems
+
+
+class _Scorer:
+    """Scores systems on rows, once for all the pairs that stand on the same rows."""
+
+    def __init__(self, test_set: TestSet, num_resamples: int, problems: list[str]):
+        self._test_set, self._num_resamples, self._problems = test_set, num_resamples, problems
+        self._draws: dict[tuple[str, frozenset[str]], Draws] = {}
+
+    def compare(self, first: System, second: System, rows: Sequence[Example]) -> Pair:
+        ids = frozenset(example.id for example in rows)
+        for system in (first, second):
+            if (system.name, ids) not in self._draws:
+                self._draws[system.name, ids] = self._draw(system, rows)
+        differences = self._draws[first.name, ids].minus(self._draws[second.name, ids])
+        return Pair(
+            test_set=self._test_set.name,
+            first=first.name,
+            second=second.name,
+            num_rows=len(rows),
+            num_groups=len({example.group for example in rows}),
+            differences=differences,
+            mcnemar=mcnemar(_right(rows, first), _right(rows, second)),
+        )
+
+    def _draw(self, system: System, rows: Sequence[Example]) -> Draws:
+        said = {example.id: system.predictions[example.id] for example in rows}
+        outcomes = join(rows, said)
+        statistics, wanted = [statistic(outcomes)], list(LABELS)
+        if all(example.spans is not None for example in rows) and any(one.spans for one in said.values()):
+            try:
+                statistics.append(overall_statistic(join_spans(rows, said)))
+                wanted += SPANS
+            except UserError as error:
+                self._problems.append(f"{self._test_set.name}: {system.name} has no span metrics: {error.problem}")
+
+        def values(weights: Values) -> Mapping[str, Values]:
+            found: dict[str, Values] = {}
+            for one in statistics:
+                found |= one(weights)
+            return {name: found[name] for name in wanted if name in found}
+
+        return draw(outcomes.groups, values, num_resamples=self._num_resamples)
+
+
+def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
+    """Tests whether two systems are right equally often, by the rows of which one alone is right."""
+    from statsmodels.stats.contingency_tables import mcnemar as test
+
+    both, first_alone = int((first & second).sum()), int((first & ~second).sum())
+    second_alone, neither = int((~first & second).sum()), int((~first & ~second).sum())
+    p_value = test([[both, first_alone], [second_alone, neither]], exact=True).pvalue
+    return McNemar(first_alone, second_alone, float(min(p_value, 1.0)))
+
+
+def correct(pairs: Sequence[Pair]) -> None:
+    """Corrects the p-values of all pairs by Holm, those of each metric and of McNemar's test by themselves."""
+    for name in dict.fromkeys(name for pair in pairs for name in pair.differences):
+        having = [pair for pair in pairs if name in pair.differences]
+        corrected = _holm([pair.differences[name].p_value for pair in having])
+        for pair, value in zip(having, corrected, strict=True):
+            pair.corrected[name] = value
+    for pair, value in zip(pairs, _holm([pair.mcnemar.p_value for pair in pairs]), strict=True):
+        pair.mcnemar.corrected = value
+
+
+def _holm(p_values: Sequence[float]) -> list[float]:
+    from statsmodels.stats.multitest import multipletests
+
+    if not p_values:
+        return []
+    gc.freeze()  # it looks for garbage on every call: among all rows that were read, that took seconds
+    try:
+        corrected: list[float] = multipletests(p_values, method="holm")[1].tolist()
+    finally:
+        gc.unfreeze()
+    return corrected
+
+
+def _right(rows: Sequence[Example], system: System) -> NDArray[np.bool_]:
+    said: Mapping[str, Prediction] = system.predictions
+    return np.array([said[example.id].label == example.label for example in rows])

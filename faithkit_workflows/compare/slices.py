@@ -1,0 +1,130 @@
+"""A test set cut into slices by what its rows have: dataset, task, type, domain, generator, lengths."""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from faithkit.metrics.outcomes import join
+from faithkit.provenance.predicted_rows import FACTS, OWN
+from faithkit.records import Example
+from faithkit.statistics.intervals import Metric
+from faithkit.statistics.slicing import sliced_metrics
+from faithkit_workflows.compare.test_sets import System, TestSet
+
+TITLES: Mapping[str, str] = {
+    **{"source": "Dataset", "split": "Split"},
+    **{name: name.replace("_", " ").capitalize() for name in FACTS},
+    **{"model": "Generator", "model_name": "Generator"},
+    **{
+        "tags": "Own label",
+        "span_types": "Types of spans",
+        "history": "Turns before",
+        "knowledge": "Words of knowledge",
+    },
+}
+MAX_VALUES = 25  # of a field; one that has more is no way to cut the data
+TURNS = (0, 1, 2, 3, 5, 9)  # where the bins of the history's length begin
+WORDS = (0, 1, 21, 51, 101, 201, 401, 801)  # and of the knowledge's
+METRICS = ("accuracy", "macro_f1", "predicted_rate")
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The rows of one value of a field, and each system's metrics on those that it has judged."""
+
+    field: str
+    value: str
+    num_rows: int
+    hallucinated: float
+    metrics: Mapping[str, Mapping[str, Metric]]
+
+
+def title_of(name: str) -> str:
+    """Names a field for a reader; a column of one's own keeps its name."""
+    return TITLES.get(name, name)
+
+
+def facts_of(test_set: TestSet) -> dict[str, dict[str, str]]:
+    """Gives the fields that rows differ in: by field the value of each row that has one, by id."""
+    own = (name for example in test_set.examples.values() if example.source in OWN for name in example.meta)
+    found: dict[str, dict[str, str]] = {name: {} for name in dict.fromkeys([*TITLES, *own])}
+    for id_, example in test_set.examples.items():
+        for name, value in _facts(example, has_text=id_ in test_set.with_text):
+            found[name][id_] = value
+    few = {name: values for name, values in found.items() if 1 < len(set(values.values())) <= MAX_VALUES}
+    distinct: dict[tuple[str, ...], str] = {}
+    for name, values in few.items():  # two fields that cut the rows in the same way are one
+        distinct.setdefault(tuple(_pattern(test_set, values)), name)
+    return {name: few[name] for name in few if name in distinct.values()}
+
+
+def _facts(example: Example, *, has_text: bool) -> list[tuple[str, str]]:
+    found = [("source", example.source), ("split", example.split)]
+    names = example.meta if example.source in OWN else FACTS
+    found += [(name, str(example.meta[name])) for name in names if name in example.meta]
+    if example.tags:
+        found.append(("tags", ", ".join(example.tags)))
+    if example.spans:
+        found.append(("span_types", ", ".join(sorted({span.label for span in example.spans}))))
+    if has_text:
+        found.append(("history", _bin(len(example.history), TURNS)))
+        found.append(("knowledge", _bin(len(example.knowledge.split()), WORDS)))
+    return found
+
+
+def _bin(number: int, starts: Sequence[int]) -> str:
+    place = bisect_right(starts, number)
+    low = starts[place - 1]
+    if place == len(starts):
+        return f"{low} and more"
+    high = starts[place] - 1
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _pattern(test_set: TestSet, values: Mapping[str, str]) -> list[str]:
+    numbers: dict[str, int] = {}
+    return [str(numbers.setdefault(values[id_], len(numbers))) if id_ in values else "" for id_ in test_set.examples]
+
+
+def in_order(values: Mapping[str, str]) -> list[str]:
+    """Orders the values of a field: those that begin with a number by it, others the most frequent first."""
+    counted = Counter(values.values())
+    if all(value.split()[:1] and value.split()[0].isdigit() for value in counted):
+        return sorted(counted, key=lambda value: int(value.split()[0]))
+    return sorted(counted, key=lambda value: (-counted[value], value))
+
+
+def slice_metrics(
+    test_set: TestSet,
+    systems: Sequence[System],
+    facts: Mapping[str, Mapping[str, str]],
+    *,
+    num_resamples: int = 1000,
+) -> list[Slice]:
+    """Computes each system's metrics on each slice of the rows that it has judged."""
+    by_system = {system.name: _by_slice(test_set.judged(system), system, facts, num_resamples) for system in systems}
+    golds = {example.id: example.label for example in test_set.judged()}
+    found = []
+    for name, values in facts.items():
+        for value in in_order(values):
+            rows = [golds[id_] for id_, own in values.items() if own == value and id_ in golds]
+            metrics = {
+                system: {metric: ours[name, value, metric] for metric in METRICS if (name, value, metric) in ours}
+                for system, ours in by_system.items()
+            }
+            if rows:
+                share = sum(label == "hallucinated" for label in rows) / len(rows)
+                found.append(Slice(name, value, len(rows), share, metrics))
+    return found
+
+
+def _by_slice(
+    rows: Sequence[Example], system: System, facts: Mapping[str, Mapping[str, str]], num_resamples: int
+) -> dict[tuple[str, str, str], Metric]:
+    if not rows:
+        return {}
+    outcomes = join(rows, {example.id: system.predictions[example.id] for example in rows})
+    fields = {name: [values.get(example.id, "") for example in rows] for name, values in facts.items()}
+    found = sliced_metrics(outcomes, fields, METRICS, num_resamples=num_resamples)
+    return {(*part, name): metric for part, own in found.items() for name, metric in own.items()}

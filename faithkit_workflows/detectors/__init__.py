@@ -1,0 +1,1 @@
+"""Loads, combines and compares detectors of every kind."""

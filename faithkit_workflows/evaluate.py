@@ -1,0 +1,120 @@
+"""Score a benchmark, with a model or from a predictions file.
+
+faithkit evaluate benchmark=begin benchmark.path=FILE checkpoint=runs/...    predict, then score
+faithkit evaluate benchmark=begin benchmark.path=FILE predictions=FILE       score only: no model is loaded
+faithkit evaluate benchmark=ragtruth benchmark.path=DIR checkpoint=runs/... html=answers.html    and a page to read
+faithkit evaluate benchmark=faithdial predictions=FILE benchmark.critic=runs/... against=FILE    generated responses
+faithkit evaluate benchmark=domains benchmark.path=DIR checkpoint=runs/...   every domain, beside cheap baselines
+faithkit evaluate benchmark=halueval benchmark.path=DIR engine=auto engine.model=NAME   a language model judges
+faithkit evaluate benchmark=halludial_comparative engine=auto engine.model=NAME   or meta_judging, hallucination_rates
+faithkit evaluate benchmark=begin checkpoint=runs/... engine=ray ray.address=auto   predicted on a cluster, by Ray
+faithkit evaluate benchmark=begin checkpoint=runs/... logger=[csv,wandb]     metrics and a sample to each logger
+faithkit evaluate resume=runs/...                                            go on after any interruption
+"""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from faithkit.cli import run_script
+
+if TYPE_CHECKING:
+    from faithkit.files.run_folder import RunFolder
+    from faithkit.reports.run_reports import Scored
+
+# What a resumed run may change: how it is carried out and shown, never what it predicts.
+MAY_CHANGE = (
+    *(
+        "batch_tokens",
+        "save_every_num_rows",
+        "num_resamples",
+        "num_examples",
+        "html",
+        "save_texts",
+        "logger",
+        "logger.*",
+        "verbose",
+    ),
+    *("engine.batch_size", "engine.cache", "engine.api_key_variable", "engine.concurrency", "engine.max_retries"),
+    *("engine.timeout_seconds", "engine.price", "engine.memory_fraction"),
+    *("ray.address", "ray.workers", "ray.gpus", "ray.memory_gb", "ray.timeout_seconds"),
+)
+log = logging.getLogger("faithkit")
+GROUPS = ("benchmark", "engine", "decoding", "scale", "logger")
+
+
+def main(cfg: Any) -> None:
+    """Opens the run's folder and works in it."""
+    from faithkit.files.open_run import open_run
+    from faithkit.files.run_folder import log_to
+    from faithkit.weights.resolve import check_at_hand
+    from faithkit_workflows.settings.evaluation import EvaluateSettings
+
+    kind = f"evaluate-{cfg.benchmark.name}"
+    with open_run(cfg, kind, EvaluateSettings, may_change=MAY_CHANGE) as (run, config):
+        log_to(run.log)
+        # Said before what evaluates is imported, which takes seconds.
+        log.info("evaluate: benchmark=%s, into %s", config["benchmark"]["name"], run.path)
+        check_at_hand(config["checkpoint"])
+        work(run, config)
+
+
+def work(run: "RunFolder", config: dict[str, Any]) -> None:
+    """Evaluates, hands the results to the loggers, and says what can be done next."""
+    from faithkit.pages.next_commands import after_evaluation
+    from faithkit.reports.write_reports import Telling, tell_end
+
+    if config.get("logger"):  # runs of older versions have no such key
+        from faithkit.metrics.results import read_test_rows
+        from faithkit.training.loggers.build import check_loggers, open_loggers
+        from faithkit.training.loggers.results import Finished
+
+        check_loggers(config["logger"])
+        with open_loggers(config["logger"], run, config, job="evaluate") as loggers:
+            scored = evaluate(run, config)
+            data = {"fingerprints": read_test_rows(run.metrics)}
+            loggers.log_results(Finished(run=run, step=0, metrics=scored.metrics, samples=scored.samples, data=data))
+    else:
+        evaluate(run, config)
+    tell_end(run, Telling.of(config), after_evaluation(run))
+
+
+def evaluate(run: "RunFolder", config: dict[str, Any]) -> "Scored":
+    """Dispatches to generated responses, a protocol of judges, the critics' transfer table, or a detector."""
+    # Each is imported where it is wanted: the others load much that it does not need.
+    task = config["benchmark"].get("task")
+    if task == "comparative":
+        from faithkit_workflows.benchmarks.comparative_judging import run_comparative
+
+        return run_comparative(run, config)
+    if task == "meta_judging":
+        from faithkit_workflows.benchmarks.meta_judging import run_meta_judging
+
+        return run_meta_judging(run, config)
+    if task == "rates":
+        from faithkit_workflows.benchmarks.hallucination_rates import run_rates
+
+        return run_rates(run, config)
+    if task == "responses":
+        from faithkit_workflows.benchmarks.responses import run_response_benchmark
+
+        return run_response_benchmark(run, config)
+    if config["benchmark"]["name"] == "transfer":
+        from faithkit_workflows.benchmarks.transfer import run_transfer
+
+        return run_transfer(run, config)
+    if config["benchmark"]["name"] == "domains":
+        from faithkit_workflows.domains.benchmark import run_domains
+
+        return run_domains(run, config)
+    from faithkit_workflows.benchmarks.detection import run_benchmark
+
+    return run_benchmark(run, config)
+
+
+def run() -> None:
+    """The command line."""
+    run_script(main, "evaluate", __doc__ or "", GROUPS, "faithkit_workflows.settings.evaluation:EvaluateSettings")
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,81 @@
+"""Write a run's best model as a Hugging Face folder that needs no code of ours (but for DoHA), and prove it.
+
+faithkit export checkpoint=runs/... output_dir=DIR      weights, tokenizer, model card, faithkit.json
+faithkit export checkpoint=runs/... format=onnx         an ONNX graph into the run's hf/ (critic, tagger); or onnx_int8
+faithkit export checkpoint=runs/.../adapter output_dir=DIR   a judge's adapters, merged into their base
+faithkit export checkpoint=runs/... push_to=OWNER/NAME dry_run=true     what would be pushed to the hub; then without
+python -c "from transformers import pipeline; print(pipeline('text-classification', 'DIR'))"
+"""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from faithkit.cli import run_script
+
+
+def main(cfg: Any) -> None:
+    """Copies, describes, reloads in plain transformers and compares; then pushes, if told to."""
+    from faithkit.weights.resolve import check_at_hand
+    from faithkit_workflows.settings.exporting import INT8_GRAPH, PLAIN
+
+    check_at_hand(cfg.checkpoint)
+    from critic.export import add_graph, tell_graph
+
+    graph, int8 = cfg.format != PLAIN, cfg.format == INT8_GRAPH
+    if cfg.output_dir is None and cfg.push_to is None:
+        folder = add_graph(cfg.checkpoint, int8=int8)
+        print(*tell_graph(folder), folder, sep="\n")
+        return
+    with ExitStack() as stack:
+        if cfg.output_dir is None:
+            from tempfile import TemporaryDirectory
+
+            output_dir = str(Path(stack.enter_context(TemporaryDirectory()), "hf"))
+        else:
+            output_dir = cfg.output_dir
+        report = _export(cfg.checkpoint, output_dir, graph=graph, int8=int8)
+        largest = f"largest difference of {report.num_logits} logits {report.difference:.1e}"
+        print(f"reloaded in {report.reloaded_in}: {largest}", *tell_graph(report.folder), sep="\n")
+        if cfg.push_to is not None:
+            _push(report.folder, cfg)
+        if cfg.output_dir is not None:
+            print(report.folder)
+
+
+def _export(checkpoint: str, output_dir: str, *, graph: bool, int8: bool) -> Any:
+    from critic.export import export as export_detector
+    from faithkit.files.model_folder import GENERATOR, JUDGE, find_folder, read_sidecar
+    from generation.export import export as export_generator
+    from judge.export import export as export_judge
+
+    sidecar = read_sidecar(find_folder(checkpoint))
+    exports = {GENERATOR: export_generator, JUDGE: export_judge}
+    if sidecar and sidecar.kind in exports:
+        return exports[sidecar.kind](checkpoint, output_dir)
+    return export_detector(checkpoint, output_dir, graph=graph, int8=int8)
+
+
+def _push(folder: Path, cfg: Any) -> None:
+    from faithkit.files.run_folder import RunFolder
+    from faithkit.weights.publish import check_private, describe, push, shorten_paths
+
+    if shortened := shorten_paths(folder):
+        more = f" and {len(shortened) - 3} more" if len(shortened) > 3 else ""
+        print(f"paths of this machine, shortened to their last part: {', '.join(shortened[:3])}{more}")
+    num_texts = check_private(folder)
+    print(f"no token and no path of this machine in {num_texts} texts")
+    if cfg.dry_run:
+        run = RunFolder(cfg.checkpoint)
+        print(*describe(folder, cfg.push_to, private=cfg.private, run=run.path if run.hf.exists() else None), sep="\n")
+    else:
+        print(push(folder, cfg.push_to, private=cfg.private))
+
+
+def run() -> None:
+    """The command line."""
+    run_script(main, "export", __doc__ or "", (), "faithkit_workflows.settings.exporting:ExportSettings")
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,98 @@
+"""Answer dialogues with a trained generator; optionally let a detector choose among several answers.
+
+faithkit generate checkpoint=runs/... data=faithdial data.path=DIR decoding=greedy    the test split; data.split=NAME
+faithkit generate checkpoint=runs/... data=wow best_of=8 detector=runs/...            the one that a critic trusts most
+faithkit generate checkpoint=runs/... resample=10   with control=ctrl: again while the wanted features are missing
+faithkit generate checkpoint=runs/... engine=vllm batch_size=256                      or transformers; auto chooses
+faithkit generate resume=runs/...                                                     go on after any interruption
+faithkit generate checkpoint=runs/... data=pairs data.path=FOLDER engine=ray out=ANSWERED   all shards, on a cluster
+"""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from faithkit.cli import run_script
+
+if TYPE_CHECKING:
+    from faithkit.files.run_folder import RunFolder
+
+# What a resumed run may change: how it is carried out and shown, never what it answers.
+MAY_CHANGE = ("batch_size", "save_every_num_rows", "num_examples", "save_texts", "verbose")
+GROUPS = ("data", "decoding", "engine", "scale")
+
+log = logging.getLogger("faithkit")
+
+
+def main(cfg: Any) -> None:
+    """Opens the run's folder and works in it; the shards of a cluster have a folder of their own."""
+    from faithkit.files.open_run import open_run, plain
+    from faithkit.files.run_folder import log_to
+    from faithkit.weights.resolve import check_at_hand
+    from faithkit_workflows.settings.scripts import GenerateSettings
+
+    if cfg.engine.name == "ray":
+        from faithkit.settings.check import check_settings
+        from faithkit_workflows.ray.answering import Answering
+        from faithkit_workflows.ray.run import work_on_shards
+
+        check_settings(config := plain(cfg), GenerateSettings)
+        work_on_shards(Answering(config))
+        return
+    with open_run(cfg, "generate", GenerateSettings, may_change=MAY_CHANGE) as (run, config):
+        log_to(run.log)
+        # Said before what generates is imported, which takes seconds.
+        log.info("generate: data=%s, into %s", config["data"]["name"], run.path)
+        check_at_hand(config["checkpoint"])
+        generate(run, config)
+
+
+def generate(run: "RunFolder", config: dict[str, Any]) -> None:
+    """Reads examples, loads the models, writes the answers and shows some of them."""
+    from data_modules.generation_inputs import read_generation_inputs
+    from faithkit.hardware import describe_runner
+    from faithkit.pages.next_commands import after_generation
+    from faithkit.reports.provenance import Provenance, leaks_table
+    from faithkit.reports.report import Report
+    from faithkit.reports.write_reports import Telling, tell_end, tell_reports
+    from faithkit.weights.used_model import describe_model
+    from faithkit_workflows.answering.answer_strategy import load_answerer
+    from faithkit_workflows.answering.engine_choice import settle_engine
+    from faithkit_workflows.answering.write_answers import answers_table
+    from faithkit_workflows.detectors.origins import helpers_of, write_with_origin
+
+    log.info(settle_engine(run, config))
+    sets = read_generation_inputs(config["data"])
+    generator, answerer = load_answerer(config, config["engine"]["name"])
+    resamples = config["resample"] is not None
+    helpers = {"detector": config["detector"], "entailment model": config["entailment"] if resamples else None}
+    models = [describe_model(config["checkpoint"]), *helpers_of(helpers)]
+    log.info("model: %s; %s", config["checkpoint"], describe_runner(generator))
+    reports: dict[str, list[Report]] = {}
+    for name, examples in sets.items():
+        path = run.predictions / f"{name}.jsonl"
+        portion = config["save_every_num_rows"]
+        texts = config.get("save_texts", True)
+        answers = write_with_origin(path, name, examples, answerer, models, at_a_time=portion, texts=texts)
+        origin = Provenance.of(name, examples, models)
+        shown = answers_table(examples, answers, limit=config["num_examples"], title=name)
+        leaks = [leaks_table(origin, f"{name}, leaks")] if origin.leaked.any() else []
+        report = Report(
+            metrics={},
+            tables=(shown, *leaks),
+            lines=origin.lines,
+            alerts=origin.alerts,
+            facts=origin.to_dict(),
+            answers=list(zip(examples, answers, strict=True)),
+        )
+        reports[name] = [report]
+    tell_reports(run, reports, Telling.of(config))
+    tell_end(run, Telling.of(config), after_generation(run, config))
+
+
+def run() -> None:
+    """The command line."""
+    run_script(main, "generate", __doc__ or "", GROUPS, "faithkit_workflows.settings.scripts:GenerateSettings")
+
+
+if __name__ == "__main__":
+    run()

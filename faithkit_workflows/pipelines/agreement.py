@@ -1,0 +1,158 @@
+"""Measures how far annotators agree on labels, ratings and spans, and whether human scores of systems differ."""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from construction.agreement.measures import measure, pair_kappas
+from construction.agreement.ratings import (
+    NOMINAL,
+    ORDINAL,
+    SPANS,
+    Answered,
+    labels_of,
+    questions_of,
+    ratings_of,
+    read_answers,
+)
+from construction.agreement.significance import Compared, columns_of, compare_column
+from construction.agreement.spans import marked_items, measure_spans
+from faithkit.files.run_folder import RunFolder
+from faithkit.metrics.results import full_names, write_results
+from faithkit.pages.tables import figures_table, format_metric, harmless, show
+from faithkit.statistics.intervals import Scored
+from faithkit_workflows.pipelines.annotate import ANNOTATIONS
+
+OF_LABELS = {
+    "agreement": "observed",
+    "cohen_kappa": "Cohen's kappa",
+    "fleiss_kappa": "Fleiss' kappa",
+    "randolph_kappa": "Randolph's kappa",
+    "alpha": "Krippendorff's alpha",
+    "alpha_ordinal": "alpha, ordinal",
+}
+OF_SPANS = {
+    "char_f1": "F1 of characters",
+    "typed_char_f1": "F1 with types",
+    "char_alpha": "alpha of characters",
+    "span_gamma": "span_gamma",
+}
+log = logging.getLogger("faithkit")
+
+
+def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
+    """Measures agreement, shows it and writes metrics.json."""
+    block = config["pipeline"]
+    path = annotations_file(block["annotations"])
+    answered = read_answers(path)
+    kinds = questions_of(answered, str(path))
+    if config["dry_run"]:
+        log.info("%s: %s", path, ", ".join(f"{name} ({kind})" for name, kind in kinds.items()))
+        return
+    num_resamples = block["num_resamples"]
+    measured: dict[str, Scored] = {}
+    pairs: dict[str, dict[str, float]] = {}
+    for name, kind in kinds.items():
+        if kind == SPANS:
+            measured |= _spans(answered, name, str(path), num_resamples)
+            continue
+        ratings = ratings_of(answered, name, kind)
+        measured[name] = measure(ratings, ordinal=kind == ORDINAL, num_resamples=num_resamples)
+        pairs[name] = pair_kappas(ratings)
+        labels = labels_of(answered, name) if kind == NOMINAL else {}
+        for label, of_label in labels.items() if len(labels) > 2 else ():  # of two, each is what the other is not
+            measured[f"{name}/{label}"] = measure(of_label, num_resamples=num_resamples)
+    compared = _compare(answered, kinds, num_resamples)
+    metrics = {f"{name}/{one}": metric for name, scored in measured.items() for one, metric in scored.metrics.items()}
+    metrics |= {f"{row.column}/{row.system}/mean": row.mean for row in compared}
+    dataset = block["title"] or path.parent.name
+    meta = {
+        "annotations": str(path),
+        "annotators": sorted({one.annotator for one in answered}),
+        "items": len({one.item for one in answered}),
+        "items_by_annotators": dict(sorted(Counter(Counter(one.item for one in answered).values()).items())),
+        "cohen_kappa_of_pairs": pairs,
+        "notes": {name: list(scored.notes) for name, scored in measured.items() if scored.notes},
+        "compared": [_row_of(row) for row in compared],
+    }
+    write_results(run.metrics, full_names("test", dataset, metrics), meta)
+    spans = {name: scored for name, scored in measured.items() if kinds[name.partition("/")[0]] == SPANS}
+    others = {name: scored for name, scored in measured.items() if name not in spans}
+    tables = [_table("agreement on labels and ratings", others, OF_LABELS, "alpha")] if others else []
+    tables += [_table("agreement on spans", spans, OF_SPANS, "char_f1")] if spans else []
+    tables += [_systems_table(compared)] if compared else []
+    show(*tables)
+    for name, values in pairs.items():
+        if len(values) > 1:
+            low, high = min(values.values()), max(values.values())
+            log.info("%s: Cohen's kappa of %d pairs of annotators from %.2f to %.2f", name, len(values), low, high)
+    for note in dict.fromkeys(note for name in kinds for note in measured[name].notes):
+        log.info("note: %s", note)
+
+
+def annotations_file(given: str) -> Path:
+    """The file of answers: itself, or that of a run of pipeline=annotate."""
+    path = Path(given).expanduser()
+    return path / ANNOTATIONS if path.is_dir() else path
+
+
+def _spans(answered: Sequence[Answered], question: str, place: str, num_resamples: int) -> dict[str, Scored]:
+    items = marked_items(answered, question, place)
+    labels = sorted({label for item in items for spans in item.spans.values() for _, _, label in spans})
+    found = {question: measure_spans(items, num_resamples=num_resamples)}
+    for label in labels:
+        found[f"{question}/{label}"] = measure_spans([item.only(label) for item in items], num_resamples=num_resamples)
+    return found
+
+
+def _compare(answered: Sequence[Answered], kinds: Mapping[str, str], num_resamples: int) -> list[Compared]:
+    """Each system against the best of each column, where several systems were judged."""
+    if len({one.system for one in answered}) < 2 or any(one.system is None for one in answered):
+        return []
+    groups = {one.context: one.group for one in answered}
+    columns = columns_of(answered, kinds)
+    return [
+        row for name, of in columns.items() for row in compare_column(name, of, groups, num_resamples=num_resamples)
+    ]
+
+
+def _row_of(row: Compared) -> dict[str, Any]:
+    found: dict[str, Any] = {"column": row.column, "system": row.system, "mean": row.mean.to_dict()}
+    if row.difference is not None:
+        one = row.difference
+        found["to_best"] = {"value": one.value, "low": one.low, "high": one.high, "p": one.p_value, "n": one.n}
+        if row.p_wilcoxon == row.p_wilcoxon:
+            found["to_best"] |= {"p_wilcoxon": row.p_wilcoxon, "p_holm": row.p_holm}
+    return found
+
+
+def _table(title: str, measured: Mapping[str, Scored], columns: Mapping[str, str], of_label: str) -> Table:
+    """All measures of a question, one of each of its labels: the others stand in metrics.json."""
+    table = figures_table(title, ("question", "measure"), ("agreement", "n"), show_edge=True)
+    for name, scored in measured.items():
+        question, _, label = name.partition("/")
+        shown = [one for one in columns if one in scored.metrics and (not label or one == of_label)]
+        for place, one in enumerate(shown):
+            metric = scored.metrics[one]
+            head = "" if place else f"  {harmless(label)}" if label else harmless(question)
+            table.add_row(Text(head), Text(columns[one]), format_metric(metric), f"{metric.n:,}")
+    return table
+
+
+def _systems_table(compared: Sequence[Compared]) -> Table:
+    """Rows are systems and columns scores, as in the paper."""
+    columns = list(dict.fromkeys(row.column for row in compared))
+    table = figures_table("scores by system", "system", columns, show_edge=True)
+    for system in dict.fromkeys(row.system for row in compared):
+        rows = {row.column: row for row in compared if row.system == system}
+        cells = (f"{rows[name].mean.value:.2f}{rows[name].stars}" if name in rows else "-" for name in columns)
+        table.add_row(Text(harmless(system)), *map(Text, cells))
+    table.caption = Text(
+        "*, **: differs from the best of its column with p < 0.05, 0.01 (Wilcoxon's signed ranks, Holm)"
+    )
+    return table

@@ -1,0 +1,119 @@
+"""Describes any dataset: the papers' statistics and figures, with their values beside where they count the same."""
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from construction.chain.manifest import NAME as MANIFEST
+from data_modules.build import build_source
+from data_modules.reading.dataset import Source, read_examples, resolve_split
+from data_modules.reading.rows import ReadReport
+from faithkit.embedded_name import EMBEDDED, told_name
+from faithkit.environment import environment
+from faithkit.errors import UserError
+from faithkit.files.jsonl import write_jsonl
+from faithkit.files.run_folder import RunFolder
+from faithkit.metrics.begin_tags import GENERIC, begin_class
+from faithkit.published.detection import comparable_models
+from faithkit_workflows.corpus.columns import Columns
+from faithkit_workflows.corpus.report import describe_corpus
+
+GENERIC_OPTION = "generic"
+ADDRESS = re.compile(r"https?://\S+ ?")
+SOFTWARE = ("python", "faithkit", "torch", "transformers", "vllm", "openai")
+log = logging.getLogger("faithkit")
+
+
+def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
+    """Reads every row once, then writes and prints what they are."""
+    block = config["pipeline"]
+    source, neither = every_row(build_source(block["dataset"], block["path"], **block["options"]), block["options"])
+    splits = source.split_names() if block["split"] is None else [resolve_split(source, block["split"])]
+    if config["dry_run"]:
+        print(f"would read {block['dataset']} from {source.path}, split {' and '.join(splits)}")
+        return
+    report, columns = ReadReport(block["on_bad_row"]), Columns(block["facets"])
+    examples = chain.from_iterable(read_examples(source, split, report) for split in splits)
+    for example in islice(examples, config["limit"]):
+        if neither and begin_class(example.tags) == GENERIC:
+            example = replace(example, label=None)
+        columns.add(example)
+    if report.rejects:
+        write_jsonl(run.path / "rejects.jsonl", report.rejects)
+    _check_facets(block["facets"], columns)
+    is_embedded, known = block["path"] == EMBEDDED, built_here(Path(source.path))
+    no_paper = is_embedded or known or not _is_the_papers(block["dataset"], columns)
+    title = told_name(block["dataset"], block["path"])
+    reading = {"path": source.path, "num_rejects": len(report.rejects), "notes": _notes(neither, config["limit"])}
+    describe_corpus(
+        columns,
+        run.path,
+        title=title,
+        reading=reading,
+        known=known,
+        plots=block["plots"],
+        dataset="" if no_paper else block["dataset"],
+        num_resamples=block["num_resamples"],
+        meta={"config": config, "data": {"counts": dict(report.counts)}, "environment": environment()},
+        verbose=bool(config.get("verbose")),  # runs of older versions have no such key
+    )
+    log.info("%s: %s", title, ", ".join(f"{name} {count:,}" for name, count in report.counts.items()))
+
+
+def every_row(source: Source, given: Mapping[str, Any]) -> tuple[Source, bool]:
+    """A dataset with the rows that scoring leaves out, unless the options say otherwise.
+
+    Returns:
+        Beside it, whether generic responses are among them, which are to count neither way.
+    """
+    options = {name: value for name, value in source.options_for_all_rows.items() if name not in given}
+    return replace(source, **options), GENERIC_OPTION in options and hasattr(source, GENERIC_OPTION)
+
+
+def built_here(path: Path) -> dict[str, str]:
+    """Reads answers for a datasheet from the manifest beside a benchmark that construct.py built; else nothing."""
+    found = next((one / MANIFEST for one in (path, *path.parents[:2]) if (one / MANIFEST).is_file()), None)
+    if found is None:
+        return {}
+    try:
+        stored = json.loads(found.read_bytes())
+        steps, pipeline = stored["steps"], str(stored["pipeline"])
+        # A datasheet is given away: it names models, not the servers that they ran on.
+        engines = {str(step["name"]): ADDRESS.sub("", str(step["engine"])) for step in steps if step.get("engine")}
+        every = {name: one for step in steps for name, one in (step.get("versions") or {}).items()}
+        versions = {name: str(every[name]) for name in SOFTWARE if name in every}
+        times = sorted(str(step["began"]) for step in steps if step.get("began"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}  # a page about texts must not fail for a damaged file beside them: its own run says so
+    lines = "".join(f"\n- step {name}: `{engine}`" for name, engine in engines.items())
+    known = {"annotation": f"By the steps of faithkit's pipeline `{pipeline}`; prompts stand in `prompts/`.{lines}"}
+    known["software"] = f"faithkit's construct.py; its manifest is {MANIFEST}. Versions: " + ", ".join(
+        f"{name} {version}" for name, version in versions.items()
+    )
+    if times:
+        known["time"] = f"From {times[0]} on, as the manifest tells."
+    return known
+
+
+def _check_facets(facets: list[str] | None, columns: Columns) -> None:
+    missing = [name for name in facets or () if not columns.facets[name].numbers]
+    if missing:
+        hint = "leave it out: pipeline.facets=null takes all that this dataset tells"
+        raise UserError(f"no response has a field {missing[0]!r} to tell them apart by", hint=hint)
+
+
+def _is_the_papers(dataset: str, columns: Columns) -> bool:
+    """RAGTruth's figures are of its own models' responses; the other papers' are of their data whatever is read."""
+    if dataset != "ragtruth" or "model" not in columns.facets:
+        return dataset != "ragtruth"
+    return comparable_models(str(name) for name in columns.facets["model"].numbers)
+
+
+def _notes(neither: bool, limit: int | None) -> list[str]:
+    notes = ["Generic responses count neither as faithful nor as hallucinated."] if neither else []
+    return notes + ([f"Only the first {limit:,} rows were read."] if limit else [])

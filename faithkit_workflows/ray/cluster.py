@@ -1,0 +1,169 @@
+"""Runs a class over rows on a Ray cluster: placement, restarts, retries and back-pressure are Ray Data's.
+
+A worker is an actor that gets one row at a time. Where a worker or its node dies, Ray starts it anew or gives its row
+to another.
+"""
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from faithkit.errors import UserError, shorten
+from faithkit_workflows.settings.sharded import RayOptions
+
+STORE = 100_000_000  # bytes of the object store of a Ray that is started here: names and counts pass through it
+MAX_BLOCKS = 10_000  # above, a task has several shards, of which those that are finished are not done again
+GIB = 2**30
+
+
+def run_on_cluster(
+    worker: type,
+    argument: Any,
+    rows: Sequence[Mapping[str, Any]],
+    options: RayOptions,
+    *,
+    max_deaths: int | None = None,
+) -> Iterator[Any]:
+    """Yields what workers give for the rows, in the order in which they finish.
+
+    Args:
+        worker: Its objects are made with the argument, one in each worker, and called with a row.
+        max_deaths: Workers that may die of one row, whose results then come in the order of the rows; None leaves
+            both to who calls, where rows name work that is kept.
+
+    Raises:
+        UserError: The cluster does not answer, or has no room, or a worker cannot start, or too many die.
+    """
+    with connected(options) as ray:
+        from ray.data import ActorPoolStrategy, DataContext
+
+        context = DataContext.get_current()
+        context.enable_progress_bars = context.print_on_execution_start = False
+        context.execution_options.preserve_order = max_deaths is not None
+        gpus = _gpus(ray, options)
+        size = min(_room(ray, options, gpus), len(rows))
+        most = size if options.workers else None  # a cluster may grow
+        # The smallest pool is one worker: idle ones make room for one that died with its node.
+        pool = ActorPoolStrategy(min_size=1, max_size=most, initial_size=size, max_tasks_in_flight_per_actor=1)
+        memory = int(options.memory_gb * GIB) if options.memory_gb else None
+        results = ray.data.from_items(list(rows), override_num_blocks=min(len(rows), MAX_BLOCKS)).map(
+            worker,
+            fn_constructor_args=[argument],
+            compute=pool,
+            num_cpus=options.cpus,
+            num_gpus=gpus or None,
+            memory=memory,
+            **({} if max_deaths is None else {"max_task_retries": max_deaths - 1}),
+        )
+        try:
+            yield from results.iter_rows()
+        except ray.exceptions.ActorUnavailableError as error:
+            hint = "lower save_every_num_rows or batch_tokens, or give a worker more memory: ray.memory_gb=..."
+            raise UserError(f"{max_deaths} workers have died of the same rows", hint=hint) from error
+        except ray.exceptions.RayActorError as error:
+            reason = [line for line in str(error).splitlines() if line.strip()][-1]
+            hint = "see that every node has this faithkit and its extra ray"
+            raise UserError(f"a worker cannot start: {shorten(reason, 200)}", hint=hint) from error
+
+
+@contextmanager
+def connected(options: RayOptions) -> Iterator[Any]:
+    """Connects to a cluster, or starts one of this machine that ends with this process; within another one it is that.
+
+    Raises:
+        UserError: The cluster does not answer.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would report home
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # warnings of its own parts, between our lines
+    import ray
+    import ray.data
+
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what it logs as errors it raises
+    if ray.is_initialized():  # by who calls
+        yield ray
+        return
+    address = options.address or os.environ.get("RAY_ADDRESS") or "local"
+    own: dict[str, Any] = {}
+    if address == "local":
+        cpus = options.workers * options.cpus if options.workers else None
+        own = {"num_cpus": cpus, "object_store_memory": STORE, "include_dashboard": False}
+    elif address != "auto":
+        _check_answer(address, options.timeout_seconds)
+    with _own_signals():
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise _no_answer(address, shorten(str(error).splitlines()[0], 200)) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Puts back the handler of SIGTERM in whose place Ray sets one that ends the process at once."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, before)
+
+
+def _check_answer(address: str, timeout: float) -> None:
+    """Asks an address for the state of its cluster: `ray.init` would wait for minutes, and then end the process."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout).close()
+    except OSError as error:
+        raise _no_answer(address, str(error)) from error
+    command = [sys.executable, "-m", "ray.scripts.scripts", "status", "--address", address]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired as error:
+        raise _no_answer(address, f"no answer in {timeout:g} s") from error
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
+        raise _no_answer(address, shorten(lines[-1], 200))
+
+
+def _no_answer(address: str, reason: str) -> UserError:
+    hint = "see `ray status` on its head; without ray.address the command uses this machine"
+    return UserError(f"no Ray cluster answers at {address}: {reason}", hint=hint)
+
+
+def _gpus(ray: Any, options: RayOptions) -> float:
+    if options.gpus is not None:
+        return options.gpus
+    return 1.0 if ray.cluster_resources().get("GPU") else 0.0
+
+
+def _room(ray: Any, options: RayOptions, gpus: float) -> int:
+    """Counts the workers for which the nodes have room.
+
+    Raises:
+        UserError: There is none for as many as are wanted.
+    """
+    needs = {"CPU": options.cpus, "GPU": gpus, "memory": (options.memory_gb or 0) * GIB}
+    wanted = {name: amount for name, amount in needs.items() if amount}
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    room = sum(min(int(node.get(name, 0) / amount) for name, amount in wanted.items()) for node in nodes)
+    least = options.workers or 1
+    if room >= least:
+        return options.workers or room
+    shown = {
+        name: f"{amount / GIB:.1f} GiB of memory" if name == "memory" else f"{amount:g} {name}"
+        for name, amount in wanted.items()
+    }
+    problem = f"the cluster has room for {room} workers of {', '.join(shown.values())}, and {least} are wanted"
+    best = max((node.get("memory", 0) / GIB for node in nodes), default=0)
+    hint = (
+        f"ray.workers={room}" if room else f"lower ray.cpus, ray.gpus or ray.memory_gb: a node has up to {best:.1f} GiB"
+    )
+    raise UserError(problem, hint=hint)

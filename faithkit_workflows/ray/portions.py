@@ -1,0 +1,142 @@
+"""Judges or answers the rows of a benchmark on a Ray cluster: a worker gets one portion at a time.
+
+A portion is what one machine reads together (`save_every_num_rows`), and portions come back in their order: the file
+of predictions is the one that one machine writes.
+"""
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from faithkit.errors import UserError
+from faithkit.inference.decoding import Decoding
+from faithkit.records import Example, Prediction
+from faithkit_workflows.answering.write_answers import DetectorAnswerer
+from faithkit_workflows.detectors.loading import Loaded, describe_detector, load_checkpoint
+from faithkit_workflows.ray.cluster import run_on_cluster
+from faithkit_workflows.ray.identity import check_same, identify, identify_model
+from faithkit_workflows.ray.out_folder import MAX_DEATHS
+from faithkit_workflows.ray.work import with_whole_paths
+from faithkit_workflows.ray.worker import SAME_VERSION
+from faithkit_workflows.settings.sharded import RayOptions
+
+if TYPE_CHECKING:
+    from faithkit_workflows.answering.answer_strategy import Answerer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """The settings that all workers get.
+
+    Args:
+        config: Of evaluate.py.
+        load: Loads what judges or answers, once in each worker.
+        identity: What the command that launched the workers has; they compare.
+    """
+
+    config: Mapping[str, Any]
+    load: "Callable[[Mapping[str, Any]], Answerer]"
+    identity: Mapping[str, Any]
+
+
+class PortionWorker:
+    """Judges or answers portions."""
+
+    def __init__(self, asking: Asking):
+        self.asking = asking
+
+    def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Judges a portion, or tells why it cannot be judged."""
+        nothing = {"answers": b"", "unlocated": 0, "problem": "", "place": "", "hint": ""}
+        try:
+            answerer, before = self.answerer, self._unlocated()
+            answers = answerer.answer(_unpacked(row["examples"]))
+        except UserError as error:
+            return {**nothing, "problem": error.problem, "place": error.place or "", "hint": error.hint or ""}
+        return {**nothing, "answers": pickle.dumps(answers), "unlocated": self._unlocated() - before}
+
+    @cached_property
+    def answerer(self) -> "Answerer":
+        """Loads the model.
+
+        Raises:
+            UserError: It or the code is not that of the command.
+        """
+        import torch
+
+        config = self.asking.config
+        torch.set_num_threads(config["ray"]["cpus"])
+        place = config["checkpoint"]
+        here = identify(identify_model(place), {})
+        check_same(here, self.asking.identity, "a worker", place=place, hint=SAME_VERSION)
+        return self.asking.load(config)
+
+    def _unlocated(self) -> int:
+        return int(getattr(getattr(self.answerer, "detector", None), "num_unlocated", 0))
+
+
+class RayCluster:
+    """Stands where a detector or an answerer stands, and has workers judge or answer several portions at a time."""
+
+    def __init__(self, config: Mapping[str, Any], load: "Callable[[Mapping[str, Any]], Answerer]"):
+        own = with_whole_paths(config)
+        self.options = RayOptions(**config["ray"])
+        self.asking = Asking(config=own, load=load, identity=identify(identify_model(own["checkpoint"]), {}))
+        self.num_unlocated = 0  # of a judge that quotes
+
+    def answer(self, examples: Sequence[Example], advance: Callable[[int], object] | None = None) -> list[Prediction]:
+        """Answers one portion."""
+        (answers,) = self.answer_portions([examples])
+        if advance:
+            advance(len(examples))
+        return answers
+
+    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
+        """Judges examples, as a detector does."""
+        size = self.asking.config["save_every_num_rows"]
+        for answers in self.answer_portions([examples[at : at + size] for at in range(0, len(examples), size)]):
+            yield from answers
+
+    def answer_portions(self, portions: Sequence[Sequence[Example]]) -> Iterator[list[Prediction]]:
+        """Yields the answers to each portion, in their order.
+
+        Raises:
+            UserError: A worker cannot work, or a portion cannot be judged: a benchmark is of all its rows.
+        """
+        if not portions:
+            return
+        rows = [{"examples": pickle.dumps(list(portion))} for portion in portions]
+        for result in run_on_cluster(PortionWorker, self.asking, rows, self.options, max_deaths=MAX_DEATHS):
+            if result["problem"]:
+                raise UserError(result["problem"], place=result["place"] or None, hint=result["hint"] or None)
+            self.num_unlocated += result["unlocated"]
+            yield _unpacked(result["answers"])
+
+
+def load_on_cluster(config: Mapping[str, Any]) -> Loaded:
+    """Gives the workers of a cluster in the place of the detector that `checkpoint` names."""
+    return Loaded(RayCluster(config, _judging), describe_detector(config["checkpoint"]))
+
+
+def answerer_on_cluster(config: Mapping[str, Any]) -> RayCluster:
+    """Gives the workers of a cluster in the place of the generator that `checkpoint` names."""
+    return RayCluster(config, _answering)
+
+
+def _unpacked(packed: bytes) -> Any:
+    """Reads what the command and its workers send each other, as Ray sends the workers themselves."""
+    return pickle.loads(packed)  # noqa: S301 -- never a file
+
+
+def _judging(config: Mapping[str, Any]) -> "Answerer":
+    return DetectorAnswerer(load_checkpoint(config).detector)
+
+
+def _answering(config: Mapping[str, Any]) -> "Answerer":
+    from faithkit_workflows.answering.answer_strategy import OwnAnswer
+    from generation.generator import Generator
+
+    generator = Generator.load(config["checkpoint"], precision=config["precision"], max_length=config["max_length"])
+    return OwnAnswer(generator, Decoding(**config["decoding"]))

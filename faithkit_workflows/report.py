@@ -1,0 +1,72 @@
+"""Compare runs: which is better, by how much, and on which examples. It reads what runs left and changes none of it.
+
+faithkit report                                               the runs below runs/: what, data, main metric, state
+faithkit report runs='runs/*'                                 tables here, and report.html with everything
+faithkit report runs=[runs/a,runs/b] html=a_or_b.html         two runs: the answers on which they disagree
+faithkit report runs='runs/*' against=a html=null             the terminal alone, each run against one
+faithkit report runs='runs/*/wandb/offline-run-*'             runs that W&B keeps on disk; no account
+faithkit report runs='runs/*' wandb=PROJECT                   and a report at W&B, of the runs that it knows
+"""
+
+from typing import Any
+
+from faithkit.cli import run_script
+
+
+def main(cfg: Any) -> None:
+    """Lists the runs, or compares those that are named."""
+    from faithkit.files.open_run import plain
+
+    config = plain(cfg)
+    if config["runs"] is None:
+        show_list()
+    else:
+        compare(config)
+
+
+def show_list() -> None:
+    """Lists the runs below runs/."""
+    from faithkit.pages.tables import show
+    from faithkit.runs.listing import list_runs
+
+    table, lines = list_runs()
+    show(table)
+    print(*lines, sep="\n")
+
+
+def compare(config: dict[str, Any]) -> None:
+    """Compares runs in the terminal, and writes the page."""
+    from faithkit.errors import UserError, choice_hint
+    from faithkit.pages.tables import show
+    from faithkit.runs.reading import find_runs
+    from faithkit_workflows.compare.page import write_report_page
+    from faithkit_workflows.compare.report import compare_runs, told_apart
+    from faithkit_workflows.compare.sweep_report import sweep_lines
+    from faithkit_workflows.compare.tables import report_tables, told_problems
+
+    runs = told_apart(find_runs(config["runs"]))
+    against, names = config["against"], [run.name for run in runs]
+    if against is not None and against not in names:
+        raise UserError(f"against: no run is called {against!r}", hint=choice_hint(against, names))
+    report = compare_runs(runs, num_compared=config["num_compared"], num_resamples=config["num_resamples"])
+    tables = list(report_tables(report, against=against))
+    show(*tables)
+    for line in (*sweep_lines(report.sweeps), *told_problems(report.problems)):
+        print(line)
+    title = f"{len(runs):,} runs compared" if len(runs) > 1 else runs[0].name
+    if config["wandb"]:
+        from faithkit.runs.wandb_report import write_wandb_report
+
+        print(write_wandb_report(config["wandb"], runs, tables, title=title))
+    if config["html"]:
+        write_report_page(config["html"], report, title=title, max_rows=config["max_rows"])
+        print(config["html"])
+
+
+def run() -> None:
+    """The command line."""
+    run_script(main, "report", __doc__ or "", (), "faithkit_workflows.settings.report:ReportSettings")
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,238 @@
+"""FaithDial (Dziri et al. 2022): its data in Tables 1 and 2, critics in 4, generators in 5, in other corpora in 8."""
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+from faithkit.published.tables import published_table
+from faithkit_workflows.reproduction.cells import Cell, Count, Difference, Metric, Result, Share, Table, cells_of
+from faithkit_workflows.reproduction.steps import LOCAL, Step, describing
+
+CORPORA = {"decode": "decode", "dnli": "dnli", "mnli": "mnli", "faithcritic": "faithdial"}  # by their critics' data
+TRANSFER = "critics_transfer"
+WOW, FAITHDIAL, BOTH = "WoW", "FaithDial", "WoW, then FaithDial"
+TRAINED_ON = {
+    WOW: ("wow", {"data.path": "wow"}),
+    FAITHDIAL: ("faithdial", {"data.path": "faithdial"}),
+    BOTH: ("wow_then_faithdial", {"data.path": "faithdial", "data.wow_path": "wow"}),
+}
+GENERATORS = {  # with what trains them
+    "GPT2": ("model=gpt2",),
+    "DialoGPT": ("model=dialogpt",),
+    "DoHA": ("model=doha",),
+    "T5": ("model=t5",),
+    "T5-CTRL": ("model=t5", "control=ctrl"),
+    "T5-LossTruncation": ("model=t5", "objective=loss_truncation"),
+    "T5-InfoNCE": ("model=t5", "objective=infonce"),
+}
+SMALL = {"GPT2": "smollm2-135m", "DialoGPT": "smollm2-135m", "DoHA": "granite-bart"}
+# By the paper's heads: the metric as the paper's scripts compute it, ours, and what makes either the paper's unit.
+METRICS = {
+    "critic": ("critic_rate", "", 100.0),
+    "q2_f1": ("official_q2_f1", "q2_f1", 100.0),
+    "q2_nli": ("official_q2_nli", "q2_nli", 100.0),
+    "bert_score": ("official_bertscore", "bertscore_f1", 1.0),
+    "knowledge_f1": ("official_f1", "knowledge_f1", 100.0),
+    "bleu": ("official_bleu", "bleu", 1.0),
+    "rouge_l": ("rouge_l", "", 100.0),  # the scripts have none
+}
+HEADS = {"critic": "Critic", "q2_f1": "Q2 F1", "q2_nli": "Q2 NLI", "bert_score": "BERTScore", "knowledge_f1": "F1"}
+HEADS |= {"bleu": "BLEU", "rouge_l": "ROUGE-L"}
+NO_FIGURE = "the paper's figure is not at hand"
+ZERO_SHOT = ("topical_chat", "cmu_dog", "wow")
+# Few rows in small batches: what is seen at the local scale is that all of it works.
+FEW = ("model.batch_size=4", "data.eval_max_tokens=512", "data.num_rows=32", "callbacks.num_examples=0")
+
+
+def tables(scale: str) -> Iterator[Table]:
+    """Gives the tables as they are made at a scale."""
+    yield from _of_the_data()
+    yield _of_critics(scale)
+    yield _of_generators(scale)
+    yield _of_other_corpora(scale)
+
+
+def _of_the_data() -> Iterator[Table]:
+    audit = describing("audit", "faithdial_audit")
+
+    def shares(row: Mapping[str, Any], column: str) -> Result | str:
+        if row["system"] == "gold (topical)":
+            return "the audit's files have no judged responses of Topical-Chat"
+        return Share(audit.name, ("classes", row["system"]), column)
+
+    classes = published_table("faithdial_begin").rows[0]
+    columns = {name: name for name in classes if name != "system"}
+    cells = tuple(cells_of("faithdial_begin", lambda row: row["system"], columns, shares))
+    title, published = "What people's own responses are like, percent", ("faithdial_begin",)
+    note = "the paper's shares are themselves of some two hundred responses; our intervals are Wilson's"
+    yield Table(name="faithdial_1", title=title, published=published, cells=cells, steps=(audit,), note=note)
+
+    whole = describing("faithdial", "faithdial")
+    paths = {"turns": "num_turns", "conversations": "num_dialogues", "response": "response"}
+    paths |= {"before": "before", "knowledge": "knowledge"}
+
+    def sizes(row: Mapping[str, Any], column: str) -> Result:
+        return Count(whole.name, ("dialogues", row["split"], paths[column]))
+
+    columns = {name: name for name in paths}
+    cells = tuple(cells_of("faithdial_sizes", lambda row: row["split"], columns, sizes))
+    turns = (Count(whole.name, ("dialogues", "train", "num_dialogues")), 4094, "conversations to train on")
+    note = "the paper does not say what a token is; ours are words and punctuation marks"
+    title, published = "Dialogues, turns and mean tokens by split", ("faithdial_sizes",)
+    yield Table(
+        name="faithdial_2", title=title, published=published, cells=cells, steps=(whole,), whole=turns, note=note
+    )
+
+
+def _of_critics(scale: str) -> Table:
+    few = ("model.batch_size=8", "data.num_rows=600", "callbacks.num_examples=0")
+    overrides = f"benchmark.overrides=[{','.join(repr(one) for one in few)}]"
+    tested = {"mnli": "mnli", "begin": "begin", "faithcritic": "faithdial"}
+    rows = tuple(f"benchmark.test.{name}.num_rows=300" for name in tested)
+    step = Step(
+        name=TRANSFER,
+        script="evaluate",
+        arguments=("benchmark=transfer", *((overrides, *rows) if scale == LOCAL else ())),
+        corpora={
+            **{f"benchmark.train.{name}.path": corpus for name, corpus in CORPORA.items()},
+            **{f"benchmark.test.{name}.path": corpus for name, corpus in tested.items()},
+        },
+        stand_in="minilm in place of RoBERTa-large" if scale == LOCAL else "",
+    )
+    cells = cells_of(
+        "faithdial_transfer",
+        lambda row: f"trained on {row['trained_on']}, tested on {row['tested_on']}",
+        {"accuracy": "accuracy"},
+        lambda row, column: Metric(step.name, f"test/{row['tested_on']}/{row['trained_on']}_accuracy"),
+    )
+    title, published = "Critics across datasets", ("faithdial_transfer",)
+    note = "the paper tests on BEGIN as it was before its release of 2022"
+    return Table(name="faithdial_4", title=title, published=published, cells=tuple(cells), steps=(step,), note=note)
+
+
+def _critic(scale: str) -> Step:
+    few = ("model.batch_size=8", "data.num_rows=600", "callbacks.num_examples=0") if scale == LOCAL else ()
+    return Step(
+        name="faithcritic",
+        script="train",
+        arguments=("model=critic", "data=faithcritic", *few),
+        corpora={"data.path": "faithdial"},
+        stand_in="minilm in place of RoBERTa-large" if scale == LOCAL else "",
+    )
+
+
+def _generator(scale: str, system: str, trained_on: str) -> Step:
+    data, corpora = TRAINED_ON.get(trained_on) or (trained_on, {"data.path": trained_on})
+    arguments, own = (*GENERATORS[system], f"data={data}"), FEW if scale == LOCAL else ()
+    if scale == LOCAL and system == "T5-LossTruncation":
+        own = (*own, "objective.window=8")
+    needs = {"control.entailment": "faithcritic"} if system == "T5-CTRL" and scale == LOCAL else {}
+    return Step(
+        name=f"generator_{_key(system)}_{data}",
+        script="train",
+        arguments=(*arguments, *own),
+        corpora=corpora,
+        steps=needs,
+        stand_in=f"{SMALL.get(system, 'flan-t5-small')} in place of the paper's" if scale == LOCAL else "",
+    )
+
+
+def _key(system: str) -> str:
+    return system.lower().replace("-", "_")
+
+
+def _scored(scale: str, name: str, benchmark: str, generator: Step, num_rows: int) -> Step:
+    """Has a generator answer a benchmark, and measures the answers."""
+    own = (f"benchmark.num_rows={num_rows}", "num_examples=0") if scale == LOCAL else ("benchmark.official=true",)
+    return Step(
+        name=name,
+        script="evaluate",
+        arguments=(f"benchmark={benchmark}", "decoding=nucleus", "decoding.top_p=0.6", *own),
+        corpora={"benchmark.path": benchmark},
+        steps={"checkpoint": generator.name, "benchmark.critic": "faithcritic"},
+        stand_in=generator.stand_in,
+    )
+
+
+def _metric(step: Step, corpus: str, name: str) -> Metric:
+    official, own, factor = METRICS[name]
+    return Metric(step.name, f"test/{corpus}/{official}", factor, otherwise=own and f"test/{corpus}/{own}")
+
+
+def _cell(row: str, step: Step, corpus: str, name: str, published: float | None = None) -> Cell:
+    result, why = _metric(step, corpus, name), "" if published is not None else NO_FIGURE
+    digits = 2 if name == "bert_score" else 1
+    return Cell(row=row, column=HEADS[name], published=published, digits=digits, result=result, why=why)
+
+
+def _grid(scale: str) -> Iterator[tuple[str, str]]:
+    """Systems with their training data: all of the paper's, or at the local scale each system and each data once."""
+    for trained_on, system in product(TRAINED_ON, GENERATORS):
+        if system == "T5-InfoNCE" and trained_on == WOW:
+            continue  # WoW's responses are no positives to contrast with
+        if scale != LOCAL or system == "T5" or trained_on == FAITHDIAL:
+            yield trained_on, system
+
+
+def _of_generators(scale: str) -> Table:
+    steps: list[Step] = [_critic(scale)]
+    cells: list[Cell] = []
+    scored = {}
+    for trained_on, system in _grid(scale):
+        generator = _generator(scale, system, trained_on)
+        name = generator.name.replace("generator_", "faithdial_by_")
+        scored[trained_on, system] = _scored(scale, name, "faithdial", generator, 24)
+        steps += [generator, scored[trained_on, system]]
+    told = {
+        row["metric"]: row["value"] for row in published_table("faithdial_generation").rows if not row["trained_on"]
+    }
+    for (trained_on, system), step in scored.items():
+        for name in METRICS:
+            published = told.get(name) if (trained_on, system) == (FAITHDIAL, "T5-InfoNCE") else None
+            cells.append(_cell(f"{trained_on}: {system}", step, "faithdial", name, published))
+
+    def less(row: Mapping[str, Any], column: str) -> Result | str:
+        after, before = (scored[trained_on, row["system"]] for trained_on in (FAITHDIAL, WOW))
+        return Difference(_metric(after, "faithdial", row["metric"]), before.name)
+
+    cells += cells_of(
+        "faithdial_generation",
+        lambda row: f"{row['system']}: {row['trained_on']} less {row['than_trained_on']}, {HEADS[row['metric']]}",
+        {"value": "points"},
+        less,
+        keep=lambda row: row["trained_on"] is not None,
+    )
+    title = "Generators on FaithDial's test split, by model and training data"
+    note = "of T5-InfoNCE the text does not say whether it was trained on WoW before; ours is without"
+    published = ("faithdial_generation",)
+    return Table(
+        name="faithdial_5", title=title, published=published, cells=tuple(cells), steps=tuple(steps), note=note
+    )
+
+
+def _of_other_corpora(scale: str) -> Table:
+    critic, zero_shot = _critic(scale), _generator(scale, "T5", FAITHDIAL)
+    steps, cells, scored = [critic, zero_shot], [], {}
+    for corpus in ZERO_SHOT:
+        in_domain = _generator(scale, "T5", WOW if corpus == "wow" else corpus)
+        for key, generator in (("zero_shot", zero_shot), ("in_domain", in_domain)):
+            scored[corpus, key] = _scored(scale, f"{corpus}_by_{key}", corpus, generator, 12)
+            steps += [generator, scored[corpus, key]]
+            trained = "FaithDial" if key == "zero_shot" else corpus
+            for name in ("critic", "q2_nli", "bert_score", "knowledge_f1"):
+                cells.append(_cell(f"{corpus}: T5 trained on {trained}", scored[corpus, key], corpus, name))
+
+    def less(row: Mapping[str, Any], column: str) -> Result | str:
+        if row["metric"] == "human":
+            return "people judged these"
+        after, before = (scored[row["tested_on"], key] for key in ("zero_shot", "in_domain"))
+        return Difference(_metric(after, row["tested_on"], row["metric"]), before.name)
+
+    cells += cells_of(
+        "faithdial_zero_shot",
+        lambda row: f"{row['tested_on']}: FaithDial less in-domain, {HEADS.get(row['metric'], row['metric'])}",
+        {"value": "points"},
+        less,
+    )
+    title, published = "T5 trained on FaithDial in other corpora, zero-shot", ("faithdial_zero_shot",)
+    return Table(name="faithdial_8", title=title, published=published, cells=tuple(cells), steps=tuple(steps))

@@ -1,0 +1,272 @@
+"""HalluDial (Luo et al. 2024): judges in Tables 2, 4, 5 and 8, their reasons in 3, rates in 6, comparing in 10."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from faithkit_workflows.reproduction.cells import NOT_LOCAL, NOT_MEASURED, Metric, Result, Table, cells_of
+from faithkit_workflows.reproduction.steps import LOCAL, Step
+
+SMALL, JUDGE = "smollm2-135m", "HalluJudge"
+# Weights that anyone can load, by the paper's names.
+OPEN = {
+    "Llama-2-7B-chat": "meta-llama/Llama-2-7b-chat-hf",
+    "Llama-2-13B-chat": "meta-llama/Llama-2-13b-chat-hf",
+    "Llama-2-70B-chat": "meta-llama/Llama-2-70b-chat-hf",
+    "vicuna-7B-v1.5": "lmsys/vicuna-7b-v1.5",
+    "vicuna-13B-v1.5": "lmsys/vicuna-13b-v1.5",
+    "vicuna-33B-v1.3": "lmsys/vicuna-33b-v1.3",
+    "Mistral-7B-Instruct-v0.2": "mistralai/Mistral-7B-Instruct-v0.2",
+    "Baichuan2-7B-Chat": "baichuan-inc/Baichuan2-7B-Chat",
+    "Baichuan2-13B-Chat": "baichuan-inc/Baichuan2-13B-Chat",
+    "internlm2-chat-7B": "internlm/internlm2-chat-7b",
+    "internlm2-chat-20B": "internlm/internlm2-chat-20b",
+    "deepseek-llm-7B-chat": "deepseek-ai/deepseek-llm-7b-chat",
+    "deepseek-llm-67B-chat": "deepseek-ai/deepseek-llm-67b-chat",
+    "Qwen1.5-7B-Chat": "Qwen/Qwen1.5-7B-Chat",
+    "Qwen1.5-32B-Chat": "Qwen/Qwen1.5-32B-Chat",
+    "Qwen1.5-72B-Chat": "Qwen/Qwen1.5-72B-Chat",
+}
+HOSTED = {
+    "GPT-3.5-turbo": "gpt-3.5-turbo",
+    "GPT-3.5-turbo-1106": "gpt-3.5-turbo-1106",
+    "GPT-4-1106-preview": "gpt-4-1106-preview",
+    "GPT-4-0125-preview": "gpt-4-0125-preview",
+    "GPT-4o-2024-05-13": "gpt-4o-2024-05-13",
+}
+# In Tables 2 and 6, which have a part of the systems of 7 and 9.
+SHORT = (*list(OPEN)[:6], *HOSTED, JUDGE)
+SHORT_RATES = (*list(OPEN)[:7], *HOSTED)
+STANDS_FOR = "Llama-2-7B-chat"  # the row of the small model at the local scale
+OF_BOTH = {"accuracy": "accuracy", "precision": "mean P", "recall": "mean R", "macro_f1": "macro-F1"}
+OF_EACH = {"f1": "F1 hallucinated", "faithful_f1": "F1 faithful", **OF_BOTH}
+CORPUS = "halludial"
+# Few rows in small batches: what is seen at the local scale is that all of it works.
+FEW = (
+    *("data.num_rows=40", "data.validation_fraction=0.4", "data.eval_max_tokens=512"),
+    *("model.batch_size=2", "model.max_length=320", "model.validations_per_epoch=1"),
+)
+
+
+def tables(scale: str) -> Iterator[Table]:
+    """Gives the tables as they are made at a scale."""
+    judge = _judge(scale)
+    yield from _of_detection(scale, judge)
+    yield _of_reasons(scale, judge)
+    yield from _of_transfer(scale, judge)
+    yield _of_rates(scale, judge)
+    yield _of_comparing(scale)
+
+
+def _judge(scale: str) -> Step:
+    """Trains HalluJudge on the official training files, for all tables but those of its own test."""
+    is_local = scale == LOCAL
+    own = (*FEW, "callbacks.num_examples=0") if is_local else ("trainer=fsdp",)
+    return Step(
+        name="hallujudge",
+        script="train",
+        arguments=("model=judge", f"data={CORPUS}", *own),
+        corpora={"data.path": CORPUS},
+        stand_in=f"{SMALL} in place of Llama-2-7B" if is_local else "",
+    )
+
+
+def _three_judges(judge: Step) -> Step:
+    """Trains and tests HalluJudge as the paper does: three times, on random 6:4 splits of all rows, by dialogue."""
+    splits = ("seeds=[1,2,3]", "data.official_split=false", "data.test_fraction=0.4")
+    return replace(judge, name="hallujudge_three_seeds", arguments=(*judge.arguments, *splits))
+
+
+def _evaluated(name: str, *arguments: str, benchmark: str = CORPUS, corpus: str = CORPUS, **options: Any) -> Step:
+    corpora = {"benchmark.path": corpus}
+    return Step(
+        name=name, script="evaluate", arguments=(f"benchmark={benchmark}", *arguments), corpora=corpora, **options
+    )
+
+
+def _asked(
+    scale: str, name: str, model: str, *arguments: str, num_rows: int, small_in: str = STANDS_FOR, **options: Any
+) -> Step | None:
+    """A language model, zero-shot: at the local scale the small one in the row `small_in`, and none in the others."""
+    if scale == LOCAL:
+        small = ("engine=transformers", f"engine.model={SMALL}", f"benchmark.num_rows={num_rows}")
+        stand_in = f"{SMALL} in place of {model}"
+        if model != small_in:
+            return None
+        return _evaluated(f"{name}_small", *small, *arguments, stand_in=stand_in, **options)
+    if model in HOSTED:
+        asked = ("engine=openai", f"engine.model={HOSTED[model]}", "judge.written=true")
+        return _evaluated(f"{name}_{model.lower()}", *asked, *arguments, server="OpenAI's server", **options)
+    asked = ("engine=auto", f"engine.model={OPEN[model]}", "judge.written=true")
+    return _evaluated(f"{name}_{model.lower()}", *asked, *arguments, **options)
+
+
+def _by_judge(scale: str, name: str, judge: Step, *arguments: str, num_rows: int, **options: Any) -> Step:
+    few = (f"benchmark.num_rows={num_rows}",) if scale == LOCAL else ()
+    return _evaluated(name, *few, *arguments, steps={"checkpoint": judge.name}, stand_in=judge.stand_in, **options)
+
+
+def _system(row: Mapping[str, Any]) -> str:
+    return str(row["system"])
+
+
+def _found(steps: Mapping[str, Step], scale: str, system: str, metric: str) -> Result | str:
+    if system in steps:
+        return Metric(steps[system].name, metric)
+    return NOT_LOCAL if scale == LOCAL else NOT_MEASURED
+
+
+def _mean(column: str) -> str:
+    """Precision and recall are means over both classes in these tables."""
+    return f"mean_{column}" if column in ("precision", "recall") else column
+
+
+def _of_detection(scale: str, judge: Step) -> Iterator[Table]:
+    few = ("num_examples=0", "benchmark.bert_score.encoder=null")
+    steps = {name: _asked(scale, CORPUS, name, *few, num_rows=40) for name in SHORT if name in OPEN or name in HOSTED}
+    own = {name: step for name, step in steps.items() if step}
+    own[JUDGE] = _three_judges(judge)
+    if scale == LOCAL:
+        own[JUDGE] = _by_judge(scale, "halludial_judged", judge, *few, num_rows=60)
+    note = "HalluJudge with scale=paper: the mean of three trainings on random 6:4 splits, its interval over them"
+
+    def found(row: Mapping[str, Any], column: str) -> Result | str:
+        part = f"scenario/{row['scenario']}/" if "scenario" in row else ""
+        return _found(own, scale, row["system"], f"test/{CORPUS}/{part}{_mean(column)}")
+
+    for name, published, columns, title in (
+        ("halludial_2", "halludial_detection", OF_EACH, "Hallucination detection on HalluDial"),
+        ("halludial_8", "halludial_scenarios", OF_BOTH, "Hallucination detection by scenario"),
+    ):
+
+        def named(row: Mapping[str, Any]) -> str:
+            return f"{row['system']}; {row['scenario']}" if "scenario" in row else _system(row)
+
+        cells = tuple(cells_of(published, named, columns, found, keep=lambda row: row["system"] in SHORT))
+        needed = (judge, *own.values()) if scale == LOCAL else tuple(own.values())
+        yield Table(name=name, title=title, published=(published,), cells=cells, steps=needed, note=note)
+
+
+def _of_reasons(scale: str, judge: Step) -> Table:
+    examples = ("judge.ask=judgement", "num_examples=0", *(["judge.max_new_tokens=48"] if scale == LOCAL else []))
+    rows = () if scale == LOCAL else ("benchmark.num_rows=3200",)
+    names = [name for name in SHORT if name != JUDGE]
+    steps = {n: _asked(scale, "halludial_reasons", n, *examples, "judge.examples=3", *rows, num_rows=6) for n in names}
+    own = {name: step for name, step in steps.items() if step}
+    few = ("benchmark.num_rows=12",) if scale == LOCAL else rows
+    own[JUDGE] = _evaluated(
+        "halludial_reasoned",
+        *("engine=transformers" if scale == LOCAL else "engine=auto",),
+        *few,
+        *examples,
+        steps={"engine.model": judge.name},
+        stand_in=judge.stand_in,
+    )
+    metrics = {"rouge_l": "rouge_l", "bleu_4": "bleu_4", "bert_score": "bertscore_rescaled"}
+
+    def found(row: Mapping[str, Any], column: str) -> Result | str:
+        if column == "human":
+            return "people judged these"
+        return _found(own, scale, row["system"], f"test/{CORPUS}/rationale/{metrics[column]}")
+
+    columns = {"rouge_l": "ROUGE-L", "bleu_4": "BLEU-4", "bert_score": "BERTScore", "human": "human"}
+    cells = tuple(cells_of("halludial_rationales", _system, columns, found))
+    title = "Where and why: judgements against the dataset's"
+    note = "the paper draws its 3,200 rows at random and does not name them; ours are the first"
+    published, every = ("halludial_rationales",), (judge, *own.values())
+    return Table(name="halludial_3", title=title, published=published, cells=cells, steps=every, note=note)
+
+
+def _of_transfer(scale: str, judge: Step) -> Iterator[Table]:
+    for name, published, tasks, columns, title in (
+        ("halludial_4", "halludial_on_halueval_dialogue", "dialogue", OF_EACH, "Detection on HaluEval's dialogues"),
+        (
+            "halludial_5",
+            "halludial_on_halueval_others",
+            "[qa,summarization]",
+            OF_BOTH,
+            "On its questions and summaries",
+        ),
+    ):
+        arguments = (f"benchmark.options.tasks={tasks}", "num_examples=0")
+        halueval: dict[str, Any] = {"benchmark": "halueval", "corpus": "halueval"}
+        systems = [system for system in SHORT if system in OPEN or system == "GPT-3.5-turbo"]
+        asked = {s: _asked(scale, f"{name}_zero_shot", s, *arguments, num_rows=24, **halueval) for s in systems}
+        own = {system: step for system, step in asked.items() if step}
+        own[JUDGE] = _by_judge(scale, f"{name}_judged", judge, *arguments, num_rows=40, **halueval)
+
+        def found(row: Mapping[str, Any], column: str, own: Mapping[str, Step] = own) -> Result | str:
+            return _found(
+                own, scale, row["system"], f"test/halueval/task/{row.get('task', 'dialogue')}/{_mean(column)}"
+            )
+
+        def named(row: Mapping[str, Any]) -> str:
+            return f"{row['system']}; {row['task']}" if "task" in row else _system(row)
+
+        cells = tuple(cells_of(published, named, columns, found))
+        own_steps = (judge, *own.values())
+        yield Table(name=name, title=title, published=(published,), cells=cells, steps=own_steps)
+
+
+def _of_rates(scale: str, judge: Step) -> Table:
+    names = [STANDS_FOR] if scale == LOCAL else [name for name in SHORT_RATES if name in OPEN or name in HOSTED]
+    steps = {name: _rated(scale, name, judge) for name in names}
+
+    def found(row: Mapping[str, Any], column: str) -> Result | str:
+        history, unit = column.split("_")
+        return _found(
+            steps, scale, row["system"], f"test/hallucination_rates/{_key(row['system'])}/{history}/{unit}_rate"
+        )
+
+    columns = {f"{h}_{unit}": f"{h}, {unit}" for h in ("gold", "self") for unit in ("turn", "dialogue")}
+    cells = tuple(cells_of("halludial_rates", _system, columns, found, keep=lambda row: row["system"] in SHORT_RATES))
+    title = "Hallucination rates of language models, as HalluJudge calls them"
+    own_steps = (judge, *steps.values())
+    return Table(name="halludial_6", title=title, published=("halludial_rates",), cells=cells, steps=own_steps)
+
+
+def _key(system: str) -> str:
+    """Names a system in keys and metrics."""
+    return "".join(c if c.isalnum() else "_" for c in system.lower())
+
+
+def _rated(scale: str, model: str, judge: Step) -> Step:
+    named = OPEN.get(model) or HOSTED[model]
+    engine, few = ("openai" if model in HOSTED else "auto"), tuple[str, ...]()
+    if scale == LOCAL:
+        engine, named, few = "transformers", SMALL, ("benchmark.num_rows=3", "decoding.max_new_tokens=40")
+    return _evaluated(
+        f"halludial_rates_{_key(model)}",
+        *few,
+        f"benchmark.systems={{{_key(model)}: {{name: {engine}, model: '{named}'}}}}",
+        "decoding.temperature=1.0",
+        "decoding.top_p=1.0",
+        benchmark="hallucination_rates",
+        steps={"checkpoint": judge.name},
+        stand_in=f"{SMALL} in place of {model}, judged by one of {SMALL}" if scale == LOCAL else "",
+        server="OpenAI's server" if scale != LOCAL and model in HOSTED else "",
+    )
+
+
+def _of_comparing(scale: str) -> Table:
+    first = "vicuna-7B-v1.5"  # the paper's table has no Llama
+    options: dict[str, Any] = {"benchmark": "halludial_comparative", "num_rows": 16, "small_in": first}
+    names = (first, *list(OPEN)[4:], "GPT-3.5-turbo-1106", "GPT-4-1106-preview")
+    asked = {name: _asked(scale, "halludial_compared", name, "num_examples=0", **options) for name in names}
+    own = {name: step for name, step in asked.items() if step}
+    metrics = {"hallucinated_first": "accuracy_first", "hallucinated_last": "accuracy_last"}
+    metrics |= {"mean": "accuracy", "invalid": "invalid_rate"}
+
+    def found(row: Mapping[str, Any], column: str) -> Result | str:
+        return _found(own, scale, row["system"], f"test/halludial_comparative/{metrics[column]}")
+
+    columns = {
+        "hallucinated_first": "first, %",
+        "hallucinated_last": "last, %",
+        "mean": "mean, %",
+        "invalid": "invalid, %",
+    }
+    cells = tuple(cells_of("halludial_comparative", _system, columns, found))
+    title = "Which of two replies is hallucinated, by where it stands"
+    published = ("halludial_comparative",)
+    return Table(name="halludial_10", title=title, published=published, cells=cells, steps=tuple(own.values()))

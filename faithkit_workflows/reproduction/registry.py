@@ -1,0 +1,43 @@
+"""Every table that can be reproduced, by its name."""
+
+from collections.abc import Iterator, Sequence
+
+from faithkit_workflows.reproduction import diahalu, faithdial, halludial, ragtruth
+from faithkit_workflows.reproduction.cells import Table
+from faithkit_workflows.reproduction.faithdial import TRANSFER
+from faithkit_workflows.reproduction.steps import Step, in_order
+
+NAMES = (
+    *(f"faithdial_{number}" for number in (1, 2, 4, 5, 8)),
+    *(f"halludial_{number}" for number in (2, 3, 4, 5, 6, 8, 10)),
+    *(f"ragtruth_{number}" for number in (2, 3, 4, 5, 6, 7)),
+    *(f"diahalu_{number}" for number in (2, 3, 4)),
+)
+ALL = "all"
+
+
+def every_table(scale: str) -> dict[str, Table]:
+    """Gives all tables as they are made at a scale, those that train nothing first."""
+    found = [table for paper in (faithdial, halludial, ragtruth, diahalu) for table in paper.tables(scale)]
+    return {table.name: table for table in sorted(found, key=_effort)}
+
+
+def _effort(table: Table) -> tuple[int, int]:
+    trainings = sum(4 if step.name == TRANSFER else step.script == "train" for step in table.steps)
+    return trainings, len(table.steps)
+
+
+def chosen(names: Sequence[str], scale: str) -> list[Table]:
+    """Gives the named tables, or all."""
+    tables = every_table(scale)
+    return list(tables.values()) if ALL in names else [tables[name] for name in dict.fromkeys(names)]
+
+
+def steps_of(table: Table) -> list[Step]:
+    """Gives the steps whose results a table shows and those that they need, in order."""
+    return in_order(table.used, {step.name: step for step in table.steps})
+
+
+def all_steps(tables: Sequence[Table]) -> Iterator[Step]:
+    """Gives the steps of several tables, each once."""
+    yield from {step.name: step for table in tables for step in steps_of(table)}.values()

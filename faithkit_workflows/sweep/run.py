@@ -1,0 +1,137 @@
+"""A sweep of train.py: every job a run in a folder of its own, and a table that ranks them.
+
+faithkit train -m optimizer.lr=1e-4,2e-4 seed=1,2
+"""
+
+import logging
+import os
+import shlex
+from typing import Any
+
+from faithkit import signals
+from faithkit.embedded_name import tell_stand_in
+from faithkit.errors import UserError
+from faithkit.files.run_folder import log_to
+from faithkit.files.run_lock import run_lock
+from faithkit.runs.chosen import chosen_of
+from faithkit.runs.curves import read_curves
+from faithkit.runs.reading import read_run
+from faithkit.runs.run import Curve
+from faithkit.runs.state import State
+from faithkit.runs.sweeps import DONE, SweepRecord, write_sweep
+from faithkit.settings.check import refuse
+from faithkit.settings.command_line import CommandLine, say
+from faithkit_workflows.settings import preflight as around
+from faithkit_workflows.settings.sweep import JOBLIB, OPTUNA, Sweep
+from faithkit_workflows.sweep.jobs import Jobs, failures
+from faithkit_workflows.sweep.launching import Launcher, launcher_of
+from faithkit_workflows.sweep.plan import Plan, begun, plan_of, stored_command
+from faithkit_workflows.sweep.search import GridSearch, Search
+
+SENT = "submitit"  # within the sweep's folder: what submitit keeps
+log = logging.getLogger("faithkit")
+
+
+def sweep(line: CommandLine, launcher: Launcher | None = None) -> None:
+    """Carries out the sweep of a command line.
+
+    Args:
+        launcher: In the place of the one that `sweep.launcher` names.
+    """
+    if "TORCHELASTIC_RUN_ID" in os.environ:  # every one of its processes would begin the same sweep
+        why = "torchrun starts one training, and a sweep starts its trainings itself"
+        raise UserError(why, hint="faithkit train -m ... trainer=ddp without torchrun")
+    line = stored_command(line)
+    tried: list[Any] = []
+    say(line.check(each=tried.append))
+    plan = plan_of(line)
+    options = Sweep.model_validate(plain_block(tried[0].sweep))
+    refuse(_missing_packages(options))
+    for cfg in tried:
+        tell_stand_in(cfg)
+    monitors = list(dict.fromkeys((str(cfg.callbacks.monitor), str(cfg.callbacks.mode)) for cfg in tried))
+    if options.search == OPTUNA:
+        _check_search(plan, monitors)
+    elif intervals := [head for head, override in plan.varied.items() if is_interval(override)]:
+        raise UserError(f"a grid has no interval: {intervals[0]}", hint="add sweep=optuna, or list the values: a,b,c")
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    with run_lock(plan.folder):
+        record = begun(plan)
+        search, total = _search(plan, record, options, monitors)
+        write_sweep(record)
+        log_to(plan.folder / "sweep.log")
+        log.info("%d jobs in %s", total, plan.folder)
+        launcher = launcher or launcher_of(options, plan.folder / SENT)
+        only = monitors[0][0] if len(monitors) == 1 else None
+        jobs = Jobs(record, search, launcher, monitor=only, total=total)
+        try:
+            jobs.run(options.num_parallel)
+        except signals.Interrupted as error:
+            raise signals.Interrupted(f"go on with: faithkit train -m resume={plan.folder}") from error
+    show_result(jobs.record)
+    if problem := failures(jobs.record):
+        raise problem
+
+
+def plain_block(block: Any) -> dict[str, Any]:
+    """Converts a block of the configuration to plain containers."""
+    from omegaconf import OmegaConf
+
+    found = OmegaConf.to_container(block, resolve=True)
+    assert isinstance(found, dict)
+    return {str(key): value for key, value in found.items()}
+
+
+def is_interval(override: Any) -> bool:
+    """Tells whether an override gives the ends of what may be chosen, not the values."""
+    from hydra.core.override_parser.types import IntervalSweep
+
+    return isinstance(override.value(), IntervalSweep)
+
+
+def _missing_packages(options: Sweep) -> list[UserError]:
+    found = [] if options.search != OPTUNA else list(around.package_problems("sweep=optuna", "optuna", "sweep"))
+    if options.launcher != JOBLIB:
+        found += around.package_problems(f"sweep.launcher={options.launcher}", "submitit", "sweep")
+    return found
+
+
+def _check_search(plan: Plan, monitors: list[tuple[str, str]]) -> None:
+    if not plan.varied:
+        hint = "add what may vary: 'optimizer.lr=tag(log,interval(1e-5,1e-3))' or model.dropout=0,0.1"
+        raise UserError("sweep=optuna has nothing to choose", hint=hint)
+    if len(monitors) > 1:
+        names = " and ".join(monitor for monitor, _ in monitors[:2])
+        hint = "let it choose within one model and dataset; a grid compares several"
+        raise UserError(f"sweep=optuna needs one metric, and these jobs are chosen by {names}", hint=hint)
+
+
+def _search(plan: Plan, record: SweepRecord, options: Sweep, monitors: list[tuple[str, str]]) -> tuple[Search, int]:
+    if options.search != OPTUNA:
+        found = GridSearch(plan, record)
+        return found, len(found.all)
+    from faithkit_workflows.sweep.optuna_search import OptunaSearch
+
+    results: dict[str, tuple[float, Curve]] = {}
+    for job in record.jobs.values():
+        run = read_run(plan.folder / job.name)
+        if run.state == State.FINISHED and job.ended == DONE and (chosen := chosen_of(run)) is not None:
+            curve = read_curves(run.curves).get(chosen.monitor, []) if run.curves else []
+            results[job.name] = chosen.metric.value, curve
+    return OptunaSearch(plan, record, options, mode=monitors[0][1], results=results), options.num_trials
+
+
+def show_result(record: SweepRecord) -> None:
+    """Prints the ranked runs, and the commands that go on from here."""
+    from faithkit.pages.tables import show
+    from faithkit.runs.reading import is_run
+    from faithkit_workflows.compare.sweep import rank_sweep
+    from faithkit_workflows.compare.sweep_tables import ranking_tables, told_best
+
+    runs = [read_run(folder) for name in record.jobs if is_run(folder := record.folder / name)]
+    ranked = rank_sweep(record, runs)
+    show(*ranking_tables(ranked))
+    for text in told_best(ranked):
+        print(text)
+    print(f"which settings mattered: faithkit report {shlex.quote(f'runs={record.folder}/*')}")
+    print(record.folder)

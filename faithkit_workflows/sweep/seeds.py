@@ -1,0 +1,120 @@
+"""One training by several seeds in one run: a folder a seed, and the mean of their test metrics.
+
+faithkit train model=judge scale=paper trainer=fsdp seeds=[1,2,3]
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from faithkit.files.run_folder import RunFolder
+from faithkit.files.saved_config import write_config
+from faithkit.metrics.metric import Metric
+from faithkit.metrics.results import read_metrics, write_results
+from faithkit.pages.tables import metrics_table
+from faithkit.provenance.predicted_rows import read_predicted_rows
+from faithkit.records import Example, Prediction
+from faithkit.reports.report import Report
+from faithkit.reports.write_reports import Telling, tell_reports
+from faithkit.runs.chosen import chosen_of
+from faithkit.runs.reading import read_run
+from faithkit.runs.run import Run
+from faithkit.statistics.means import mean_of
+from faithkit.training.stages import Stage, stages
+
+SHOWN = (
+    *("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "unparsed_rate", "perplexity"),
+    *(f"{level}_{name}" for level in ("response", "char") for name in ("f1", "precision", "recall")),
+)
+
+MAX_SEEDS = 4  # whose columns fit 80 characters
+Columns = Mapping[str, Mapping[str, Metric]]
+
+
+def folder_of(run: RunFolder, seed: int) -> RunFolder:
+    """Names the folder of one seed's training."""
+    return run.stage(f"seed{seed}")
+
+
+def seeded_stages(run: RunFolder, config: Mapping[str, Any]) -> Iterator[Stage]:
+    """Gives the unfinished stages of each seed that is not finished; of a run without `seeds` its own stages."""
+    if not config.get("seeds"):
+        yield from stages(run, config)
+        return
+    for seed in config["seeds"]:
+        own, plain = folder_of(run, seed), {**config, "seed": seed, "seeds": None}
+        if not own.metrics.exists():
+            own.checkpoints.mkdir(parents=True, exist_ok=True)
+            write_config(own.config, plain)
+            yield from stages(own, plain)
+
+
+def report_mean(run: RunFolder, config: Mapping[str, Any]) -> None:
+    """Writes metrics.json with the means over all seeds, and tells them beside each seed's own.
+
+    An interval here is Student's t over the seeds: how far another seed may lie, not what other test rows would change.
+    """
+    seeds: Sequence[int] = config["seeds"]
+    found = [read_metrics(folder_of(run, seed).metrics) for seed in seeds]
+    names = [name for name in found[0] if all(name in one for one in found)]
+    means = {name: mean_of([one[name]["value"] for one in found], found[0][name].get("n")) for name in names}
+    chosen = _mean_chosen([read_run(folder_of(run, seed).path) for seed in seeds])
+    write_results(run.metrics, means, {"config": config, "seeds": list(seeds), **chosen})
+    columns = {"mean": means}
+    columns |= {
+        f"seed {seed}": {name: Metric(value=one[name]["value"]) for name in names}
+        for seed, one in zip(seeds, found, strict=True)
+    }
+    by_set: dict[str, list[str]] = {}
+    for name in names:
+        split, dataset, *metric = name.split("/")
+        by_set.setdefault(f"{split}/{dataset}", []).extend(metric if len(metric) == 1 else [])
+    reports = {name: [seeded_report(name, own, columns)] for name, own in by_set.items()}
+    answers = {
+        f"{path.stem}, seed {seed}": [Report(metrics={}, answers=read_answers(path))]
+        for seed in seeds
+        for path in sorted(folder_of(run, seed).predictions.glob("*.jsonl"))
+    }
+    tell_reports(run, reports | answers, Telling.of(config))
+
+
+def seeded_report(name: str, own: Sequence[str], columns: Columns) -> Report:
+    """The means of a test set beside each seed's figures: those that a reader sees first, then all."""
+
+    def table(columns: Columns, metrics: Sequence[str], title: str) -> Table:
+        systems = {column: {one: values[f"{name}/{one}"] for one in metrics} for column, values in columns.items()}
+        found = metrics_table(systems, title=f"{title} of {num_seeds} seeds")
+        found.caption = Text("percent but for loss and perplexity; the mean's 95% interval is over seeds")
+        return found
+
+    num_seeds, first = len(columns) - 1, [one for one in SHOWN if one in own]
+    shown = columns if num_seeds <= MAX_SEEDS else _range(columns)
+    every = (table(columns, own, f"{name}: every metric, mean"),) if len(own) > len(first) or shown != columns else ()
+    return Report(metrics={}, headline=(table(shown, first, f"{name}: mean"),), tables=every)
+
+
+def _range(columns: Columns) -> Columns:
+    """The mean beside the lowest and the highest figure of any seed, in the place of each seed's."""
+    (mean, means), *own = columns.items()
+
+    def chosen(choose: Callable[..., float]) -> dict[str, Metric]:
+        return {name: Metric(value=choose(values[name].value for _, values in own)) for name in means}
+
+    return {mean: means, "lowest": chosen(min), "highest": chosen(max)}
+
+
+def read_answers(path: Path) -> list[tuple[Example, Prediction]]:
+    """Reads what a training predicted of its test rows, as its own page shows it."""
+    return [(row.example, row.prediction) for row in read_predicted_rows(path).rows.values()]
+
+
+def _mean_chosen(runs: Sequence[Run]) -> dict[str, Any]:
+    """Gives the mean of the validations that chose the checkpoints, as a single training tells its own."""
+    found = [chosen for run in runs if (chosen := chosen_of(run)) is not None]
+    if len(found) < len(runs):
+        return {}
+    mode, metric = "min" if found[0].is_lower_better else "max", mean_of([one.metric.value for one in found])
+    return {"chosen": {"monitor": found[0].monitor, "mode": mode, **metric.to_dict()}}

@@ -1,0 +1,1 @@
+"""Reads a user's table and writes it back with verdicts."""

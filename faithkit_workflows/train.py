@@ -1,0 +1,168 @@
+"""Train a model, then test its best checkpoint.
+
+faithkit train model=critic                                         the embedded corpus, a CPU, minutes
+faithkit train model=critic data=faithcritic data.path=DIR          official files as they are
+faithkit train model=t5 objective=loss_truncation                   a generator
+faithkit train resume=runs/...                                      go on after any interruption
+faithkit train model=judge seeds=[1,2,3]                            the mean of three trainings, in one run
+faithkit train -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4    a sweep, its runs ranked; -m resume=FOLDER goes on
+faithkit train -m sweep=optuna 'optimizer.lr=tag(log,interval(1e-5,1e-3))' model.dropout=0,0.1   a search
+"""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from faithkit.cli import run_script
+
+if TYPE_CHECKING:  # what trains is imported when it is needed: `--help` must not wait for it
+    from faithkit.files.run_folder import RunFolder
+    from faithkit.training.stages import Stage
+    from faithkit.training.task import Task
+
+# What a resumed run may change: where and how it is carried out, what is shown and logged, never what it learns.
+MAY_CHANGE = (
+    "trainer.accelerator",
+    "trainer.devices",
+    "trainer.num_nodes",
+    "trainer.strategy",
+    "trainer.num_threads",
+    "trainer.timeout_seconds",
+    "data.num_workers",
+    "data.eval_max_tokens",
+    "callbacks.save_every_seconds",
+    "callbacks.log_every_num_steps",
+    "callbacks.progress_bar",
+    "callbacks.num_examples",
+    "callbacks.num_resamples",
+    "callbacks.save_texts",
+    "logger",
+    "logger.*",
+    "verbose",
+    "checkpoints",
+)
+log = logging.getLogger("faithkit")
+GROUPS = ("model", "objective", "control", "data", "scale", "trainer", "logger", "experiment", "sweep")
+
+
+def main(cfg: Any) -> None:
+    """Opens the run's folder and works in it."""
+    from omegaconf import OmegaConf
+
+    from faithkit.embedded_name import tell_stand_in
+    from faithkit.files.open_run import open_run
+    from faithkit.files.run_folder import log_to
+    from faithkit.weights.resolve import check_at_hand
+    from faithkit_workflows.settings.scripts import TrainSettings
+
+    tell_stand_in(cfg)
+    name = f"{cfg.model.name}-{cfg.data.name}"
+    cfg = OmegaConf.masked_copy(cfg, [key for key in cfg if key != "sweep"])  # a run is the same whoever started it
+    with open_run(cfg, name, TrainSettings, may_change=MAY_CHANGE) as (run, config):
+        log_to(run.log)
+        # Said before what trains is imported, which takes seconds.
+        log.info("train: model=%s data=%s, into %s", config["model"]["name"], config["data"]["name"], run.path)
+        check_at_hand(config["model"].get("weights"))
+        work(run, config)
+
+
+def work(run: "RunFolder", config: dict[str, Any]) -> None:
+    """Trains in each stage and by each seed, and says what can be done next."""
+    from faithkit.files.run_folder import process_rank
+    from faithkit.pages.next_commands import after_training
+    from faithkit.reports.write_reports import Telling, tell_end
+    from faithkit.training.stages import check_parts
+    from faithkit_workflows.sweep.seeds import report_mean, seeded_stages
+
+    check_parts(config)
+    for stage in seeded_stages(run, config):
+        train(stage)
+    if process_rank() > 0:
+        return
+    if config.get("seeds"):
+        report_mean(run, config)
+    tell_end(run, Telling.of(config), after_training(run, config))
+
+
+def build_task(config: dict[str, Any]) -> "Task":
+    """The task that `model.task` names, given the rest of the `model` block."""
+    from faithkit.targets import build
+
+    model = {name: value for name, value in config["model"].items() if name != "task"}
+    return build(config["model"]["task"], model=model)
+
+
+def train(stage: "Stage") -> None:
+    """Data, fit, test, report: the whole sequence."""
+    from data_modules.build import build_data
+    from faithkit.environment import environment
+    from faithkit.files.jsonl import write_jsonl
+    from faithkit.files.run_folder import log_to
+    from faithkit.hardware import describe
+    from faithkit.reports.run_reports import samples_of, write_reports
+    from faithkit.settings.types import KEEP_ALL
+    from faithkit.training.callbacks import chosen_score
+    from faithkit.training.checkpoints import drop_checkpoints
+    from faithkit.training.loggers.build import check_loggers, open_loggers
+    from faithkit.training.loggers.results import Finished
+    from faithkit.training.task import FinishedTraining
+    from faithkit.training.trainer import build_trainer, resume_point, seed_and_threads
+    from faithkit.weights.used_model import seen_before
+
+    run, config = stage.run, stage.config
+    model, callbacks, seed = config["model"], config["callbacks"], config["seed"]
+    log_to(run.log)
+    check_loggers(config["logger"])
+    begin = resume_point(run)
+    if begin is None and run.metrics.exists():
+        log.info("%s has ended, and keeps no checkpoint to go on from: its results stand there", run.path)
+        return
+    seed_and_threads(seed=seed, num_threads=config["trainer"]["num_threads"])
+    task = build_task(config)
+    data = build_data(config["data"], task.encoder, num_epochs=model["num_epochs"], seed=seed)
+    data.setup()
+    first_step = begin.step if begin else 0
+    keep = config.get("checkpoints", KEEP_ALL)  # runs of older versions have no such key
+    with open_loggers(config["logger"], run, config, job=stage.job, first_step=first_step) as loggers:
+        trainer = build_trainer(
+            run,
+            loggers.lightning,
+            hardware=config["trainer"],
+            callbacks=callbacks,
+            accumulate_grad_batches=model["accumulate_grad_batches"],
+            gradient_clip_val=model["gradient_clip_val"],
+            validation_interval=data.validation_interval(model["validations_per_epoch"]),
+            keeps_all=keep == KEEP_ALL,
+        )
+        num_steps = -(-data.num_batches // model["accumulate_grad_batches"])
+        module = task.module(num_steps=num_steps, dataset=config["data"]["name"], seed=seed)
+        weights = model["task"].get("weights", model.get("weights"))
+        places = "" if trainer.world_size == 1 else f"; {trainer.world_size} processes"
+        size = describe(module, trainer.strategy.root_device, str(trainer.precision))
+        log.info("model: %s from %s; %s%s", model["name"], weights, size, places)
+        # Now: when training ends, the folder that it began with may be gone.
+        inherited = seen_before(weights)
+        trainer.fit(module, datamodule=data, ckpt_path=begin.path if begin else None, weights_only=True)
+        origin = {"config": config, "data": data.summary()}
+        sizes = {name: callbacks[name] for name in ("num_resamples", "num_examples")}
+        sizes["save_texts"] = callbacks.get("save_texts", True)  # runs of older versions have no such key
+        about: dict[str, Any] = {"run": run, "origin": origin, "inherited": inherited, **sizes}
+        finished = FinishedTraining(trainer=trainer, module=module, data=data, **about)
+        reports, fit = task.finish(finished)
+        if trainer.is_global_zero:
+            write_jsonl(run.path / "rejects.jsonl", data.rejects)
+            meta = {**origin, "chosen": chosen_score(trainer), "calibration": fit, "environment": environment()}
+            metrics = write_reports(run, reports, meta=meta)
+            step, samples = trainer.global_step, samples_of(reports)
+            loggers.log_results(Finished(run=run, step=step, metrics=metrics, samples=samples, data=origin["data"]))
+            drop_checkpoints(run, keep)
+        trainer.strategy.barrier()  # the next stage of every process reads what the first one wrote
+
+
+def run() -> None:
+    """The command line."""
+    settings, sweep = "faithkit_workflows.settings.scripts:TrainSettings", "faithkit_workflows.sweep.run:sweep"
+    run_script(main, "train", __doc__ or "", GROUPS, settings, sweep=sweep)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,273 @@
+"""A chain makes each row once, in its own place, whatever fails or is killed in between."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from construction.chain.chain_rows import HOLE, KEY, is_hole
+from construction.chain.manifest import NAME
+from construction.chain.runner import Chain, Source
+from faithkit.errors import UserError
+from faithkit.inference.decoding import Decoding
+from faithkit.inference.prompts import TextPrompt
+from faithkit.inference.request_cache import CachedEngine
+from faithkit.inference.text import Form, Reply, Request
+from tests.construction.steps import PROMPT, chain, keys, rows
+from tests.faithkit.inference.counting_engine import CountingEngine
+
+
+class Backwards(CountingEngine):
+    """Answers a portion from its end, and says bad things of some."""
+
+    def __init__(self, *args: Any, bad: Sequence[str] = (), **options: Any):
+        super().__init__(*args, **options)
+        self.bad = bad
+
+    def generate(self, requests: Sequence[Request], decoding: Decoding, form: Form | None = None) -> Iterator[Reply]:
+        for reply in super().generate(requests[::-1], decoding, form):
+            yield replace(reply, texts=("bad",)) if reply.id in self.bad else reply
+
+
+def engines(**options: Any) -> list[Backwards]:
+    return [Backwards("first", **options), Backwards("second")]
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    stored = json.loads((folder / NAME).read_text())
+    return {step["name"]: step for step in stored["steps"]}
+
+
+def contents(made: Chain) -> dict[str, bytes]:
+    return {name: made.path(name).read_bytes() for name in made.steps}
+
+
+def test_rows_keep_their_order_and_their_keys_whatever_order_replies_come_in(tmp_path: Path) -> None:
+    made = chain(tmp_path, engines())
+    made.run(progress=False)
+    assert keys(made.rows("branch-0")) == keys(made.rows("inputs")) == [str(i) for i in range(10)]
+    assert [row["branch-0"] for row in made.rows("branch-0")] == [f"Say it again: text {i}!" for i in range(10)]
+    assert keys(made.rows("last")) == [f"{i}@b{place}" for i in range(10) for place in (0, 1)]
+    assert all(row["text"] == f"text {row[KEY].partition('@')[0]}" for row in made.rows("last"))
+
+
+def test_a_failed_row_leaves_a_hole_in_its_own_place_and_shifts_no_other(tmp_path: Path) -> None:
+    made = chain(tmp_path, engines(fails=["3"], bad=["5"]))
+    made.run(progress=False)
+    found = {row[KEY]: row for row in made.rows("last")}
+    assert [key for key, row in found.items() if is_hole(row)] == ["3@b0", "5@b0"]
+    assert found["3@b0"][HOLE] == {"step": "branch-0", "why": "no reply", "detail": "it failed", "tries": 1}
+    assert found["4@b0"]["branch-0"] == "Say it again: text 4!" and found["3@b1"]["branch-1"] == "Say it again: text 3!"
+    counted = {"branch-0: no reply": 1, "branch-0: refusal": 1}
+    assert manifest(tmp_path)["branch-0"]["holes"] == counted == manifest(tmp_path)["last"]["holes"]
+
+
+def test_a_batch_that_fails_whole_leaves_holes_and_aligned_branches(tmp_path: Path) -> None:
+    # distilabel yields rows of other inputs where a batch fails: here each branch keeps its places.
+    made = chain(tmp_path, engines(fails=["4", "5", "6", "7"]))
+    made.run(progress=False)
+    for first, second in zip(made.rows("branch-0"), made.rows("branch-1"), strict=True):
+        assert first[KEY] == second[KEY] and is_hole(first) == (first[KEY] in "4567")
+        assert second["branch-1"] == f"Say it again: text {second[KEY]}!"
+
+
+def test_a_second_run_asks_nothing_and_changes_nothing(tmp_path: Path) -> None:
+    made = chain(tmp_path, engines())
+    made.run(progress=False)
+    before, again = contents(made), engines()
+    chain(tmp_path, again).run(progress=False)
+    assert [engine.asked for engine in again] == [[], []] and contents(made) == before
+
+
+@pytest.mark.parametrize("stop", range(0, 21, 3))
+def test_an_interrupted_chain_goes_on_where_it_was_without_asking_twice(stop: int, tmp_path: Path) -> None:
+    whole = chain(tmp_path / "whole", engines())
+    whole.run(progress=False)
+    asked: list[str] = []
+    for stops_after in (stop, 10**9):
+        counting = Backwards("first", stops_after=stops_after)
+        cached = [CachedEngine(counting, tmp_path / "c"), CachedEngine(Backwards("second"), tmp_path / "c")]
+        made = chain(tmp_path / "run", cached, portion=20, number=10)
+        if stops_after < 10:
+            with pytest.raises(UserError, match="refused"):
+                made.run(progress=False)
+        else:
+            made.run(progress=False)
+        asked += counting.asked
+    assert sorted(asked) == sorted(map(str, range(10)))
+    assert contents(made) == contents(whole)
+
+
+def test_a_row_that_was_half_written_is_made_again(tmp_path: Path) -> None:
+    made = chain(tmp_path, engines())
+    made.run(progress=False)
+    before, path = contents(made), made.path("branch-1")
+    path.write_bytes(b"".join(path.read_bytes().splitlines(True)[:5]) + b'{"key": "5", "te')
+    stored = json.loads((tmp_path / NAME).read_text())
+    next(step for step in stored["steps"] if step["name"] == "branch-1")["state"] = "running"
+    stored["steps"] = stored["steps"][:3]
+    (tmp_path / NAME).write_text(json.dumps(stored))
+    again = engines()
+    chain(tmp_path, again).run(progress=False)
+    assert contents(made) == before and sorted(again[1].asked) == ["5", "6", "7", "8", "9"] and not again[0].asked
+
+
+def test_a_changed_step_makes_itself_and_what_follows_again_and_nothing_before(tmp_path: Path) -> None:
+    chain(tmp_path, engines()).run(progress=False)
+    before, again = manifest(tmp_path), engines()
+    other = TextPrompt("Once more: {text}", ("text",), name="again")
+    made = chain(tmp_path, again, prompts=(PROMPT, other))
+    made.run(progress=False)
+    after = manifest(tmp_path)
+    changed = {name for name in after if after[name]["rows_id"] != before[name]["rows_id"]}
+    assert changed == {"branch-1", "last"} and (len(again[0].asked), len(again[1].asked)) == (0, 10)
+    assert next(row for row in made.rows("last") if row[KEY] == "0@b1")["branch-1"] == "Once more: text 0!"
+
+
+def test_holes_are_asked_again_alone_and_what_follows_is_filled(tmp_path: Path) -> None:
+    made = chain(tmp_path, engines(fails=["3"], bad=["5"]))
+    made.run(progress=False)
+    kept = [line for line in made.path("last").read_bytes().splitlines() if b"hole" not in line]
+    again = engines(bad=["5#1"])
+    made = chain(tmp_path, again)
+    made.run(retry_holes=True, progress=False)
+    assert again[0].asked == ["3#1", "5#1"] and again[1].asked == []
+    found = {row[KEY]: row for row in made.rows("last")}
+    assert found["3@b0"]["size"] == len("Say it again: text 3!") and "tries" not in found["3@b0"]
+    assert found["5@b0"][HOLE]["tries"] == 2 and keys(made.rows("last"))[6:8] == ["3@b0", "3@b1"]
+    assert set(kept) <= set(made.path("last").read_bytes().splitlines())
+
+
+def test_steps_behind_follow_a_retry_that_was_killed_between_them(tmp_path: Path) -> None:
+    made = chain(tmp_path, engines(fails=["3"]))
+    made.run(progress=False)
+    made = chain(tmp_path, engines())
+    made._repair(made.steps["branch-0"], made.manifest.steps["branch-0"], True, False)  # type: ignore[arg-type]
+    made = chain(tmp_path, engines())
+    made.run(progress=False)  # without retry_holes
+    assert not any(map(is_hole, made.rows("last"))) and manifest(tmp_path)["last"]["holes"] == {}
+
+
+def test_a_model_that_has_changed_makes_an_unfinished_step_anew(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="refused"):
+        chain(tmp_path, engines(stops_after=2)).run(progress=False)
+    other = [Backwards("first, fine-tuned"), Backwards("second")]
+    made = chain(tmp_path, other)
+    made.run(progress=False)
+    assert len(other[0].asked) == 10 and manifest(tmp_path)["branch-0"]["engine"] == "first, fine-tuned"
+
+
+def test_rows_that_were_edited_by_hand_are_made_again(tmp_path: Path) -> None:
+    made = chain(tmp_path, engines())
+    made.run(progress=False)
+    before = contents(made)
+    made.path("branch-0").write_text("")
+    chain(tmp_path, engines()).run(progress=False)
+    assert contents(made) == before
+
+
+def test_two_rows_with_one_key_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="two rows have the key '1'"):
+        chain(tmp_path, engines(), inputs=[*rows(3), {KEY: "1", "text": "x"}]).run(progress=False)
+
+
+def test_a_row_that_never_came_back_is_a_hole(tmp_path: Path) -> None:
+    class Forgetful(Backwards):
+        def generate(
+            self, requests: Sequence[Request], decoding: Decoding, form: Form | None = None
+        ) -> Iterator[Reply]:
+            yield from super().generate([one for one in requests if one.id != "2"], decoding, form)
+
+    made = chain(tmp_path, [Forgetful("first"), Backwards("second")])
+    made.run(progress=False)
+    found = {row[KEY]: row for row in made.rows("branch-0")}
+    assert found["2"][HOLE]["why"] == "no row came back" and list(found) == [str(i) for i in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"version": 99}, "version 99"),
+        ({"pipeline": "other"}, "pipeline=other"),
+        ({"steps": [{"name": "inputs"}]}, "a step lacks fields"),
+        ({"version": "new"}, "damaged"),
+    ],
+)
+def test_a_manifest_that_cannot_be_gone_on_with_is_explained(
+    change: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    chain(tmp_path, engines()).run(progress=False)
+    path = tmp_path / NAME
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(UserError, match=words) as refused:
+        chain(tmp_path, engines())
+    assert refused.value.hint
+
+
+def test_a_manifest_of_an_older_version_has_all_steps_made_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = chain(tmp_path, engines())
+    made.run(progress=False)
+    before, path, again = contents(made), tmp_path / NAME, engines()
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 0, "steps": [{"of": "long ago"}]}))
+    with caplog.at_level("WARNING", "faithkit"):
+        chain(tmp_path, again).run(progress=False)
+    assert "older version" in caplog.text and len(again[0].asked) == 10 and contents(made) == before
+
+
+def test_rows_are_written_while_a_step_runs(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    class Looking(CountingEngine):
+        def generate(
+            self, requests: Sequence[Request], decoding: Decoding, form: Form | None = None
+        ) -> Iterator[Reply]:
+            for reply in super().generate(requests, decoding, form):
+                seen.append(len(made.path("branch-0").read_bytes().splitlines()))
+                yield reply
+
+    made = chain(tmp_path, [Looking("first"), CountingEngine("second")])
+    made.run(progress=False)
+    assert seen == list(range(10))
+
+
+def test_a_source_goes_on_behind_what_it_wrote(tmp_path: Path) -> None:
+    def broken() -> Iterator[dict[str, Any]]:
+        yield from rows(1500)
+        raise UserError("the disk is gone")
+
+    with pytest.raises(UserError):
+        Chain(tmp_path, "test", [Source(name="inputs", read=broken, settings={})]).run(progress=False)
+    made = Chain(tmp_path, "test", [Source(name="inputs", read=lambda: iter(rows(3000)), settings={})])
+    made.run(progress=False)
+    assert keys(made.rows("inputs")) == [str(i) for i in range(3000)]
+
+
+def test_a_damaged_cache_costs_its_replies_and_nothing_else(tmp_path: Path) -> None:
+    # distilabel's caches do not recover: here what a cache lost is asked again, and finished steps do not need it.
+    def cached(counting: Backwards) -> list[Any]:
+        return [CachedEngine(counting, tmp_path / "c"), CachedEngine(Backwards("second"), tmp_path / "c")]
+
+    with pytest.raises(UserError, match="refused"):
+        chain(tmp_path / "run", cached(Backwards("first", stops_after=3)), portion=6).run(progress=False)
+    (tmp_path / "c").write_bytes(b"no database at all " * 500)
+    again = Backwards("first")
+    made = chain(tmp_path / "run", cached(again), portion=6)
+    made.run(progress=False)
+    whole = chain(tmp_path / "whole", engines(), portion=6)
+    whole.run(progress=False)
+    assert contents(made) == contents(whole) and len(again.asked) == 10
+
+
+def test_a_model_that_is_no_longer_asked_leaves_no_rows(tmp_path: Path) -> None:
+    chain(tmp_path, engines()).run(progress=False)
+    other = [Backwards("first")]
+    made = chain(tmp_path, other, prompts=[PROMPT])
+    made.run(progress=False)
+    files = {"01_inputs.jsonl", "02_branch-0.jsonl", "03_last.jsonl"}
+    assert {path.name for path in (tmp_path / "steps").iterdir()} == files and other[0].asked == []
+    assert keys(made.rows("last")) == [str(i) for i in range(10)]

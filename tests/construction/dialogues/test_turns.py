@@ -1,0 +1,126 @@
+"""Turns of self-dialogues: cut to one side's own words, ended by rules, written and read back."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from construction.chain.ask import Said
+from construction.chain.chain_rows import is_hole
+from construction.chain.replies import ReplyRules
+from construction.diahalu import official_row, write_diahalu
+from construction.dialogues.turns import TalkRules, own_turn, repeats, says_goodbye
+from data_modules.datasets.diahalu import DOMAINS, DiaHalu
+from data_modules.datasets.diahalu_rows import read_turns
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport, Row
+from faithkit.files.jsonl import read_jsonl
+
+RULES = TalkRules(by_domain={name: ReplyRules(max_words=30) for name in DOMAINS}, min_rounds=2, heading="So far:")
+ONE, TWO, THREE, FOUR = (
+    "How deep is the lake in the north?",
+    "It is about ninety metres deep, as far as I know.",
+    "Who measured that?",
+    "Two sailors did it with a very long rope.",
+)
+
+
+def row(*turns: str, domain: str = "knowledge") -> dict[str, Any]:
+    return {"key": "k", "domain": domain, "source": "s", "model": "m", "turns": list(turns)}
+
+
+@pytest.mark.parametrize(
+    ("text", "turn", "was_cut"),
+    [
+        ("A2: How deep is it?\nB2: Very deep.", "How deep is it?", True),
+        ("Customer: I want a room.\n\nAssistant: Which?", "I want a room.", True),
+        ("[Assistant]: Yes.", "Yes.", False),
+        ("**Sam:** Hi there!", "Hi there!", False),
+        ('"Hello, I am Sam."', "Hello, I am Sam.", False),
+        ('"Yes" or "no"', '"Yes" or "no"', False),
+        ("One line.\n\nAnother line.", "One line. Another line.", False),
+        ("A lake: what is it?", "A lake: what is it?", False),
+    ],
+)
+def test_a_reply_is_cut_to_the_turn_of_its_speaker(text: str, turn: str, was_cut: bool) -> None:
+    assert own_turn(text) == (turn, was_cut)
+
+
+@given(st.lists(st.text(max_size=60), min_size=1, max_size=8))
+def test_turns_of_any_text_are_read_back_from_the_official_layout(texts: list[str]) -> None:
+    turns = [own_turn(text)[0] for text in texts]
+    written = official_row(row(*turns), 1)
+    said = read_turns(Row(written, "file", 0, 1), ReadReport())
+    assert [one.text for one in said] == [turn.strip() for turn in turns]
+
+
+@given(st.text(max_size=80))
+def test_cutting_a_turn_adds_nothing(text: str) -> None:
+    turn, _ = own_turn(text)
+    assert turn in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "turns", "why"),
+    [
+        ("", (ONE,), "empty"),
+        ("I cannot continue this conversation.", (ONE, TWO), "refusal"),  # A
+        (FOUR, (ONE, FOUR, THREE), "repeats itself"),
+        ("a big dog " * 6, (ONE, TWO, THREE), "repeats itself"),
+        ("Je ne sais pas, mais le lac est dans le nord et il est bleu.", (ONE,), "other language"),
+        (" ".join(f"word{i} is" for i in range(20)), (ONE,), "over the limit"),
+        ("So far: nothing was said.", (ONE,), "repeats the prompt"),
+        ("They ask one thing more. So far:", (ONE,), "repeats the prompt"),
+        ("Goodbye, and have a nice day!", (ONE, TWO), "said goodbye"),
+    ],
+)
+def test_a_dialogue_that_ends_too_early_is_a_hole_and_says_why(text: str, turns: tuple[str, ...], why: str) -> None:
+    rules = TalkRules(by_domain=RULES.by_domain, min_rounds=3, heading=RULES.heading)
+    made = rules.add(row(*turns), Said(text), "step")
+    assert made["hole"]["why"] == why and made["hole"]["step"] == "step"
+
+
+def test_enough_whole_rounds_stay_when_a_dialogue_ends() -> None:
+    made = RULES.add(row(ONE, TWO, THREE, FOUR, "And who paid?"), Said(""), "B3")
+    assert made["turns"] == [ONE, TWO, THREE, FOUR]
+    assert made["ended"] == {"turn": "B3", "why": "empty", "said": ""}
+
+
+def test_after_a_goodbye_b_answers_and_the_dialogue_ends() -> None:
+    parting = RULES.add(row(ONE, TWO), Said("Thank you, goodbye!"), "A2")
+    assert "ended" not in parting
+    ended = RULES.add(parting, Said("You are welcome."), "B2")
+    assert ended["ended"] == {"turn": "A2", "why": "said goodbye"} and len(ended["turns"]) == 4
+    assert not says_goodbye("Is that all, or do you say goodbye to others too?")
+
+
+def test_one_refusal_of_b_is_an_answer_and_two_in_a_row_end_the_dialogue() -> None:
+    declines = "I'm sorry, I cannot answer that."
+    first = RULES.add(row(ONE), Said(declines), "B1")
+    assert first["turns"][-1] == declines and first["refused"] == ["B1"]
+    second = RULES.add({**first, "turns": [*first["turns"], THREE]}, Said("I am unable to help with it."), "B2")
+    assert is_hole(second) and second["hole"]["why"] == "refusal"
+
+
+def test_short_turns_may_stand_twice() -> None:
+    assert not repeats("Yes, please.", ["Yes, please."])
+    assert repeats("It is about ninety metres deep as far as I know", [TWO])
+    longer = f"{TWO} {FOUR} They were paid for it by the king of the land."
+    assert repeats(longer, [], [f"{TWO} {FOUR}"]) and not repeats(longer, [f"{TWO} {FOUR}"], [TWO])
+
+
+def test_unlabelled_dialogues_are_read_without_a_label(tmp_path: Path) -> None:
+    path = tmp_path / "DiaHalu.jsonl"
+    hole = {"key": "h", "hole": {"step": "A1", "why": "empty", "tries": 1}}
+    rows = [row(ONE, TWO, domain=name) for name in DOMAINS]
+    assert write_diahalu(path, [hole, *rows]) == 4
+    assert [one["ID"] for one in read_jsonl(path)] == [2, 3, 4, 5]
+    report = ReadReport()
+    found = list(read_examples(DiaHalu(path=str(path)), None, report))
+    assert [example.label for example in found] == [None] * 4
+    assert [example.meta["domain"] for example in found] == list(DOMAINS)
+    assert report.counts["dialogues without a label"] == 4
+    by_turn = list(read_examples(DiaHalu(path=str(path), level="turn"), None, ReadReport()))
+    assert len(by_turn) == 4 and {example.label for example in by_turn} == {None}

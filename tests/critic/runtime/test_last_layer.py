@@ -1,0 +1,89 @@
+"""A last layer without what nobody reads: the scores of the whole one, under the same names of weights."""
+
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from critic import Critic
+from critic.runtime.last_layer import FirstTokenLayer, first_token_only, without_last_layer
+
+SIZES = {
+    **{"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2},
+    **{"intermediate_size": 24, "max_position_embeddings": 40, "pad_token_id": 1},
+}
+WITH_BERTS_LAYERS = ["Bert", "Roberta", "XLMRoberta", "Camembert"]
+
+
+def classifier(name: str, **options: object) -> transformers.PreTrainedModel:
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{name}Config")(**SIZES, **options)
+    model = getattr(transformers, f"{name}ForSequenceClassification")(config).eval()
+    for weights in model.parameters():  # as they begin, states differ too little to tell a wrong layer from a right one
+        torch.nn.init.normal_(weights, std=0.3)
+    return model
+
+
+@pytest.fixture(scope="module", params=WITH_BERTS_LAYERS)
+def pair(request: pytest.FixtureRequest) -> tuple[transformers.PreTrainedModel, transformers.PreTrainedModel]:
+    whole = classifier(request.param)
+    return whole, first_token_only(deepcopy(whole))
+
+
+@settings(max_examples=20)
+@given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=5), masked=st.booleans())
+def test_logits_are_those_of_the_whole_layer(
+    pair: tuple[transformers.PreTrainedModel, transformers.PreTrainedModel], lengths: list[int], masked: bool
+) -> None:
+    whole, short = pair
+    ids = torch.randint(2, 50, (len(lengths), max(lengths)), generator=torch.Generator().manual_seed(len(lengths)))
+    mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
+    inputs = {"input_ids": torch.where(mask == 1, ids, 1), "attention_mask": mask} if masked else {"input_ids": ids}
+    with torch.inference_mode():
+        assert torch.allclose(short(**inputs).logits, whole(**inputs).logits, rtol=1e-5, atol=1e-6)
+
+
+def test_weights_keep_their_names_and_values(
+    pair: tuple[transformers.PreTrainedModel, transformers.PreTrainedModel],
+) -> None:
+    whole, short = (model.state_dict() for model in pair)
+    assert list(whole) == list(short) and all(torch.equal(whole[name], short[name]) for name in whole)
+
+
+@pytest.mark.parametrize("options", [{}, {"_attn_implementation": "eager"}])
+def test_any_way_of_attention_gives_the_same(options: dict[str, str]) -> None:
+    whole = classifier("Bert", **options)
+    inputs = {
+        "input_ids": torch.arange(2, 14).view(2, 6),
+        "attention_mask": torch.tensor([[1] * 6, [1, 1, 1, 0, 0, 0]]),
+    }
+    with torch.inference_mode():
+        expected = whole(**inputs).logits
+        assert torch.allclose(first_token_only(whole)(**inputs).logits, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["ModernBert", "DebertaV2", "Electra"])
+def test_encoders_with_other_layers_or_heads_stay_as_they_are(name: str) -> None:
+    model = classifier(name)
+    before = [type(module) for module in model.modules()]
+    assert [type(module) for module in first_token_only(model).modules()] == before
+
+
+def test_the_states_below_the_last_layer_are_read_without_it(
+    pair: tuple[transformers.PreTrainedModel, transformers.PreTrainedModel],
+) -> None:
+    inputs = {"input_ids": torch.arange(2, 14).view(2, 6)}
+    with torch.inference_mode():
+        expected = pair[0].base_model(**inputs, output_hidden_states=True).hidden_states[-2]
+        for model in pair:
+            assert torch.equal(without_last_layer(model)(**inputs).last_hidden_state, expected)
+            assert len(model.base_model.encoder.layer) == 3
+
+
+def test_a_loaded_critic_computes_no_more_than_its_head_reads(trained: Path) -> None:
+    critic = Critic.load(str(trained))
+    assert isinstance(critic.model.base_model.encoder.layer[-1], FirstTokenLayer)

@@ -1,0 +1,94 @@
+"""int8 layers: close to fp32, the same in any batch, and only where every token passes."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from critic.runtime.precision import Int8Linear, apply_precision
+from faithkit.errors import UserError
+
+needs_kernels = pytest.mark.skipif(
+    "onednn" not in torch.backends.quantized.supported_engines, reason="no int8 kernels for this CPU"
+)
+
+
+class Encoder(nn.Module):
+    """One layer over all tokens, two over the first, of which one keeps its place; a fourth that is never used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.first = nn.Linear(64, 32), nn.Linear(32, 32)
+        self.head, self.idle = nn.Linear(32, 2), nn.Linear(4, 4)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.head(self.first(self.layer(inputs)[:, :1])[:, 0])
+
+
+@pytest.fixture
+def inputs() -> Tensor:
+    torch.manual_seed(0)
+    made = torch.randn(8, 5, 64)
+    made[..., 7] *= 30  # an input that outlies the others, as encoders have them
+    return made
+
+
+def quantised(inputs: Tensor) -> tuple[nn.Linear, Int8Linear]:
+    torch.manual_seed(1)
+    linear, rows = nn.Linear(64, 32), inputs.flatten(0, -2)
+    return linear, Int8Linear(linear, rows.amin(0), rows.amax(0))
+
+
+@needs_kernels
+def test_a_layer_is_close_to_its_original_despite_an_outlier(inputs: Tensor) -> None:
+    linear, layer = quantised(inputs)
+    assert layer.outliers.tolist() == [7]
+    with torch.inference_mode():
+        wanted, got = linear(inputs), layer(inputs)
+    assert got.shape == wanted.shape
+    assert float((got - wanted).norm() / wanted.norm()) < 0.01
+
+
+@needs_kernels
+def test_a_row_does_not_depend_on_the_rows_beside_it(inputs: Tensor) -> None:
+    _, layer = quantised(inputs)
+    with torch.inference_mode():
+        torch.testing.assert_close(layer(inputs)[3:4], layer(inputs[3:4]), rtol=0, atol=1e-5)
+
+
+@needs_kernels
+def test_values_beyond_the_measured_range_are_cut_to_it(inputs: Tensor) -> None:
+    _, layer = quantised(inputs)
+    beyond = inputs.clone()
+    beyond[..., 0] = 1e4
+    with torch.inference_mode():
+        assert bool(torch.isfinite(layer(beyond)).all())
+
+
+@needs_kernels
+def test_only_layers_that_see_every_token_are_replaced(inputs: Tensor) -> None:
+    model = Encoder().eval()
+
+    def calibrate() -> None:
+        with torch.inference_mode():
+            model(inputs)
+
+    made = apply_precision(model, "int8", "cpu", calibrate)
+    kinds = {name: type(module).__name__ for name, module in made.named_children()}
+    assert kinds == {"layer": "Int8Linear", "first": "Linear", "head": "Linear", "idle": "Linear"}
+    assert not made.layer._forward_pre_hooks
+
+
+@pytest.mark.parametrize(
+    ("precision", "device", "message"), [("fp8", "cpu", "precision is 'fp8'"), ("int8", "cuda", "x86 CPUs")]
+)
+def test_what_is_not_to_be_had_is_said(precision: str, device: str, message: str) -> None:
+    calibrate: Callable[[], None] = lambda: None  # noqa: E731
+    with pytest.raises(UserError, match=message):
+        apply_precision(Encoder(), precision, device, calibrate)
+
+
+def test_fp32_changes_nothing() -> None:
+    model = Encoder()
+    assert apply_precision(model, "32-true", "cpu", lambda: None) is model

@@ -1,0 +1,109 @@
+"""A critic from elsewhere loads once it is said what its classes mean, and scores as its weights say."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertForSequenceClassification
+
+from critic import Critic
+from critic.sequence.class_labels import hallucinated_classes
+from faithkit.errors import UserError
+from tests.model_folders import config, make_foreign
+from tests.running import compose, evaluate_here
+from tests.tiny import bert_config, write_tokenizer
+
+KNOWLEDGE = ["the river is long", "music", "a dog and a cat " * 80]
+RESPONSE = ["it is long", "the king plays music", "dog"]
+
+
+def foreign(trained: Path, folder: Path, *names: str) -> str:
+    """The trained critic as someone else's, with classes of these names."""
+    shutil.copytree(trained / "hf", folder)
+    make_foreign(folder)
+    by_number = {str(number): name for number, name in enumerate(names)}
+    config(id2label=by_number, label2id={name: int(number) for number, name in by_number.items()})(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("labels", "sign"),
+    [
+        ({0: "faithful", 1: "hallucinated"}, 1),
+        ({"LABEL_1": "hallucinated", "label_0": "faithful"}, 1),
+        ({"0": "hallucinated", "1": "faithful"}, -1),
+    ],
+)
+def test_classes_without_names_are_read_as_they_are_said_to_be(
+    labels: dict[Any, str], sign: int, trained: Path, tmp_path: Path
+) -> None:
+    ours = Critic.load(trained)
+    theirs = Critic.load(foreign(trained, tmp_path / "critic", "LABEL_0", "LABEL_1"), labels=labels)
+    pairs = KNOWLEDGE[:2], RESPONSE[:2]  # of one window each: of several the lowest odds decide
+    np.testing.assert_allclose(theirs.odds(*pairs), sign * ours.odds(*pairs), atol=1e-6)
+    assert (theirs.calibration.temperature, theirs.calibration.threshold) == (1.0, 0.5)
+
+
+def test_classes_that_bear_our_names_need_no_labels_in_any_order(trained: Path, tmp_path: Path) -> None:
+    theirs = Critic.load(foreign(trained, tmp_path / "critic", "Hallucinated", "FAITHFUL"))
+    np.testing.assert_allclose(
+        theirs.odds(KNOWLEDGE[:1], RESPONSE[:1]), -Critic.load(trained).odds(KNOWLEDGE[:1], RESPONSE[:1]), atol=1e-6
+    )
+
+
+def test_several_classes_may_mean_hallucinated(tmp_path: Path) -> None:
+    write_tokenizer(tmp_path)
+    torch.manual_seed(0)
+    names = {0: "contradiction", 1: "neutral", 2: "entailment"}
+    model = BertForSequenceClassification(bert_config(num_hidden_layers=1, id2label=names, initializer_range=0.5))
+    model.save_pretrained(tmp_path)
+    labels = {"contradiction": "hallucinated", "neutral": "hallucinated", "entailment": "faithful"}
+    critic = Critic.load(tmp_path, labels=labels, device="cpu")
+    tokens = critic.encoder.tokenizer(KNOWLEDGE[:2], RESPONSE[:2], padding=True, return_tensors="pt")
+    with torch.inference_mode():
+        wanted = critic.model(**tokens).logits.softmax(-1)[:, :2].sum(-1)
+    assert critic.probabilities(KNOWLEDGE[:2], RESPONSE[:2]) == pytest.approx(wanted.numpy(), abs=1e-5)
+
+
+def test_unknown_classes_are_refused_with_the_option_to_type(trained: Path, tmp_path: Path) -> None:
+    folder = foreign(trained, tmp_path / "critic", "LABEL_0", "LABEL_1")
+    wanted = r"classes are 0: 'LABEL_0', 1: 'LABEL_1'(.|\n)*labels=\{0: faithful, 1: hallucinated\}"
+    with pytest.raises(UserError, match=wanted):
+        Critic.load(folder)
+    with pytest.raises(UserError, match="labels is for a critic from elsewhere"):
+        Critic.load(trained, labels={0: "faithful", 1: "hallucinated"})
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [
+        ({0: "faithful"}, "must name every class"),
+        ({0: "faithful", 1: "faithful"}, "both meanings"),
+        ({}, "says nothing"),
+        ({0: "faithful", 2: "hallucinated"}, "names class 2; the classes"),
+        ({True: "faithful", 0: "hallucinated"}, "names class True"),
+        ({0: "faithful", "LABEL_0": "hallucinated"}, "'LABEL_0' twice"),
+        ({0: "faithful", 1: "false"}, "the meaning 'false'"),
+        ({0: "faithful", 1: None}, "the meaning None"),
+        (["faithful", "hallucinated"], "must be a mapping"),
+    ],
+)
+def test_labels_that_do_not_go_with_the_classes_are_refused(labels: Any, problem: str) -> None:
+    with pytest.raises(UserError, match=problem) as caught:
+        hallucinated_classes(["LABEL_0", "LABEL_1"], labels, "some/critic")
+    assert str(caught.value).count("\n") < 5
+
+
+def test_a_benchmark_takes_the_labels_from_the_command_line(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = foreign(trained, tmp_path / "critic", "LABEL_0", "LABEL_1")
+    options = ("benchmark=embedded", "benchmark.options.num_test=40", f"checkpoint={folder}", "num_examples=0")
+    evaluate_here(*options, f"run_dir={tmp_path / 'run'}", "labels={0: faithful, 1: hallucinated}")
+    assert "macro-F1" in capsys.readouterr().out
+    assert dict(compose("evaluate", "labels={LABEL_0: faithful, LABEL_1: hallucinated}").labels)
+    with pytest.raises(UserError, match=r"labels=\{0: faithful, 1: hallucinated\}, in quotes on the command line"):
+        evaluate_here(*options, f"run_dir={tmp_path / 'other'}")

@@ -1,0 +1,263 @@
+"""Scoring from Python: three lines, one pair or many, the same in any batch, texts of any length."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count, cycle, islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from critic import Critic
+from critic.sequence.read_windows import window_logits
+from faithkit.calibration.score_calibration import log_odds
+from faithkit.errors import UserError
+from faithkit.records import LABELS
+from tests.data_modules.examples import example
+
+Capture = pytest.CaptureFixture[str]
+TEXT = st.text(min_size=1, max_size=80).filter(lambda text: bool(text.strip()))
+KNOWLEDGE = ["the river is long", "the city is old and the king lives in it " * 3, "music", "a dog and a cat " * 8]
+RESPONSE = ["it is long", "the king plays music", "i love it " * 6, "dog"]
+
+
+@pytest.fixture(scope="module")
+def critic(trained: Path) -> Critic:
+    return Critic.load(str(trained))
+
+
+def test_one_pair_gives_one_score_and_lists_give_lists(critic: Critic) -> None:
+    score = critic.score(knowledge=KNOWLEDGE[0], response=RESPONSE[0])
+    assert score.label in ("faithful", "hallucinated") and 0 <= score.probability <= 1
+    many = critic.score(knowledge=KNOWLEDGE, response=RESPONSE)
+    assert len(many) == 4 and many[0].probability == pytest.approx(score.probability, abs=1e-6)
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_a_bar_is_shown_where_it_is_asked_for(critic: Critic, progress: bool, capsys: Capture) -> None:
+    list(critic.predict_examples([example(response="it is long")], progress=progress))
+    assert ("scoring" in capsys.readouterr().err) == progress
+
+
+def test_predictions_of_many_examples_are_one_for_each_in_their_order(
+    critic: Critic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("critic.sequence.scorer.CHUNK", 2)
+    examples = [example(knowledge=k, response=r) for k, r in zip(KNOWLEDGE[:3], RESPONSE[:3], strict=True)]
+    predictions = list(critic.predict_examples(examples))
+    assert [found.id for found in predictions] == [one.id for one in examples]
+    expected = critic.probabilities(KNOWLEDGE[:3], RESPONSE[:3])
+    assert [found.score for found in predictions] == pytest.approx(expected.tolist(), abs=1e-6)
+
+
+def test_a_critic_of_ours_is_not_told_what_its_classes_mean(trained: Path) -> None:
+    with pytest.raises(UserError, match="says itself what its classes mean"):
+        Critic.load(str(trained), labels={0: "faithful", 1: "hallucinated"})
+
+
+def test_scores_are_the_same_in_any_batch_and_order(critic: Critic) -> None:
+    knowledge, response = KNOWLEDGE * 5, RESPONSE * 4 + RESPONSE[::-1]
+    together = critic.probabilities(knowledge, response)
+    alone = [critic.score(k, r).probability for k, r in zip(knowledge, response, strict=True)]
+    backwards = critic.probabilities(knowledge[::-1], response[::-1])[::-1]
+    small = Critic(critic.model, critic.encoder, critic.calibration, batch_tokens=64).probabilities(knowledge, response)
+    for other in (alone, backwards, small):
+        np.testing.assert_allclose(other, together, atol=1e-6)
+
+
+@given(knowledge=TEXT, response=TEXT)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_text_gets_a_probability(critic: Critic, knowledge: str, response: str) -> None:
+    assert 0 <= critic.score(knowledge, response).probability <= 1
+
+
+def test_knowledge_of_any_length_is_read_to_its_end(critic: Critic) -> None:
+    long = "the river is long and the city is old " * 2500  # 95,000 characters
+    assert 0 <= critic.score(long, "it is long").probability <= 1
+    assert 0 <= critic.score("it is long", long).probability <= 1
+    columns = critic.encoder.encode_texts([long, "music"], ["it is long", "music"])
+    windows = critic.encoder.windows(columns)
+    assert (windows.row == 0).sum() > 100 and (windows.row == 1).sum() == 1
+    assert windows.lengths.max() <= critic.encoder.max_length
+    last = windows.take(np.flatnonzero(windows.row == 0)[-1:])
+    text = critic.encoder.tokenizer.decode(critic.encoder.collate_windows(columns, last)["input_ids"][0])
+    assert text.count("city is old [SEP]") == 1, "the last window ends where the knowledge ends"
+
+
+def test_a_response_is_as_hallucinated_as_its_best_window_leaves_it(critic: Critic) -> None:
+    knowledge, response = "the king lives in the city " * 40, "the king lives"
+    columns = critic.encoder.encode_texts([knowledge], [response])
+    logits, _ = window_logits(critic.model, critic.encoder, columns, batch_tokens=512)
+    windows = critic.calibration.scores(log_odds(logits))
+    assert critic.score(knowledge, response).probability == pytest.approx(windows.min(), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("knowledge", "response", "words"),
+    [
+        ("", "text", "knowledge"),
+        ("text", "  \n", "response"),
+        (["a", "b"], ["a"], "2 knowledge and 1 response"),
+        ("a", None, "response must be a text or a list of texts, got None"),
+        (["a", ""], "b", "knowledge must be text"),
+        ([], "b", "knowledge must be text"),
+        ("a", ["a"], "knowledge must be a list, since response is one"),
+        (["a", None], ["a", "b"], "item 1"),
+    ],
+)
+def test_what_cannot_be_scored_is_explained(critic: Critic, knowledge: object, response: object, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        critic.score(knowledge, response)  # type: ignore[call-overload]
+
+
+def test_passages_are_joined_by_spaces_and_the_history_changes_nothing(critic: Critic) -> None:
+    one = critic.score(knowledge="the river is long the king lives", response="it is long")
+    assert (
+        critic.score(["the river is long", "the king lives"], "it is long", history=["who", ("user", "is it")]) == one
+    )
+    many = critic.score([["the river is long", "the king lives"], "music"], ["it is long", "music"])
+    assert many[0].probability == pytest.approx(one.probability, abs=1e-6)
+
+
+def test_a_threshold_of_one_call_decides_the_label_alone(critic: Critic) -> None:
+    stored = critic.score(KNOWLEDGE, RESPONSE)
+    low, high = (critic.score(KNOWLEDGE, RESPONSE, threshold=t) for t in (0.0, 1.0))
+    assert {s.label for s in low} == {"hallucinated"} and {s.label for s in high} == {"faithful"}
+    assert [s.probability for s in low] == [s.probability for s in stored] == [s.probability for s in high]
+    for wrong in (2, True):
+        with pytest.raises(UserError, match=f"threshold must be a probability from 0 to 1, got {wrong}"):
+            critic.score("a", "b", threshold=wrong)
+
+
+def test_a_stream_gives_the_scores_of_one_call_and_reads_no_further_than_it_must(
+    critic: Critic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("critic.sequence.scorer.CHUNK", 4)
+    taken: list[int] = []
+
+    def endless() -> Iterator[str]:
+        for place in count():
+            taken.append(place)
+            yield KNOWLEDGE[place % 4]
+
+    streamed = list(islice(critic.stream(endless(), cycle(RESPONSE), progress=False), 6))
+    assert len(taken) == 8
+    assert streamed == (critic.score(KNOWLEDGE, RESPONSE) * 2)[:6]
+    assert list(critic.stream([], [], progress=False)) == []
+    with pytest.raises(UserError, match="response ended before the others"):
+        list(critic.stream(KNOWLEDGE, RESPONSE[:2], progress=False))
+
+
+def test_a_critic_shows_what_it_is_and_its_scores_are_json(critic: Critic, trained: Path) -> None:
+    assert repr(critic).startswith(f"Critic({str(trained)!r}, threshold=0.") and "device='cpu'" in repr(critic)
+    score = critic.score("the river", "it is long")
+    assert json.loads(json.dumps(score.to_dict())) == {"label": score.label, "probability": score.probability}
+
+
+def test_cached_columns_score_as_their_texts_do(critic: Critic) -> None:
+    long = replace(critic.encoder, max_length=24)
+    small = Critic(critic.model, long, critic.calibration)
+    examples = [example(knowledge=k * 5, response=r) for k, r in zip(KNOWLEDGE, RESPONSE, strict=True)]
+    columns = long.encode(examples, Counter())
+    from_texts = small.odds([e.knowledge for e in examples], [e.response for e in examples])
+    assert len(long.windows(columns)) > 20
+    assert np.array_equal(small.column_odds(columns), from_texts)
+
+
+def test_int8_scores_stay_close(trained: Path, critic: Critic) -> None:
+    quantised = Critic.load(str(trained), precision="int8")
+    np.testing.assert_allclose(
+        quantised.probabilities(KNOWLEDGE, RESPONSE), critic.probabilities(KNOWLEDGE, RESPONSE), atol=0.05
+    )
+
+
+def test_a_folder_of_another_kind_is_refused(tiny_bert: Path, tmp_path: Path, trained: Path) -> None:
+    import json
+    import shutil
+
+    with pytest.raises(UserError, match="no sequence classifier: these are the weights of BertModel"):
+        Critic.load(str(tiny_bert))
+    other = tmp_path / "tagger"
+    shutil.copytree(trained / "hf", other)
+    sidecar = json.loads((other / "faithkit.json").read_text())
+    (other / "faithkit.json").write_text(json.dumps({**sidecar, "kind": "tagger"}))
+    with pytest.raises(UserError, match="another kind: 'tagger'"):
+        Critic.load(str(other))
+
+
+def test_weights_that_are_cut_short_are_refused(tmp_path: Path, trained: Path) -> None:
+    import shutil
+
+    broken = tmp_path / "broken"
+    shutil.copytree(trained / "hf", broken)
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
+    with pytest.raises(UserError, match=r"model\.safetensors was changed or damaged"):
+        Critic.load(str(broken))
+
+
+def test_a_hub_out_of_reach_is_explained() -> None:
+    with pytest.raises(UserError, match="hub was not reached"):
+        Critic.load("someone/some-critic")
+
+
+def test_fewer_windows_of_long_knowledge_never_make_a_response_more_supported(trained: Path, critic: Critic) -> None:
+    few = Critic.load(str(trained), max_windows=2)
+    knowledge = [*KNOWLEDGE, "a dog and a cat " * 200 + "the king plays music " + "in the old city " * 200]
+    response = [*RESPONSE, "the king plays music in the city"]
+    read = [len(one.encoder.windows(one.encoder.encode_texts(knowledge, response))) for one in (few, critic)]
+    assert read[0] < read[1]
+    some, every = (one.odds(knowledge, response) for one in (few, critic))
+    assert (some >= every - 1e-5).all(), "the lowest of some windows is not below the lowest of all"
+    assert some[:4] == pytest.approx(every[:4], abs=1e-5), "short knowledge is read whole"
+
+
+def test_a_critic_that_cannot_tell_gives_no_label(critic: Critic) -> None:
+    told, silent = (critic.score(KNOWLEDGE, RESPONSE, abstain_at=wanted) for wanted in (0.0, 1.0))
+    assert [score.label for score in told] == [score.label for score in critic.score(KNOWLEDGE, RESPONSE)]
+    assert [score.label for score in silent] == [None] * 4
+    assert [score.probability for score in silent] == [score.probability for score in told]
+    assert silent[0].to_dict()["label"] is None
+    assert [one.label for one in critic.stream(KNOWLEDGE, RESPONSE, abstain_at=1.0, progress=False)] == [None] * 4
+
+
+UNUSUAL = {
+    "a response that only repeats the question": ("the river is long", "is the river long ?", ["is the river long ?"]),
+    "knowledge in another language": ("Der Fluss ist lang und die Stadt ist alt.", "the river is long", None),
+    "knowledge in another script": ("川は長い。町は古い。", "the river is long", None),
+    "knowledge of marks alone": ("... !!! \u200b ?", "the river is long", None),
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_unusual_texts_get_a_score_like_any_other(name: str, critic: Critic) -> None:
+    knowledge, response, history = UNUSUAL[name]
+    score = critic.score(knowledge, response, history)
+    assert score.label in LABELS and 0 < score.probability < 1
+    assert critic.score(knowledge, response) == score, "a critic judges by the knowledge alone"
+
+
+def test_a_passage_that_is_given_twice_counts_once(critic: Critic) -> None:
+    once, twice = (
+        ["the river is long", "the city is old"],
+        ["the river is long", "the city is old", "the river is long"],
+    )
+    assert critic.score(twice, "it is long") == critic.score(once, "it is long")
+
+
+def test_a_passage_may_be_an_object_with_its_text(critic: Critic) -> None:
+    texts = ["the river is long", "the city is old"]
+    objects = [{"title": "Rivers", "text": texts[0]}, {"page_content": texts[1], "score": 0.5}]
+    assert critic.score(objects, "it is long") == critic.score(texts, "it is long")
+    with pytest.raises(UserError, match=r"knowledge: a passage is an object without a text: it has title\n.*item 0\n"):
+        critic.score([[{"title": "Rivers"}]], ["it is long"])
+
+
+@pytest.mark.parametrize("knowledge", ["", "  \n", [], ["the river", ""]])
+def test_a_response_without_knowledge_is_refused_and_never_called_anything(knowledge: object, critic: Critic) -> None:
+    with pytest.raises(UserError, match="knowledge"):
+        critic.score(knowledge, "it is long")  # type: ignore[call-overload]

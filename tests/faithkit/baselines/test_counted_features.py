@@ -1,0 +1,131 @@
+"""Boosted trees on counted features: what they find, how they are fitted, and where a report shows them."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from unicodedata import normalize
+
+import numpy as np
+import pytest
+
+from faithkit.baselines.counted_features import FEATURES, count_features, fit_counted
+from faithkit.baselines.fitted import Fitting
+from faithkit.baselines.word_overlap import unsupported_share, unsupported_spans
+from faithkit.pages.tables import as_text
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.reports.labels import label_report
+
+KNOWLEDGE = "The kiwi is a small bird of New Zealand that sleeps by day."
+RESPONSES = ("The kiwi is a small bird.", "It lives on Mars with 12 cats!")
+
+
+def examples(split: str, num: int) -> list[Example]:
+    labels = (FAITHFUL, HALLUCINATED)
+    return [
+        Example(id=f"{split}{i}", source="s", split=split, group=f"{split}{i // 2}", knowledge=KNOWLEDGE,
+                response=RESPONSES[i % 2] + " Yes." * (i % 3), label=labels[i % 2])
+        for i in range(num)
+    ]  # fmt: skip
+
+
+def counted(knowledge: str, response: str) -> dict[str, float]:
+    return dict(zip(FEATURES, count_features([knowledge], [response])[0].tolist(), strict=True))
+
+
+def test_features_by_hand() -> None:
+    found = counted("Ada built 3 boats, not 4.", "In 1990 Bruno built 3 boats, boats.")
+    wanted = {
+        "response words": 7, "knowledge words": 6, "unknown words": 3, "unknown numbers": 1, "known numbers": 1,
+        "unknown names": 1, "unknown pairs": 4, "longest copied run": 3, "copied runs": 2, "longest unknown run": 3,
+        "unknown runs": 1, "first unknown place": 0, "repeated words": 1, "negations": 0,
+        "negations, response - knowledge": -1, "marks ,": 1, "marks .": 1,
+    }  # fmt: skip
+    assert {name: found[name] for name in wanted} == wanted
+
+
+def test_every_feature_by_hand() -> None:
+    found = counted("Ada built 3 boats, not 4.", "In 1990 Bruno built 3 boats, boats.")
+    shares = {
+        "words, response / knowledge": 7 / 6, "response characters": 35, "characters a word": 5, "unknown share": 3 / 7,
+        # Content words: all but "in", of which boats, built and 3 are known.
+        "unknown content words": 2, "unknown content share": 2 / 5, "unknown stop words": 1,
+        "knowledge words used, share": 3 / 6, "knowledge content words left out": 2,  # ada and 4; "not" is a stop word
+        "unknown pairs, share": 4 / 6, "unknown triples, share": 4 / 5, "common subsequence, share": 3 / 7,
+        "last unknown place": 2 / 7, "mean unknown place": 1 / 7, "known names": 0, "first person": 0,
+    }  # fmt: skip
+    assert {name: found[name] for name in shares} == pytest.approx(shares)
+    later = counted("Ada sails.", "Ada, my Ada, sails far away.")
+    wanted = {"first unknown place": 1 / 6, "last unknown place": 5 / 6, "mean unknown place": (1 + 4 + 5) / 3 / 6,
+              "first person": 1, "known names": 1, "repeated words": 1, "longest unknown run": 2, "unknown runs": 2,
+              "marks ,": 2}  # fmt: skip
+    assert {name: later[name] for name in wanted} == pytest.approx(wanted)
+    same = counted("Ada sails.", "Ada sails.")
+    places = [same[f"{which} unknown place"] for which in ("first", "last", "mean")]
+    assert places == [1.0, 0.0, 0.5] and same["words, response / knowledge"] == 1
+
+
+UNKNOWN = [name for name in FEATURES if name.startswith("unknown")]
+
+
+def test_a_long_knowledge_is_known_to_its_last_word() -> None:
+    filler = " ".join(f"filler{i}" for i in range(2_500))
+    response = "In May, Ada Byron never built 31 boats."
+    before, behind = counted(f"{response} {filler}", response), counted(f"{filler} {response}", response)
+    assert not any(behind[name] for name in UNKNOWN), {name: behind[name] for name in UNKNOWN}
+    by_place = {"common subsequence, share", "longest copied run", "copied runs"}  # read the first words alone
+    assert {name for name in FEATURES if before[name] != behind[name]} == by_place
+    assert behind["knowledge words"] == 2_508 and behind["negations, response - knowledge"] == 0
+
+
+@pytest.mark.parametrize("text", ["In Zürich Émile Ångström aß 3 Äpfel.", "Bu, İstanbul İçin Iğdır.", "Ο ΟΔΟΣ Άρης."])
+def test_composed_and_decomposed_text_know_each_other(text: str) -> None:
+    for knowledge, response in ((normalize("NFD", text), text), (text, normalize("NFD", text))):
+        found = counted(knowledge, response)
+        assert not any(found[name] for name in UNKNOWN), {name: found[name] for name in UNKNOWN}
+        assert found["known names"] == counted(text, text)["known names"] > 0
+        assert unsupported_share(knowledge, response) == 0.0 and unsupported_spans(knowledge, response) == ()
+
+
+@pytest.mark.parametrize("response", ["", "...", "日本語 🙂", "a" * 10_000])
+def test_any_text_has_finite_features(response: str) -> None:
+    assert np.isfinite(count_features([KNOWLEDGE, ""], [response, response])).all()
+
+
+def test_the_trees_find_what_counting_finds_and_repeat_it() -> None:
+    train, test = examples("train", 80), examples("test", 20)
+    first, again = (fit_counted(train, examples("validation", 20)) for _ in range(2))
+    assert first is not None and again is not None
+    found = first.predictions(test)
+    assert all(found[e.id].label == e.label for e in test) and found == again.predictions(test)
+
+
+def test_a_class_of_few_rows_is_not_fitted() -> None:
+    train = [e for e in examples("train", 200) if e.label == FAITHFUL] + examples("few", 20)
+    assert fit_counted(train) is None
+
+
+def test_the_threshold_is_chosen_on_validation() -> None:
+    train, validation = examples("train", 80), examples("validation", 20)
+    plain = fit_counted(train)
+    assert plain is not None and plain.threshold == 0.5
+    flipped = [validation[0], *(replace(e, label=HALLUCINATED) for e in validation[1:])]  # the threshold has to fall
+    fitted = fit_counted(train, flipped, aim="f1")
+    assert fitted is not None and fitted.threshold <= min(p.score or 0 for p in plain.predictions(validation).values())
+
+
+def test_a_report_shows_the_trees_and_the_paired_difference() -> None:
+    test = examples("test", 60)
+    model = fit_counted(examples("train", 80))
+    said = {e.id: Prediction(id=e.id, label=HALLUCINATED, score=0.9) for e in test}
+    report = label_report(test, said, title="t", fitting=Fitting(counted=model), num_resamples=50)
+    metrics = report.metrics
+    gain = metrics["difference/counted_macro_f1"]
+    assert metrics["counted_macro_f1"].value == 1.0
+    assert gain.value == pytest.approx(metrics["macro_f1"].value - 1.0) and gain.low <= gain.value <= gain.high < 0
+    assert "counted features" in as_text(*report.tables)
+    assert not any("counted" in name for name in label_report(test, said, title="t", num_resamples=5).metrics)
+
+
+def test_the_start_of_a_script_does_not_pay_for_scikit_learn() -> None:
+    code = "import sys, faithkit.reports.labels; sys.exit('sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,0 +1,245 @@
+"""Q2's models give the same in any batch, and read long and empty texts."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import (
+    BertForQuestionAnswering,
+    GenerationConfig,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from faithkit.errors import UserError
+from faithkit.inference.foreign_model_beams import beam_writer
+from faithkit.metrics.responses.q2.answers import ExtractiveAnswers, best_span
+from faithkit.metrics.responses.q2.candidates import SpacyCandidates
+from faithkit.metrics.responses.q2.official import SEARCH, OfficialAnswers, OfficialQuestions
+from faithkit.metrics.responses.q2.questions import Seq2SeqQuestions
+from tests.tiny import T5_SIZE, bert_config, write_tokenizer
+
+TEMPLATE = "answer: {answer} context: {context}"
+CONTEXTS = ["the river is long and the city is old", "music", "a king wrote a book of food and water for the people"]
+QUESTIONS = ["the river", "what is it", "the book of the king was made from stone and water and food"]
+
+
+@pytest.fixture(scope="module")
+def asker(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("t5")
+    write_tokenizer(folder, "unigram")
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    torch.manual_seed(1)
+    config = T5Config(
+        vocab_size=len(tokenizer),
+        **T5_SIZE,
+        initializer_factor=3.0,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.sep_token_id,
+        decoder_start_token_id=tokenizer.pad_token_id,
+    )
+    model = T5ForConditionalGeneration(config).eval()
+    return Seq2SeqQuestions(model, tokenizer, template=TEMPLATE, max_new_tokens=8)
+
+
+@pytest.fixture(scope="module")
+def answerer(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("qa")
+    write_tokenizer(folder)
+    torch.manual_seed(3)
+    config = bert_config(max_position_embeddings=64, initializer_range=0.5)
+    return ExtractiveAnswers(BertForQuestionAnswering(config).eval(), PreTrainedTokenizerFast.from_pretrained(folder))
+
+
+def test_questions_are_the_same_in_any_batch(asker):
+    together = asker.questions(QUESTIONS, CONTEXTS)
+    alone = [asker.questions([q], [c])[0] for q, c in zip(QUESTIONS, CONTEXTS, strict=True)]
+    assert together == alone and all(len(found) == 5 for found in together)
+    assert len({found[0] for found in together}) > 1, "this model tells its inputs apart"
+    assert asker.questions([], []) == []
+
+
+def test_the_engine_asks_what_generate_asks(asker):
+    write = beam_writer(asker.model)
+    assert write is not None
+    faster = Seq2SeqQuestions(asker.model, asker.tokenizer, template=TEMPLATE, max_new_tokens=8, write=write)
+    assert faster.questions(QUESTIONS, CONTEXTS) == asker.questions(QUESTIONS, CONTEXTS)
+
+
+def test_models_are_loaded_in_the_precision_that_is_asked_for(asker, answerer, tmp_path):
+    asker.model.save_pretrained(tmp_path / "t5")
+    asker.tokenizer.save_pretrained(tmp_path / "t5")
+    answerer.model.save_pretrained(tmp_path / "qa")
+    answerer.tokenizer.save_pretrained(tmp_path / "qa")
+    for precision, dtype in (("32-true", torch.float32), ("bf16", torch.bfloat16), ("int8", torch.float32)):
+        options = {"device": "cpu", "precision": precision}
+        low = Seq2SeqQuestions.load(str(tmp_path / "t5"), template=TEMPLATE, writer=beam_writer, **options)
+        reader = ExtractiveAnswers.load(str(tmp_path / "qa"), **options)
+        assert low.model.dtype == reader.model.dtype == dtype
+        assert all(len(found) == 5 for found in low.questions(QUESTIONS, CONTEXTS))
+        assert len(reader.answers(QUESTIONS, CONTEXTS)) == 3
+
+
+@pytest.mark.parametrize("setting", [{"no_repeat_ngram_size": 3}, {"length_penalty": 2.0}, {"early_stopping": True}])
+def test_a_model_that_came_with_settings_of_its_own_is_left_to_generate(asker, setting):
+    before = asker.model.generation_config
+    asker.model.generation_config = GenerationConfig(**{**before.to_dict(), **setting})
+    try:
+        assert beam_writer(asker.model) is None
+    finally:
+        asker.model.generation_config = before
+
+
+def test_the_models_mark_before_a_question_goes(asker):
+    asker.tokenizer, tokenizer = _Saying(asker.tokenizer, "question: Who is it? "), asker.tokenizer
+    try:
+        assert asker.questions(["a"], ["b"]) == [("Who is it?",) * 5]
+    finally:
+        asker.tokenizer = tokenizer
+
+
+class _Saying:
+    """A tokenizer that decodes everything to one text."""
+
+    def __init__(self, tokenizer, text):
+        self.tokenizer, self.text = tokenizer, text
+
+    def __call__(self, *args, **options):
+        return self.tokenizer(*args, **options)
+
+    def __getattr__(self, name):
+        return getattr(self.tokenizer, name)
+
+    def batch_decode(self, rows, **options):
+        return [self.text for _ in rows]
+
+
+def test_a_template_names_answer_and_context(asker):
+    with pytest.raises(UserError, match="question_template"):
+        Seq2SeqQuestions(asker.model, asker.tokenizer, template="answer: {answer}")
+
+
+def test_answers_are_the_same_in_any_batch_and_texts_of_any_length_are_read(answerer):
+    contexts = [*CONTEXTS, " ".join(CONTEXTS * 12)]
+    questions = [*QUESTIONS, "who wrote it"]
+    together = answerer.answers(questions, contexts)
+    alone = [answerer.answers([q], [c])[0] for q, c in zip(questions, contexts, strict=True)]
+    assert together == alone
+    assert any(found is not None for found in together)
+    assert all(found is None or found in context for found, context in zip(together, contexts, strict=True))
+
+
+def test_official_answers_run_from_the_likeliest_start_to_the_likeliest_end(answerer):
+    official, tokenizer = OfficialAnswers(answerer), answerer.tokenizer
+    together = official.answers(QUESTIONS, CONTEXTS)
+    assert together == [official.answers([q], [c])[0] for q, c in zip(QUESTIONS, CONTEXTS, strict=True)]
+    for question, context, found in zip(QUESTIONS, CONTEXTS, together, strict=True):
+        inputs = tokenizer(question, context, return_tensors="pt")
+        with torch.inference_mode():
+            output = answerer.model(**inputs)
+        begin, end = int(output.start_logits.argmax()), int(output.end_logits.argmax())
+        words = " ".join(tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist()[begin : end + 1]))
+        assert ("[CLS]" if found is None else found) == words.replace(" ##", "").strip()
+    assert official.answers([], []) == []
+
+
+def test_an_official_answer_ends_with_its_likeliest_end(answerer, monkeypatch):
+    def logits(rows, batch):
+        sizes = [len(rows["input_ids"][i]) for i in batch]
+        return tuple([np.eye(size)[place] for size in sizes] for place in (4, 5))
+
+    monkeypatch.setattr(answerer, "logits", logits)  # [CLS] the river [SEP] the city is long [SEP]
+    assert OfficialAnswers(answerer).answers(["the river"], ["the city is long"]) == ["the city"]
+
+
+def test_official_questions_are_searched_as_the_scripts_do(asker, monkeypatch):
+    asked, generate = [], asker.generate
+
+    def recorded(rows, num_beams, **options):
+        asked.append((num_beams, options))
+        return generate(rows, num_beams, **options)
+
+    monkeypatch.setattr(asker, "generate", recorded)
+    OfficialQuestions(asker).questions(QUESTIONS[:1], CONTEXTS[:1])
+    assert asked == [(5, {"max_length": 128, "no_repeat_ngram_size": 3, "early_stopping": True})]
+
+
+def test_official_questions_never_say_three_tokens_twice(asker):
+    official = OfficialQuestions(asker)
+    together = official.questions(QUESTIONS, CONTEXTS)
+    assert together == [official.questions([q], [c])[0] for q, c in zip(QUESTIONS, CONTEXTS, strict=True)]
+    assert all(len(beams) == 5 for beams in together)
+    for beams in asker.generate(asker.encode(asker.prompts(QUESTIONS, CONTEXTS)), 5, **SEARCH):
+        for ids in beams:
+            written = ids[: len(ids) - ids[::-1].index(next(i for i in ids[::-1] if i != asker.tokenizer.pad_token_id))]
+            triples = list(zip(written, written[1:], written[2:], strict=False))
+            assert len(triples) == len(set(triples)) and len(written) <= 128
+    assert official.questions([], []) == []
+
+
+def test_nothing_can_be_answered_on_nothing(answerer):
+    assert answerer.answers(["who is it"], [""]) == [None] and answerer.answers([], []) == []
+
+
+def test_a_question_longer_than_the_model_is_cut(answerer):
+    assert len(answerer.answers(["the river is long " * 60], [CONTEXTS[0]])) == 1
+
+
+def test_an_answer_anywhere_in_a_long_text_is_found():
+    """A model that looks for the one red thing finds it in whichever window it is."""
+    start, end = np.full(40, -5.0), np.full(40, -5.0)
+    start[33], end[34], start[0], end[0] = 4, 4, 1, 1
+    inside = np.arange(40) >= 5
+    assert best_span(start, end, inside, 30) == (8.0, 33, 34)
+    assert best_span(start, end, np.zeros(40, bool), 30)[0] == -np.inf
+
+
+NUMBERS = st.lists(st.integers(-9, 9), min_size=3, max_size=12)
+
+
+@given(NUMBERS, NUMBERS, st.integers(1, 4), st.data())
+def test_the_best_span_is_the_best_of_all(start, end, max_length, data):
+    size = min(len(start), len(end))
+    inside = data.draw(st.lists(st.booleans(), min_size=size, max_size=size))
+    score, first, last = best_span(
+        np.array(start[:size], float), np.array(end[:size], float), np.array(inside), max_length
+    )
+    places = [i for i in range(size) if inside[i]]
+    spans = [(start[i] + end[j], i, j) for i in places for j in places if 0 <= j - i < max_length]
+    assert score == max((span[0] for span in spans), default=-np.inf)
+    assert not spans or (score, first, last) in spans
+
+
+def test_candidates_are_entities_and_noun_chunks_each_once():
+    spacy = pytest.importorskip("spacy")
+    pipeline = spacy.blank("en")
+    ruler = pipeline.add_pipe("entity_ruler")
+    ruler.add_patterns([{"label": "GPE", "pattern": "France"}])
+    pipeline.add_pipe("mark_chunks", last=True)
+    found = SpacyCandidates(pipeline).candidates(["I like France and you like france", ""])
+    assert found == [("France",), ()]
+
+
+def _register() -> None:
+    try:
+        from spacy.language import Language
+        from spacy.tokens import Doc
+    except ModuleNotFoundError:
+        return
+
+    @Language.component("mark_chunks")
+    def mark_chunks(doc):
+        """Without a parser: every word is its own noun chunk."""
+        return Doc(
+            doc.vocab,
+            words=[token.text for token in doc],
+            heads=list(range(len(doc))),
+            deps=["ROOT"] * len(doc),
+            pos=["PROPN" if token.text[0] in "FIyf" else "VERB" for token in doc],
+            ents=["B-GPE" if token.text == "France" else "O" for token in doc],
+        )
+
+
+_register()

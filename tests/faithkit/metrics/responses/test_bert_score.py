@@ -1,0 +1,94 @@
+"""BERTScore against the package of its authors."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+from faithkit.errors import UserError
+from faithkit.metrics.responses.bert_score import BertScore
+
+RESPONSES = ["the river is long", "a dog", "music is food and food is music", "the king [SEP] plays", "yes", "he plays"]
+KNOWLEDGE = ["a long river", "the dog lives in the old city with the king", "music", "he plays", "no", "a stone"]
+
+
+@pytest.fixture(scope="module")
+def scorer(tiny_bert):
+    return BertScore.load(str(tiny_bert), num_layers=1, device="cpu")
+
+
+def test_values_are_bert_scores(scorer, tiny_bert, monkeypatch):
+    bert_score = pytest.importorskip("bert_score")
+    monkeypatch.setattr(
+        bert_score.scorer, "get_tokenizer", lambda name, fast: AutoTokenizer.from_pretrained(name, model_max_length=128)
+    )
+    library = bert_score.BERTScorer(model_type=str(tiny_bert), num_layers=1, device="cpu")
+    # One pair at a time: in a batch the package lets padding count as a similarity of 0.
+    expected = library.score(RESPONSES, KNOWLEDGE, batch_size=1)
+    found = scorer.score(RESPONSES, KNOWLEDGE)
+    for name, values in zip(("precision", "recall", "f1"), expected, strict=True):
+        assert found[f"bertscore_{name}"] == pytest.approx(values.numpy(), abs=1e-6)
+
+
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_values_are_the_papers_definition_written_out(tiny_bert, num_layers):
+    scorer = BertScore.load(str(tiny_bert), num_layers=num_layers, device="cpu")
+    tokenizer, model = AutoTokenizer.from_pretrained(tiny_bert), AutoModel.from_pretrained(tiny_bert).eval()
+
+    def states(text):
+        with torch.inference_mode():
+            every = model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True).hidden_states
+        inside = every[num_layers][0].double().numpy()
+        return inside / np.linalg.norm(inside, axis=1, keepdims=True)
+
+    plain = [(r, k) for r, k in zip(RESPONSES, KNOWLEDGE, strict=True) if "[SEP]" not in r]
+    found = scorer.score(*map(list, zip(*plain, strict=True)))
+    for row, (response, knowledge) in enumerate(plain):
+        cosines = states(response) @ states(knowledge).T  # of every pair of tokens
+        precision, recall = cosines.max(1)[1:-1].mean(), cosines.max(0)[1:-1].mean()
+        f1 = 2 * precision * recall / (precision + recall)
+        ours = [found[f"bertscore_{name}"][row] for name in ("precision", "recall", "f1")]
+        assert ours == pytest.approx([precision, recall, f1], abs=1e-6)
+
+
+def test_a_pair_scores_the_same_in_any_batch(scorer):
+    together = scorer.score(RESPONSES, KNOWLEDGE)
+    alone = [scorer.score([r], [k]) for r, k in zip(RESPONSES, KNOWLEDGE, strict=True)]
+    for name, values in together.items():
+        assert values == pytest.approx(np.concatenate([one[name] for one in alone]), abs=1e-6)
+
+
+def test_empty_texts_score_nothing(scorer):
+    for values in scorer.score(["", "the river", " \n", "river"], ["the river", "", "river", "river"]).values():
+        assert values[:3].tolist() == [0, 0, 0] and values[3] == pytest.approx(1.0)
+    assert scorer.score([], [])["bertscore_f1"].shape == (0,)
+
+
+def test_each_distinct_text_is_encoded_once(scorer, monkeypatch):
+    seen = []
+    monkeypatch.setattr(scorer, "tokenizer", _Counting(scorer.tokenizer, seen))
+    scorer.score(["a", "b", "a"], ["b", "b", "c"])
+    assert seen == ["a", "b", "c"]
+
+
+class _Counting:
+    def __init__(self, tokenizer, seen):
+        self.tokenizer, self.seen = tokenizer, seen
+
+    def __call__(self, texts, **options):
+        self.seen += texts
+        return self.tokenizer(texts, **options)
+
+    def __getattr__(self, name):
+        return getattr(self.tokenizer, name)
+
+
+def test_long_texts_are_cut_and_counted(tiny_bert):
+    scorer = BertScore.load(str(tiny_bert), device="cpu")
+    scorer.score(["the river " * 200], ["the river"])
+    assert scorer.num_cut == 1
+
+
+def test_a_layer_that_is_not_there_is_told(tiny_bert):
+    with pytest.raises(UserError, match="num_layers is 7"):
+        BertScore.load(str(tiny_bert), num_layers=7, device="cpu")

@@ -1,0 +1,248 @@
+import time
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics as sk
+from torchmetrics.functional.classification import binary_calibration_error
+
+from faithkit.errors import UserError
+from faithkit.metrics.classification import classification_metrics, compare, score, share, statistic
+from faithkit.metrics.outcomes import CLASSES, Outcomes
+from faithkit.metrics.validation import metrics_of_scores
+from faithkit.records import LABELS, Example, Prediction
+from faithkit.statistics.intervals import Groups
+
+# Few distinct values, so that ties are common; 1.0 apart, because torchmetrics gives it a bin of its own.
+SCORES = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.5000001, 0.73, 0.9, 0.99]) | st.floats(0, 1, exclude_max=True)
+ROW = st.tuples(st.booleans(), st.integers(0, 2), SCORES, st.integers(0, 4))
+
+
+def outcomes_of(rows):
+    gold, called, scores, groups = (np.array(column) for column in zip(*rows, strict=True))
+    names = Groups.of(f"group {group}" for group in groups)
+    return Outcomes(gold.astype(np.int8), called.astype(np.int8), scores.astype(float), names)
+
+
+def expected(gold, called, scores):
+    """Asks scikit-learn and torchmetrics; None where the class balance does not define it."""
+    gold = gold.astype(int)
+    both = 0 < gold.sum() < len(gold)
+    options = {"labels": [0, 1], "zero_division": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {
+            "macro_f1": sk.f1_score(gold, called, average="macro", **options),
+            "f1": sk.f1_score(gold, called, average=None, **options)[1],
+            "precision": sk.precision_score(gold, called, average=None, **options)[1],
+            "recall": sk.recall_score(gold, called, average=None, **options)[1],
+            "faithful_f1": sk.f1_score(gold, called, average=None, **options)[0],
+            "mean_precision": sk.precision_score(gold, called, average="macro", **options),
+            "mean_recall": sk.recall_score(gold, called, average="macro", **options),
+            "accuracy": sk.accuracy_score(gold, called),
+            "balanced_accuracy": sk.balanced_accuracy_score(gold, called) if both else None,
+            "auroc": sk.roc_auc_score(gold, scores) if both else None,
+            "average_precision": sk.average_precision_score(gold, scores) if both else None,
+            "brier": sk.brier_score_loss(gold, scores, pos_label=1),
+            "ece": float(binary_calibration_error(torch.tensor(scores), torch.tensor(gold), n_bins=15)),
+            "unparsed_rate": np.mean(called == 2),
+            "predicted_rate": np.mean(called == 1),
+            "gold_rate": gold.mean(),
+        }
+
+
+def test_nothing_divided_by_nothing_is_0_only_where_all_the_data_has_nothing():
+    nothing = np.zeros(1)
+    assert share(nothing, nothing, 0).tolist() == [0.0]
+    assert np.isnan(share(nothing, nothing, 1)), "a resample without the only row of a class"
+
+
+def test_a_validation_has_the_cross_entropy_beside_its_metrics():
+    found = metrics_of_scores([0.9, 0.2, 0.5], [1, 0, 0])
+    assert found["loss"] == pytest.approx(-np.log([0.9, 0.8, 0.5]).mean())
+    assert found["recall"] == 1 and found["precision"] == 0.5
+    assert metrics_of_scores([0.0, 0.5], [1, 0])["loss"] < 100, "a certain mistake is bad, but no infinity"
+
+
+@settings(max_examples=50)
+@given(rows=st.lists(ROW, min_size=1, max_size=30))
+def test_values_are_those_of_scikit_learn_and_torchmetrics(rows):
+    outcomes = outcomes_of(rows)
+    found = score(outcomes, num_resamples=20).metrics
+    for name, value in expected(outcomes.gold, outcomes.called, outcomes.scores).items():
+        if value is None:
+            assert name not in found
+        else:
+            assert found[name].value == pytest.approx(value, abs=1e-9), name
+    majority = np.full(len(rows), int(outcomes.gold.mean() > 0.5))
+    as_detector = expected(outcomes.gold, majority, outcomes.scores)
+    assert found["majority_accuracy"].value == pytest.approx(as_detector["accuracy"], abs=1e-9)
+    assert found["majority_macro_f1"].value == pytest.approx(as_detector["macro_f1"], abs=1e-9)
+    for metric in found.values():
+        assert metric.low <= metric.value <= metric.high
+        assert metric.n == len(rows)
+
+
+def undefined(name, outcomes, times):
+    """Tells whether a resample leaves 0/0 where the data as a whole does not."""
+    gold, called = outcomes.gold, outcomes.called
+    whole = {"recall": gold == 1, "precision": called == 1, "f1": (gold == 1) | (called == 1)}
+    whole |= {"faithful_recall": gold == 0, "faithful_precision": called == 0}
+    whole["faithful_f1"] = (gold == 0) | (called == 0)
+    lost = {short: rows.any() and not times[rows].sum() for short, rows in whole.items()}
+    of_both = name.partition("_")[2] if name.startswith(("macro_", "mean_")) else ""
+    return lost.get(name, False) or bool(of_both and (lost[of_both] or lost[f"faithful_{of_both}"]))
+
+
+@settings(max_examples=40)
+@given(rows=st.lists(ROW, min_size=1, max_size=15), drawn=st.lists(st.integers(0, 3), min_size=5, max_size=5))
+def test_a_resample_is_worth_its_rows_written_out(rows, drawn):
+    outcomes = outcomes_of(rows)
+    weights = np.array(drawn[: outcomes.groups.count])
+    times = weights[outcomes.groups.index]
+    if not times.sum():
+        return
+    found = statistic(outcomes)(np.stack([weights, weights]).astype(float))
+    written_out = [np.repeat(array, times) for array in (outcomes.gold, outcomes.called, outcomes.scores)]
+    for name, value in expected(*written_out).items():
+        if name in found and not undefined(name, outcomes, times):
+            first, second = found[name]
+            assert first == pytest.approx(np.nan if value is None else value, abs=1e-9, nan_ok=True), name
+            assert first == pytest.approx(second, abs=0, nan_ok=True)
+
+
+def example(id_, label, group="g"):
+    return Example(id=id_, source="s", split="test", group=group, knowledge="k", response="r", label=label)
+
+
+def predicted(**labels):
+    return {id_: Prediction(id=id_, label=label, score=None) for id_, label in labels.items()}
+
+
+EXAMPLES = [example("a", "hallucinated", "1"), example("b", "faithful", "2"), example("c", "hallucinated", "3")]
+
+
+def test_an_unparsed_reply_is_wrong_and_counted_but_no_label():
+    found = classification_metrics(EXAMPLES, predicted(a="hallucinated", b="unparsed", c="unparsed"), num_resamples=50)
+    values = {name: metric.value for name, metric in found.metrics.items()}
+    assert values["accuracy"] == pytest.approx(1 / 3)
+    assert values["unparsed_rate"] == pytest.approx(2 / 3)
+    assert (values["precision"], values["recall"]) == (1.0, 0.5)  # b is no false alarm, c is missed
+    assert values["macro_f1"] == pytest.approx((2 / 3 + 0) / 2)
+    assert not {"auroc", "ece"} & set(values)
+    assert "no prediction has a score" in found.notes[0]
+
+
+def test_rows_without_a_score_are_left_out_of_the_ranking_and_said():
+    predictions = predicted(a="hallucinated", b="faithful", c="unparsed")
+    predictions["a"] = Prediction(id="a", label="hallucinated", score=0.9)
+    predictions["b"] = Prediction(id="b", label="faithful", score=0.2)
+    found = classification_metrics(EXAMPLES, predictions, num_resamples=50)
+    assert (found.metrics["auroc"].value, found.metrics["auroc"].n, found.metrics["accuracy"].n) == (1.0, 2, 3)
+    assert found.notes[0].startswith("1 of 3 predictions have no score")
+    assert found.metrics["brier"].value == pytest.approx((0.1**2 + 0.2**2) / 2)
+    assert found.metrics["ece"].value == pytest.approx((0.1 + 0.2) / 2)
+
+
+def test_one_class_alone_is_said_and_never_nan():
+    found = classification_metrics(EXAMPLES[1:2], predicted(b="faithful"), num_resamples=50)
+    assert found.metrics["accuracy"].value == 1.0
+    assert "balanced_accuracy" not in found.metrics
+    assert any("every example is faithful" in note for note in found.notes)
+    assert any("only 1 group" in note for note in found.notes)
+
+
+def test_ids_must_match_on_both_sides():
+    predictions = predicted(a="faithful", x="faithful", y="faithful")
+    with pytest.raises(
+        UserError, match=r"2 of 3 examples have no prediction \('b', 'c'\); 2 of 3 predictions"
+    ) as error:
+        classification_metrics(EXAMPLES, predictions)
+    assert "'x', 'y'" in str(error.value)
+    with pytest.raises(UserError, match="2 of 3 predictions have no example"):
+        classification_metrics(EXAMPLES[:1], predictions)
+    with pytest.raises(UserError, match=r"3 of 3 examples have no prediction \('a', 'b', 'c'\)"):
+        classification_metrics(EXAMPLES, {})
+    with pytest.raises(UserError, match=r"4 of 4 examples have no prediction \('a', 'b', 'c', \.\.\.\)"):
+        classification_metrics([*EXAMPLES, example("d", "faithful", "4")], {})
+    with pytest.raises(UserError, match="no examples"):
+        classification_metrics([], {})
+    with pytest.raises(UserError, match="two examples have the id 'a'"):
+        classification_metrics([EXAMPLES[0]] * 2, predictions)
+    with pytest.raises(UserError, match=r"1 of 1 examples have no gold label \('a'\)"):
+        classification_metrics([example("a", None)], predicted(a="faithful"))
+
+
+def test_the_order_of_rows_changes_nothing():
+    rng = np.random.default_rng(0)
+    examples = [example(f"{row}", LABELS[rng.integers(2)], f"{row % 17}") for row in range(100)]
+    predictions = {e.id: Prediction(id=e.id, label=CLASSES[rng.integers(3)], score=rng.random()) for e in examples}
+    forward = classification_metrics(examples, predictions, num_resamples=100).metrics
+    backward = classification_metrics(examples[::-1], predictions, num_resamples=100).metrics
+    for name, metric in forward.items():
+        assert backward[name].to_dict() == pytest.approx(metric.to_dict(), abs=1e-12)
+
+
+def test_two_systems_are_compared_on_the_same_rows():
+    rng = np.random.default_rng(1)
+    examples = [example(f"{row}", LABELS[rng.integers(2)], f"{row % 60}") for row in range(300)]
+    good, bad = {}, {}
+    for e in examples:
+        flip = {label: LABELS[1 - LABELS.index(label)] for label in LABELS}
+        good[e.id] = Prediction(id=e.id, label=e.label if rng.random() < 0.9 else flip[e.label])
+        bad[e.id] = Prediction(id=e.id, label=e.label if rng.random() < 0.7 else flip[e.label])
+    better = compare(examples, good, bad)["accuracy"]
+    worse = compare(examples, bad, good)["accuracy"]
+    assert better.value == pytest.approx(-worse.value)
+    assert 0 < better.low < better.value < better.high
+    assert better.p_value < 0.01
+    assert compare(examples, good, good)["macro_f1"].p_value == 1.0
+
+
+def test_a_thousand_resamples_of_a_large_benchmark_take_seconds():
+    rng = np.random.default_rng(2)
+    rows = 18_000
+    gold = rng.random(rows) < 0.4
+    outcomes = Outcomes(
+        gold.astype(np.int8), gold.astype(np.int8), rng.random(rows), Groups(rng.integers(5000, size=rows), 5000)
+    )
+    start = time.process_time()
+    score(outcomes)
+    assert time.process_time() - start < 6  # about 0.8 on an idle core
+
+
+def test_responses_that_nobody_judged_are_told_apart_from_predictions():
+    examples = [Example(id="a", source="s", split="test", group="g", knowledge="k", response="r", label="faithful")]
+    with pytest.raises(UserError, match="1 of 1 predictions have no label"):
+        classification_metrics(examples, {"a": Prediction(id="a", text="a response")})
+
+
+@pytest.mark.parametrize("rare", ["faithful", "hallucinated"])
+def test_few_rows_of_a_class_are_said_whichever_it_is(rare):
+    common = LABELS[1 - LABELS.index(rare)]
+    examples = [example(f"{row}", rare if row < 29 else common, f"{row}") for row in range(100)]
+    predictions = {e.id: Prediction(id=e.id, label=e.label) for e in examples}
+    (note,) = [note for note in classification_metrics(examples, predictions, num_resamples=9).notes if "rarer" in note]
+    assert note.startswith("only 29 rows of the rarer class")
+    enough = [*examples, example("another", rare)]
+    predictions["another"] = Prediction(id="another", label=rare)
+    assert not any("rarer" in note for note in classification_metrics(enough, predictions, num_resamples=9).notes)
+
+
+def test_a_single_row_of_a_class_is_few_and_not_none():
+    examples = [example("alone", "hallucinated", "0"), *(example(f"{row}", "faithful", f"{row}") for row in range(40))]
+    predictions = {e.id: Prediction(id=e.id, label=e.label) for e in examples}
+    notes = classification_metrics(examples, predictions, num_resamples=9).notes
+    assert any(note.startswith("only 1 rows of the rarer class") for note in notes)
+    assert not any("every example" in note for note in notes)
+
+
+def test_a_detector_that_calls_nothing_is_told_so():
+    said = "no row is called hallucinated: precision counts as 0"
+    silent = classification_metrics(EXAMPLES, predicted(a="faithful", b="faithful", c="faithful"), num_resamples=9)
+    assert said in silent.notes and silent.metrics["precision"].value == 0
+    heard = classification_metrics(EXAMPLES, predicted(a="hallucinated", b="faithful", c="faithful"), num_resamples=9)
+    assert said not in heard.notes

@@ -1,0 +1,123 @@
+"""Comparative judging: what the figures of both orders are, by pairs worked out by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from faithkit.metrics.comparative import baseline_predictions, comparison_metrics, order_pair
+from faithkit.pages.tables import as_text
+from faithkit.provenance.row_keys import row_keys
+from faithkit.provenance.seen_rows import TRAINED, SeenRows
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
+from faithkit.reports.comparing import comparison_report
+from faithkit.reports.provenance import Provenance
+from faithkit.weights.used_model import UsedModel
+
+
+def example(id_: str, response: str, label: str, **changes: object) -> Example:
+    values = {"id": id_, "source": "halueval", "split": "s", "group": id_, "knowledge": "It has ten."}
+    return Example(**{**values, "response": response, "label": label, **changes})  # type: ignore[arg-type]
+
+
+def pairs(number: int) -> list[Example]:
+    rows = []
+    for i in range(number):
+        tasks = {"meta": {"task": ("qa", "dialogue")[i % 2]}}
+        right = example(f"{i}:right", "It has ten.", FAITHFUL, **tasks)
+        rows += order_pair(right, example(f"{i}:wrong", "It has twelve, they say.", HALLUCINATED, **tasks))
+    return rows
+
+
+def said(rows: list[Example], *labels: str, scores: tuple[float, ...] = ()) -> dict[str, Prediction]:
+    given = scores or (None,) * len(labels)
+    every = zip(rows, labels, given, strict=True)
+    return {row.id: Prediction(id=row.id, label=label, score=score) for row, label, score in every}
+
+
+def values(rows: list[Example], predictions: dict[str, Prediction]) -> dict[str, float]:
+    return {n: m.value for n, m in comparison_metrics(rows, predictions, num_resamples=20).metrics.items()}
+
+
+def test_both_rows_of_a_pair_differ_in_order_alone() -> None:
+    first, last = pairs(1)
+    assert (first.response, first.meta["other"], first.label) == (
+        "It has twelve, they say.",
+        "It has ten.",
+        HALLUCINATED,
+    )
+    assert (last.response, last.meta["other"], last.label) == ("It has ten.", "It has twelve, they say.", FAITHFUL)
+    assert first.id != last.id and first.group == last.group
+
+
+def test_a_judge_that_always_says_one_is_right_half_the_time_and_biased() -> None:
+    rows = pairs(3)
+    found = values(rows, said(rows, *[HALLUCINATED] * 6, scores=(0.9, 0.8) * 3))
+    assert (found["accuracy_first"], found["accuracy_last"], found["accuracy"]) == (1, 0, 0.5)
+    assert (found["position_bias"], found["both_orders"], found["invalid_rate"]) == (1, 0, 0)
+    assert found["combined_accuracy"] == 1, "it was surer where the hallucinated reply stood first"
+
+
+def test_what_names_neither_is_wrong_and_counted() -> None:
+    rows = pairs(2)
+    found = values(rows, said(rows, HALLUCINATED, FAITHFUL, UNPARSED, FAITHFUL))
+    assert (found["accuracy_first"], found["accuracy_last"]) == (0.5, 1)
+    assert (found["invalid_rate"], found["both_orders"], found["position_bias"]) == (0.25, 0.5, -0.25)
+    assert "combined_accuracy" not in found
+
+
+def test_a_bias_of_few_pairs_may_be_anything_from_minus_1_to_1() -> None:
+    rows = pairs(2)
+    labels = [HALLUCINATED, HALLUCINATED, FAITHFUL, FAITHFUL]  # once for the first reply, once for the last
+    bias = comparison_metrics(rows, said(rows, *labels), num_resamples=20).metrics["position_bias"]
+    assert (bias.low, bias.value, bias.high) == (-1, 0, 1)
+
+
+def test_baselines_read_nothing_and_have_no_bias_but_for_equals() -> None:
+    rows = pairs(2)
+    for baseline in baseline_predictions(rows).values():
+        found = values(rows, baseline)
+        assert (found["accuracy"], found["position_bias"]) == (1, 0)
+    equal = [example("r", "aaa", FAITHFUL), example("w", "bbb", HALLUCINATED)]
+    tied = list(order_pair(*equal))
+    assert values(tied, baseline_predictions(tied)["longer reply"])["position_bias"] == 1
+
+
+def test_the_report_has_parts_baselines_and_the_papers_systems() -> None:
+    rows = pairs(4)
+    labels = [HALLUCINATED, FAITHFUL, HALLUCINATED, HALLUCINATED] * 2
+    report = comparison_report(rows, said(rows, *labels), title="t", dataset="halludial", num_resamples=20)
+    assert report.metrics["task/qa/accuracy"].value == 1 and report.metrics["task/dialogue/accuracy"].value == 0.5
+    assert report.metrics["task/qa/length_accuracy"].value == 1
+    shown = as_text(*report.tables)
+    assert "GPT-4-1106-preview *" in shown and "88.2" in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    assert report.metrics["accuracy"].value == pytest.approx(0.75)
+    assert "75.0 [" in shown and "4 pairs, each in both orders" in shown
+
+
+def test_a_dataset_is_divided_by_its_first_field_alone() -> None:
+    rows = []
+    for i in range(4):
+        meta = {"meta": {"domain": ("task", "chit-chat")[i % 2], "model": ("a", "b")[i // 2]}}
+        right = example(f"{i}:right", "It has ten.", FAITHFUL, source="diahalu", **meta)
+        rows += order_pair(right, example(f"{i}:wrong", "It has twelve.", HALLUCINATED, source="diahalu", **meta))
+    labels = [HALLUCINATED, FAITHFUL] * 4
+    found = comparison_report(rows, said(rows, *labels), title="t", num_resamples=5).metrics
+    assert {name.partition("/")[0] for name in found if name.count("/") == 2} == {"domain"}
+
+
+def test_pairs_of_which_a_model_has_seen_a_row_are_left_out() -> None:
+    rows = pairs(3)
+    predictions = said(rows, *[FAITHFUL, HALLUCINATED], *[HALLUCINATED, FAITHFUL] * 2)
+
+    def report(seen: list[Example]) -> dict[str, float]:
+        model = UsedModel(role="judge", path="runs/x", seen=SeenRows.of({TRAINED: [row_keys(seen)]}))
+        origin = Provenance.of("halueval", rows, [model])
+        found = comparison_report(rows, predictions, title="t", origin=origin, num_resamples=20)
+        return {name: metric.value for name, metric in found.metrics.items()}
+
+    # The wrong one is seen; all rows have the same knowledge but for the first pair's.
+    rows[:2] = [replace(row, knowledge="It has many.") for row in rows[:2]]
+    found = report(rows[:1])
+    assert found["accuracy"] == pytest.approx(2 / 3) and found["without_leaked/accuracy"] == 1
+    assert not any(name.startswith("without_leaked") for name in report(rows))

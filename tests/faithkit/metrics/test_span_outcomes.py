@@ -1,0 +1,87 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faithkit.errors import UserError
+from faithkit.metrics.span_outcomes import join_spans, merge, shared, size
+from faithkit.records import Example, Prediction, Span
+
+LENGTH = 30
+BOUNDS = st.tuples(st.integers(0, LENGTH), st.integers(0, LENGTH)).map(sorted)
+SPANS = st.lists(BOUNDS.map(lambda b: Span(start=b[0], end=b[1], label="evident_conflict")), max_size=8)
+
+
+def example(id_="a", spans=(), label="hallucinated", **values):
+    values = {"group": "g", "response": "x" * LENGTH} | values
+    return Example(id=id_, source="s", split="test", knowledge="k", label=label, spans=spans, **values)
+
+
+def span(start, end, label="evident_conflict"):
+    return Span(start=start, end=end, label=label)
+
+
+def characters(spans):
+    return {place for s in spans for place in range(s.start, s.end)}
+
+
+@settings(max_examples=200)
+@given(first=SPANS, second=SPANS)
+def test_runs_hold_the_characters_of_the_spans_and_no_other(first, second):
+    ours, theirs = merge(first), merge(second)
+    assert characters(span(*run) for run in ours) == characters(first)
+    assert all(left[1] <= right[0] for left, right in pairwise(ours))
+    assert size(ours) == len(characters(first))
+    assert shared(ours, theirs) == shared(theirs, ours) == len(characters(first) & characters(second))
+
+
+def test_overlapping_and_repeated_spans_count_once_and_empty_ones_not_at_all():
+    found = join_spans(
+        [example(spans=(span(0, 10), span(5, 12))), example("b", (), "faithful")],
+        {
+            "a": Prediction(id="a", label="hallucinated", spans=(span(8, 20), span(8, 20), span(9, 11))),
+            "b": Prediction(id="b", label="faithful", spans=(span(4, 4),)),
+        },
+    )
+    assert (found.marked.tolist(), found.found.tolist(), found.hits.tolist()) == ([12, 0], [12, 0], [4, 0])
+    assert found.flagged.tolist() == [1, 0]
+
+
+def test_an_empty_span_is_no_run_and_a_row_without_spans_ends_nothing():
+    assert merge([span(4, 4), span(6, 7)]) == [(6, 7)]
+    rows = [example("a", (), "faithful"), example("b", (span(0, 3),))]
+    said = {id_: Prediction(id=id_, label="faithful") for id_ in "ab"}
+    assert join_spans(rows, said).marked.tolist() == [0, 3]
+
+
+def test_each_type_has_its_own_characters_and_untyped_is_no_type():
+    gold = (span(0, 4, "subtle_baseless"), span(2, 8, "evident_conflict"), span(10, 12, "hallucination"))
+    found = join_spans([example(spans=gold)], {"a": Prediction(id="a", label="hallucinated", spans=(span(3, 11),))})
+    assert found.types == ("evident_conflict", "subtle_baseless")
+    assert found.type_marked.tolist() == [[6, 4]] and found.type_hits.tolist() == [[5, 1]]
+    assert found.marked.tolist() == [10] and found.hits.tolist() == [6]
+
+
+def test_task_and_model_come_from_meta_and_a_missing_label_from_the_spans():
+    rows = [
+        example("a", (span(0, 1),), None, meta={"task": "QA", "model": "m"}),
+        example("b", (), None),
+    ]
+    found = join_spans(rows, {id_: Prediction(id=id_, label="unparsed") for id_ in "ab"})
+    assert found.gold.tolist() == [1, 0] and found.called.tolist() == [0, 0]
+    assert found.tasks.tolist() == ["QA", ""] and found.models.tolist() == ["m", ""]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [(span(3, LENGTH + 1), "beyond"), (span(1.5, 3), "no stretch"), (span(LENGTH, LENGTH + 9), "beyond")],
+)
+def test_a_span_that_is_no_stretch_of_its_response_names_the_prediction(wrong, says):
+    with pytest.raises(UserError, match=f"prediction 'a' marks .*{says}"):
+        join_spans([example()], {"a": Prediction(id="a", label="hallucinated", spans=(span(0, 3), wrong))})
+
+
+def test_examples_that_nobody_marked_cannot_be_scored():
+    with pytest.raises(UserError, match="1 of 2 examples have no marked spans"):
+        join_spans([example(), example("b", None)], {id_: Prediction(id=id_, label="faithful") for id_ in "ab"})

@@ -1,0 +1,278 @@
+import functools
+import html
+import http.server
+import json
+import re
+import shutil
+import subprocess
+import threading
+import unicodedata
+from typing import ClassVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faithkit.errors import UserError
+from faithkit.pages.page import AnswerSet, write_page
+from faithkit.pages.page_rows import KINDS, OUTCOMES, cut, response_outcome, row, span_kinds
+from faithkit.pages.tables import metrics_table
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span, Turn
+from faithkit.statistics.intervals import Metric
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=30)
+NASTY = (
+    "<script>document.title = 'pwned'</script>",
+    "</script><!-- <img src='{{script}}'>",
+    "a\x00\u202eb\u2028\ud800\"'&amp;",
+)
+
+
+def span(start, end, label="evident_conflict", score=None):
+    return Span(start=start, end=end, label=label, score=score)
+
+
+def example(id_="a", response="Kiwis are big fish.", spans=(), **values):
+    label = None if spans is None else HALLUCINATED if spans else FAITHFUL
+    defaults = {"source": "s", "split": "test", "group": "g", "knowledge": "Kiwis are birds.", "label": label}
+    return Example(**(defaults | values | {"id": id_, "response": response, "spans": spans}))
+
+
+def prediction(id_="a", spans=(), score=None, label=None):
+    called = label or (HALLUCINATED if spans else FAITHFUL)
+    return Prediction(id=id_, label=called, score=score, spans=tuple(spans))
+
+
+def written(folder, pairs, **values):
+    path = folder / "page.html"
+    own = {name: values.pop(name) for name in ("tables", "notes") if name in values}
+    one = AnswerSet(name="s", examples=[e for e, _ in pairs], predictions={e.id: p for e, p in pairs}, **own)
+    write_page(path, [one], **({"title": "T"} | values))
+    return path
+
+
+def block(page, name):
+    text = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', page, re.S)
+    assert text is not None
+    return json.loads(text[1])
+
+
+def joined(pieces):
+    return "".join(piece if isinstance(piece, str) else piece[0] for piece in pieces)
+
+
+def as_browser(text):
+    """Two halves of a pair side by side are one character in every JSON reader."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+@st.composite
+def marked(draw):
+    text = draw(ANY_TEXT)
+    places = st.integers(0, len(text))
+    spans = st.lists(st.tuples(places, places), max_size=4)
+    gold, called = ([span(*sorted(ends)) for ends in sorted(draw(spans))] for _ in range(2))
+    return text, gold, called
+
+
+@given(marked())
+def test_pieces_joined_are_the_text_and_every_character_knows_its_spans(case):
+    text, gold, called = case
+    pieces = cut(text, gold, called)
+    assert joined(pieces) == text
+    over = [
+        places
+        for piece in pieces
+        for places in [([], []) if isinstance(piece, str) else piece[1:]] * len(joined([piece]))
+    ]
+    for place, found in enumerate(over):
+        wanted = tuple([i for i, s in enumerate(spans) if s.start <= place < s.end] for spans in (gold, called))
+        assert tuple(found) == wanted
+
+
+@settings(max_examples=50)
+@given(marked(), ANY_TEXT, ANY_TEXT)
+def test_any_text_survives_the_page_and_none_of_it_is_markup(tmp_path_factory, case, other, title):
+    response, gold, called = case
+    shown = example(
+        response=response,
+        spans=tuple(gold),
+        knowledge=other,
+        history=(Turn(speaker=other, text=other),),
+        meta={"task": other, "model": other},
+    )
+    path = written(tmp_path_factory.mktemp("page"), [(shown, prediction(spans=called, score=0.5))], title=title)
+    page = path.read_text(encoding="utf-8")
+    [shown_row] = block(page, "rows-0")
+    assert joined(shown_row["pieces"]) == as_browser(response)
+    assert block(page, "contexts-0") == [as_browser(other)]
+    assert shown_row["turns"] == [[as_browser(other)] * 2]
+    assert page.lower().count("<script") == page.lower().count("</script") == 4
+    body = page[page.index("<body>") : page.index('<script type="application/json"')]
+    assert not [c for c in body if unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in "\n\u200c\u200d"]
+
+
+def test_markup_in_data_and_title_stays_text(tmp_path):
+    for text in NASTY:
+        page = written(tmp_path, [(example(response=text), prediction())], title=text).read_text(encoding="utf-8")
+        assert "pwned'<" not in page
+        assert "<img" not in page
+        assert joined(block(page, "rows-0")[0]["pieces"]) == text
+    assert html.escape("a\\x00\\u202eb") in page
+
+
+def test_the_same_input_gives_the_same_page(tmp_path):
+    pairs = [(example(), prediction(spans=[span(0, 5, score=0.7)], score=0.123456))]
+    first = written(tmp_path, pairs).read_bytes()
+    assert written(tmp_path, pairs).read_bytes() == first
+
+
+def test_the_page_names_nothing_outside_itself_and_forbids_it(tmp_path):
+    page = written(tmp_path, [(example(), prediction())]).read_text(encoding="utf-8")
+    assert "default-src 'none'" in page
+    assert "unsafe" not in page
+    assert not re.search(r"https?:|//[a-z]+\.|@import|url\(", page)
+
+
+def test_a_context_that_answers_share_is_held_once(tmp_path):
+    pairs = [(example(str(n)), prediction(str(n))) for n in range(3)] + [
+        (example("d", knowledge="Other."), prediction("d"))
+    ]
+    page = written(tmp_path, pairs).read_text(encoding="utf-8")
+    assert block(page, "contexts-0") == ["Kiwis are birds.", "Other."]
+    assert [each["context"] for each in block(page, "rows-0")] == [0, 0, 0, 1]
+
+
+def test_spans_and_metrics_are_told_with_their_numbers(tmp_path):
+    shown = example(spans=(span(0, 4), span(10, 13, "subtle_baseless")))
+    said = prediction(spans=[span(2, 6, score=0.83), span(14, 18, score=0.4)], score=0.91)
+    page = written(tmp_path, [(shown, said)]).read_text(encoding="utf-8")
+    [shown_row] = block(page, "rows-0")
+    assert shown_row["gold_spans"] == [["evident_conflict", [0.5]], ["subtle_baseless", [0]]]
+    [[called, score, outcome, kinds, spans]] = shown_row["said"]
+    assert [called, score, OUTCOMES[outcome]] == [1, 0.91, "right hallucinated"]
+    assert spans == [["evident_conflict", 0.83, 0.5], ["evident_conflict", 0.4, 0]]
+    assert [kind for bit, kind in enumerate(KINDS) if kinds >> bit & 1] == [
+        "missed span",
+        "false alarm span",
+        "found span",
+    ]
+
+
+def test_the_first_table_is_in_sight_and_the_others_with_their_notes_are_folded(tmp_path):
+    metric = Metric(value=0.5, low=0.4, high=0.6)
+    tables = [metrics_table({"model <b>": {name: metric}}, title=name) for name in ("first", "second")]
+    page = written(tmp_path, [(example(), prediction())], tables=tables, notes=["from: <i>"], about=["Run: a\x1b"])
+    header = page.read_text(encoding="utf-8").partition("<header>")[2].partition("</header>")[0]
+    seen, _, folded = header.partition("<details>")
+    assert "<h2>first</h2>" in seen and "50.0 [40.0, 60.0]" in seen and "second" not in seen
+    assert "<h2>second</h2>" in folded and "from: &lt;i&gt;" in folded
+    assert "model &lt;b&gt;" in seen and "<b>" not in header and "Run: a\\x1b" in seen
+
+
+def test_without_texts_the_page_has_verdicts_and_nothing_to_read(tmp_path):
+    secret = "The patient is Ada."
+    shown = example(
+        response=secret, spans=(span(0, 3),), knowledge=f"{secret} 1", history=(Turn(speaker="s", text=secret),)
+    )
+    said = Prediction(id="a", label=HALLUCINATED, score=0.9, spans=(span(4, 8),), text=secret)
+    page = written(tmp_path, [(shown, said)], texts=False).read_text(encoding="utf-8")
+    [shown_row] = block(page, "rows-0")
+    assert "Ada" not in page and shown_row["gold"] == 1 and shown_row["said"][0][:2] == [1, 0.9]
+
+
+def test_of_too_many_rows_the_mistakes_are_shown(tmp_path):
+    pairs = [(example(f"r{n}"), prediction(f"r{n}")) for n in range(5)] + [
+        (example(f"m{n}", spans=(span(0, 5),)), prediction(f"m{n}")) for n in range(2)
+    ]
+    page = written(tmp_path, pairs, max_rows=3).read_text(encoding="utf-8")
+    assert [shown["id"] for shown in block(page, "rows-0")] == ["r0", "m0", "m1"]
+    assert "Of s 3 of 7 answers are here" in page
+
+
+@pytest.mark.parametrize(
+    ("gold", "called", "outcome", "kinds"),
+    [
+        ((span(0, 4),), (), "missed", ["missed span"]),
+        ((), (span(0, 4),), "false alarm", ["false alarm span"]),
+        ((span(0, 4),), (span(3, 6),), "right hallucinated", ["found span"]),
+        ((), (), "right faithful", ["no span, rightly"]),
+        (None, (span(0, 4),), "not judged", ["not marked"]),
+    ],
+)
+def test_answers_are_sorted_by_what_went_wrong(gold, called, outcome, kinds):
+    assert response_outcome(example(spans=gold), prediction(spans=called)) == outcome
+    assert span_kinds(example(spans=gold), prediction(spans=called)) == kinds
+
+
+def test_spans_judge_an_answer_without_a_label_and_an_empty_span_marks_nothing():
+    unlabelled = example(spans=(span(0, 4),), label=None)
+    assert response_outcome(unlabelled, prediction(spans=[span(3, 6)])) == "right hallucinated"
+    assert response_outcome(example(spans=(), label=None), prediction()) == "right faithful"
+    assert span_kinds(example(), prediction(spans=[span(3, 3)])) == ["no span, rightly"]
+    assert len(row(example(), [prediction(spans=[span(3, 3)])], 0)["said"][0]) == 4
+
+
+def test_a_span_beyond_its_answer_is_counted_and_marks_nothing(tmp_path):
+    page = written(tmp_path, [(example(), prediction(spans=[span(3, 99)]))]).read_text(encoding="utf-8")
+    assert block(page, "rows-0")[0]["pieces"] == ["Kiwis are big fish."]
+    assert "the marks of 1 predictions reach beyond their answers" in page
+
+
+def test_examples_without_predictions_are_a_user_error(tmp_path):
+    with pytest.raises(UserError, match="1 of 1 examples have no prediction"):
+        one = AnswerSet(name="s", examples=[example("a")], predictions={"b": prediction("b")})
+        write_page(tmp_path / "page.html", [one], title="T")
+    assert not list(tmp_path.iterdir())
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    asked: ClassVar[list[str]] = []
+
+    def log_message(self, *args):
+        self.asked.append(self.path)
+
+
+@pytest.fixture
+def served(tmp_path):
+    Quiet.asked = []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs the program chromium")
+def test_a_browser_runs_no_script_of_the_data_asks_for_nothing_and_filters_by_the_address(tmp_path, served):
+    image = f"<img src='{served}/leak'><script src='{served}/leak.js'></script>"
+    missed = [(example(f"m{n}", text, (span(0, 5),)), prediction(f"m{n}")) for n, text in enumerate((*NASTY, image))]
+    right = [(example(f"r{n}", "👩‍🔬 Kiwis sing."), prediction(f"r{n}")) for n in range(60)]
+    written(tmp_path, missed + right, title=f"Title {image}")
+
+    def dom(state):
+        flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+        more = ("--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom")
+        command = ["chromium", *flags.split(), *more, f"{served}/page.html#{state}"]
+        page = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+        page = re.sub(r"<script.*?</script>", "", page, flags=re.S)
+        count = re.search(r'<p id="count"[^>]*>(.*?)</p>', page)
+        return page, count and count[1]
+
+    page, count = dom("outcome=missed&sort=file")
+    assert count == "4 of 64 answers"
+    assert page.count("<article") == 4
+    answers = [
+        html.unescape(re.sub("<[^>]*>", "", found)) for found in re.findall(r'<p class="answer".*?</p>', page, re.S)
+    ]
+    assert answers == [*NASTY[:2], "a\\x00\\u202eb\\u2028\\ud800\"'&amp;", image]
+    assert "<title>Title &lt;img" in page
+    assert "👩‍🔬" in dom("q=sing&page=2")[0]
+    page, count = dom("q=KIWIS&page=2")
+    assert count == "60 of 64 answers"
+    assert page.count("<article") == 10
+    assert dom("id=r7")[1] == "1 of 64 answers"
+    assert set(Quiet.asked) == {"/page.html"}

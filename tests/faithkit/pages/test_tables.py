@@ -1,0 +1,135 @@
+import io
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faithkit.pages.tables import (
+    as_text,
+    choose_examples,
+    format_metric,
+    harmless,
+    metrics_table,
+    predictions_table,
+    show,
+)
+from faithkit.records import Example, Prediction, Turn
+from faithkit.statistics.intervals import Metric
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()))
+
+
+def example(id_, label="faithful", **texts):
+    values = {"knowledge": "Kiwis are birds.", "response": "A kiwi is a bird."} | texts
+    return Example(id=id_, source="s", split="test", group="g", label=label, **values)
+
+
+def prediction(id_, label, score=None, text=""):
+    return Prediction(id=id_, label=label, score=score, text=text)
+
+
+def test_a_metric_reads_with_its_interval():
+    assert format_metric(Metric(value=0.711, low=0.69, high=0.731, n=5)) == "0.71 [0.69, 0.73]"
+    assert format_metric(Metric(value=0.711)) == "0.71"
+    assert format_metric(None) == "-"
+
+
+def test_systems_stand_side_by_side_within_eighty_columns():
+    metric = Metric(value=0.71, low=0.69, high=0.73, n=1864)
+    names = ("macro_f1", "balanced_accuracy", "majority_macro_f1")
+    systems = {name: dict.fromkeys(names, metric) for name in ("critic", "overlap")} | {"majority": {"f1": metric}}
+    text = as_text(metrics_table(systems, title="test/begin"))
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert text.count("71.0 [69.0, 73.0]") == 7
+    assert re.search(r" f1 +\| +- \| +- \| +71\.0", text)
+    assert "n = 1,864" in text
+
+
+@settings(max_examples=50)
+@given(texts=st.tuples(ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT.filter(bool)))
+def test_no_text_from_data_steers_the_terminal_or_breaks_the_table(texts):
+    knowledge, response, said, id_ = texts
+    shown = example(id_, knowledge=knowledge, response=response, history=(Turn(speaker=said, text=knowledge),))
+    text = as_text(
+        predictions_table([shown], {id_: prediction(id_, "faithful", 0.2, said)}),
+        metrics_table({said: {knowledge: Metric(value=0.5)}}, title=response),
+    )
+    text.encode("utf-8")
+    bad = [c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c not in "\n\u200c\u200d"]
+    assert not bad
+
+
+@pytest.mark.parametrize("text", ["[bold]x[/bold]", "[/]", "[link=http://a]b[/link]", ":smile:", "a\\[b]"])
+def test_markup_in_data_is_shown_as_it_is(text):
+    shown = example("a", knowledge=text, response=text)
+    table = predictions_table([shown], {"a": prediction("a", "faithful", 0.2)})
+    assert as_text(table, metrics_table({text: {text: Metric(value=0.5)}}, title=text)).count(text) == 5
+
+
+def test_hidden_characters_are_spelt_out_and_long_text_is_cut_and_counted():
+    assert harmless("a\x1b[31m\u202eb\u200b\ud800 \r\n c") == "a\\x1b[31m\\u202eb\\u200b\\ud800 c"
+    assert harmless("été 東京 👩\u200d🔬") == "été 東京 👩\u200d🔬"
+    assert harmless("x" * 1500, 100) == "x" * 100 + "... (+1,400 characters)"
+
+
+def test_a_person_can_judge_the_examples():
+    right, wrong, lost = example("r"), example("w", "hallucinated", response="A kiwi is a fish."), example("u")
+    predictions = {
+        "r": prediction("r", "faithful", 0.12),
+        "w": prediction("w", "faithful", 0.34),
+        "u": prediction("u", "unparsed", None, "I cannot say"),
+    }
+    text = as_text(predictions_table([right, wrong, lost], predictions))
+    assert "Kiwis are birds." in text
+    assert "A kiwi is a fish." in text
+    assert "gold hallucinated, called faithful, P(hallucinated) 0.34: wrong" in text
+    assert "P(hallucinated) 0.12: right" in text
+    assert "P(hallucinated) -: unparsed" in text
+    assert "I cannot say" in text
+
+
+def test_the_surest_mistakes_are_chosen_and_right_ones_beside():
+    examples = [example(f"{row}", "faithful") for row in range(20)]
+    predictions = {e.id: prediction(e.id, "faithful", 0.1) for e in examples}
+    for id_, score in (("3", 0.7), ("5", 0.99), ("8", 0.8), ("9", 0.6)):
+        predictions[id_] = prediction(id_, "hallucinated", score)
+    chosen = [e.id for e in choose_examples(examples, predictions, 4)]
+    assert chosen[:2] == ["5", "8"]
+    assert len(set(chosen)) == 4
+    assert not {"3", "9"} & set(chosen)
+    assert len(choose_examples(examples, predictions, 100)) == 20
+    assert choose_examples(examples, predictions, 0) == []
+    only_wrong = [e for e in examples if e.id in ("3", "5", "8", "9")]
+    assert len(choose_examples(only_wrong, {e.id: predictions[e.id] for e in only_wrong}, 3)) == 3
+
+
+class Encoded(io.StringIO):
+    """A stream that is no terminal and takes one encoding."""
+
+    def __init__(self, encoding):
+        super().__init__()
+        self._encoding = encoding
+
+    @property
+    def encoding(self):
+        return self._encoding
+
+
+def test_what_is_no_terminal_gets_plain_text_that_its_encoding_takes(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    table = metrics_table({"générique 東": {"f1": Metric(value=0.5)}}, title="test/begin")
+    for encoding in ("utf-8", "ascii", "latin-1"):
+        stream = Encoded(encoding)
+        show(table, file=stream)
+        assert stream.getvalue().encode(encoding)
+        assert "\x1b" not in stream.getvalue()
+        assert "+---" in stream.getvalue()
+
+
+def test_showing_a_table_as_text_leaves_it_fit_for_a_terminal():
+    table = metrics_table({"critic": {"f1": Metric(value=0.5)}}, title="test/begin")
+    before = table.box
+    as_text(table)
+    assert table.box is before

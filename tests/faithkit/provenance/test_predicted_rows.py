@@ -1,0 +1,85 @@
+"""Lines of predictions files: what is written beside a prediction, and what any file gives back."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faithkit.files.jsonl import read_predictions, write_jsonl
+from faithkit.provenance.predicted_rows import line_of, read_predicted_rows
+from faithkit.records import Example, Prediction, Span, Turn
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+SAID = Prediction(id="a", label="hallucinated", score=0.75, spans=(Span(start=0, end=2, label="x", score=0.5),))
+
+
+def example(**values):
+    usual = {"source": "s", "split": "test", "group": "g", "knowledge": "K", "response": "It is.", "label": "faithful"}
+    return Example(id="a", **(usual | values))
+
+
+@given(TEXT, TEXT, st.lists(st.tuples(TEXT, TEXT), max_size=3), st.sampled_from(["hallucinated", "faithful", None]))
+def test_what_is_written_comes_back(tmp_path_factory, knowledge, response, turns, label):
+    history = tuple(Turn(speaker=speaker, text=text) for speaker, text in turns)
+    spans = (Span(start=0, end=len(response), label="x"),)
+    shown = example(knowledge=knowledge, response=response, history=history, label=label, spans=spans, tags=("t",))
+    path = tmp_path_factory.mktemp("rows") / "p.jsonl"
+    write_jsonl(path, [line_of(SAID, shown)])
+    found = read_predicted_rows(path)
+    assert found.rows["a"].example == shown and found.rows["a"].prediction == SAID and not found.problems
+    assert read_predictions(path) == {"a": SAID}
+
+
+def test_facts_are_kept_and_long_or_nested_ones_are_not():
+    meta = {"task": "qa", "turn": 3, "model": "m" * 200, "domain": ["a"], "whole_knowledge": "text"}
+    assert line_of(SAID, example(meta=meta))["facts"] == {"task": "qa", "turn": 3}
+
+
+def test_without_texts_the_labels_stay(tmp_path):
+    shown = example(
+        spans=(Span(start=0, end=2, label="x"),), meta={"task": "qa"}, history=(Turn(speaker="u", text="Q"),)
+    )
+    line = line_of(SAID, shown, texts=False)
+    assert not {"knowledge", "history", "response"} & line.keys()
+    write_jsonl(tmp_path / "p.jsonl", [line])
+    row = read_predicted_rows(tmp_path / "p.jsonl").rows["a"]
+    assert (row.example.label, row.example.group, row.example.meta, row.has_text) == (
+        "faithful",
+        "g",
+        {"task": "qa"},
+        False,
+    )
+
+
+def test_an_answer_stands_beside_its_reference(tmp_path):
+    write_jsonl(tmp_path / "p.jsonl", [line_of(Prediction(id="a", text="An answer."), example(), generated=True)])
+    row = read_predicted_rows(tmp_path / "p.jsonl").rows["a"]
+    assert (row.prediction.text, row.example.response, row.example.label) == ("An answer.", "It is.", None)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"gold": 1, "gold_spans": 5, "history": "Q", "facts": [1], "tags": 3, "group": None},
+        {"gold_spans": [{"start": 0}], "response": "It."},
+        {"gold_spans": [{"start": 0, "end": 99, "label": "x"}], "response": "It."},
+        {"gold_spans": ["x"], "response": "It."},
+        {"history": [1, {"text": 5}], "knowledge": 7, "response": {}},
+    ],
+)
+def test_other_values_under_our_names_stop_nothing(tmp_path, more):
+    lines = [{"id": "a", "label": "faithful"} | more, {"id": "b", "label": "hallucinated"}]
+    (tmp_path / "p.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    found = read_predicted_rows(tmp_path / "p.jsonl")
+    assert "b" in found.rows and ("a" in found.rows or "p.jsonl: 1 lines are no predictions" in found.problems[0])
+
+
+def test_what_cannot_be_read_is_told(tmp_path):
+    (tmp_path / "p.jsonl").write_text(
+        '{"id": "a", "label": "faithful"}\n[]\n{"id": "a", "label": "faithful"}\n{"id": "b", "la'
+    )
+    found = read_predicted_rows(tmp_path / "p.jsonl")
+    assert list(found.rows) == ["a"] and len(found.problems) == 3
+    (tmp_path / "q.jsonl").write_bytes(b'{"id": "a", "label": "faithful"}\n\xff\n')
+    assert "cannot be read to its end" in read_predicted_rows(tmp_path / "q.jsonl").problems[0]

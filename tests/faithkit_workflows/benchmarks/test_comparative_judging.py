@@ -1,0 +1,153 @@
+"""`benchmark=halludial_comparative` and `halueval_comparative`, against a server and with a model here."""
+
+import itertools
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.build import read_benchmark
+from data_modules.embedded.layouts import written_layout
+from faithkit.errors import UserError
+from faithkit.records import FAITHFUL, HALLUCINATED, Example
+from faithkit_workflows.benchmarks.comparative_judging import pair_up
+from tests.faithkit.inference.server import MODEL, ChatServer, Fault, refusal
+from tests.running import command, evaluate_here
+
+NAME = "halludial_comparative"
+
+
+@pytest.fixture(scope="module")
+def halludial() -> str:
+    return written_layout("halludial", {"train": 8, "test": 64})
+
+
+def metrics(folder: Path, name: str = NAME) -> dict[str, float]:
+    found = json.loads((folder / "metrics.json").read_text())["metrics"]
+    return {key.removeprefix(f"test/{name}/"): value["value"] for key, value in found.items()}
+
+
+def ask(server: ChatServer, path: str, run: Path, *options: str, name: str = NAME) -> None:
+    engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}"]
+    evaluate_here(f"benchmark={name}", f"benchmark.path={path}", f"run_dir={run}", *engine, *options)
+
+
+def reader(path: str) -> Callable[[list[dict[str, str]], int | None, int], str]:
+    """A server's judge that knows which replies are hallucinated."""
+    block = {"name": "halludial", "path": path, "split": "test", "num_rows": None, "on_bad_row": "stop", "options": {}}
+    wrong = {one.response for one in read_benchmark(block).examples if one.label == HALLUCINATED}
+
+    def answer(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:
+        first = messages[-1]["content"].partition("Reply 1:\n")[2].partition("\n\nReply 2:")[0]
+        return "1" if first in wrong else "2"
+
+    return answer
+
+
+def test_one_who_reads_is_right_in_both_orders(
+    halludial: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ChatServer(answer=reader(halludial)) as server:
+        ask(server, halludial, tmp_path / "run")
+    found, shown = metrics(tmp_path / "run"), capsys.readouterr().out
+    assert (found["accuracy"], found["both_orders"], found["position_bias"], found["invalid_rate"]) == (1, 1, 0, 0)
+    assert found["length_accuracy"] < 1 and "which of two replies is hallucinated" in shown
+    report = tmp_path / "run" / "report.md"
+    assert "reply 1" in report.read_text() and shown.splitlines()[-1] == f"all figures: {report}"
+
+
+def test_what_cannot_be_read_is_invalid_where_answers_are_written(halludial: str, tmp_path: Path) -> None:
+    with ChatServer(answer=lambda messages, seed, sample: "Both of them.") as server:
+        ask(server, halludial, tmp_path / "run", "judge.written=true", "benchmark.num_rows=5")
+    assert metrics(tmp_path / "run")["invalid_rate"] == 1
+
+
+def test_a_run_that_is_begun_again_asks_nothing_twice(halludial: str, tmp_path: Path) -> None:
+    cache = f"engine.cache={tmp_path / 'replies.sqlite'}"
+    with ChatServer(tells={"1": 0.6, "2": 0.3}) as server:
+        ask(server, halludial, tmp_path / "one", cache, "benchmark.num_rows=6")
+        assert len(server.asked) == 12
+        ask(server, halludial, tmp_path / "two", cache, "benchmark.num_rows=6")
+        assert len(server.asked) == 12
+    assert metrics(tmp_path / "one") == metrics(tmp_path / "two")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("answered", [3, 11])
+def test_a_run_that_is_killed_goes_on_and_asks_again_only_what_was_in_flight(
+    answered: int, halludial: str, tmp_path: Path
+) -> None:
+    """The server fails at every fourth request besides: what it answered well is counted."""
+    faults = itertools.cycle([None, refusal(500, "broken", Retry_After="0.01"), None, Fault(disconnect=True), None])
+    run, lock = tmp_path / "run", threading.Lock()
+
+    def misbehave(body: dict[str, Any]) -> Fault | None:
+        with lock:
+            return next(faults) or Fault(seconds=0.05)
+
+    with ChatServer(tells={"1": 0.6, "2": 0.3}, always=misbehave) as server:
+        engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.concurrency=3"]
+        where = [f"benchmark={NAME}", f"benchmark.path={halludial}", "benchmark.num_rows=10", "num_resamples=20"]
+        more = [f"engine.cache={tmp_path / 'replies.sqlite'}", f"run_dir={run}", "engine.max_retries=9"]
+        process = subprocess.Popen(command("evaluate.py", *where, *engine, *more), stdout=subprocess.DEVNULL)
+        while server.answered.total() < answered:
+            assert process.poll() is None
+            time.sleep(0.002)
+        process.kill()
+        process.wait()
+        before = server.answered.total()
+        evaluate_here(*where, *engine, *more)
+        counts, asked = server.answered.copy(), len(server.asked)
+        evaluate_here(*where, *engine, f"run_dir={tmp_path / 'whole'}", "engine.cache=null", "engine.max_retries=9")
+    assert answered <= before < 20 and asked > counts.total(), "it was killed halfway, and the server misbehaved"
+    assert len(counts) == 20 and counts.total() <= 20 + 3, "only what was in flight came twice"
+    assert metrics(run) == metrics(tmp_path / "whole")
+    files = [folder / "predictions" / f"{NAME}.jsonl" for folder in (run, tmp_path / "whole")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_given_predictions_are_scored_without_a_model(halludial: str, tmp_path: Path) -> None:
+    with ChatServer(answer=reader(halludial)) as server:
+        ask(server, halludial, tmp_path / "run")
+    file = tmp_path / "run" / "predictions" / f"{NAME}.jsonl"
+    options = [f"benchmark.path={halludial}", f"predictions={file}", f"run_dir={tmp_path / 'again'}"]
+    evaluate_here(f"benchmark={NAME}", *options)
+    assert metrics(tmp_path / "again") == metrics(tmp_path / "run")
+
+
+def test_halueval_has_its_tasks_and_the_length_of_each(
+    language_models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, run = written_layout("halueval", {"test": 32}), tmp_path / "run"
+    engine = ["engine=transformers", f"engine.model={language_models['llama']}", "engine.cache=null"]
+    evaluate_here("benchmark=halueval_comparative", f"benchmark.path={path}", f"run_dir={run}", *engine)
+    found = metrics(run, "halueval_comparative")
+    assert {f"task/{task}/length_accuracy" for task in ("qa", "dialogue", "summarization")} <= found.keys()
+    assert "combined_accuracy" in found and found["invalid_rate"] == 0
+    assert "qa: longer reply" in capsys.readouterr().out
+
+
+def test_pairs_are_of_one_turn() -> None:
+    def row(id_: str, label: str, response: str, knowledge: str = "k") -> Example:
+        values = {"id": id_, "source": "a", "split": "b", "group": "c", "knowledge": knowledge}
+        return Example(**values, response=response, label=label)
+
+    rights = [row("r1", FAITHFUL, "one"), row("r2", FAITHFUL, "two")]
+    wrongs = [row(f"w{i}", HALLUCINATED, text) for i, text in enumerate(["x", "y", "z", "two"])]
+    rows, notes = pair_up([*rights, *wrongs, row("w9", HALLUCINATED, "x", "other")])
+    assert [one.id for one in rows[::2]] == ["w0|r1:first", "w1|r2:first", "w2|r1:first"]
+    assert [note.split(" ")[0] for note in notes] == ["1", "1"]
+    assert len(pair_up([*rights, *wrongs], 2)[0]) == 4
+
+
+def test_data_without_pairs_and_a_command_without_a_judge_are_refused(tmp_path: Path) -> None:
+    alone = tmp_path / "alone_test.jsonl"
+    row: dict[str, Any] = {"dialogue_id": 1, "knowledge": "k", "dialogue_history": "[Human]: a", "turn": 0}
+    alone.write_text(json.dumps({**row, "response": "x", "target": "Yes. x"}) + "\n")
+    with ChatServer() as server, pytest.raises(UserError, match="no response has a counterpart"):
+        ask(server, str(alone), tmp_path / "run")

@@ -1,0 +1,169 @@
+"""`benchmark=hallucination_rates` and `temperature_sweep`: replies written to whole dialogues, and judged."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.embedded.layouts import written_layout
+from data_modules.reading.fields import SEEKER, WIZARD
+from faithkit.errors import UserError
+from faithkit.inference.decoding import Decoding
+from faithkit.records import Example, Turn
+from faithkit_workflows.answering.dialogue_writing import Dialogues, DialogueWriter, own_turn
+from tests.faithkit.inference.server import MODEL, ChatServer
+from tests.running import evaluate_here
+
+NAME = "hallucination_rates"
+Messages = list[dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def halludial() -> str:
+    return written_layout("halludial", {"train": 8, "test": 60})
+
+
+@pytest.fixture(scope="module")
+def judged_rows() -> str:
+    return written_layout("audit", {"test": 40})
+
+
+def turn(group: str, *said: str, id_: str = "") -> Example:
+    speakers = (SEEKER, WIZARD)
+    history = tuple(Turn(speaker=speakers[place % 2], text=text) for place, text in enumerate(said))
+    name = id_ or f"{group}:{len(said)}"
+    return Example(
+        id=name, source="a", split="b", group=group, knowledge=f"k{len(said)}", response="x", history=history
+    )
+
+
+DIALOGUES = Dialogues.of(
+    [
+        turn("b", "hi"),
+        turn("a", "one?", "gold 1", "two?", "gold 2", "three?"),
+        turn("a", "one?"),
+        turn("a", "one?", id_="another response to it"),
+        turn("a", "one?", "gold 1", "two?"),
+    ]
+)
+
+
+def writer(messages: Messages, seed: int | None, sample: int) -> str:
+    """Replies with the number of the knowledge; every reply behind a first turn is wrong."""
+    number = messages[-1]["content"].partition("Knowledge:\nk")[2][:1]
+    return f"{'WRONG' if number != '1' else 'right'} {number}"
+
+
+def judge(messages: Messages, seed: int | None, sample: int) -> str:
+    return "Yes" if "WRONG" in messages[-1]["content"].partition("Reply to check:")[2] else "No"
+
+
+def metrics(folder: Path, name: str = NAME) -> dict[str, Any]:
+    found = json.loads((folder / "metrics.json").read_text())["metrics"]
+    return {key.removeprefix(f"test/{name}/"): value["value"] for key, value in found.items()}
+
+
+def test_dialogues_have_one_example_a_turn_and_are_written_in_their_order() -> None:
+    assert [example.id for example in DIALOGUES.turns] == ["b:1", "a:1", "a:3", "a:5"]
+    assert [[one.id for one in row] for row in DIALOGUES.by_place().values()] == [["b:1", "a:1"], ["a:3"], ["a:5"]]
+    assert not DIALOGUES.notes
+    [first] = Dialogues.of([turn("b", "hi"), turn("a", "one?")], 1).turns
+    assert first.group == "b"
+    assert "1 turns stand in histories alone" in Dialogues.of([turn("a", "one?", "gold 1", "two?")]).notes[0]
+
+
+def test_own_histories_have_the_models_replies_and_the_seekers_turns() -> None:
+    with ChatServer(answer=writer) as server:
+        from faithkit.inference.openai_engine import OpenAiEngine
+
+        engine = OpenAiEngine(MODEL, base_url=server.url)
+        replies = DialogueWriter(engine).write(DIALOGUES, Decoding(), own_history=True)
+        asked = {content.partition("Knowledge:\n")[2][:2]: content for content in server.contents}
+    assert list(replies) == ["b:1", "a:1", "a:3", "a:5"] and replies["a:5"] == "WRONG 5"
+    assert "[Assistant]: right 1\n[Human]: two?\n[Assistant]: WRONG 3\n[Human]: three?" in asked["k5"]
+    assert "gold" not in asked["k5"] and "gold 1" in DIALOGUES.turns[3].history[1].text
+    histories = DIALOGUES.with_own_histories({**replies, "a:3": ""})
+    assert [one.text for one in histories[3].history] == ["one?", "right 1", "two?", "gold 2", "three?"]
+
+
+def test_a_reply_ends_where_a_further_turn_begins() -> None:
+    assert own_turn(" [Assistant]: It is.\n[Human]: Is it?\n[Assistant]: Yes.") == "It is."
+    assert own_turn("It is.") == "It is."
+
+
+def options(served: ChatServer, judging: ChatServer, path: str, run: Path) -> list[str]:
+    system = f"{{name: openai, model: {MODEL}, base_url: '{served.url}', cache: '{run.parent}/said.sqlite'}}"
+    return [
+        f"benchmark.path={path}", f"benchmark.systems={{small: {system}}}", f"run_dir={run}",
+        "engine=openai", f"engine.model={MODEL}", f"engine.base_url={judging.url}",
+        f"engine.cache={run.parent}/judged.sqlite",
+    ]  # fmt: skip
+
+
+def answer_some(messages: Messages, seed: int | None, sample: int) -> str:
+    """Wrong where the last turn's text has an even number of letters."""
+    return "It is WRONG." if len(messages[-1]["content"].rpartition("[Human]: ")[2]) % 2 else "It is right."
+
+
+def written(server: ChatServer) -> int:
+    """Counts the requests to write: those to judge ask for probabilities, though this server tells none."""
+    return sum(not body.get("logprobs") for body in server.asked)
+
+
+def test_the_rates_are_those_of_what_was_written(halludial: str, tmp_path: Path) -> None:
+    with ChatServer(answer=answer_some) as served, ChatServer(answer=judge) as judging:
+        evaluate_here(f"benchmark={NAME}", *options(served, judging, halludial, tmp_path / "run"))
+        asked = len(served.asked), written(judging)
+        evaluate_here(f"benchmark={NAME}", *options(served, judging, halludial, tmp_path / "again"))
+        assert (len(served.asked), written(judging)) == asked, "a second run knows every reply"
+    found, report = metrics(tmp_path / "run"), (tmp_path / "run" / "report.md").read_text()
+    rows = [json.loads(line) for line in (tmp_path / "run" / "responses" / "small-gold.jsonl").read_text().splitlines()]
+    wrong = ["WRONG" in row["text"] for row in rows]
+    groups = [row["id"].split(":")[0] for row in rows]
+    hit = {group for group, one in zip(groups, wrong, strict=True) if one}
+    assert found["small/gold/turn_rate"] == pytest.approx(sum(wrong) / len(wrong))
+    assert found["small/gold/dialogue_rate"] == pytest.approx(len(hit) / len(set(groups)))
+    assert found["difference/small/turn_rate"] == pytest.approx(0)
+    assert "self histories less gold ones" in report and metrics(tmp_path / "again") == found
+
+
+def test_files_of_replies_are_judged_and_corrected_by_labelled_rows(
+    halludial: str, judged_rows: str, trained: Path, tmp_path: Path
+) -> None:
+    with ChatServer(answer=answer_some) as served, ChatServer(answer=judge) as judging:
+        evaluate_here(f"benchmark={NAME}", *options(served, judging, halludial, tmp_path / "run"))
+    file = tmp_path / "run" / "responses" / "small-gold.jsonl"
+    system = f"benchmark.systems={{known: {{gold_predictions: '{file}'}}}}"
+    labels = f"benchmark.judge_labels=[{{dataset: audit, path: '{judged_rows}'}}]"
+    where = [f"benchmark.path={halludial}", f"run_dir={tmp_path / 'files'}", f"checkpoint={trained}"]
+    evaluate_here(f"benchmark={NAME}", *where, system, labels)
+    found = metrics(tmp_path / "files")
+    assert 0 <= found["known/gold/turn_rate"] <= found["known/gold/dialogue_rate"] <= 1
+    assert "known/self/turn_rate" not in found and "judge/recall" in found
+    short = tmp_path / "short.jsonl"
+    short.write_text(file.read_text().splitlines()[0] + "\n")
+    with pytest.raises(UserError, match="turns have no reply"):
+        evaluate_here(f"benchmark={NAME}", *where[:1], *where[2:], system.replace(str(file), str(short)))
+
+
+def test_a_sweep_asks_at_each_temperature_and_plots(halludial: str, tmp_path: Path) -> None:
+    with ChatServer(answer=answer_some) as served, ChatServer(answer=judge) as judging:
+        own = ["benchmark.temperatures=[0,0.5]", "benchmark.histories=[gold]", "benchmark.num_rows=3"]
+        evaluate_here("benchmark=temperature_sweep", *options(served, judging, halludial, tmp_path / "run"), *own)
+        at = {body.get("temperature") for body in served.asked}
+    assert at == {0, 0.5}
+    found = metrics(tmp_path / "run", "temperature_sweep")
+    assert {"small/gold/temperature_0/turn_rate", "small/gold/temperature_0.5/dialogue_rate"} <= found.keys()
+    assert (tmp_path / "run" / "temperature.png").stat().st_size > 1000
+    assert (tmp_path / "run" / "responses" / "small-gold-temperature_0.5.jsonl").exists()
+
+
+def test_a_model_here_writes_and_another_judges(
+    halludial: str, language_models: dict[str, Path], trained: Path, tmp_path: Path
+) -> None:
+    system = f"{{name: transformers, model: '{language_models['llama']}', precision: 32-true, cache: null}}"
+    settings = ["decoding.max_new_tokens=8", "benchmark.num_rows=2", f"checkpoint={trained}"]
+    where = [f"benchmark.path={halludial}", f"benchmark.systems={{tiny: {system}}}", f"run_dir={tmp_path / 'run'}"]
+    evaluate_here(f"benchmark={NAME}", *where, *settings)
+    assert {"tiny/gold/no_reply_rate", "tiny/self/no_reply_rate"} <= metrics(tmp_path / "run").keys()

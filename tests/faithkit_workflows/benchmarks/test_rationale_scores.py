@@ -1,0 +1,98 @@
+"""A judge's reasons are scored in the report of its verdicts, where the data has judgements."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.build import read_benchmark
+from data_modules.embedded.layouts import written_layout
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, Span
+from faithkit_workflows.benchmarks.rationale_scores import gives_reasons, gold_spans, read_rationales
+from tests.faithkit.inference.server import MODEL, ChatServer
+from tests.running import evaluate_here
+
+BLOCK = {"name": "halludial", "split": "test", "num_rows": None, "on_bad_row": "stop", "options": {}}
+
+
+@pytest.fixture(scope="module")
+def halludial() -> str:
+    return written_layout("halludial", {"train": 8, "test": 30})
+
+
+def metrics(folder: Path) -> dict[str, Any]:
+    found = json.loads((folder / "metrics.json").read_text())["metrics"]
+    return {name.removeprefix("test/halludial/"): value for name, value in found.items()}
+
+
+def example(**changes: Any) -> Example:
+    values = {
+        "id": "1", "source": "a", "split": "b", "group": "c", "knowledge": "Ten.", "response": "It says twelve.",
+        "label": HALLUCINATED, "target": 'Yes. "twelve" is wrong.',
+    }  # fmt: skip
+    return Example(**{**values, **changes})
+
+
+def test_the_datasets_own_judgements_score_best(
+    halludial: str, tiny_bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    examples = read_benchmark({**BLOCK, "path": halludial}).examples
+    rows = [{"id": one.id, "label": one.label, "text": one.target} for one in examples]
+    rows[0] |= {"label": UNPARSED, "text": "I cannot tell what this is."}
+    file = tmp_path / "said.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = tmp_path / "run"
+    score = ["benchmark.bert_score.encoder=" + str(tiny_bert), "benchmark.bert_score.baseline=0.5"]
+    evaluate_here(
+        "benchmark=halludial",
+        f"benchmark.path={halludial}",
+        f"predictions={file}",
+        *score,
+        f"run_dir={run}",
+        "verbose=true",
+    )
+    found, shown = metrics(run), capsys.readouterr().out
+    size = len(examples)
+    assert found["rationale/rouge_l"]["value"] == pytest.approx((size - 1) / size)
+    assert found["rationale/bertscore_f1"]["value"] == pytest.approx((size - 1) / size, abs=1e-3)
+    assert found["rationale/bertscore_rescaled"]["value"] < found["rationale/bertscore_f1"]["value"]
+    assert found["rationale/located_rate"]["value"] == 1 and found["rationale/char_precision"]["value"] == 1
+    assert "macro_f1" in found and "1 of 30 rows got no readable verdict" in shown
+    assert shown.index("what the judge says") < shown.index("predictions to judge")
+
+
+def test_verdicts_alone_have_no_rationale_and_load_no_encoder(halludial: str, tmp_path: Path) -> None:
+    with ChatServer(tells={"Yes": 0.7, "No": 0.3}) as server:
+        engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
+        where = [f"benchmark.path={halludial}", f"run_dir={tmp_path / 'run'}", "benchmark.bert_score.encoder=no/such"]
+        evaluate_here("benchmark=halludial", *where, *engine)
+    assert not any(name.startswith("rationale/") for name in metrics(tmp_path / "run"))
+
+
+def test_rows_that_lack_a_side_are_counted() -> None:
+    examples = [example(id=str(number)) for number in range(3)] + [example(id="3", target=None)]
+    said = {
+        "0": Prediction(id="0", label=HALLUCINATED, text='Yes. "twelve" and "a fox" are wrong.'),
+        "1": Prediction(id="1", label=FAITHFUL),
+        "2": Prediction(id="2", label=UNPARSED, text="the server said nothing"),
+        "3": Prediction(id="3", label=FAITHFUL, text="No, it says so."),
+    }
+    rows, left = read_rationales(examples, said)
+    assert (left.without_target, left.without_reply, left.unparsed) == (1, 1, 1)
+    assert [(row.said, row.num_quoted, row.num_located) for row in rows] == [(said["0"].text, 2, 1), ("", 0, 0)]
+
+
+def test_a_message_of_failure_is_no_reason() -> None:
+    failed = {"1": Prediction(id="1", label=UNPARSED, text="the server said nothing for a long time")}
+    assert not gives_reasons(failed)
+    assert gives_reasons(failed | {"2": Prediction(id="2", label=FAITHFUL, text="No, all of it stands there.")})
+
+
+def test_gold_spans_are_the_datasets_or_those_that_its_judgement_quotes() -> None:
+    spans = (Span(start=0, end=2, label="x"),)
+    assert gold_spans(example(spans=spans)) == spans
+    assert [(span.start, span.end) for span in gold_spans(example()) or ()] == [(8, 14)]
+    assert gold_spans(example(label=FAITHFUL, target="No.")) == ()
+    assert gold_spans(example(target='Yes. "a red fox" is wrong.')) is None
+    assert gold_spans(example(target="Yes, all of it.")) is None

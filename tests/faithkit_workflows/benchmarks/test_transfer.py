@@ -1,0 +1,155 @@
+"""The transfer table: nothing of a test set chooses the checkpoint or the threshold that the table reports."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from data_modules.embedded.layouts import written_layout
+from faithkit.errors import UserError
+from faithkit_workflows.benchmarks.transfer import check_trainings
+from tests.running import ROOT, SMALL, command, evaluate_here, plain_config, run
+
+
+@pytest.fixture(scope="module")
+def mnli() -> str:
+    """A folder with MNLI's training and matched validation files."""
+    return written_layout("mnli", {"train": 300, "validation": 60})
+
+
+ALONE = (
+    "benchmark=transfer",
+    *(f"~benchmark.train.{name}" for name in ("decode", "dnli", "faithcritic")),
+    *(f"~benchmark.test.{name}" for name in ("begin", "faithcritic")),
+)
+
+
+def run_transfer(folder: Path, *options: str) -> None:
+    evaluate_here(*ALONE, f"run_dir={folder}", *options)
+
+
+def test_the_example_in_the_hint_can_be_typed() -> None:
+    def config(*overrides: str) -> Any:
+        return plain_config("evaluate", "benchmark=transfer", *overrides)
+
+    with pytest.raises(UserError, match="not a setting") as refused:
+        check_trainings(config("benchmark.overrides=[wrong]"))
+    example = str(refused.value.hint).partition("for example ")[2]
+    typed = config(f"benchmark.overrides={example}")
+    check_trainings(typed)
+    assert len(typed["benchmark"]["overrides"]) == 2
+
+
+@pytest.fixture(scope="module")
+def training(mnli: str, tiny_bert: Path) -> list[str]:
+    """The options of a transfer that trains one small critic."""
+    small = [option for option in SMALL if not option.startswith("data.")]
+    overrides = [f"model.weights={tiny_bert}", "logger=none", "callbacks.num_examples=0", *small]
+    quoted = ",".join(f"'{override}'" for override in [*overrides, "callbacks.save_every_seconds=0"])
+    return [*(f"benchmark.{part}.mnli.path={mnli}" for part in ("train", "test")), f"benchmark.overrides=[{quoted}]"]
+
+
+@pytest.fixture(scope="module")
+def whole(training: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("transfer") / "run"
+    run_transfer(folder, *training)
+    return folder
+
+
+def test_the_rows_that_are_reported_choose_neither_checkpoint_nor_threshold(whole: Path) -> None:
+    results = json.loads((whole / "trained-on-mnli" / "metrics.json").read_text())["meta"]
+    sizes = results["data"]["sizes"]
+    assert set(results["data"]["fingerprints"]) == {"mnli/train"}, "only the training file is read"
+    assert 0 < sizes["validation"]["mnli"] < sizes["train"]["mnli"]
+    threshold = results["calibration"]["threshold"]
+    assert threshold["aim"] == "argmax" and threshold["value"] == 0.5
+    assert json.loads((whole / "metrics.json").read_text())["metrics"]["test/mnli/mnli_accuracy"]["n"] > 0
+
+
+def test_the_caption_says_what_chose_checkpoint_and_threshold(
+    whole: Path, mnli: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={whole / 'trained-on-mnli'}"]
+    run_transfer(tmp_path / "held", *options)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "chosen on 5% of the groups of its train split" in shown
+    assert "the likelier class (0.5), as in the paper's release" in shown
+    # A critic whose training read the official splits, as all did before.
+    options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={trained}"]
+    run_transfer(tmp_path / "official", *options, "benchmark.threshold_aim=null")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "chosen on the validation split that is tested" in shown
+    assert "threshold: each critic's own" in shown
+
+
+def test_the_page_has_the_table_and_the_answers_of_each_cell(
+    mnli: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={trained}"]
+    run_transfer(tmp_path / "run", *options)
+    shown, page = capsys.readouterr().out, (tmp_path / "run" / "answers.html").read_text()
+    assert shown.splitlines()[-1] == f"answers: {(tmp_path / 'run' / 'answers.html').as_uri()}"
+    assert shown.count("Critics across datasets") == 1 and "from:" not in shown
+    figures, _, data = page.partition("<main>")
+    assert "FaithDial, Table 4" in figures and '"mnli-by-mnli"' in data
+    assert "mnli-by-mnli: from:" in (tmp_path / "run" / "report.md").read_text()
+
+
+def test_the_table_has_our_figures_where_the_embedded_corpus_stands_in(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_transfer(tmp_path / "run", f"benchmark.train.mnli.checkpoint={trained}", "benchmark.test.mnli.num_rows=40")
+    found = json.loads((tmp_path / "run" / "metrics.json").read_text())["metrics"]
+    accuracy = f"{100 * found['test/embedded-mnli/mnli_accuracy']['value']:.1f}"
+    ours = [line for line in capsys.readouterr().out.splitlines() if "ours" in line]
+    assert sum(accuracy in line for line in ours) == 1
+
+
+def test_a_given_critic_calls_the_likelier_class(mnli: str, trained: Path, tmp_path: Path) -> None:
+    own, likelier = tmp_path / "own", tmp_path / "likelier"
+    options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={trained}"]
+    for folder, aim in ((own, "null"), (likelier, "argmax")):
+        run_transfer(folder, *options, f"benchmark.threshold_aim={aim}")
+    stored = json.loads((trained / "hf" / "faithkit.json").read_text())["thresholds"]["threshold"]
+    for folder, threshold in ((own, stored), (likelier, 0.5)):
+        lines = (folder / "predictions" / "mnli-by-mnli.jsonl").read_text().splitlines()
+        for row in map(json.loads, lines):
+            assert row["label"] == ("hallucinated" if row["score"] >= threshold else "faithful")
+
+
+def test_a_run_of_before_there_was_a_choice_still_resumes(mnli: str, trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={trained}"]
+    run_transfer(folder, *options, "benchmark.threshold_aim=null")
+    config = OmegaConf.load(folder / "config.yaml")
+    for name in ("threshold_aim", "validation_fraction"):
+        del config.benchmark[name]
+    OmegaConf.save(config, folder / "config.yaml")
+    before = (folder / "metrics.json").read_text()
+    evaluate_here(f"resume={folder}")
+    assert json.loads((folder / "metrics.json").read_text())["metrics"] == json.loads(before)["metrics"]
+
+
+@pytest.mark.slow
+def test_a_transfer_interrupted_in_a_training_goes_on_to_the_same_table(
+    whole: Path, training: list[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    arguments = command("evaluate.py", *ALONE, f"run_dir={folder}", "num_resamples=20", *training)
+    process = subprocess.Popen(arguments, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    checkpoint, deadline = folder / "trained-on-mnli" / "checkpoints" / "last.ckpt", time.monotonic() + 600
+    while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=600)[1]
+    assert process.returncode == 130 and f"resume={folder}" in said and "Traceback" not in said, said
+    assert not (folder / "metrics.json").exists() and not (folder / "trained-on-mnli" / "metrics.json").exists()
+    again = run("evaluate.py", f"resume={folder}", timeout=600)
+    assert again.returncode == 0, again.stderr
+    ours, theirs = (json.loads((one / "metrics.json").read_text())["metrics"] for one in (folder, whole))
+    assert ours == theirs

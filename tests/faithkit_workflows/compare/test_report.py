@@ -1,0 +1,202 @@
+"""Tests what is worked out of several runs: joined rows, paired tests, slices, settings; and what cannot be."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score
+
+from faithkit.files.jsonl import read_jsonl, write_jsonl
+from faithkit.metrics.classification import compare
+from faithkit.records import HALLUCINATED, Prediction
+from faithkit.runs.reading import find_runs
+from faithkit_workflows.compare.paired import Pair, correct, mcnemar
+from faithkit_workflows.compare.report import compare_runs, told_apart
+from faithkit_workflows.compare.slices import METRICS
+from tests.faithkit_workflows.compare.judged import examples, judged, write_run
+
+FEW = {"num_resamples": 50}
+
+
+def report_of(folder, **options):
+    return compare_runs(told_apart(find_runs(folder / "*")), **FEW, **options)
+
+
+@pytest.fixture
+def two(tmp_path):
+    rows = examples()
+    for name, right, seed in (("good", 0.9, 1), ("bad", 0.6, 2)):
+        write_run(tmp_path / name, rows, judged(rows, right, seed), seed=seed)
+    return tmp_path
+
+
+def test_a_pair_has_the_differences_of_the_paired_bootstrap(two):
+    rows, report = examples(), report_of(two)
+    [pair] = report.pairs
+    assert (pair.first, pair.second, pair.num_rows, pair.num_groups) == ("good", "bad", 60, 20)
+    said = [{one.id: one for one in judged(rows, right, seed)} for right, seed in ((0.9, 1), (0.6, 2))]
+    expected = compare(rows, *said, **FEW)
+    assert pair.differences["macro_f1"] == expected["macro_f1"]
+    assert pair.differences["auroc"] == expected["auroc"]
+    gold = [example.label == HALLUCINATED for example in rows]
+    called = [[one[example.id].label == HALLUCINATED for example in rows] for one in said]
+    by_sklearn = [f1_score(gold, one, average="macro") for one in called]
+    assert pair.differences["macro_f1"].value == pytest.approx(by_sklearn[0] - by_sklearn[1])
+    alone = np.array(called[0]) == gold, np.array(called[1]) == gold
+    assert pair.mcnemar.first_alone == int((alone[0] & ~alone[1]).sum())
+
+
+def test_mcnemar_is_the_exact_binomial_test():
+    right = np.array([True] * 9 + [False] * 5), np.array([True] * 3 + [False] * 6 + [True] + [False] * 4)
+    found = mcnemar(*right)
+    assert (found.first_alone, found.second_alone) == (6, 1)
+    assert found.p_value == pytest.approx(2 * (1 + 7) / 2**7)
+    assert mcnemar(right[0], right[0]).p_value == 1.0
+
+
+def test_all_pairs_of_a_metric_are_corrected_together(tmp_path):
+    rows = examples()
+    for seed in range(4):
+        write_run(tmp_path / f"run{seed}", rows, judged(rows, 0.6 + seed / 10, seed))
+    pairs = report_of(tmp_path).pairs
+    assert len(pairs) == 6
+    by_p = sorted(pairs, key=lambda pair: pair.differences["macro_f1"].p_value)
+    least = by_p[0].differences["macro_f1"].p_value
+    assert by_p[0].corrected["macro_f1"] == pytest.approx(min(1, 6 * least))
+    values = [pair.corrected["macro_f1"] for pair in by_p]
+    assert values == sorted(values) and all(pair.mcnemar.corrected >= pair.mcnemar.p_value for pair in pairs)
+
+
+def test_a_lone_pair_needs_no_correction():
+    pair = Pair("a", "x", "y", 1, 1, {}, mcnemar(np.array([True, False]), np.array([False, False])))
+    correct([pair])
+    assert pair.mcnemar.corrected == pair.mcnemar.p_value == 1.0
+
+
+def test_spans_are_compared_where_a_run_marks_any(tmp_path):
+    rows = examples()
+    for name, right in (("good", 0.95), ("bad", 0.5)):
+        write_run(tmp_path / name, rows, judged(rows, right, 3, spans=True))
+    [pair] = report_of(tmp_path).pairs
+    assert pair.differences["char_f1"].value > 0.1
+
+
+def test_slices_have_the_metrics_of_their_rows(two):
+    report = report_of(two)
+    found = {(cut.field, cut.value): cut for cut in report.sets[0].slices}
+    assert {"task", "model", "history", "knowledge"} <= {field for field, _ in found}
+    rows = [example for example in examples() if example.meta["task"] == "qa"]
+    said = {one.id: one for one in judged(examples(), 0.9, 1)}
+    right = [said[example.id].label == example.label for example in rows]
+    cut = found["task", "qa"]
+    assert cut.num_rows == len(rows)
+    assert cut.metrics["good"]["accuracy"].value == pytest.approx(sum(right) / len(right))
+    assert cut.metrics["good"]["accuracy"].n == len(rows)
+    assert [value for field, value in found if field == "history"] == ["0", "1", "2", "3 to 4"]
+    assert set(METRICS) >= cut.metrics["bad"].keys()
+
+
+def test_only_settings_that_differ_are_told(two):
+    assert report_of(two).settings == {"seed": ["2", "1"]} or report_of(two).settings == {"seed": ["1", "2"]}
+
+
+def test_a_run_that_was_cut_short_is_told_and_the_rest_compared(two):
+    (two / "bad" / "metrics.json").write_text('{"metrics": {"test/be')
+    file = two / "good" / "predictions" / "begin.jsonl"
+    file.write_bytes(file.read_bytes()[:-30])
+    (two / "good" / "csv" / "metrics.csv").write_text("")
+    (two / "empty" / "checkpoints").mkdir(parents=True)
+    report = report_of(two)
+    told = "\n".join(report.problems)
+    for part in ("bad: metrics.json cannot be read", "good: begin.jsonl is cut short", "empty: "):
+        assert part in told, told
+    assert "good has 59 of the 60 rows" in told
+    assert [pair.num_rows for pair in report.pairs] == [59]
+
+
+def test_metrics_that_are_no_numbers_are_left_out(two):
+    file = two / "bad" / "metrics.json"
+    stored = json.loads(file.read_text())
+    stored["metrics"]["test/begin/macro_f1"]["value"] = float("nan")
+    file.write_text(json.dumps(stored))
+    report = report_of(two)
+    places = {run.name: place for place, run in enumerate(report.runs)}
+    assert "macro_f1" not in report.metrics["test/begin"][places["bad"]]
+    assert "macro_f1" in report.metrics["test/begin"][places["good"]]
+    assert any("bad" in problem and "macro_f1" in problem for problem in report.problems)
+    assert len(report.pairs) == 1
+
+
+def test_runs_on_other_test_sets_are_shown_side_by_side(tmp_path):
+    for name in ("begin", "halueval"):
+        rows = examples(name=name)
+        write_run(tmp_path / name, rows, judged(rows, 0.8, 1), name=name)
+    report = report_of(tmp_path)
+    assert not report.pairs and {one.test_set.name for one in report.sets} == {"begin", "halueval"}
+    assert set(report.metrics) == {"test/begin", "test/halueval"}
+
+
+def test_predictions_of_other_rows_are_compared_where_they_meet(tmp_path):
+    rows = examples()
+    write_run(tmp_path / "first", rows[:40], judged(rows[:40], 0.9, 1))
+    write_run(tmp_path / "second", rows[20:], judged(rows[20:], 0.6, 2))
+    write_run(tmp_path / "apart", examples(12, name="x"), judged(examples(12, name="x"), 0.6, 2))
+    report = report_of(tmp_path)
+    rows_of = {frozenset((pair.first, pair.second)): pair.num_rows for pair in report.pairs}
+    assert rows_of == {frozenset(("first", "second")): 20}
+    assert any("apart" in problem and "no labelled row in common" in problem for problem in report.problems)
+
+
+def test_rows_of_one_id_with_other_texts_or_labels_are_not_compared(tmp_path):
+    rows = examples()
+    other = [replace(rows[0], label=None, spans=None, response=f"Yes. {rows[0].response}"), *rows[1:]]
+    flipped = [replace(rows[0], label="faithful", spans=()), *rows[1:]]
+    write_run(tmp_path / "a", rows, judged(rows, 0.9, 1))
+    for name, own in (("b", other), ("c", flipped)):
+        write_run(tmp_path / name, rows, judged(rows, 0.6, 2))
+        lines = list(read_jsonl(tmp_path / name / "predictions" / "begin.jsonl"))
+        for line, example in zip(lines, own, strict=True):
+            line |= {"gold": example.label, "response": example.response}
+        write_jsonl(tmp_path / name / "predictions" / "begin.jsonl", lines)
+    report = report_of(tmp_path)
+    assert {pair.num_rows for pair in report.pairs} == {59}
+    assert sum("1 rows have another gold label or text" in problem for problem in report.problems) == 2
+
+
+def test_old_files_take_their_gold_labels_from_others_of_the_same_rows(two):
+    file = two / "bad" / "predictions" / "begin.jsonl"
+    write_jsonl(file, [Prediction.from_dict(row).to_dict() for row in read_jsonl(file)])
+    assert [pair.num_rows for pair in report_of(two).pairs] == [60]
+    other = two / "good" / "predictions" / "begin.jsonl"
+    write_jsonl(other, [Prediction.from_dict(row).to_dict() for row in read_jsonl(other)])
+    report = report_of(two)
+    assert not report.pairs and len(report.sets[0].systems) == 2
+    assert any("no row has a gold label" in problem for problem in report.problems)
+    assert any("hold no texts" in problem for problem in report.problems)
+
+
+def test_of_many_runs_the_best_are_compared(tmp_path):
+    rows = examples()
+    for seed in range(4):
+        write_run(tmp_path / f"run{seed}", rows, judged(rows, 0.55 + seed / 10, 7))
+    report = report_of(tmp_path, num_compared=2)
+    assert [{pair.first, pair.second} for pair in report.pairs] == [{"run2", "run3"}]
+    assert any("the best 2 of 4" in problem for problem in report.problems)
+
+
+def test_runs_of_one_name_are_called_by_their_paths(tmp_path):
+    rows = examples()
+    for seed, place in enumerate(("x", "y")):
+        write_run(tmp_path / place / "run", rows, judged(rows, 0.6 + seed / 5, seed))
+    [pair] = report_of(tmp_path).pairs
+    assert {pair.first, pair.second} == {str(tmp_path / place / "run") for place in ("x", "y")}
+
+
+def test_what_stands_in_for_a_dataset_is_not_compared_with_it(tmp_path):
+    rows = examples()
+    for name, path in (("real", "FILE"), ("made_up", "embedded")):
+        write_run(tmp_path / name, rows, judged(rows, 0.8, 1), benchmark={"name": "begin", "path": path})
+    report = report_of(tmp_path)
+    assert not report.pairs and {one.test_set.name for one in report.sets} == {"begin", "embedded-begin"}
+    assert set(report.metrics) == {"test/begin", "test/embedded-begin"}

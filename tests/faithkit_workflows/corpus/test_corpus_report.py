@@ -1,0 +1,96 @@
+import importlib
+import json
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from faithkit.errors import UserError
+from faithkit.pages.tables import as_text
+from faithkit_workflows.corpus import plots as corpus_plots
+from faithkit_workflows.corpus.report import report_corpus
+from faithkit_workflows.corpus.stats import corpus_stats
+from faithkit_workflows.corpus.tables import corpus_tables
+from tests.faithkit_workflows.corpus.test_corpus_stats import BASELESS, CONFLICT, CORPUS, example
+
+REAL = os.environ.get("FAITHKIT_TEST_DATA")
+
+
+def test_tables_fit_eighty_columns_and_tell_the_numbers():
+    text = as_text(*corpus_tables(corpus_stats(CORPUS), title="RAGTruth"))
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "RAGTruth: responses and hallucination" in text
+    assert "2 (66.7%)" in text
+    assert "20.00" in text  # density of n in QA
+    beside = as_text(*corpus_tables(corpus_stats(CORPUS), dataset="ragtruth"))
+    assert "these are 5 responses" in beside and "these are" not in text
+    assert "these are 3 responses" in as_text(*corpus_tables(corpus_stats(CORPUS[:3]), dataset="ragtruth")), (
+        "of one task"
+    )
+
+
+def test_numbers_and_plots_are_written(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    nasty = example("z", spans=(CONFLICT, BASELESS), task="$x_{1}$ \\frac <b>", model="\x1b[31m\u202e$y$")
+    stats = report_corpus([*CORPUS, nasty], tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "corpus.json").read_text()) == stats.to_dict()
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {
+        "corpus.json",
+        "report.md",
+        "report.html",
+        "types.png",
+        "positions.png",
+        "lengths.png",
+        "models.png",
+    }
+    for path in (tmp_path / "out").glob("*.png"):
+        assert path.read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    assert "by generator" in printed
+    assert not {"\x1b", "\u202e"} & set(printed)
+
+
+def test_a_corpus_without_a_span_or_a_generator_is_plotted_too(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    report_corpus([example("a", model=None), example("b", response="", model=None)], tmp_path)
+    assert {path.name for path in tmp_path.glob("*.png")} == {"types.png", "positions.png", "lengths.png"}
+
+
+def test_the_analysis_of_marked_responses_wants_spans(tmp_path):
+    with pytest.raises(UserError, match="none of 1 examples has marked spans"):
+        report_corpus([example("a", spans=None)], tmp_path, plots=False)
+
+
+def test_without_matplotlib_the_user_learns_what_to_install(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    importlib.reload(corpus_plots)  # the module itself does without
+    with pytest.raises(UserError, match=r"pip install '\.\[plots\]'"):
+        report_corpus(CORPUS, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    report_corpus(CORPUS, tmp_path / "out", plots=False)
+    assert (tmp_path / "out" / "corpus.json").exists()
+
+
+@pytest.mark.skipif(REAL is None, reason="set FAITHKIT_TEST_DATA to a folder with the public corpora")
+def test_the_real_files_are_counted_as_in_their_raw_rows():
+    from data_modules.datasets.ragtruth import RagTruth
+    from tests.data_modules.official_rows import read
+
+    folder = Path(str(REAL)) / "ragtruth"
+    lines = (folder / "response.jsonl").read_text(encoding="utf-8").split("\n")
+    rows = [row for row in map(json.loads, filter(None, lines)) if row["split"] == "test" and row["quality"] == "good"]
+    kept = [row for row in rows if row["response"] is not None]
+    source = RagTruth(path=str(folder))
+    stats = corpus_stats(read(source, "test")[0])
+    together = stats.basic["all" if len(stats.basic) > 1 else next(iter(stats.basic))].counts
+    assert together.num_responses == len(kept)
+    assert together.num_hallucinated == sum(bool(row["labels"]) for row in kept)
+    assert together.num_spans == sum(len(row["labels"]) for row in kept)
+    assert together.num_words == sum(len(row["response"].split()) for row in kept)
+    types = Counter(
+        label["label_type"].lower().split(" i")[0].replace(" ", "_") for row in kept for label in row["labels"]
+    )
+    assert sum((Counter(counts) for counts in stats.types.values()), Counter()) == types

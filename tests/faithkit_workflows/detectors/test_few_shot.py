@@ -1,0 +1,51 @@
+"""Examples that evaluate.py draws for a prompt: of the training rows, never of what is tested."""
+
+from pathlib import Path
+
+import pytest
+
+from data_modules.build import Benchmark, read_benchmark
+from data_modules.reading.exclude import Excluded
+from faithkit.errors import UserError
+from faithkit_workflows.detectors.few_shot import shots_for
+from tests.faithkit.inference.server import ChatServer
+from tests.running import evaluate_here
+
+BLOCK = {"name": "halludial", "path": "embedded", "split": None, "num_rows": 40, "on_bad_row": "stop", "options": {}}
+
+
+@pytest.fixture(scope="module")
+def benchmark(session_home: Path) -> Benchmark:
+    return read_benchmark(BLOCK)
+
+
+def test_no_example_shares_knowledge_dialogue_or_group_with_a_tested_row(benchmark: Benchmark) -> None:
+    shots = shots_for(benchmark, BLOCK, "judgement", 20, seed=0)
+    tested, groups = Excluded.of(benchmark.examples), {example.group for example in benchmark.examples}
+    assert len(shots) == 20 and all(shot.example.split == "train" for shot in shots)
+    assert not any(tested.covers(shot.example) or shot.example.group in groups for shot in shots)
+    same = Benchmark("halludial", [shot.example for shot in shots], {})  # were these tested, others would be drawn
+    others = shots_for(same, BLOCK, "judgement", 20, seed=0)
+    assert not {shot.example.knowledge for shot in shots} & {shot.example.knowledge for shot in others}
+
+
+def test_every_question_of_a_run_begins_with_the_same_examples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KEY", "none")
+    with ChatServer(answer=lambda messages, seed, sample: "Yes") as server:
+        evaluate_here(
+            "benchmark=halludial", "benchmark.path=embedded", "benchmark.num_rows=6", "num_examples=0", "seed=3",
+            "engine=openai", "engine.model=small", f"engine.base_url={server.url}", "engine.api_key_variable=KEY",
+            "engine.cache=null", "judge.examples=2", f"run_dir={tmp_path / 'run'}",
+        )  # fmt: skip
+    beginnings = {content.split("Now the one that you are to judge:")[0] for content in server.contents}
+    [beginning] = beginnings
+    assert "\n\nYes\n\nExample 2\n\n" in beginning and beginning.endswith("\n\nNo\n\n")
+    assert "examples in the prompt, of embedded-halludial/train: " in capsys.readouterr().err
+
+
+def test_a_dataset_without_training_rows_is_told_how_to_go_on() -> None:
+    block = {**BLOCK, "name": "halueval"}
+    with pytest.raises(UserError, match=r"no training rows here to draw examples from\n.*\n.*judge.examples=FILE"):
+        shots_for(read_benchmark(block), block, "verdict", 2, seed=0)

@@ -1,0 +1,197 @@
+"""Judges of responses stand beside their own error, measured on labelled rows that they were not trained on."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.build import read_benchmark
+from data_modules.embedded.layouts import written_layout
+from faithkit.entailment import ENTAILMENT
+from faithkit.errors import UserError
+from faithkit.files.model_folder import read_stored, seal
+from faithkit.provenance.row_keys import row_keys
+from faithkit.provenance.seen_rows import TRAINED, SeenRows
+from faithkit.records import Example
+from faithkit_workflows.detectors.entailment import load_entailment
+from faithkit_workflows.tables.labelled_rows import read_labelled
+from tests.running import evaluate_here
+from tests.tiny import write_nli
+
+NO_BERT = "benchmark.bert_score.encoder=null"
+
+
+@pytest.fixture(scope="module")
+def audit() -> str:
+    return written_layout("audit", {"test": 40})
+
+
+@pytest.fixture(scope="module")
+def wow() -> str:
+    return written_layout("wow_faithdial", {"train": 20, "validation": 20, "test": 60})
+
+
+@pytest.fixture(scope="module")
+def answers(wow: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Responses of which every second copies half of the knowledge."""
+    block = {"name": "wow", "path": wow, "split": "test", "num_rows": None, "on_bad_row": "stop", "options": {}}
+    file = tmp_path_factory.mktemp("answers") / "answers.jsonl"
+    examples = read_benchmark(block, labelled=False).examples
+    texts = [e.knowledge[: len(e.knowledge) // 2] if i % 2 else "I like music!" for i, e in enumerate(examples)]
+    rows = [{"id": example.id, "text": text} for example, text in zip(examples, texts, strict=True)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def metrics(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "metrics.json").read_text())["metrics"]
+
+
+def with_training(trained: Path, folder: Path, data: dict[str, Any]) -> Path:
+    """The critic's folder as if it had been trained on other data."""
+    shutil.copytree(trained / "hf", folder)
+    stored = read_stored(folder)
+    assert stored is not None
+    stored["origin"]["config"]["data"] = data
+    seal(folder, stored)
+    return folder
+
+
+def test_every_judge_stands_beside_its_error_and_its_corrected_rate(
+    trained: Path, audit: str, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = f"benchmark.judge_labels=[{{dataset: audit, path: '{audit}'}}]"
+    judges = f"benchmark.judges=[word_overlap,counted_features,'{trained}']"
+    options = [f"predictions={answers}", f"benchmark.critic={trained}", NO_BERT, f"run_dir={tmp_path / 'run'}"]
+    evaluate_here("benchmark=wow", f"benchmark.path={wow}", "benchmark.split=test", labels, judges, *options)
+    found, shown = metrics(tmp_path / "run"), " ".join(capsys.readouterr().out.split())
+    for key in ("critic", "word_overlap", "counted_features", "critic_4"):
+        assert 0 <= found[f"test/wow/{key}_rate"]["value"] <= 1
+        assert found[f"test/wow/judge/{key}_recall"]["low"] <= found[f"test/wow/judge/{key}_recall"]["high"]
+    assert found["test/wow/critic_4_rate"]["value"] == found["test/wow/critic_rate"]["value"], "the same critic"
+    recall, alarms = (found[f"test/wow/judge/word_overlap_{name}"]["value"] for name in ("recall", "false_alarms"))
+    exact = (found["test/wow/word_overlap_rate"]["value"] - alarms) / (recall - alarms)
+    corrected = found["test/wow/word_overlap_rate_corrected"]
+    assert corrected["value"] == pytest.approx(min(max(exact, 0), 1)) and corrected["low"] <= corrected["high"]
+    assert "test/wow/gold/word_overlap_rate" in found and "corrected by its error" in shown
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert "against people's labels" in report and "each fitted on the other folds" in report
+    assert "against people's labels" not in shown, "the terminal has the rates alone"
+
+
+def test_every_judge_compares_two_systems(
+    audit: str, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [json.loads(line) for line in answers.read_text().splitlines()]
+    other = tmp_path / "chat.jsonl"
+    other.write_text("".join(json.dumps(row | {"text": "I like music!"}) + "\n" for row in rows))
+    labels = f"benchmark.judge_labels=[{{dataset: audit, path: '{audit}'}}]"
+    options = [labels, "benchmark.judges=[word_overlap]", f"against={other}", NO_BERT, f"run_dir={tmp_path / 'run'}"]
+    evaluate_here(
+        "benchmark=wow",
+        "verbose=true",
+        f"benchmark.path={wow}",
+        "benchmark.split=test",
+        f"predictions={answers}",
+        *options,
+    )
+    found, shown = metrics(tmp_path / "run"), " ".join(capsys.readouterr().out.split())
+    assert found["test/wow/difference/word_overlap_rate"]["value"] == pytest.approx(-0.5)
+    said, other_said = (100 * found[f"test/wow/{of}word_overlap_rate"]["value"] for of in ("", "against/"))
+    assert f"word overlap: | {said:.1f} | {other_said:.1f} | -50.0" in shown
+
+
+def test_without_labelled_rows_nothing_is_corrected_and_it_says_so(
+    trained: Path, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [f"predictions={answers}", f"benchmark.critic={trained}", NO_BERT, f"run_dir={tmp_path / 'run'}"]
+    evaluate_here("benchmark=wow", "verbose=true", f"benchmark.path={wow}", "benchmark.split=test", *options)
+    assert not any("corrected" in name for name in metrics(tmp_path / "run"))
+    assert "no rate is corrected" in capsys.readouterr().out
+    with pytest.raises(UserError, match="learns from labelled rows"):
+        evaluate_here(
+            "benchmark=wow",
+            f"benchmark.path={wow}",
+            "benchmark.judges=[word_overlap]",
+            f"predictions={answers}",
+            NO_BERT,
+            f"run_dir={tmp_path / 'none'}",
+        )
+
+
+def test_rows_that_the_critic_was_trained_on_do_not_tell_its_error(trained: Path, audit: str, tmp_path: Path) -> None:
+    labels = [{"dataset": "audit", "path": audit}]
+    every = read_labelled({"critic": None, "judge_labels": labels})
+    assert every is not None and every.name == f"{len(every.rows)} rows of audit"
+    # Trained on the audit, less one of its corpora: those rows alone are new to it.
+    excluded = [{"dataset": "audit", "path": audit, "corpora": "cmu"}]
+    parts: dict[str, Any] = {"natural": {"dataset": "weak_wow", "path": "elsewhere", "audit_path": audit}}
+    critic = with_training(trained, tmp_path / "less", {"parts": parts, "exclude": excluded})
+    held = read_labelled({"critic": str(critic), "judge_labels": labels})
+    assert held is not None and 0 < len(held.rows) < len(every.rows) and "new to the critic" in held.name
+    whole = with_training(trained, tmp_path / "whole", {"parts": parts, "exclude": []})
+    with pytest.raises(UserError, match="trained on every row of audit"):
+        read_labelled({"critic": str(whole), "judge_labels": labels})
+    other = with_training(trained, tmp_path / "other", {"parts": [{"dataset": "snli", "path": "x"}], "exclude": []})
+    free = read_labelled({"critic": str(other), "judge_labels": labels})
+    assert free is not None and len(free.rows) == len(every.rows)
+
+
+def having_seen(trained: Path, folder: Path, rows: list[Example]) -> Path:
+    """The critic's folder as if it had been trained on these rows."""
+    shutil.copytree(trained / "hf", folder)
+    SeenRows.of({TRAINED: [row_keys(rows)]}).write(folder)
+    stored = read_stored(folder)
+    assert stored is not None
+    seal(folder, stored)
+    return folder
+
+
+def test_a_second_judge_is_not_measured_on_rows_that_it_has_seen(
+    trained: Path, audit: str, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    every = read_labelled({"critic": str(trained), "judge_labels": [{"dataset": "audit", "path": audit}]})
+    assert every is not None
+    half = [replace(row, id=row.id.partition("/")[2]) for row in every.rows[: len(every.rows) // 2]]
+    second = having_seen(trained, tmp_path / "second", half)
+    judges = f"benchmark.judges=['{trained}','{second}']"
+    options = [f"benchmark.judge_labels=[{{dataset: audit, path: '{audit}'}}]", judges, NO_BERT]
+    paths = [f"benchmark.path={wow}", f"predictions={answers}", f"run_dir={tmp_path / 'run'}"]
+    evaluate_here(
+        "benchmark=wow", "verbose=true", "benchmark.split=test", f"benchmark.critic={trained}", *paths, *options
+    )
+    found, shown = metrics(tmp_path / "run"), " ".join(capsys.readouterr().out.split())
+    sizes = [
+        sum(found[f"test/wow/judge/{key}_{name}"]["n"] for name in ("recall", "false_alarms"))
+        for key in ("critic", "critic_2", "critic_3")
+    ]
+    assert sizes[0] == sizes[1] == len(every.rows) and 0 < sizes[2] <= len(every.rows) - len(half)
+    assert "new to second" in shown
+    assert "by judge 3" in shown, "what each judge has seen of the judged turns is told too"
+
+
+def test_an_nli_model_judges_by_entailment(
+    wow: str, audit: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nli = write_nli(tmp_path / "nli", positions=200)
+    options = [
+        f"benchmark.judges=['nli:{nli}']",
+        f"benchmark.judge_labels=[{{dataset: audit, path: '{audit}'}}]",
+        NO_BERT,
+    ]
+    paths = [f"benchmark.path={wow}", f"predictions={answers}", f"run_dir={tmp_path / 'run'}"]
+    evaluate_here("benchmark=wow", "verbose=true", "benchmark.split=test", *paths, *options)
+    found, shown = metrics(tmp_path / "run"), " ".join(capsys.readouterr().out.split())
+    rows = [json.loads(line) for line in (tmp_path / "run" / "scores" / "wow.jsonl").read_text().splitlines()]
+    model = load_entailment(str(nli), device="cpu")
+    block = {"name": "wow", "path": wow, "split": "test", "num_rows": None, "on_bad_row": "stop", "options": {}}
+    knowledge = [example.knowledge for example in read_benchmark(block, labelled=False).examples]
+    expected = model.entailment(knowledge, [row["response"] for row in rows])
+    assert [row["critic_2_score"] for row in rows] == pytest.approx(1 - expected[:, ENTAILMENT])
+    called = expected.argmax(axis=1) != ENTAILMENT
+    assert 0 < called.mean() < 1 and found["test/wow/critic_2_rate"]["value"] == pytest.approx(called.mean())
+    assert 0 <= found["test/wow/judge/critic_2_recall"]["value"] <= 1
+    assert "entailment by nli" in shown and "what judge 2" in shown and "no model of ours" in shown

@@ -1,0 +1,327 @@
+"""construct.py builds benchmarks that our own loaders read back, and goes on after any interruption."""
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from construction.chain.chain_rows import is_hole
+from data_modules.datasets.halludial import HalluDial
+from data_modules.datasets.ragtruth import RagTruth
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport
+from faithkit.errors import UserError
+from faithkit.files.jsonl import read_jsonl
+from faithkit.files.run_folder import RunFolder
+from faithkit.records import HALLUCINATED, Example
+from faithkit_workflows.settings import preflight as surroundings
+from tests.faithkit.inference.server import Fault, answering, refusal
+from tests.faithkit_workflows.pipelines.serving import (
+    INDUCED,
+    JUDGE,
+    OTHER,
+    REPLY,
+    WRITER,
+    WRONG,
+    construct_here,
+    manifest,
+    overrides,
+    server,
+    steps,
+)
+from tests.faults.forked import run_forked
+from tests.running import commanded
+from tests.tiny import write_critic
+
+pytestmark = pytest.mark.usefixtures("quickly")
+
+
+@pytest.fixture
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits between tries are short."""
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+    monkeypatch.setattr("faithkit.inference.openai_engine.FIRST_WAIT", 0.01)
+
+
+def read(dataset: Any) -> dict[str, list[Example]]:
+    return {split: list(read_examples(dataset, split, ReadReport())) for split in dataset.split_names()}
+
+
+def halludial(folder: Path) -> list[Example]:
+    found = read(HalluDial(path=str(folder / "benchmark")))
+    groups = [{example.group for example in examples} for examples in found.values()]
+    assert len(found) == 2 and not groups[0] & groups[1], "no dialogue stands in two splits"
+    return [example for examples in found.values() for example in examples]
+
+
+def step_rows(folder: Path, name: str) -> list[dict[str, Any]]:
+    return list(read_jsonl(folder / steps(folder)[name]["file"]))
+
+
+def test_spontaneous_replies_are_judged_and_read_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with server() as served:
+        construct_here(*overrides(served, tmp_path / "run", "limit=30"))
+    examples = halludial(tmp_path / "run")
+    assert len(examples) == 60 and {example.meta["model"] for example in examples} == {WRITER, OTHER}
+    assert all(e.response == REPLY and e.label == HALLUCINATED and WRONG in (e.target or "") for e in examples)
+    rows = step_rows(tmp_path / "run", "annotate")
+    assert all(row["response"][slice(*row["spans"][0])] == WRONG for row in rows)
+    asked = {model: [b for b in served.asked if b["model"] == model] for model in (WRITER, OTHER, JUDGE)}
+    assert {model: len(bodies) for model, bodies in asked.items()} == {
+        WRITER: 30,
+        OTHER: 30,
+        JUDGE: 30,
+    }  # both reply alike
+    assert {body["temperature"] for body in asked[WRITER]} == {1.0}
+    assert {body["temperature"] for body in asked[JUDGE]} == {0.0}
+    for row, body in zip(rows, sorted(asked[JUDGE], key=lambda b: b["messages"][-1]["content"]), strict=False):
+        assert row["reference"] and body["messages"][-1]["content"].count("Reference reply:") == 4
+    printed = capsys.readouterr().out
+    assert "label hallucinated" in printed and "response of them in train, word for word" in printed
+
+
+def test_each_row_can_be_traced_to_model_prompt_seed_and_code(tmp_path: Path) -> None:
+    with server() as served:
+        construct_here(*overrides(served, tmp_path / "run", "limit=9", "seed=7"))
+    found = steps(tmp_path / "run")
+    sampled = found[f"sample-{WRITER}"]
+    (name, fingerprint), *_ = sampled["settings"]["prompts"].items()
+    assert (tmp_path / "run" / "prompts" / f"{name}-{fingerprint}.txt").read_text().count("{knowledge}") == 1
+    assert sampled["settings"]["decoding"]["seed"] == 7 and WRITER in sampled["engine"]
+    assert sampled["versions"]["git_commit"] and found["inputs"]["settings"]["content"]
+    (example, *_) = halludial(tmp_path / "run")
+    assert example.meta["model"] in (WRITER, OTHER)
+
+
+def test_induced_hallucinations_stand_beside_the_faithful_replies(tmp_path: Path) -> None:
+    with server() as served:
+        construct_here(*overrides(served, tmp_path / "run", "pipeline=induced", "limit=20", "models=null"))
+    rejected = steps(tmp_path / "run")[f"factual-{JUDGE}"]["holes"]
+    examples = halludial(tmp_path / "run")
+    long_enough = 20 - sum(rejected.values())
+    assert set(rejected) == {f"factual-{JUDGE}: over six words more"} and 0 < long_enough < 20
+    labels = [example.label for example in examples]
+    assert labels.count(HALLUCINATED) == 2 * long_enough and len(labels) == 3 * long_enough
+    assert all(e.target == "No." and e.response != INDUCED for e in examples if e.label != HALLUCINATED)
+    assert len(served.asked) == 40
+
+
+def test_rag_responses_are_read_back_with_their_sources(tmp_path: Path) -> None:
+    faults = [answering(message={"role": "assistant", "content": "Unable to answer based on given passages."})]
+    with server() as served:
+        served.always = lambda body: faults[0] if "passage 1:" in body["messages"][-1]["content"] else None
+        construct_here(*overrides(served, tmp_path / "run", "pipeline=rag", "limit=30"))
+    folder = str(tmp_path / "run" / "benchmark")
+    found = [e for examples in read(RagTruth(path=folder, quality="all")).values() for e in examples]
+    assert len(found) == 60 and {e.meta["task"] for e in found} == {"QA", "Summary", "Data2txt"}
+    refused = [e for e in found if e.meta["quality"] == "incorrect_refusal"]
+    assert refused and {e.meta["task"] for e in refused} == {"QA"}
+    assert all(e.knowledge and e.spans == () for e in found)
+    assert len([e for examples in read(RagTruth(path=folder)).values() for e in examples]) == 60 - len(refused)
+    rows = list(read_jsonl(tmp_path / "run" / "benchmark" / "response.jsonl"))
+    assert any(row["null_mentions"] for row in rows)
+    prompts = {row["prompt"] for row in read_jsonl(tmp_path / "run" / "benchmark" / "source_info.jsonl")}
+    assert prompts == {body["messages"][-1]["content"] for body in served.asked}
+
+
+UNUSABLE = {
+    "refusal": "I'm sorry, but I cannot answer that.",
+    "repeats the prompt": "You are the assistant in a conversation that rests on given knowledge.",
+    "other language": "Das ist nicht bekannt und ich weiß auch nicht, wer es war.",
+    "over the limit": "word " * 81,
+}
+
+
+def test_unusable_replies_are_counted_by_kind_and_shift_no_row(tmp_path: Path) -> None:
+    kinds = iter([*UNUSABLE.values(), None])
+    first = {}
+
+    def misbehave(body: dict[str, Any]) -> Fault | None:
+        if body["model"] != WRITER:
+            return None
+        content = body["messages"][-1]["content"]
+        said = first.setdefault(content, next(kinds, REPLY))
+        if said is None:
+            return refusal(400, "this prompt is refused")
+        return answering(message={"role": "assistant", "content": said})
+
+    with server(always=misbehave) as served:
+        construct_here(*overrides(served, tmp_path / "run", "limit=12", "engine.concurrency=1"))
+    name = f"sample-{WRITER}"
+    counted = {f"{name}: {kind}": 1 for kind in (*UNUSABLE, "no reply")}
+    assert steps(tmp_path / "run")[name]["holes"] == counted == manifest(tmp_path / "run")["result"]["holes"]
+    rows = step_rows(tmp_path / "run", "annotate")
+    assert [is_hole(row) for row in rows[::2]] == [True] * 5 + [False] * 7 and not any(map(is_hole, rows[1::2]))
+    assert [row["key"].partition("@")[0] for row in rows[::2]] == [
+        row["key"] for row in step_rows(tmp_path / "run", "inputs")
+    ]
+    assert len(halludial(tmp_path / "run")) == 24 - 5
+
+
+def test_a_judge_that_keeps_to_no_form_leaves_holes_or_is_weighed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chatter = answering(message={"role": "assistant", "content": "The reply is about sailors."})
+
+    def misbehave(body: dict[str, Any]) -> Fault | None:
+        return chatter if body["model"] == JUDGE and not body.get("logprobs") else None
+
+    with server(always=misbehave, tells={"Yes": 0.7, "No": 0.2}) as served:
+        construct_here(*overrides(served, tmp_path / "strict", "limit=4"))
+        construct_here(*overrides(served, tmp_path / "weighed", "limit=4", "pipeline.weigh_verdicts=true"))
+    assert steps(tmp_path / "strict")["annotate"]["holes"] == {"annotate: no verdict": 8}
+    assert "nothing was written" in capsys.readouterr().err and not list((tmp_path / "strict" / "benchmark").iterdir())
+    rows = step_rows(tmp_path / "weighed", "annotate")
+    assert {row["target"] for row in rows} == {"Yes. The reply is about sailors."}
+    assert manifest(tmp_path / "weighed")["result"]["kinds"]["verdict weighed, not written"] == 8
+
+
+def test_a_detector_of_ours_annotates_in_the_judges_place(trained_tagger: Path, tmp_path: Path) -> None:
+    with server() as served:
+        construct_here(*overrides(served, tmp_path / "run", "limit=9", f"pipeline.detector={trained_tagger}"))
+    assert {body["model"] for body in served.asked} == {WRITER, OTHER}
+    rows = step_rows(tmp_path / "run", "annotate")
+    assert len(rows) == 18 and steps(tmp_path / "run")["annotate"]["engine"].startswith("detector ")
+    for row, example in zip(rows, sorted(halludial(tmp_path / "run"), key=lambda e: e.id), strict=True):
+        assert row["target"].startswith("Yes." if row["label"] == HALLUCINATED else "No.") and example.target
+        assert all(row["response"][start:end].strip() in row["target"] for start, end in row["spans"])
+
+
+def test_a_critic_from_elsewhere_annotates_once_it_is_said_what_its_classes_mean(tmp_path: Path) -> None:
+    critic = write_critic(tmp_path / "critic", "LABEL_0", "LABEL_1")
+    with server() as served:
+        given = overrides(served, tmp_path / "run", "limit=6", f"pipeline.detector={critic}")
+        with pytest.raises(UserError, match="a critic from elsewhere"):
+            construct_here(*given)
+        verdicts = []
+        for labels in ("{0: faithful, 1: hallucinated}", "{0: hallucinated, 1: faithful}"):
+            again = [f"resume={tmp_path / 'run'}", f"labels={labels}"]
+            with commanded(again):
+                construct_here(*again)
+            verdicts.append([row["label"] for row in step_rows(tmp_path / "run", "annotate")])
+        assert len(served.asked) == 12, "other labels ask for no reply again"
+    assert all(one != other for one, other in zip(*verdicts, strict=True)) and len(verdicts[0]) == 12
+
+
+def test_a_detector_that_was_trained_again_annotates_anew_and_asks_for_no_reply(tmp_path: Path) -> None:
+    critic = write_critic(tmp_path / "critic")
+    with server() as served:
+        construct_here(*overrides(served, tmp_path / "run", "limit=6", f"pipeline.detector={critic}"))
+        before = [row["label"] for row in step_rows(tmp_path / "run", "annotate")]
+        weights = load_file(critic / "model.safetensors")
+        others = {name: -values if name.startswith("classifier.") else values for name, values in weights.items()}
+        save_file(others, critic / "model.safetensors", metadata={"format": "pt"})
+        resume = [f"resume={tmp_path / 'run'}"]
+        with commanded(resume):
+            construct_here(*resume)
+        assert len(served.asked) == 12
+    after = [row["label"] for row in step_rows(tmp_path / "run", "annotate")]
+    assert all(one != other for one, other in zip(before, after, strict=True)) and len(before) == 12
+
+
+def test_a_resumed_run_with_other_settings_asks_only_what_they_change(tmp_path: Path) -> None:
+    with server() as served:
+        construct_here(*overrides(served, tmp_path / "run", "limit=6"))
+        first = len(served.asked)
+        again = [f"resume={tmp_path / 'run'}", "pipeline.max_judgement_tokens=50"]
+        with commanded(again):
+            construct_here(*again)
+        assert {body["model"] for body in served.asked[first:]} == {JUDGE} and len(served.asked) == first + 6
+        other = [f"resume={tmp_path / 'run'}", "pipeline=rag"]
+        with commanded(other), pytest.raises(UserError, match="this folder is of pipeline=spontaneous"):
+            construct_here(*other)
+
+
+def test_a_dry_run_prints_three_prompts_and_a_price_and_asks_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with server() as served:
+        given = overrides(served, tmp_path / "run", "limit=40", "dry_run=true", "engine.price=[1,2]")
+        construct_here(*given)
+    printed = capsys.readouterr().out
+    assert not served.asked and not (tmp_path / "run").exists()
+    assert [
+        printed.count(f"--- {name}, prompt {i} of") for name in (f"sample-{OTHER}", "annotate") for i in (1, 3, 4)
+    ] == [
+        *(1, 1, 0),
+        *(1, 1, 0),
+    ]
+    assert f"(what {WRITER} replies)" in printed and "dollars" in printed and "0.0" in printed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill_at", [3, 12, 40, 70, 100])
+def test_a_killed_run_goes_on_without_repeating_a_request(kill_at: int, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    with server() as served:
+        given = overrides(served, work / "run", "limit=8", "engine.concurrency=2")
+        events = tmp_path / "events"
+        killed = run_forked("construct", *given, folder=work, events=events, kill_at=kill_at)
+        assert killed.code == -signal.SIGKILL, killed.output
+        rest = [f"resume={work / 'run'}"] if RunFolder(work / "run").has_work() else given
+        done = run_forked("construct", *rest, folder=work)
+        assert done.code == 0, done.output
+        whole = overrides(served, tmp_path / "whole", "limit=8", "engine.cache=null")
+        asked = len(served.asked)
+        construct_here(*whole)
+    assert asked <= 24 + 2, "what was open at the kill came twice, and nothing else"
+    for path in sorted((tmp_path / "whole").rglob("*.json*")):
+        same = work / "run" / path.relative_to(tmp_path / "whole")
+        assert path.name == "manifest.json" or same.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["pipeline=induced", "pipeline.kinds=[]"], "kinds"),
+        (["pipeline=rag", "pipeline.path=/nowhere"], "/nowhere"),
+        (["pipeline.near_duplicates=2"], "near_duplicates is 2"),
+        (["models=[a/b,c/b]"], "two models have the name b"),
+        (["pipeline.dataset=faithdail"], "did you mean faithdial"),
+        (["prompts=/nowhere"], "there is no prompt reply"),
+    ],
+)
+def test_bad_settings_are_refused(given: list[str], words: str, tmp_path: Path) -> None:
+    with server() as served, pytest.raises(UserError, match=words):
+        construct_here(*overrides(served, tmp_path / "run", "models=null", *given))
+
+
+def test_ones_own_prompts_take_the_place_of_ours(tmp_path: Path) -> None:
+    folder = tmp_path / "prompts"
+    folder.mkdir()
+    (folder / "reply.txt").write_text("In {max_words} words. {history} {knowledge}")
+    (folder / "system.txt").write_text("Be kind.")
+    judge = Path("construction/prompts/annotate.txt").read_text()
+    (folder / "annotate.txt").write_text(judge)
+    with server() as served:
+        construct_here(*overrides(served, tmp_path / "run", "limit=2", f"prompts={folder}"))
+    assert served.asked[0]["messages"][0] == {"role": "system", "content": "Be kind."}
+    assert served.asked[0]["messages"][1]["content"].startswith("In 80 words.")
+
+
+def test_the_official_files_are_json_that_anyone_reads(tmp_path: Path) -> None:
+    with server() as served:
+        construct_here(*overrides(served, tmp_path / "run", "limit=5", "pipeline.test_fraction=0"))
+    (file,) = (tmp_path / "run" / "benchmark" / "spontaneous").iterdir()
+    rows = json.loads(file.read_text())
+    assert len(rows) == 10 and list(rows[0])[:6] == [
+        *("dialogue_id", "knowledge", "dialogue_history", "turn", "response", "target")
+    ]
+
+
+@pytest.mark.parametrize("pipeline", ["spontaneous", "rag"])
+def test_a_package_that_the_end_needs_is_missed_before_the_first_request(
+    pipeline: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find, folder = surroundings.find_spec, tmp_path / "run"
+    monkeypatch.delitem(sys.modules, "datasketch", raising=False)
+    monkeypatch.setattr(surroundings, "find_spec", lambda name: None if name == "datasketch" else find(name))
+    with server() as served:
+        with pytest.raises(UserError, match=r"needs the package datasketch(.|\n)*pip install '.\[construction\]'"):
+            construct_here(f"pipeline={pipeline}", *overrides(served, folder))
+        assert not served.asked

@@ -1,0 +1,209 @@
+"""Proposals of faithful edits: chosen, put before people, and read back as FaithDial's layout."""
+
+import csv
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.datasets.faithdial import FaithDial
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport
+from faithkit.errors import UserError
+from faithkit.files.jsonl import read_jsonl
+from tests.faithkit.inference.server import ChatServer
+from tests.faithkit_workflows.pipelines.serving import construct_here, manifest, steps
+from tests.running import commanded, temporary_folder
+from tests.tiny import write_critic
+
+MODEL = "editor"
+LAKE = "The lake of Orvel is ninety metres deep and lies on a plateau in the north."
+FIRST = (
+    LAKE,
+    "I swim there every summer!",
+    "I cannot answer this, as I am a program, but its depth is ninety metres.",
+)
+SECOND = ("I'm sorry, I cannot help with that.", "...", "Es ist ein See und er ist sehr tief und im Norden.")
+TURNS: list[dict[str, Any]] = [
+    {
+        "history": ["Tell me about the lake."],
+        "knowledge": LAKE,
+        "response": "I swim there every summer!",
+        "original_response": None,
+        "BEGIN": ["Hallucination"],
+        "VRM": ["Disclosure"],
+    },
+    {
+        "history": ["Tell me about the lake.", "I swim there every summer!", "Where is it?"],
+        "knowledge": LAKE,
+        "response": "People say that it is up on a plateau.",
+        "original_response": "In the south, near my house.",
+        "BEGIN": ["Hallucination", "Entailment"],
+        "VRM": [],
+    },
+    {
+        "history": ["Is it deep?"],
+        "knowledge": LAKE,
+        "response": "It is ninety metres deep.",
+        "original_response": None,
+        "BEGIN": ["Entailment"],
+        "VRM": [],
+    },
+]
+
+
+def server() -> ChatServer:
+    """Serves a model that gives another edit each time that it is asked about a reply."""
+    asked: Counter[bool] = Counter()
+
+    def answer(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:
+        is_first = "every summer" in messages[-1]["content"].rpartition("Reply that says too much:")[2]
+        asked[is_first] += 1
+        return (FIRST if is_first else SECOND)[asked[is_first] - 1]
+
+    return ChatServer(answer=answer, models=(MODEL,))
+
+
+def data(folder: Path) -> Path:
+    rows = [{"dialog_idx": 7, "utterances": TURNS[:2]}, {"dialog_idx": 8, "utterances": TURNS[2:]}]
+    (folder / "test.json").write_text(json.dumps(rows))
+    return folder / "test.json"
+
+
+def given(served: ChatServer, folder: Path, *more: str) -> list[str]:
+    return [
+        *("pipeline=faithdial_edit", "engine=openai", f"engine.base_url={served.url}", f"engine.model={MODEL}"),
+        *(
+            f"pipeline.path={data(folder.parent)}",
+            f"run_dir={folder}",
+            "engine.max_retries=1",
+            "engine.cache=null",
+            *more,
+        ),
+    ]
+
+
+def sheet(folder: Path) -> list[dict[str, str]]:
+    with (folder / "proposals.csv").open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def fill(folder: Path, **answers: tuple[str, str]) -> None:
+    rows = sheet(folder)
+    with (folder / "proposals.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        for row, name in zip(rows, ("first", "second"), strict=True):
+            accept, edit = answers.get(name, ("", ""))
+            writer.writerow({**row, "accept": accept, "edit": edit})
+
+
+def resume(folder: Path, *more: str) -> None:
+    with commanded((f"resume={folder}", *more)):
+        construct_here(f"resume={folder}", *more)
+
+
+@pytest.fixture(scope="module")
+def built() -> Path:
+    folder = temporary_folder("faithdial-edit-") / "run"
+    with server() as served:
+        construct_here(*given(served, folder))
+    return folder
+
+
+def test_the_best_candidate_of_each_hallucinated_reply_is_proposed(built: Path) -> None:
+    first, second = sheet(built)
+    assert first["turn"] == "7:0" and first["original"] == TURNS[0]["response"] and first["knowledge"] == LAKE
+    assert first["proposal"].startswith("I cannot answer this") and first["candidate"] == f"{MODEL}-3"
+    assert (first["faults"], first["copied_words"], first["accept"]) == ("", "3", "")
+    # People had edited this one: their text is not what is edited, and no candidate can be used.
+    assert second["original"] == "In the south, near my house." and second["proposal"] == ""
+    assert "propose-editor-1: refusal" in second["faults"] and "empty" in second["faults"]
+    result = manifest(built)["result"]
+    assert result["candidates with the fault: copies"] == 1 and result["candidates with the fault: unchanged"] == 1
+    assert result["candidates that failed: other language"] == 1 and result["replies without a proposal"] == 1
+    assert [row["id"] for row in read_jsonl(built / "predictions" / "proposals.jsonl")] == ["7:0"]
+
+
+def test_what_people_accepted_is_read_back_as_faithdial(tmp_path: Path) -> None:
+    folder, edited = tmp_path / "run", "It lies in the north."
+    with server() as served:
+        construct_here(*given(served, folder))
+        asked = len(served.asked)
+        fill(folder, first=("yes", ""), second=("", edited))
+        resume(folder)
+        assert len(served.asked) == asked, "nothing is asked again"
+    examples = list(read_examples(FaithDial(path=str(folder / "benchmark")), "test", ReadReport()))
+    assert [example.label for example in examples] == ["faithful"] * 2
+    assert examples[0].original == TURNS[0]["response"] and examples[0].response == sheet(folder)[0]["proposal"]
+    assert examples[1].response == edited and examples[1].original == "In the south, near my house."
+    # What was accepted stands in the history behind it.
+    assert [turn.text for turn in examples[1].history] == [
+        "Tell me about the lake.",
+        examples[0].response,
+        "Where is it?",
+    ]
+    assert [row["accept"] for row in sheet(folder)] == ["yes", "yes"] and sheet(folder)[1]["edit"] == edited
+    fill(folder, first=("no", ""), second=("yes", edited))
+    resume(folder)
+    assert [e.response for e in read_examples(FaithDial(path=str(folder / "benchmark")), "test", ReadReport())] == [
+        edited
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answers", "problem"),
+    [
+        ({"first": ("maybe", "")}, "accept is 'maybe'"),
+        ({"second": ("yes", "")}, "there is no proposal"),
+        ({"first": ("yes", TURNS[0]["response"])}, "the accepted text is the original reply"),
+    ],
+)
+def test_answers_that_cannot_be_right_are_refused(answers: Any, problem: str, built: Path) -> None:
+    before = (built / "proposals.csv").read_bytes()
+    try:
+        fill(built, **answers)
+        with pytest.raises(UserError, match=problem):
+            resume(built)
+        assert not (built / "benchmark").exists()
+    finally:
+        (built / "proposals.csv").write_bytes(before)
+
+
+@pytest.mark.slow
+def test_a_critic_finds_the_replies_and_checks_the_candidates(tmp_path: Path) -> None:
+    (tmp_path / "wow").mkdir()
+    untagged = [{**turn, "original_response": None, "BEGIN": None, "VRM": None} for turn in TURNS]
+    (tmp_path / "wow" / "wow_test.json").write_text(json.dumps([{"dialog_idx": 7, "utterances": untagged}]))
+    critic = write_critic(tmp_path / "critic")
+    more = ("pipeline.dataset=wow", f"pipeline.detector={critic}", f"pipeline.path={tmp_path / 'wow'}")
+    edit = "It lies up there, I was told."
+    with ChatServer(answer=lambda *_: edit, models=(MODEL,)) as served:
+        construct_here(*given(served, tmp_path / "run", *more, "pipeline.which=detector", "pipeline.candidates=1"))
+    found, checked = (
+        list(read_jsonl(tmp_path / "run" / steps(tmp_path / "run")[name]["file"])) for name in ("find", "check")
+    )
+    kept = [row for row in found if "hole" not in row]
+    assert len(served.asked) == len(kept) == len([row for row in checked if "hole" not in row])
+    assert {row["hole"]["why"] for row in found if "hole" in row} <= {"not hallucinated"}
+    for row in checked:
+        assert "hole" in row or ("hallucinated" in row["faults"]) == (row["verdict"] == "hallucinated")
+    assert len(sheet(tmp_path / "run")) == len(kept)
+    assert steps(tmp_path / "run")["check"]["settings"]["detector"][0][1], "the hash of the weights"
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        (("pipeline.which=detector",), "names no detector"),
+        (("pipeline.detector=/nowhere",), "no such run or folder"),
+        (("pipeline.candidates=0",), "from 1 to 100"),
+        (("pipeline.dataset=wow", "pipeline.path=embedded"), "no reply is tagged"),
+    ],
+)
+def test_wrong_settings_are_explained(more: tuple[str, ...], problem: str, tmp_path: Path) -> None:
+    with server() as served, pytest.raises(UserError, match=problem) as caught:
+        construct_here(*given(served, tmp_path / "run"), *more)
+    assert len(str(caught.value).splitlines()) <= 5

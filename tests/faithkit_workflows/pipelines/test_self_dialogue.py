@@ -1,0 +1,295 @@
+"""Self-dialogues from topics to DiaHalu's layout: both roles, edits by people, kills, and what a user gets wrong."""
+
+import csv
+import json
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.datasets.diahalu import DiaHalu
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport
+from faithkit.errors import UserError
+from faithkit.files.jsonl import read_jsonl
+from faithkit.files.saved_config import read_config, write_config
+from faithkit.words import unicode_words
+from tests.faithkit.inference.server import ChatServer
+from tests.faithkit_workflows.pipelines.serving import construct_here, manifest, steps
+from tests.running import command, commanded
+from tests.tiny import write_critic
+
+USER, FIRST, SECOND = "user", "first", "second"
+WORDS = (
+    "amber birch copper delta ember fjord garnet harbour island juniper kettle lantern meadow nickel orchard pebble "
+    "quarry ribbon saddle timber umbrella violet walnut yarrow zephyr basket candle daisy eagle forest"
+).split()
+
+
+def say(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:
+    """Says something that depends on all that was said before, and on nothing else."""
+    number = sum(sum(map(ord, message["content"])) for message in messages)
+    drawn = [WORDS[(number * (place + 3) + place * place) % len(WORDS)] for place in range(6)]
+    return f"The {' '.join(drawn)} was in the {number}th of them."
+
+
+def server(**options: Any) -> ChatServer:
+    return ChatServer(**{"answer": say, "models": (USER, FIRST, SECOND), **options})
+
+
+def given(served: ChatServer, folder: Path, *more: str) -> list[str]:
+    return [
+        *("pipeline=self_dialogue", "engine=openai", f"engine.base_url={served.url}", f"engine.model={USER}"),
+        *("pipeline.rounds=3", "pipeline.min_rounds=2", "limit=4", f"models=[{FIRST}]"),
+        *(f"run_dir={folder}", f"engine.cache={folder.parent / 'replies.sqlite'}", "engine.max_retries=1", *more),
+    ]
+
+
+def dialogues(folder: Path) -> dict[str, dict[str, Any]]:
+    return {row["key"]: row for row in read_jsonl(folder / "benchmark" / "DiaHalu.jsonl")}
+
+
+def sheet(folder: Path) -> list[dict[str, str]]:
+    with (folder / "turns_to_edit.csv").open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def edit(folder: Path, *edits: tuple[str, int, str]) -> None:
+    """Writes edits into the table, as a person does."""
+    rows, wanted = sheet(folder), {(key, str(number)): text for key, number, text in edits}
+    with (folder / "turns_to_edit.csv").open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.DictWriter(file, rows[0], delimiter=";")
+        writer.writeheader()
+        writer.writerows({**row, "edit": wanted.get((row["dialogue"], row["round"]), "")} for row in rows)
+
+
+def resume(folder: Path, *more: str) -> None:
+    with commanded((f"resume={folder}", *more)):
+        construct_here(f"resume={folder}", *more)
+
+
+def turns(row: dict[str, Any]) -> list[str]:
+    return [line.partition(": ")[2] for line in row["text"].split("\n")]
+
+
+def test_two_roles_talk_and_the_loader_reads_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with server() as served:
+        construct_here(*given(served, tmp_path / "run", f"models=[{FIRST},{SECOND}]"))
+    found = dialogues(tmp_path / "run")
+    assert len(found) == 8 and list(found)[:2] == [f"knowledge:0@{FIRST}", f"knowledge:0@{SECOND}"]
+    for row in found.values():
+        marks = [line.partition(":")[0] for line in row["text"].split("\n")]
+        assert marks == ["A1", "B1", "A2", "B2", "A3", "B3"] and row["label"] == ""
+    assert {row["domain"] for row in found.values()} == {
+        "World Knowledge",
+        "Task-oriented Style",
+        "Chit-Chat",
+        "Reasoning",
+    }
+    examples = list(read_examples(DiaHalu(path=str(tmp_path / "run")), None, ReadReport()))
+    assert len(examples) == 8 and {example.label for example in examples} == {None}
+    assert {example.meta["model"] for example in examples} == {FIRST, SECOND}
+    # A opens a topic once for both; each B has a system prompt of its own, and A's names one.
+    asked = Counter(body["model"] for body in served.asked)
+    # Both B say the same here, so that A is asked once for what follows.
+    assert asked == {USER: 12, FIRST: 12, SECOND: 12}
+    chats = [body["messages"] for body in served.asked if body["model"] == FIRST]
+    assert any(
+        [m["role"] for m in chat] == ["system", "user", "assistant", "user", "assistant", "user"] for chat in chats
+    )
+    assert {chat[0]["role"] for chat in chats} == {"system"}
+    assert "self-dialogues" in capsys.readouterr().out
+
+
+def test_a_models_verdicts_stand_beside_the_empty_labels_of_people(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def judge(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:
+        asked = messages[-1]["content"]
+        if "check dialogues" not in asked:
+            return say(messages, seed, sample)
+        if "A stands for a person" not in asked:
+            return "I would rather not say."
+        return "No. All of it is right." if "A1: Where is the lake" in asked else "Yes. Round 2, Non-factual: no."
+
+    run = tmp_path / "run"
+    newer = ("judge", "judge_types", "weigh_verdicts", "max_judgement_tokens", "detector")
+    with server(answer=judge) as served:
+        construct_here(*given(served, run, f"models=[{FIRST},{SECOND}]"))
+        config = read_config(run / "config.yaml")  # an older run has none of these keys
+        own = {name: value for name, value in config["pipeline"].items() if name not in newer}
+        write_config(run / "config.yaml", {**config, "pipeline": own})
+        talked = len(served.asked)
+        resume(run, f"pipeline.judge={SECOND}", "pipeline.judge_types=true")
+        assert len(served.asked) == talked + 4, "no turn is asked for again, and equal dialogues once"
+        found = dialogues(run)
+        assert {row["label"] for row in found.values()} == {""} and {row["index"] for row in found.values()} == {"[]"}
+        judged = {key: row for key, row in found.items() if "model_label" in row}
+        assert len(found) == 8 and {key.partition(":")[0] for key in judged} == {"knowledge", "task"}
+        assert all(row["labelled_by"] == f"model {SECOND}" and row["model_label"] == 1 for row in judged.values())
+        assert all(json.loads(row["model_index"]) == [[2, "non-factual"]] for row in judged.values())
+        assert "hallucinated, as model second says" in capsys.readouterr().out
+        whole = read_examples(DiaHalu(path=str(run), labelled_by="model"), None, ReadReport())
+        assert [e.label for e in whole].count("hallucinated") == 4
+        asked = len(served.asked)
+        edit(run, (f"knowledge:0@{FIRST}", 1, "Where is the lake of Orvel?"))
+        resume(run)
+        again = [body for body in served.asked[asked:] if "check dialogues" in body["messages"][-1]["content"]]
+        assert len(again) == 1, "only the edited dialogue is judged anew"
+    row = dialogues(run)[f"knowledge:0@{FIRST}"]
+    assert row["model_label"] == 0 and row["model_explaination"] == "[]"
+
+
+def test_a_critic_gives_dialogues_a_verdict(tmp_path: Path) -> None:
+    critic = write_critic(tmp_path / "critic", "LABEL_0", "LABEL_1")
+    labels = "labels={0: faithful, 1: hallucinated}"
+    with server() as served:
+        construct_here(*given(served, tmp_path / "run", f"pipeline.detector={critic}", labels))
+    for row in dialogues(tmp_path / "run").values():
+        assert row["labelled_by"] == f"detector {critic}" and row["label"] == "" and 0 <= row["model_score"] <= 1
+        assert row["model_label"] == int(row["model_score"] >= 0.5)
+
+
+def test_an_edited_dialogue_is_made_anew_from_the_edit_and_nothing_else_changes(tmp_path: Path) -> None:
+    folder, key = tmp_path / "run", f"task:0@{FIRST}"
+    with server() as served:
+        construct_here(*given(served, folder, "engine.cache=null"))
+        before, files = dialogues(folder), {path: path.read_bytes() for path in (folder / "steps").iterdir()}
+        listed = sheet(folder)
+        assert {row["domain"] for row in listed} == {"knowledge", "task"} and len(listed) == 3 * 2
+        edit(folder, (key, 2, "Could I have two rooms?"), (key, 3, "Never mind."))
+        asked = len(served.asked)
+        resume(folder)
+        assert len(served.asked) - asked == 3  # B2, A3, B3
+        resume(folder)
+        assert len(served.asked) - asked == 3
+    after = dialogues(folder)
+    assert turns(after[key])[:3] == [*turns(before[key])[:2], "Could I have two rooms?"]
+    assert not set(turns(after[key])[3:]) & set(turns(before[key])[3:]) and len(turns(after[key])) == 6
+    assert {name: row for name, row in after.items() if name != key} == {n: r for n, r in before.items() if n != key}
+    assert after[key] | {"text": ""} == before[key] | {"text": ""}
+    assert all(path.read_bytes() == content for path, content in files.items())
+    assert [row["text"] for row in sheet(folder) if row["dialogue"] == key][1] == "Could I have two rooms?"
+    kept = list(read_jsonl(folder / "edits" / "01" / "edits.jsonl"))
+    assert {row["text"] for row in kept} == {"Could I have two rooms?", "Never mind."}
+
+
+def test_what_was_edited_can_be_edited_again(tmp_path: Path) -> None:
+    folder, key = tmp_path / "run", f"knowledge:0@{FIRST}"
+    with server() as served:
+        construct_here(*given(served, folder))
+        edit(folder, (key, 3, "And who told you that?"))
+        resume(folder)
+        first = turns(dialogues(folder)[key])
+        edit(folder, (key, 1, "Why does ice swim?"))
+        resume(folder)
+    second = turns(dialogues(folder)[key])
+    assert first[4] == "And who told you that?" and second[0] == "Why does ice swim?"
+    assert not set(first[1:]) & set(second[1:]) and len(second) == 6
+
+
+def test_a_dialogue_that_fails_behind_an_edit_can_be_edited_once_more(tmp_path: Path) -> None:
+    folder, key = tmp_path / "run", f"task:0@{FIRST}"
+
+    def answer(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:
+        return "..." if messages[-1]["content"] == "Say nothing." else say(messages, seed, sample)
+
+    with server(answer=answer) as served:
+        construct_here(*given(served, folder))
+        edit(folder, (key, 2, "Say nothing."))
+        resume(folder)
+        assert key not in dialogues(folder) and manifest(folder)["result"]["left out: empty"] == 1
+        listed = [row for row in sheet(folder) if row["dialogue"] == key]
+        assert [row["signs"] for row in listed] == ["", "the dialogue failed behind it: empty"]
+        edit(folder, (key, 2, "Say something."))
+        resume(folder)
+    assert turns(dialogues(folder)[key])[2] == "Say something." and len(turns(dialogues(folder)[key])) == 6
+
+
+@pytest.mark.slow  # two commands of their own
+def test_a_killed_run_asks_only_again_what_was_in_flight(tmp_path: Path) -> None:
+    with server(seconds=0.02) as served:
+        whole = given(served, tmp_path / "run", "engine.concurrency=4")
+        for asked_before in (7, 16):
+            process = subprocess.Popen(
+                [*command("construct.py", *whole)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            while len(served.asked) < asked_before:
+                assert process.poll() is None
+                time.sleep(0.005)
+            process.kill()
+            process.wait()
+            whole = [f"resume={tmp_path / 'run'}"]
+        resume(tmp_path / "run")
+        asked = [json.dumps([body["model"], body["messages"]]) for body in served.asked]
+        construct_here(*given(served, tmp_path / "other", f"engine.cache={tmp_path / 'none.sqlite'}"))
+    assert len(set(asked)) == 24 and len(asked) <= 24 + 2 * 4
+    for path in (tmp_path / "other" / "steps").iterdir():
+        assert (tmp_path / "run" / "steps" / path.name).read_bytes() == path.read_bytes()
+    assert dialogues(tmp_path / "run") == dialogues(tmp_path / "other")
+
+
+def test_dialogues_that_fail_are_counted_by_why_and_can_be_asked_for_again(tmp_path: Path) -> None:
+    refuses = [True]
+
+    def answer(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:
+        told = messages[0]["content"]
+        if "ice float" in told and "assistant that answers" in told and refuses[0]:
+            return "I'm sorry, I cannot answer that."
+        if "You are Ben" in told:
+            return "It is so. " * 30
+        return say(messages, seed, sample)
+
+    with server(answer=answer) as served:
+        construct_here(*given(served, tmp_path / "run"))
+        result = manifest(tmp_path / "run")["result"]
+        assert result["left out: refusal"] == 1 and result["left out: repeats itself"] == 1
+        assert result["dialogues"] == 2 and result["of all rounds"] == 2
+        assert [row["ID"] for row in dialogues(tmp_path / "run").values()] == [2, 3]
+        refuses[0] = False
+        resume(tmp_path / "run", "retry_holes=true", "pipeline.temperature=0.1")
+    assert [row["ID"] for row in dialogues(tmp_path / "run").values()] == [1, 2, 3]
+    assert {step["state"] for step in steps(tmp_path / "run").values()} == {"done"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ("pipeline.min_rounds=9", "min_rounds is 9"),
+        ("pipeline.topics=/nowhere.jsonl", "no such file or folder"),
+        ("pipeline.domains=[chitchat]", "chit-chat"),
+        ("pipeline.rounds=0", "from 1 to 100"),
+        ("pipeline.judge_types=true", "names no judge"),
+        ("pipeline.detector=/nowhere", "no such run or folder"),
+    ],
+)
+def test_wrong_settings_are_explained(wrong: str, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=problem) as caught:
+        construct_here("pipeline=self_dialogue", "engine=openai", "engine.model=x", f"run_dir={tmp_path}", wrong)
+    assert len(str(caught.value).splitlines()) <= 5
+
+
+def test_an_edit_without_its_round_is_refused_and_the_table_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with server() as served:
+        construct_here(*given(served, folder, "limit=2"))
+        path = folder / "turns_to_edit.csv"
+        broken = path.read_text().replace(f"task:0@{FIRST},2,", f"task:0@{FIRST},two,").replace('"",', "")
+        lines = [f"{line},Hello there" if ",two," in line else line for line in broken.splitlines()]
+        path.write_text("\n".join(line.replace(",,Hello", ",Hello") for line in lines))
+        with pytest.raises(UserError, match="round is 'two'"):
+            resume(folder)
+        assert "Hello there" in path.read_text()
+
+
+def test_a_dry_run_shows_prompts_of_both_sides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    construct_here(
+        *("pipeline=self_dialogue", "engine=openai", "engine.model=x", "dry_run=true", "limit=3", "pipeline.rounds=1"),
+        *("pipeline.min_rounds=1", f"run_dir={tmp_path / 'run'}"),
+    )
+    printed = capsys.readouterr().out
+    assert "A1, prompt 1 of 3" in printed and "B1-x, prompt 3 of 3" in printed and not (tmp_path / "run").exists()
+    assert "what it would ask" in printed and unicode_words(printed).count("customer") > 2

@@ -1,0 +1,144 @@
+"""A folder of shards is answered as each of its files alone, with the same contract as scoring has."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from faithkit.errors import UserError
+from faithkit.settings.check import check_settings
+from faithkit.signals import Interrupted
+from faithkit_workflows.settings.scripts import GenerateSettings
+from tests.faithkit_workflows.ray.data import answer, in_process, rows, scored, untouched, write_jsonl, write_shards
+from tests.running import compose, plain_config
+
+
+def questions(folder: Path, number: int = 3) -> Path:
+    """Writes shards of rows that have no response yet."""
+    for shard in range(number):
+        made = [{"knowledge": r["knowledge"], "question": f"{r['response']}?", "day": shard} for r in rows(5, shard)]
+        write_jsonl(folder / f"part-{shard}.jsonl", made)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with questions in `data`, answered into `out`."""
+    folder = tmp_path_factory.mktemp("answered")
+    answer(questions(folder / "data"), folder / "out", tiny_llama)
+    return folder
+
+
+@pytest.mark.parametrize("decoding", ["greedy", "nucleus"])
+def test_the_answers_are_those_of_generate_on_the_file_alone(decoding: str, tiny_llama: Path, tmp_path: Path) -> None:
+    from faithkit_workflows import generate
+
+    data = write_shards(tmp_path / "data", num_rows=6)
+    answer(data, tmp_path / "out", tiny_llama, f"decoding={decoding}")
+    for file in sorted(data.iterdir()):
+        given = ["data=pairs", f"data.path={file}", "data.columns.label=null", "data.split=all", f"decoding={decoding}"]
+        options = ["decoding.max_new_tokens=6", "num_examples=0", f"run_dir={tmp_path / file.stem}"]
+        generate.main(compose("generate", f"checkpoint={tiny_llama}", *given, *options))
+        lines = (tmp_path / file.stem / "predictions" / "pairs.jsonl").read_text().splitlines()
+        table = pq.read_table(tmp_path / "out" / f"{file.stem}.parquet")
+        assert table["faithkit_response"].to_pylist() == [json.loads(line)["text"] for line in lines]
+
+
+def test_rows_need_no_response_and_keep_their_columns(finished: Path) -> None:
+    table = pq.read_table(finished / "out")
+    assert table.column_names == ["knowledge", "question", "day", "response"] and table.num_rows == 15
+    assert any(table["response"].to_pylist())
+
+
+def test_batches_and_the_order_of_shards_change_no_byte(finished: Path, tiny_llama: Path, tmp_path: Path) -> None:
+    def backwards(worker: type, argument: Any, rows: Any, options: Any) -> Iterator[Any]:
+        for row in reversed(rows):  # each by a worker of its own
+            yield from in_process(worker, argument, [row], options)
+
+    answer(finished / "data", tmp_path / "out", tiny_llama, "batch_size=1", run=backwards)
+    assert scored(tmp_path / "out") == scored(finished / "out")
+    answer(finished / "data", tmp_path / "seed", tiny_llama, "seed=1")
+    assert scored(tmp_path / "seed") != scored(finished / "out")
+
+
+def test_an_interrupted_launch_goes_on_and_a_finished_one_answers_nothing(
+    finished: Path, tiny_llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*arguments: Any) -> Iterator[Any]:
+        yield next(in_process(*arguments))
+        raise Interrupted
+
+    with pytest.raises(Interrupted, match="run the same command again"):
+        answer(finished / "data", tmp_path / "out", tiny_llama, run=stopped)
+    answer(finished / "data", tmp_path / "out", tiny_llama)
+    assert scored(tmp_path / "out") == scored(finished / "out")
+    answer(finished / "data", tmp_path / "out", tiny_llama, run=untouched)
+    assert "3 are answered already, 0 are left" in capsys.readouterr().out
+
+
+def test_a_detector_chooses_and_its_share_is_told(
+    finished: Path, tiny_llama: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer(finished / "data", tmp_path / "out", tiny_llama, "best_of=3", f"detector={trained}")
+    table = pq.read_table(tmp_path / "out")
+    assert table.column_names[3:] == ["response", "label", "probability", "spans"]
+    judged = [row for row in table.to_pylist() if row["label"] is not None]
+    assert judged and all(row["response"] and 0 <= row["probability"] <= 1 for row in judged)
+    share = 100 * sum(row["label"] == "hallucinated" for row in judged) / len(judged)
+    assert f" {share:.1f} [" in capsys.readouterr().out
+
+
+def test_a_bad_row_is_put_aside_and_has_no_answer(
+    tiny_llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = [{"knowledge": "a long river", "question": "Where?"}, {"knowledge": "", "question": "Who?"}]
+    write_jsonl(tmp_path / "data" / "a.jsonl", made)
+    answer(tmp_path / "data", tmp_path / "out", tiny_llama)
+    assert pq.read_table(tmp_path / "out")["response"].to_pylist()[1] is None
+    (reject,) = (tmp_path / "out/_faithkit/rejects/a.jsonl.jsonl").read_text().splitlines()
+    assert json.loads(reject)["line"] == 2 and "1 rows cannot be answered" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["decoding=greedy"], "differs in its settings: decoding is"),
+        (["seed=1"], "settings: decoding is"),
+        (["data.columns.history=null"], "settings: columns is"),
+        (["checkpoint={other}"], "differs in its model"),
+        (["detector={trained}"], "differs in its"),
+    ],
+)
+def test_a_folder_of_another_model_or_settings_is_refused(
+    overrides: list[str], words: str, finished: Path, tiny_llama: Path, trained: Path, tiny_t5: Path
+) -> None:
+    given = [each.format(other=tiny_t5, trained=trained) for each in overrides]
+    with pytest.raises(UserError, match=words):
+        answer(finished / "data", finished / "out", tiny_llama, *given, run=untouched)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["data=faithdial"], "tables of your own, and data is faithdial\n  hint: data=pairs data.path=FOLDER"),
+        (["data=pairs"], "engine=ray without data.path"),
+        (["data=pairs", "data.path=in"], "engine=ray without out"),
+        (["data=pairs", "data.path=in", "out=in/out"], "out lies in the data"),
+        (["data=pairs", "data.path=in", "out=out", "resample=3"], "best_of=8 detector=PATH"),
+        (["data=pairs", "data.path=in", "out=out", "num_rows=3"], "num_rows is of a single file"),
+        (["data=pairs", "data.path=in", "out=out", "resume=r"], "resume is of a single file"),
+        (["data=pairs", "data.path=in", "out=out", "ray.engine=auto"], "ray.engine is 'auto'"),
+        (["data=pairs", "data.path=in", "out=out", "ray.gpus=2"], "ray.engine=transformers, which runs on one"),
+        (["data=pairs", "data.path=in", "out=out", "ray.gpus=1.5"], "no whole number of GPUs\n  hint: ray.gpus=1"),
+        (["data=pairs", "data.path=in", "out=out", "data.columns.history=5"], "data.columns.history is 5"),
+        (["data=pairs", "data.path=in", "out=out", "ray.address=ray://h:1"], "is of the Ray client"),
+    ],
+)
+def test_what_engine_ray_lacks_or_has_too_much_is_told(overrides: list[str], words: str) -> None:
+    config = plain_config("generate", "checkpoint=owner/model", "engine=ray", *overrides)
+    with pytest.raises(UserError) as caught:
+        check_settings(config, GenerateSettings)
+    assert words in str(caught.value)

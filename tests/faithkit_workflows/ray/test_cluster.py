@@ -1,0 +1,230 @@
+"""On a real cluster of three nodes: whoever dies, the scored shards are those of one worker that nothing befell."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faithkit_workflows.ray.data import answer, score, scored, write_shards
+from tests.running import ROOT
+
+pytest.importorskip("ray", reason="needs the extra ray")
+STORE = 80_000_000  # bytes: names pass through it
+SHARDS = 12
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_shards(tmp_path_factory.mktemp("shards") / "data", SHARDS, 500)
+
+
+@pytest.fixture(scope="module")
+def expected(data: Path, trained: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What one worker in this process makes of the shards."""
+    out = tmp_path_factory.mktemp("expected") / "out"
+    score(data, out, trained)
+    return scored(out)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Three nodes of one CPU each."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))  # of the workers
+        from ray.cluster_utils import Cluster
+
+        node: dict[str, Any] = {"num_cpus": 1, "object_store_memory": STORE}
+        made = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+        for _ in range(2):
+            made.add_node(**node)
+        made.wait_for_nodes()
+        yield made
+        made.shutdown()
+
+
+def command(data: Path, out: Path, checkpoint: Path, *overrides: str) -> "subprocess.Popen[str]":
+    given = [str(data), f"out={out}", f"checkpoint={checkpoint}", "engine=ray", "num_resamples=20"]
+    return start("faithkit_workflows.score", *given, *overrides)
+
+
+def start(module: str, *arguments: str) -> "subprocess.Popen[str]":
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=ROOT, env=environ, **pipes)
+
+
+def texts_of(path: Path) -> list[str]:
+    """The knowledge of a few rows, which no other row has."""
+    return [json.loads(line)["knowledge"] for line in path.read_text().splitlines()[:40]]
+
+
+def end(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    output, errors = process.communicate(timeout=400)
+    return process.returncode, output, errors
+
+
+def accounts(out: Path) -> int:
+    return len(list((out / "_faithkit" / "shards").glob("*.json")))
+
+
+def wait_for(condition: Callable[[], Any], process: "subprocess.Popen[str]") -> Any:
+    for _ in range(3000):
+        if found := condition():
+            return found
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.1)
+    raise AssertionError("nothing has happened in five minutes")
+
+
+def workers(node: Any) -> list[int]:
+    """The processes of a node that hold a scorer."""
+    raylet = node.all_processes["raylet"][0].process.pid
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == raylet and b"ShardWorker" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_costs_its_shard_in_flight(
+    cluster: Any, data: Path, trained: Path, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    process = command(data, out, trained, f"ray.address={cluster.address}", "ray.workers=2")
+    wait_for(lambda: accounts(out), process)
+    victims = [pid for node in cluster.list_all_nodes() for pid in workers(node)]
+    assert len(victims) == 2
+    os.kill(victims[0], signal.SIGKILL)
+    assert accounts(out) < SHARDS, "the kill came too late to test anything"
+    code, shown, errors = end(process)
+    assert code == 0, errors
+    assert scored(out) == expected
+    assert f"6,000 rows in {SHARDS} shards" in shown and "0 failed" in errors
+
+
+@pytest.mark.slow
+def test_answers_are_the_same_on_a_cluster_whose_worker_is_killed(
+    cluster: Any, data: Path, tiny_llama: Path, tmp_path: Path
+) -> None:
+    answer(data, tmp_path / "expected", tiny_llama)
+    out = tmp_path / "out"
+    given = ["data=pairs", f"data.path={data}", f"out={out}", f"checkpoint={tiny_llama}", "decoding.max_new_tokens=6"]
+    process = start(
+        "faithkit_workflows.generate", *given, "engine=ray", f"ray.address={cluster.address}", "ray.workers=2"
+    )
+    wait_for(lambda: accounts(out), process)
+    os.kill(next(pid for node in cluster.list_all_nodes() for pid in workers(node)), signal.SIGKILL)
+    assert accounts(out) < SHARDS, "the kill came too late to test anything"
+    code, shown, errors = end(process)
+    assert code == 0, errors
+    assert scored(out) == scored(tmp_path / "expected")
+    assert f"6,000 rows in {SHARDS} shards" in shown
+
+
+@pytest.mark.slow
+def test_rates_over_scored_shards_are_the_same_on_a_cluster_and_on_one_machine(
+    cluster: Any, data: Path, trained: Path, tmp_path: Path
+) -> None:
+    score(data, tmp_path / "scored", trained)
+    labels = tmp_path / "labels.csv"
+    texts = dict.fromkeys(text for path in sorted(data.glob("*.jsonl")) for text in texts_of(path))
+    labels.write_text("id,label\n" + "".join(f"{text},{place % 3 == 0:d}\n" for place, text in enumerate(texts)))
+    given = ["pipeline=estimate", f"pipeline.predictions={tmp_path / 'scored'}", f"pipeline.labels={labels}"]
+    given += ["pipeline.columns.id=knowledge", "pipeline.by=model", "pipeline.num_resamples=50"]
+    found = {}
+    for name, options in {"ray": ["engine=ray", f"ray.address={cluster.address}"], "here": ["engine=none"]}.items():
+        process = start("faithkit_workflows.construct", *given, f"run_dir={tmp_path / name}", *options)
+        code, _, errors = end(process)
+        assert code == 0, errors
+        found[name] = json.loads((tmp_path / name / "metrics.json").read_text())["metrics"]
+    assert found["ray"] == found["here"] and "test/scored/by/a/rate" in found["ray"]
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_goes_on_and_reads_no_finished_shard_again(
+    cluster: Any, data: Path, trained: Path, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    out, own = tmp_path / "out", shutil.copytree(data, tmp_path / "data")
+    process = command(own, out, trained, f"ray.address={cluster.address}", "ray.workers=2")
+    wait_for(lambda: accounts(out) >= 2, process)
+    process.kill()
+    process.communicate()
+    assert accounts(out) < SHARDS
+    wait_for_end = time.monotonic() + 60
+    while any(workers(node) for node in cluster.list_all_nodes()) and time.monotonic() < wait_for_end:
+        time.sleep(0.2)  # Ray ends the workers of a driver that has died
+    finished = (out / f"{path.name.partition('.')[0]}.parquet" for path in (out / "_faithkit/shards").iterdir())
+    done = {path: path.stat().st_mtime_ns for path in finished}
+    code, shown, errors = end(command(own, out, trained, f"ray.address={cluster.address}", "ray.workers=2"))
+    assert code == 0, errors
+    assert scored(out) == expected
+    assert "are scored already" in shown
+    assert [path for path in done if path.stat().st_mtime_ns != done[path]] == []
+    assert not list((out / "_faithkit" / "unfinished").iterdir()), "what the killed launch began is cleared away"
+
+
+@pytest.mark.slow
+def test_a_cluster_without_room_for_the_workers_is_refused(
+    cluster: Any, data: Path, trained: Path, tmp_path: Path
+) -> None:
+    for overrides, words in (
+        (["ray.workers=9"], "room for 3 workers of 1 CPU, and 9 are wanted\n  hint: ray.workers=3"),
+        (["ray.cpus=2"], "room for 0 workers of 2 CPU"),
+        (["ray.memory_gb=100000"], "room for 0 workers of 1 CPU, 100000.0 GiB of memory"),
+    ):
+        code, _, errors = end(command(data, tmp_path / "o", trained, f"ray.address={cluster.address}", *overrides))
+        assert code == 2 and words in errors, errors
+        shutil.rmtree(tmp_path / "o")
+
+
+@pytest.mark.slow
+def test_a_node_that_is_removed_gives_its_shard_to_the_others(
+    cluster: Any, data: Path, trained: Path, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    process = command(data, out, trained, f"ray.address={cluster.address}")  # a worker on every node
+    wait_for(lambda: accounts(out), process)
+    node = wait_for(lambda: next((n for n in cluster.list_all_nodes() if not n.head and workers(n)), None), process)
+    cluster.remove_node(node, allow_graceful=False)
+    assert accounts(out) < SHARDS, "the removal came too late to test anything"
+    code, _, errors = end(process)
+    assert code == 0, errors
+    assert scored(out) == expected
+
+
+@pytest.mark.slow
+def test_without_an_address_the_machine_is_the_cluster(
+    data: Path, trained: Path, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    code, _, errors = end(command(data, tmp_path / "out", trained, "ray.workers=1"))
+    assert code == 0, errors
+    assert scored(tmp_path / "out") == expected
+    assert "rows/s" in errors and "100%" in errors
+
+
+@pytest.mark.parametrize("listens", [False, True], ids=["closed", "silent"])
+def test_an_address_that_does_not_answer_is_told(listens: bool, data: Path, trained: Path, tmp_path: Path) -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        if listens:
+            held.listen()
+        address = f"127.0.0.1:{held.getsockname()[1]}"
+        options = [f"ray.address={address}", "ray.timeout_seconds=3"]
+        code, _, errors = end(command(data, tmp_path / "out", trained, *options))
+    assert code == 2, errors
+    told = errors[errors.index("error:") :]
+    assert f"no Ray cluster answers at {address}" in told and len(told.strip().splitlines()) <= 3

@@ -1,0 +1,112 @@
+"""Language models judge shards as a critic does: by their folder, behind a server, as the dear half of a cascade."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from faithkit.errors import UserError
+from faithkit.files.saved_config import write_config
+from faithkit.settings.check import check_settings
+from faithkit_workflows.ray.identity import identify_model
+from faithkit_workflows.settings.scripts import ScoreSettings
+from tests.faithkit.inference.server import FAILED, MODEL, ChatServer
+from tests.faithkit_workflows.ray.data import score, scored, write_shards
+from tests.running import ROOT, compose, plain_config
+
+
+@pytest.fixture(autouse=True)
+def no_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with ChatServer(tells={"Yes": 0.4, "No": 0.6}) as found:
+        yield found
+
+
+def served(file: Path, server: ChatServer, **others: object) -> Path:
+    engine = {"name": "openai", "model": MODEL, "base_url": server.url, "cache": None, "max_retries": 0}
+    write_config(file, {"engine": engine, **others})
+    return file
+
+
+def test_a_judge_of_this_machine_judges_shards_as_it_judges_a_file(
+    language_models: dict[str, Path], tmp_path: Path
+) -> None:
+    from faithkit_workflows import score as single
+
+    data = write_shards(tmp_path / "data", number=2, num_rows=4)
+    score(data, tmp_path / "out", language_models["llama"])
+    for number, (name, content) in enumerate(scored(tmp_path / "out").items()):
+        (file,) = data.glob(f"{Path(name).stem}.*")
+        given = [f"path={file}", f"output={tmp_path / name}", f"checkpoint={language_models['llama']}"]
+        single.main(compose("score", *given, f"run_dir={tmp_path / str(number)}", "num_resamples=20"))
+        assert content == (tmp_path / name).read_bytes()
+
+
+def test_a_judge_behind_a_server_judges_shards(server: ChatServer, tmp_path: Path) -> None:
+    score(write_shards(tmp_path / "data", num_rows=4), tmp_path / "out", served(tmp_path / "judge.yaml", server))
+    table = pq.read_table(tmp_path / "out")
+    assert table["label"].to_pylist() == ["faithful"] * 12
+    assert table["probability"].to_pylist() == pytest.approx([0.4] * 12)
+    assert len(server.asked) == 12
+
+
+def test_a_cascade_asks_the_server_where_the_critic_is_unsure(
+    server: ChatServer, trained: Path, tmp_path: Path
+) -> None:
+    data = write_shards(tmp_path / "data", num_rows=6)
+    score(data, tmp_path / "critic", trained)
+    scores = sorted(pq.read_table(tmp_path / "critic")["probability"].to_pylist())
+    band = [scores[0], scores[5]]
+    file = served(tmp_path / "cascade.yaml", server, checkpoint=str(trained), cascade={"band": band})
+    score(data, tmp_path / "out", file)
+    assert len(server.asked) == sum(band[0] <= value <= band[1] for value in scores)
+    assert sorted(pq.read_table(tmp_path / "out")["probability"].to_pylist())[-1] == pytest.approx(scores[-1])
+
+
+def test_a_server_that_is_down_leaves_every_shard_to_the_next_launch(tmp_path: Path) -> None:
+    data = write_shards(tmp_path / "data", num_rows=4)
+    with ChatServer(tells={"Yes": 0.4, "No": 0.6}) as server:
+        file = served(tmp_path / "judge.yaml", server)
+    with pytest.raises(UserError, match=r"3 of 3 shards are not scored; the first: (.|\n)*run the same command again"):
+        score(data, tmp_path / "out", file)
+    assert scored(tmp_path / "out") == {}
+
+
+def test_rows_that_a_server_refuses_have_no_verdict_and_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ChatServer(FAILED, FAILED, tells={"Yes": 0.4, "No": 0.6}) as server:
+        file = served(tmp_path / "judge.yaml", server)
+        score(write_shards(tmp_path / "data", num_rows=4), tmp_path / "out", file)
+    labels = pq.read_table(tmp_path / "out")["label"].to_pylist()
+    assert labels.count("unparsed") == 2 and labels.count("faithful") == 10
+    assert "2 rows have no verdict" in capsys.readouterr().out
+
+
+def test_a_prompt_that_has_changed_is_another_model(server: ChatServer, tmp_path: Path) -> None:
+    prompts = shutil.copytree(ROOT / "judge" / "prompts", tmp_path / "prompts")
+    file = served(tmp_path / "judge.yaml", server, judge={"prompts": str(prompts)})
+    before = identify_model(str(file))
+    assert json.dumps(before)
+    (prompts / "verdict.txt").write_text((prompts / "verdict.txt").read_text() + "\nBe brief.\n")
+    assert identify_model(str(file)) != before
+
+
+def test_a_path_that_workers_would_not_find_is_refused(
+    server: ChatServer, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(trained.parent)
+    file = served(tmp_path / "cascade.yaml", server, checkpoint=trained.name, cascade={"band": [0.2, 0.8]})
+    config = plain_config("score", f"path={tmp_path}", f"checkpoint={file}", "engine=ray", f"out={tmp_path}-out")
+    with pytest.raises(UserError) as caught:
+        check_settings(config, ScoreSettings)
+    assert f"names {trained.name}, and workers stand in another folder" in str(caught.value)
+    assert f"write checkpoint: {trained}" in str(caught.value)

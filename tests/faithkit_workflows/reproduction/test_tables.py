@@ -1,0 +1,152 @@
+"""Every declared table can be asked for: its steps are commands that the scripts take, its cells the paper's."""
+
+from collections import Counter
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from faithkit.cli import CONFIGS
+from faithkit.published.tables import published_table
+from faithkit.settings.command_line import CommandLine
+from faithkit_workflows.reproduction.cells import Difference, Metric
+from faithkit_workflows.reproduction.faithdial import TRANSFER
+from faithkit_workflows.reproduction.registry import NAMES, all_steps, every_table, steps_of
+from faithkit_workflows.reproduction.steps import LOCAL, ON_HUB, PAPER, Place, Step, command, in_order
+from faithkit_workflows.sweep.processes import quoted
+from tests.running import ROOT
+
+SETTINGS = {
+    "train": "faithkit_workflows.settings.scripts:TrainSettings",
+    "evaluate": "faithkit_workflows.settings.evaluation:EvaluateSettings",
+    "construct": "faithkit_workflows.settings.construction:ConstructSettings",
+}
+SCALES = (LOCAL, PAPER)
+WITH_TRAINING = ("faithdial_4", "faithdial_5", "faithdial_8", "halludial_2", "halludial_6", "ragtruth_5", "ragtruth_7")
+
+
+def every_step(scale: str) -> list[Step]:
+    return list(all_steps(list(every_table(scale).values())))
+
+
+def covering() -> list[tuple[str, Step]]:
+    """Chooses steps, with their scale, among which is every key of every benchmark, model and pipeline."""
+    seen: set[tuple[str, str]] = set()
+    chosen = []
+    for scale in SCALES:
+        for step in every_step(scale):
+            of = next(a for a in step.arguments if a.startswith(("benchmark=", "model=", "pipeline=")))
+            keys = [a.partition("=")[0] if "." in a.partition("=")[0] else a for a in step.arguments]
+            found = {(of, key) for key in (*keys, *step.corpora, *step.steps)}
+            if found - seen:
+                seen |= found
+                chosen.append((scale, step))
+    assert {scale for scale, _ in chosen} == set(SCALES)
+    return chosen
+
+
+def test_the_tables_are_those_that_can_be_named() -> None:
+    for scale in SCALES:
+        assert sorted(every_table(scale)) == sorted(NAMES)
+
+
+def test_every_command_is_one_that_its_script_takes(tmp_path: Path) -> None:
+    for scale, step in covering():
+        place = Place(scale=scale, out=Path("out"), data_dir=tmp_path)
+        for corpus in step.corpora.values():
+            (tmp_path / corpus).mkdir(exist_ok=True)
+        arguments = command(step, place)
+        line = CommandLine(CONFIGS, step.script, arguments, SETTINGS[step.script])
+        assert list(line.check()) == [], step.name
+        config: Any = OmegaConf.to_container(line.compose_job(), resolve=True, throw_on_missing=True)
+        schema: Any = resolve_name(SETTINGS[step.script])
+        schema.model_validate(config)
+        assert config["run_dir"] == f"out/steps/{step.name}" and config["scale"]["name"] == scale
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_steps_of_one_name_are_one_step(scale: str) -> None:
+    found: dict[str, Step] = {}
+    for table in every_table(scale).values():
+        for step in table.steps:
+            assert found.setdefault(step.name, step) == step
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_result_is_of_a_step_of_its_table_and_comes_behind_what_it_needs(scale: str) -> None:
+    for table in every_table(scale).values():
+        order = [step.name for step in steps_of(table)]
+        assert set(table.used) <= set(order), table.name
+        for step in steps_of(table):
+            assert all(order.index(needed) < order.index(step.name) for needed in step.steps.values())
+        places = Counter((cell.row, cell.column) for cell in table.cells)
+        assert max(places.values()) == 1, table.name
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_published_figure_of_a_cell_stands_in_its_file(scale: str) -> None:
+    for table in every_table(scale).values():
+        figures = {value for name in table.published for row in published_table(name).rows for value in row.values()}
+        for cell in table.cells:
+            follows = table.name == "ragtruth_3" and cell.column == "rate, %"
+            assert cell.published is None or cell.published in figures or follows, (table.name, cell)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_metric_is_named_by_what_its_step_measures(scale: str) -> None:
+    steps = {step.name: step for step in every_step(scale)}
+    for table in every_table(scale).values():
+        for cell in table.cells:
+            metric = cell.result.metric if isinstance(cell.result, Difference) else cell.result
+            if isinstance(metric, Metric) and metric.step != TRANSFER:
+                given = dict(a.split("=", 1) for a in steps[metric.step].arguments)
+                measured = given.get("benchmark") or given.get("data") or given.get("pipeline.dataset")
+                assert metric.name.split("/")[1] == measured, (table.name, metric)
+
+
+def test_scales_differ_in_steps_and_never_in_the_papers_figures() -> None:
+    local, paper = every_table(LOCAL), every_table(PAPER)
+    for name, table in local.items():
+        if name == "faithdial_5":
+            continue  # whose grid is smaller at the local scale
+        figures = [(cell.row, cell.column, cell.published) for cell in table.cells]
+        assert figures == [(cell.row, cell.column, cell.published) for cell in paper[name].cells]
+
+
+def test_the_papers_grid_is_whole() -> None:
+    trained = {step.name for step in every_table(PAPER)["faithdial_5"].steps if step.script == "train"}
+    backbones = ("gpt2", "dialogpt", "doha", "t5", "t5_ctrl", "t5_losstruncation")
+    for data in ("wow", "faithdial", "wow_then_faithdial"):
+        assert {f"generator_{model}_{data}" for model in backbones} <= trained
+    assert {f"generator_t5_infonce_{data}" for data in ("faithdial", "wow_then_faithdial")} <= trained
+    assert len(trained) == 20 + 1  # and the critic that judges
+
+
+@pytest.mark.parametrize("name", WITH_TRAINING)
+def test_a_table_that_trains_says_so_at_both_scales(name: str) -> None:
+    for scale in SCALES:
+        steps = every_table(scale)[name].steps
+        assert any(step.script == "train" or "benchmark=transfer" in step.arguments for step in steps)
+
+
+def test_corpora_said_to_be_on_the_hub_are() -> None:
+    for name in ON_HUB:
+        assert "HubSplit" in (ROOT / "data_modules" / "datasets" / f"{name}.py").read_text("utf-8")
+
+
+def test_what_is_needed_comes_first_and_once() -> None:
+    steps = {
+        name: Step(name=name, script="train", arguments=(), steps={str(i): n for i, n in enumerate(needs)})
+        for name, needs in {"a": ("b", "c"), "b": ("c",), "c": ()}.items()
+    }
+    assert [step.name for step in in_order(["a", "b"], steps)] == ["c", "b", "a"]
+
+
+def test_a_path_is_quoted_so_that_hydra_takes_it_as_it_is() -> None:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    for text in ("runs/a", "/x y/it's", "a,b", "5", "null", "./5", "{a}"):
+        parsed = OverridesParser.create().parse_override(f"key={quoted(text)}")
+        assert str(parsed.value()) == text and not parsed.is_sweep_override()

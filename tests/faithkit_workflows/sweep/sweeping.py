@@ -1,0 +1,99 @@
+"""Sweeps in this process: command lines as they are typed, and a launcher whose jobs leave finished runs at once."""
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from faithkit.cli import CONFIGS
+from faithkit.files.saved_config import write_config
+from faithkit.settings.command_line import CommandLine
+from faithkit_workflows.sweep.launching import TrainJob
+from faithkit_workflows.sweep.run import sweep
+from tests.faithkit.runs.folders import make_run
+
+MONITOR = "validation/embedded/macro_f1"
+Score = Callable[[Mapping[str, str]], float]
+
+
+def line_of(*arguments: str) -> CommandLine:
+    """The command line `python train.py -m ...`."""
+    return CommandLine(CONFIGS, "train", ["-m", *arguments], "faithkit_workflows.settings.scripts:TrainSettings")
+
+
+def write_job(folder: Path, value: float, *, monitor: str = MONITOR, mode: str = "max", test: float = 0.5) -> Path:
+    """A finished training of a sweep, that validation gave this value."""
+    callbacks = {"monitor": monitor, "mode": mode}
+    short = monitor.rpartition("/")[2]
+    name = f"test/{monitor.split('/')[1]}/{short}"
+    metrics = {name: {"value": test, "low": test - 0.1, "high": test + 0.1, "n": 9}}
+    make_run(folder, {"callbacks": callbacks, "seed": 0}, metrics, predictions={})
+    meta = {"chosen": {**callbacks, "value": value}}
+    (folder / "metrics.json").write_text(json.dumps({"metrics": metrics, "meta": meta}))
+    return folder
+
+
+class Trainings:
+    """A launcher whose jobs are done at once.
+
+    Args:
+        score: The validation of a job by its settings. What it raises instead is the job's exit code.
+        shows: Validations that a job writes before its end, at steps 1, 2, ...
+    """
+
+    def __init__(
+        self,
+        score: Score,
+        shows: Callable[[Mapping[str, str]], list[float]] = lambda settings: [],
+        monitor: str = MONITOR,
+    ):
+        self.score, self.shows, self.monitor = score, shows, monitor
+        self.started: list[TrainJob] = []
+        self.told_to_stop = 0
+        self.lock = threading.Lock()
+
+    @property
+    def names(self) -> list[str]:
+        """The folders of the jobs that were started, in order."""
+        return [Path(job.folder).name for job in self.started]
+
+    def run(self, job: TrainJob, log: Path, is_hopeless: Callable[[], bool]) -> int:
+        with self.lock:
+            self.started.append(job)
+        settings = {key.lstrip("+"): value for key, _, value in (text.partition("=") for text in job.arguments)}
+        folder = Path(job.folder)
+        (folder / "csv").mkdir(parents=True, exist_ok=True)
+        lines = [f"step,{MONITOR}\n"]
+        for step, value in enumerate(self.shows(settings), start=1):
+            lines.append(f"{step},{value}\n")
+            (folder / "csv" / "metrics.csv").write_text("".join(lines))
+            if is_hopeless():
+                write_config(folder / "config.yaml", {"callbacks": {"monitor": MONITOR, "mode": "max"}})
+                return 130
+        try:
+            value = self.score(settings)
+        except Failure as failure:
+            write_config(folder / "config.yaml", {"callbacks": {"monitor": MONITOR, "mode": "max"}})
+            log.write_text(f"some words\n{failure.told}\n")
+            return failure.code
+        for path in sorted(folder.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        folder.rmdir()
+        write_job(folder, value, monitor=self.monitor)
+        return 0
+
+    def stop(self) -> None:
+        self.told_to_stop += 1
+
+
+class Failure(Exception):
+    """A job that ends with another exit code than 0, and what it prints before."""
+
+    def __init__(self, code: int, told: str = ""):
+        self.code, self.told = code, told
+
+
+def sweep_here(launcher: Any, *arguments: str) -> None:
+    """`python train.py -m ...` in this process."""
+    sweep(line_of(*arguments), launcher)

@@ -1,0 +1,141 @@
+"""A grid: a folder a job, failures that lose no other, and going on where it was interrupted."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from faithkit.errors import UserError
+from faithkit.signals import Interrupted
+from faithkit_workflows.sweep.plan import grid, job_of, plan_of
+from tests.faithkit_workflows.sweep.sweeping import Failure, Trainings, line_of, sweep_here
+
+SCORES = {"1e-3": 0.6, "0.001": 0.6, "2e-3": 0.7, "0.002": 0.7}
+FOUR = ("optimizer.lr=1e-3,2e-3", "seed=0,1")
+NAMES = ["lr-0.001_seed-0", "lr-0.001_seed-1", "lr-0.002_seed-0", "lr-0.002_seed-1"]
+
+
+def by_lr(settings) -> float:
+    return SCORES[settings["optimizer.lr"]] + 0.01 * int(settings["seed"])
+
+
+def test_every_combination_is_a_run_in_a_folder_that_tells_what_differs(tmp_path, capsys):
+    trainings = Trainings(by_lr)
+    sweep_here(trainings, *FOUR, f"run_dir={tmp_path / 'sweep'}", "model.num_epochs=1")
+    assert trainings.names == NAMES
+    assert all("model.num_epochs=1" in job.arguments for job in trainings.started)
+    assert all((tmp_path / "sweep" / name / "metrics.json").exists() for name in NAMES)
+    shown = capsys.readouterr().out
+    rows = [line.split("|")[0].strip() for line in shown.splitlines() if "optimizer.lr=" in line.split("|")[0]]
+    assert rows[:2] == ["optimizer.lr=0.002", "optimizer.lr=0.001"], "the best first"
+    assert "faithkit train model.num_epochs=1 optimizer.lr=0.002 seed=1" in shown
+    assert "therefore too good" in shown
+
+
+def test_jobs_are_chosen_by_the_name_that_says_what_stands_in(tmp_path):
+    trainings = Trainings(by_lr, monitor="validation/embedded-begin/macro_f1")
+    sweep_here(trainings, *FOUR, "data=begin", f"run_dir={tmp_path / 'sweep'}")
+    assert trainings.names == NAMES
+
+
+@pytest.mark.parametrize("as_typed", [False, True])
+def test_a_failed_job_loses_no_other_and_is_tried_again_alone(tmp_path, as_typed, capsys):
+    def failing(settings) -> float:
+        if settings["optimizer.lr"] == "0.002" and settings["seed"] == "0":
+            raise Failure(2, "error: the disk is full")
+        return by_lr(settings)
+
+    folder = tmp_path / "sweep"
+    first = Trainings(failing)
+    with pytest.raises(UserError, match=r"of 4 jobs 1 failed; lr-0.002_seed-0: the disk is full") as told:
+        sweep_here(first, *FOUR, f"run_dir={folder}")
+    assert first.names == NAMES and f"-m resume={folder}" in str(told.value)
+    assert "optimizer.lr=0.001" in capsys.readouterr().out, "the others are ranked"
+    second = Trainings(by_lr)
+    sweep_here(second, *((*FOUR, f"run_dir={folder}") if as_typed else (f"resume={folder}", "sweep.num_parallel=2")))
+    assert second.names == ["lr-0.002_seed-0"]
+    assert second.started[0].command()[-1] == f"run_dir={folder / 'lr-0.002_seed-0'}" or "resume=" in str(
+        second.started[0].command()
+    )
+    third = Trainings(by_lr)
+    sweep_here(third, f"resume={folder}")
+    assert third.names == [], "all are done: they are ranked, and nothing is trained"
+
+
+def test_an_interrupted_sweep_says_how_to_go_on_and_resumes_the_run_it_was_in(tmp_path, capsys):
+    folder = tmp_path / "sweep"
+
+    def stopped(settings) -> float:
+        if settings["seed"] == "1":
+            raise Interrupted("a signal")
+        return by_lr(settings)
+
+    first = Trainings(stopped)
+    with pytest.raises(Interrupted, match=f"faithkit train -m resume={folder}"):
+        sweep_here(first, *FOUR, f"run_dir={folder}")
+    assert first.names == NAMES[:2] and first.told_to_stop == 1
+    (folder / NAMES[1] / "config.yaml").write_text("seed: 1\n")
+    second = Trainings(by_lr)
+    sweep_here(second, f"resume={folder}")
+    assert second.names == NAMES[1:]
+    record = json.loads((folder / "sweep.json").read_text())
+    assert [job["ended"] for job in record["jobs"].values()] == ["done"] * 4
+
+
+def test_a_job_that_has_a_folder_is_resumed_in_it(tmp_path):
+    from faithkit_workflows.sweep.launching import TrainJob
+
+    job = TrainJob(folder=str(tmp_path / "a"), arguments=("seed=1", "extensions=[x.Y]"), environ={})
+    assert job.command()[-3:] == ["seed=1", "extensions=[x.Y]", f"run_dir={tmp_path / 'a'}"]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "config.yaml").write_text("seed: 1\n")
+    assert job.command()[-2:] == [f"resume={tmp_path / 'a'}", "extensions=[x.Y]"]
+
+
+def test_further_values_are_further_jobs_of_the_same_sweep(tmp_path):
+    sweep_here(Trainings(by_lr), *FOUR, f"run_dir={tmp_path / 'sweep'}")
+    more = Trainings(by_lr)
+    sweep_here(more, FOUR[0], "seed=0,1,2", f"run_dir={tmp_path / 'sweep'}")
+    assert more.names == ["lr-0.001_seed-2", "lr-0.002_seed-2"]
+
+
+def test_a_run_that_was_deleted_is_trained_again(tmp_path):
+    sweep_here(Trainings(by_lr), *FOUR, f"run_dir={tmp_path / 'sweep'}")
+    (tmp_path / "sweep" / NAMES[2] / "metrics.json").unlink()
+    again = Trainings(by_lr)
+    sweep_here(again, f"resume={tmp_path / 'sweep'}")
+    assert again.names == [NAMES[2]]
+
+
+def test_several_jobs_at_a_time_come_to_the_same(tmp_path):
+    trainings = Trainings(by_lr)
+    sweep_here(trainings, *FOUR, f"run_dir={tmp_path / 'sweep'}", "sweep.num_parallel=3")
+    assert sorted(trainings.names) == NAMES
+
+
+def test_one_job_is_run_and_there_is_nothing_to_rank(tmp_path, capsys):
+    trainings = Trainings(lambda settings: 0.5)
+    sweep_here(trainings, "seed=3", f"run_dir={tmp_path / 'sweep'}")
+    assert trainings.names == ["one"] and "nothing to rank it against" in capsys.readouterr().out
+
+
+def test_names_are_short_different_and_safe_on_a_command_line():
+    jobs: dict = {}
+    for settings in (
+        {"optimizer.lr": "0.00012345678901", "model.weights": "some/model name"},
+        {"optimizer.lr": "0.00012345678902", "model.weights": "some/model name"},
+        {"a.x": "[1,2]", "b.x": "$(rm)", "+new.key": "'../..'"},
+        {"a.x": "é" * 300, "b.x": "1", "+new.key": "1"},
+    ):
+        job = job_of(settings, jobs)
+        jobs[job.name] = job
+    names = list(jobs)
+    assert names[:2] == ["lr-0.0001235_weights-some-model-name", "lr-0.0001235_weights-some-model-name-2"]
+    assert names[2] == "a.x-1-2_b.x-rm_key-..-.." and len(names[3]) < 130
+    assert job_of(dict(jobs[names[1]].settings), jobs) is jobs[names[1]]
+
+
+def test_ranges_and_lists_are_swept_over_as_hydra_does(tmp_path):
+    plan = plan_of(line_of("seed=range(1,4)", "data.exclude=[],[1]", f"run_dir={tmp_path}"))
+    assert [tuple(one.values()) for one in grid(plan)][:3] == [("1", "[]"), ("1", "[1]"), ("2", "[]")]
+    assert plan.folder == Path(tmp_path)

@@ -1,0 +1,105 @@
+"""Optuna as the source of jobs: the metric that it is told, its count of trials, going on, failures, pruning."""
+
+import json
+import math
+
+import pytest
+
+from faithkit.errors import UserError
+from faithkit.signals import Interrupted
+from tests.faithkit_workflows.sweep.sweeping import Failure, Trainings, sweep_here
+
+optuna = pytest.importorskip("optuna")
+LR = "optimizer.lr=tag(log,interval(1e-5,1e-2))"
+SEARCH = ("sweep=optuna", LR, "model.dropout=0.0,0.1")
+
+
+def peak(settings) -> float:
+    """Best where lr is 1e-3 and dropout 0.1."""
+    away = abs(math.log10(float(settings["optimizer.lr"])) + 3)
+    return 0.9 - 0.2 * away - 0.1 * (settings["model.dropout"] == "0.0")
+
+
+def learning_rates(trainings: Trainings) -> list[float]:
+    return [float(dict(t.partition("=")[::2] for t in job.arguments)["optimizer.lr"]) for job in trainings.started]
+
+
+def test_the_search_is_told_the_validation_figure_and_finds_its_peak(tmp_path, capsys):
+    trainings = Trainings(peak)
+    sweep_here(trainings, *SEARCH, "sweep.num_trials=30", f"run_dir={tmp_path / 'sweep'}")
+    rates = learning_rates(trainings)
+    assert len(rates) == 30 and all(1e-5 <= rate <= 1e-2 for rate in rates)
+    first, last = ([abs(math.log10(rate) + 3) for rate in part] for part in (rates[:10], rates[-10:]))
+    assert sum(last) < 0.6 * sum(first), "later trials lie nearer to the best"
+    assert trainings.names[0].startswith("000_lr-") and trainings.names[29].startswith("029_lr-")
+    assert "the best of 30 runs" in capsys.readouterr().out
+
+
+def test_an_interrupted_search_goes_on_with_its_count_and_draws_no_point_twice(tmp_path):
+    folder, stop_at = tmp_path / "sweep", 4
+
+    def stopped(settings) -> float:
+        if len(first.started) == stop_at:
+            raise Interrupted("a signal")
+        return peak(settings)
+
+    first = Trainings(stopped)
+    with pytest.raises(Interrupted, match="-m resume="):
+        sweep_here(first, *SEARCH, "sweep.num_trials=8", "sweep.sampler=random", f"run_dir={folder}")
+    second = Trainings(peak)
+    sweep_here(second, f"resume={folder}")
+    assert second.names[0] == first.names[-1], "what was cut off comes first, in its own folder"
+    assert len({*first.names, *second.names}) == 8 and len(second.names) == 5
+    assert len(set(learning_rates(first)[:3] + learning_rates(second))) == 8, "no point is drawn again"
+    third = Trainings(peak)
+    sweep_here(third, f"resume={folder}", "sweep.num_trials=10")
+    assert len(third.names) == 2, "more trials may be wanted later"
+
+
+def test_a_failed_trial_is_no_result_and_is_tried_again(tmp_path):
+    folder = tmp_path / "sweep"
+
+    def failing(settings) -> float:
+        if len(first.started) == 2:
+            raise Failure(1, "ValueError: broken")
+        return peak(settings)
+
+    first = Trainings(failing)
+    with pytest.raises(UserError, match=r"of 4 jobs 1 failed; 001_.*ValueError: broken"):
+        sweep_here(first, *SEARCH, "sweep.num_trials=4", f"run_dir={folder}")
+    again = Trainings(peak)
+    sweep_here(again, f"resume={folder}")
+    assert again.names == [first.names[1]]
+
+
+def test_whole_numbers_are_searched_as_whole_numbers(tmp_path):
+    trainings = Trainings(lambda settings: 1 / (1 + int(settings["data.num_train"])))
+    counts = ("data.num_train=int(interval(100,900))", "model.num_epochs=range(1,4)")
+    sweep_here(trainings, "sweep=optuna", *counts, "sweep.num_trials=3", f"run_dir={tmp_path / 'sweep'}")
+    given = [dict(text.partition("=")[::2] for text in job.arguments) for job in trainings.started]
+    assert all(100 <= int(one["data.num_train"]) <= 900 and one["model.num_epochs"] in "123" for one in given)
+
+
+def test_a_job_below_the_median_at_the_same_step_is_ended_early(tmp_path, capsys):
+    def validations(settings) -> list[float]:
+        return [peak(settings) / 2, peak(settings)]
+
+    trainings = Trainings(peak, validations)
+    options = ("sweep.num_trials=12", "sweep.sampler=random", "sweep.prune=true", f"run_dir={tmp_path / 'sweep'}")
+    sweep_here(trainings, *SEARCH, *options)
+    record = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
+    ended = [job["ended"] for job in record["jobs"].values()]
+    assert ended[:5] == ["done"] * 5 and ended.count("pruned") >= 2 and len(ended) == 12
+    assert "were ended early by their validations" in capsys.readouterr().out
+    again = Trainings(peak)
+    sweep_here(again, f"resume={tmp_path / 'sweep'}")
+    assert not again.started, "what was ended early counts as tried"
+
+
+def test_settings_that_are_none_of_the_search_are_refused(tmp_path):
+    folder = tmp_path / "sweep"
+    sweep_here(Trainings(peak), *SEARCH, "sweep.num_trials=2", f"run_dir={folder}")
+    path = folder / "sweep.json"
+    path.write_text(path.read_text().replace('"model.dropout": "0.', '"model.dropout": "7.'))
+    with pytest.raises(UserError, match="other settings than this sweep: 7"):
+        sweep_here(Trainings(peak), f"resume={folder}")

@@ -1,0 +1,273 @@
+"""`generate.py` writes what it answers, and an interruption at any moment changes nothing of it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from faithkit.errors import UserError
+from faithkit.files.jsonl import read_predictions
+from faithkit.files.saved_config import read_config
+from faithkit.records import Example, Prediction
+from faithkit_workflows.answering.engine_choice import settle_engine
+from faithkit_workflows.answering.write_answers import write_answers
+from faithkit_workflows.generate import MAY_CHANGE
+from generation.generator import Advance
+from tests.generation.folders import examples
+from tests.running import ROOT, compose, opened, run
+
+OPTIONS = ("num_rows=24", "save_every_num_rows=5", "decoding.max_new_tokens=6", "num_examples=2")
+
+
+def generate_here(*overrides: str) -> None:
+    """`python generate.py ...` in this process."""
+    from faithkit_workflows import generate
+
+    generate.main(compose("generate", *overrides))
+
+
+def answers(folder: Path, name: str = "embedded-faithdial") -> bytes:
+    return (folder / "predictions" / f"{name}.jsonl").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    generate_here(f"checkpoint={tiny_llama}", f"run_dir={folder}", *OPTIONS)
+    return folder
+
+
+def test_it_writes_a_predictions_file_in_the_datas_order(whole: Path) -> None:
+    rows = [json.loads(line) for line in answers(whole).splitlines()]
+    assert len(rows) == 24 and all(list(row)[:5] == ["id", "label", "score", "spans", "text"] for row in rows)
+    assert all(row["knowledge"] and row["reference"] and "response" not in row for row in rows)
+    assert all(row["label"] is None and row["score"] is None for row in rows)
+    assert list(read_predictions(whole / "predictions" / "embedded-faithdial.jsonl")) == [row["id"] for row in rows]
+
+
+def test_batch_size_and_portions_change_nothing_and_the_seed_does(
+    whole: Path, tiny_llama: Path, tmp_path: Path
+) -> None:
+    few = [option for option in OPTIONS if "save_every" not in option]
+    for name, *options in (("a", "batch_size=1"), ("b", "batch_size=7", "save_every_num_rows=100"), ("c", "seed=1")):
+        generate_here(f"checkpoint={tiny_llama}", f"run_dir={tmp_path / name}", *few, *options)
+    assert answers(tmp_path / "a") == answers(tmp_path / "b") == answers(whole) != answers(tmp_path / "c")
+
+
+def test_auto_is_written_as_the_engine_that_it_came_to(whole: Path) -> None:
+    assert "\nengine:\n  name: transformers\n" in (whole / "config.yaml").read_text()
+    assert "engine: transformers (" in (whole / "train.log").read_text()
+
+
+@pytest.mark.parametrize("asked", [(), ("engine=auto",), ("engine=transformers",)])
+def test_a_resumed_run_keeps_the_engine_that_it_began_with(
+    asked: tuple[str, ...], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_vllm(monkeypatch)
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    with opened("generate", f"resume={folder}", *asked, may_change=MAY_CHANGE) as (run, config):
+        choice = settle_engine(run, config)
+    assert (choice.name, choice.reason) == ("transformers", "as the run began")
+    with (
+        pytest.raises(UserError, match=r"engine\.name=vllm \(it began with name=transformers\)"),
+        opened("generate", f"resume={folder}", "engine=vllm", may_change=MAY_CHANGE),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "engine", "reason"),
+    [
+        ("tiny_llama", ["decoding=greedy"], "vllm", "on cuda"),
+        ("tiny_llama", ["decoding=beam"], "transformers", "searches no beams"),
+        ("tiny_t5", [], "transformers", "encoder-decoder"),
+        ("unmarked", [], "transformers", "lacks the markers"),
+        ("tiny_llama", ["engine=transformers"], "transformers", "is set"),
+    ],
+)
+def test_auto_prefers_vllm_where_it_can_run_the_model(
+    model: str, options: list[str], engine: str, reason: str, request: pytest.FixtureRequest
+) -> None:
+    pretend_vllm(request.getfixturevalue("monkeypatch"))
+    path = (
+        request.getfixturevalue("language_models")["llama"] if model == "unmarked" else request.getfixturevalue(model)
+    )
+    name, why = settled(f"checkpoint={path}", *options)
+    assert name == engine and reason in why
+
+
+def test_auto_is_ours_where_vllm_is_not_installed_or_finds_no_device(
+    tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_vllm(monkeypatch, unspecified=True)
+    assert settled(f"checkpoint={tiny_llama}") == (
+        "transformers",
+        "this build of vLLM finds no device that it could run on",
+    )
+    monkeypatch.setitem(sys.modules, "vllm.platforms", None)
+    assert settled(f"checkpoint={tiny_llama}") == ("transformers", "vLLM is not installed")
+
+
+def settled(*overrides: str) -> tuple[str, str]:
+    """The engine that a command line comes to, and why."""
+    given = overrides if any("checkpoint" in o for o in overrides) else ("checkpoint=x", *overrides)
+    with tempfile.TemporaryDirectory() as folder, opened("generate", f"run_dir={folder}", *given) as (run, config):
+        choice = settle_engine(run, config)
+        assert config["engine"] == read_config(run.config)["engine"] == {"name": choice.name}
+        return choice.name, choice.reason
+
+
+def pretend_vllm(monkeypatch: pytest.MonkeyPatch, *, unspecified: bool = False) -> None:
+    """As if vLLM were installed for a GPU: it has no build that tests could install beside the pins."""
+    platforms, vllm = ModuleType("vllm.platforms"), ModuleType("vllm")
+    found = SimpleNamespace(is_unspecified=lambda: unspecified, is_cpu=lambda: False)
+    platforms.current_platform = found  # type: ignore[attr-defined]
+    vllm.ModelRegistry = SimpleNamespace(get_supported_archs=lambda: {"LlamaForCausalLM"})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "vllm", vllm)
+    monkeypatch.setitem(sys.modules, "vllm.platforms", platforms)
+
+
+def test_examples_that_nobody_labelled_are_answered_too(tiny_llama: Path, tmp_path: Path) -> None:
+    from data_modules.generation_inputs import read_generation_inputs
+
+    (read,) = read_generation_inputs(compose("generate", "checkpoint=x", "data=wow", "num_rows=6")["data"]).values()
+    assert all(example.label is None for example in read)
+    generate_here(f"checkpoint={tiny_llama}", f"run_dir={tmp_path / 'run'}", "data=wow", *OPTIONS, "num_rows=6")
+    written = answers(tmp_path / "run", "embedded-wow").splitlines()
+    assert [json.loads(line)["id"] for line in written] == [e.id for e in read]
+
+
+def test_several_datasets_are_several_files(tiny_t5: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = "data.parts=[{dataset: faithdial, path: embedded}, {dataset: embedded, num_test: 30}]"
+    generate_here(
+        f"checkpoint={tiny_t5}", f"run_dir={tmp_path / 'run'}", "data=mix", parts, *OPTIONS, "decoding=greedy"
+    )
+    written = (tmp_path / "run" / "predictions").glob("*.jsonl")
+    assert {path.name for path in written} == {"embedded-faithdial.jsonl", "embedded.jsonl"}
+    assert capsys.readouterr().out.splitlines()[-1] == f"answers: {(tmp_path / 'run' / 'answers.html').as_uri()}"
+
+
+def test_the_best_of_several_carries_the_critics_verdict(tiny_llama: Path, trained: Path, tmp_path: Path) -> None:
+    options = [f"checkpoint={tiny_llama}", f"detector={trained}", "num_rows=8", "decoding.max_new_tokens=6"]
+    generate_here(*options, f"run_dir={tmp_path / 'one'}")
+    generate_here(*options, f"run_dir={tmp_path / 'best'}", "best_of=4")
+    one, best = (
+        read_predictions(tmp_path / name / "predictions" / "embedded-faithdial.jsonl") for name in ("one", "best")
+    )
+    assert all(p.label is not None and p.score is not None for p in best.values() if p.text)
+    assert all((best[id_].score or 0) <= (one[id_].score or 0) + 1e-6 for id_ in one if one[id_].text)
+
+
+class Slow:
+    """Stops where it is told to, as a kill would."""
+
+    def __init__(self, stop_at: int | None = None):
+        self.stop_at, self.asked = stop_at, 0
+
+    def answer(self, asked: Sequence[Example], advance: Advance | None = None) -> list[Prediction]:
+        if self.asked == self.stop_at:
+            raise KeyboardInterrupt
+        self.asked += 1
+        return [Prediction(id=example.id, text=f"to {example.id}") for example in asked]
+
+
+@pytest.mark.parametrize("stop_at", [0, 1, 3])
+@pytest.mark.parametrize("cut", [0, 7, 200])
+def test_what_a_kill_left_is_taken_up_and_ends_as_the_same_file(stop_at: int, cut: int, tmp_path: Path) -> None:
+    asked = examples(11)
+    write_answers(tmp_path / "whole.jsonl", asked, Slow(), at_a_time=3)
+    path = tmp_path / "cut.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        write_answers(path, asked, Slow(stop_at), at_a_time=3)
+    path.write_bytes(path.read_bytes()[: max(0, path.stat().st_size - cut)])
+    again = Slow()
+    found = write_answers(path, asked, again, at_a_time=3)
+    assert path.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert [answer.id for answer in found] == [example.id for example in asked] and again.asked <= 4
+    done = Slow()
+    write_answers(path, asked, done, at_a_time=3)
+    assert done.asked == 0, "nothing is answered twice"
+
+
+def test_answers_to_other_examples_are_not_gone_on_with(tmp_path: Path) -> None:
+    write_answers(tmp_path / "a.jsonl", examples(6), Slow(), at_a_time=3)
+    with pytest.raises(UserError, match="line 1\n  hint: the data have changed"):
+        write_answers(tmp_path / "a.jsonl", examples(12)[1:8], Slow(), at_a_time=3)
+    with pytest.raises(UserError, match="6 answers to 2 examples"):
+        write_answers(tmp_path / "a.jsonl", examples(2), Slow(), at_a_time=3)
+
+
+SLOW_ANSWERS = """
+import runpy, sys, time
+from faithkit_workflows.answering.answer_strategy import OwnAnswer
+answer = OwnAnswer.answer
+def slow(self, examples, advance=None):
+    time.sleep(0.4)
+    return answer(self, examples, advance)
+OwnAnswer.answer = slow
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_real_process_is_interrupted_and_taken_up_again(
+    number: signal.Signals, whole: Path, tiny_llama: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    script = [sys.executable, "-W", "ignore", "-c", SLOW_ANSWERS, str(ROOT / "generate.py")]
+    process = subprocess.Popen(
+        [*script, f"checkpoint={tiny_llama}", f"run_dir={folder}", *OPTIONS],
+        cwd=ROOT,
+        env=dict(os.environ),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    file = folder / "predictions" / "embedded-faithdial.jsonl"
+    for _ in range(1200):
+        if file.exists() and file.stat().st_size:
+            break
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    if number == signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+    else:
+        assert process.returncode == 130 and f"resume={folder}" in errors and "Traceback" not in errors, errors
+    assert 0 < len(read_predictions(file)) < 24
+    done = run("generate.py", f"resume={folder}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == f"answers: {(folder / 'answers.html').absolute().as_uri()}"
+    assert answers(folder) == answers(whole)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["decoding.top_p=1.5"], "top_p is 1.5"),
+        (["decoding=beam", "decoding.num_beams=0"], "num_beams is 0"),
+        (["best_of=4"], "best_of=4 needs a judge"),
+        (["best_of=4", "decoding=greedy", "detector=x"], "would all be the same"),
+        (["engine=openai"], "engine.name is 'openai'"),
+        (["control_tokens=[entailed]"], "no control token 'entailed'"),
+        (["save_every_num_rows=0"], "save_every_num_rows is 0"),
+        (["data.split=holdout"], "no split 'holdout'"),
+        (["data=cmu_dog", "data.path=/nowhere"], "/nowhere"),
+    ],
+)
+def test_bad_settings_are_refused(overrides: list[str], words: str, tiny_llama: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=words):
+        generate_here(f"checkpoint={tiny_llama}", f"run_dir={tmp_path / 'run'}", "num_rows=2", *overrides)

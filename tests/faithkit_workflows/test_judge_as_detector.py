@@ -1,0 +1,83 @@
+"""A language model judges wherever a critic does: by its folder, its name, or a file that names it behind a server."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from data_modules.embedded.layouts import written_layout
+from faithkit.files.saved_config import write_config
+from faithkit.inference.decoding import Decoding
+from faithkit_workflows.answering.best_of import BestOf
+from faithkit_workflows.chat import main as chat
+from faithkit_workflows.detectors.loading import load_detector
+from generation.generator import Generator
+from judge.judge import Judge
+from tests.faithkit.inference.server import MODEL, ChatServer
+from tests.generation.folders import examples
+from tests.running import evaluate_here
+
+SAMPLED = Decoding(strategy="nucleus", top_p=0.95, max_new_tokens=8, num_samples=3)
+
+
+@pytest.fixture(params=["folder", "server"])
+def detector(
+    request: pytest.FixtureRequest,
+    language_models: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[str]:
+    """A judge as a user writes it behind `detector=`."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    if request.param == "folder":
+        yield str(language_models["llama"])
+        return
+    with ChatServer(tells={"Yes": 0.4, "No": 0.6}) as server:
+        file = tmp_path / "judge.yaml"
+        engine = {"name": "openai", "model": MODEL, "base_url": server.url, "cache": str(tmp_path / "replies")}
+        write_config(file, {"engine": engine})
+        yield str(file)
+
+
+def test_it_chooses_the_best_of_several_answers(detector: str, tiny_llama: Path) -> None:
+    judge = load_detector(detector, precision="32-true", batch_tokens=None)
+    assert isinstance(judge, Judge)
+    chosen = BestOf(Generator.load(str(tiny_llama)), judge, SAMPLED).answer(examples()[:3])
+    assert [one.id for one in chosen] == [one.id for one in examples()[:3]]
+    assert all(one.score is not None for one in chosen if one.text)
+
+
+def test_it_chooses_among_the_answers_of_other_models_and_judges_responses(detector: str, tmp_path: Path) -> None:
+    wow = written_layout("wow_faithdial", {"train": 4, "validation": 4, "test": 6})
+    rows = written_layout("ragtruth", {"train": 4, "validation": 4, "test": 12})
+    own = "engine=none" if detector.endswith(".yaml") else "engine=transformers"
+    given = f"checkpoint={detector}" if own == "engine=none" else f"engine.model={detector}"
+    options = ["benchmark=suppression", f"benchmark.path={rows}", own, given, "engine.cache=null"]
+    evaluate_here(*options, f"run_dir={tmp_path / 'suppressed'}")
+    found = json.loads((tmp_path / "suppressed/metrics.json").read_text())["metrics"]
+    assert any("fewest/hallucination_rate" in name for name in found)
+    options = ["benchmark=wow", f"benchmark.path={wow}", "benchmark.split=test", "benchmark.bert_score.encoder=null"]
+    answers = tmp_path / "answers.jsonl"
+    from data_modules.build import read_benchmark
+
+    block = {"name": "wow", "path": wow, "split": "test", "num_rows": None, "on_bad_row": "stop", "options": {}}
+    written = [{"id": one.id, "text": "It is long."} for one in read_benchmark(block, labelled=False).examples]
+    answers.write_text("".join(json.dumps(row) + "\n" for row in written))
+    judged = [f"benchmark.judges=['{detector}']", f"benchmark.critic={detector}", f"predictions={answers}"]
+    evaluate_here(*options, *judged, f"run_dir={tmp_path / 'judged'}")
+    found = json.loads((tmp_path / "judged/metrics.json").read_text())["metrics"]
+    assert found["test/wow/critic_rate"] == found["test/wow/critic_2_rate"]
+
+
+def test_it_stands_beside_each_answer_of_a_talk(
+    detector: str, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tests.running import compose
+
+    lines = iter(["The river is long.", "", "Is it?"])
+    monkeypatch.setattr("builtins.input", lambda prompt="": next(lines, "/quit"))
+    options = [f"checkpoint={tiny_llama}", f"detector={detector}", "decoding=greedy", "decoding.max_new_tokens=5"]
+    chat(compose("chat", *options))
+    assert "P(hallucinated)" in capsys.readouterr().out

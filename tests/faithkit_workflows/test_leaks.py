@@ -1,0 +1,180 @@
+"""The scripts tell of rows that a model has seen, and of where predictions are from."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.build import build_source
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport
+from faithkit.files.model_folder import read_stored, seal
+from faithkit.provenance.predictions_origin import origin_path, read_origin, write_origin
+from faithkit.provenance.row_keys import row_keys
+from faithkit.provenance.seen_rows import CALIBRATED, CHOSEN, FILE, TRAINED, SeenRows, read_seen
+from faithkit.weights.used_model import UsedModel
+from tests.faithkit_workflows.test_evaluate_responses import GOOD, dialogues, responses
+from tests.running import SMALL, evaluate_here, train_here
+
+EMBEDDED = ("benchmark=embedded", "num_examples=0")
+ALL_NEW = (*EMBEDDED, "benchmark.options.num_test=40")
+LEAKING = (*EMBEDDED, "benchmark.split=train", "benchmark.num_rows=240")  # 160 of these rows are trained on
+
+
+def meta(run: Path) -> dict[str, Any]:
+    return json.loads((run / "metrics.json").read_text())["meta"]["test_sets"]["embedded"]
+
+
+def metrics(run: Path) -> dict[str, Any]:
+    return json.loads((run / "metrics.json").read_text())["metrics"]
+
+
+def seen_by(run: Path) -> SeenRows:
+    seen = read_seen(run / "hf")
+    assert seen is not None
+    return seen
+
+
+def without_file(run: Path, copy: Path) -> Path:
+    """A run as it was before models held what they have seen."""
+    shutil.copytree(run, copy)
+    (copy / "hf" / FILE).unlink()
+    stored = read_stored(run / "hf")
+    assert stored is not None
+    seal(copy / "hf", stored)
+    return copy
+
+
+def test_training_says_what_its_test_shares_with_it(trained: Path) -> None:
+    found = meta(trained)
+    assert found["rows"]["num_rows"] == 60 and found["rows"]["split"] == "test"
+    [model] = found["models"]
+    assert model["kind"] == "critic" and "chosen for macro_f1 on validation (embedded: 60 rows)" in model["threshold"]
+    assert model["leaks"][TRAINED] == {"rows": 0, "knowledge": 0, "groups": 0}
+    lists = seen_by(trained).lists
+    assert {use: len(lists[use, "row"]) for use in (TRAINED, CHOSEN, CALIBRATED)} == {
+        TRAINED: 160,
+        CHOSEN: 60,
+        CALIBRATED: 60,
+    }
+
+
+def test_a_leaking_test_set_is_scored_without_the_leaked_rows_too(trained, tmp_path, capsys) -> None:
+    run = tmp_path / "run"
+    evaluate_here(*LEAKING, "verbose=true", f"checkpoint={trained}", f"run_dir={run}")
+    [model] = meta(run)["models"]
+    assert model["leaks"][TRAINED]["rows"] == 160 and model["leaks"]["of"]["rows"] == 240
+    found = metrics(run)
+    left = found["test/embedded/without_leaked/macro_f1"]
+    assert found["test/embedded/macro_f1"]["n"] == 240 and left["n"] == 72  # a dialogue goes on behind row 160
+    assert left["low"] <= left["value"] <= left["high"]
+    shown = " ".join(capsys.readouterr().out.split())
+    counts = " | ".join(str(model["leaks"][TRAINED][name]) for name in ("rows", "knowledge", "groups"))
+    for part in ("168 of 240 rows are not new to", "72 new rows", f"trained on | {counts}"):
+        assert part in shown, part
+
+
+def test_a_clean_test_set_says_so_in_a_line(trained, tmp_path, capsys) -> None:
+    run = tmp_path / "run"
+    evaluate_here(*ALL_NEW, f"checkpoint={trained}", f"run_dir={run}")
+    assert not any("without_leaked" in name for name in metrics(run))
+    shown = capsys.readouterr().out
+    assert shown.count("leaks:") == 1 and "leaks: none of 40 rows, 20 knowledge texts" in shown
+
+
+def test_predictions_are_followed_to_their_model(trained, tmp_path, capsys) -> None:
+    evaluate_here(*LEAKING, f"checkpoint={trained}", f"run_dir={tmp_path / 'first'}")
+    file = tmp_path / "first" / "predictions" / "embedded.jsonl"
+    evaluate_here(*LEAKING, f"predictions={file}", f"run_dir={tmp_path / 'again'}")
+    assert meta(tmp_path / "again") == meta(tmp_path / "first")
+    capsys.readouterr()
+    file.write_text(file.read_text().replace('"text": ""', '"text": " "'))
+    evaluate_here(*LEAKING, f"predictions={file}", f"run_dir={tmp_path / 'changed'}")
+    shown = capsys.readouterr().out
+    assert "embedded.jsonl was changed since embedded.origin.json was written" in shown
+    assert meta(tmp_path / "changed")["models"] == []
+    evaluate_here(*LEAKING, f"predictions={file}", f"checkpoint={trained}", f"run_dir={tmp_path / 'named'}")
+    assert meta(tmp_path / "named")["models"][0]["leaks"][TRAINED]["rows"] == 160
+
+
+def test_predictions_on_other_rows_are_told(trained, tmp_path, capsys) -> None:
+    evaluate_here(*ALL_NEW, f"checkpoint={trained}", f"run_dir={tmp_path / 'first'}")
+    origin = tmp_path / "first" / "predictions" / "embedded.origin.json"
+    stored = json.loads(origin.read_text())
+    stored["rows"]["rows"] = "0" * 32  # the same ids, of other texts
+    origin.write_text(json.dumps(stored))
+    capsys.readouterr()
+    file = origin.with_name("embedded.jsonl")
+    evaluate_here(*ALL_NEW, f"predictions={file}", f"run_dir={tmp_path / 'again'}")
+    assert "these predictions were made on other rows: embedded test, 40 rows 00000000" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("block", "value"), [("models", 5), ("models", [{}]), ("rows", {"rows": 1}), ("rows", "x"), ("predictions", None)]
+)
+def test_a_damaged_origin_is_none(tmp_path, block, value) -> None:
+    file = tmp_path / "given.jsonl"
+    file.write_text("")
+    model = UsedModel(role="checkpoint", path="runs/a", weights="0f")
+    write_origin(file, "rows", [], [model])
+    path = origin_path(file)
+    assert read_origin(file).models[0].path == "runs/a"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {block: value}))
+    assert read_origin(file).reason == "given.origin.json is damaged"
+
+
+@pytest.mark.parametrize("path", ["é" * 300, "a\0b", "/" * 5000])
+def test_an_origin_may_name_a_path_that_cannot_be(tmp_path, path) -> None:
+    file = tmp_path / "given.jsonl"
+    file.write_text("")
+    write_origin(file, "rows", [], [UsedModel(role="checkpoint", path=path)])
+    assert "no longer at that place" in read_origin(file).models[0].reason
+
+
+def test_of_an_old_run_it_cannot_be_told(trained, tmp_path, capsys) -> None:
+    old = without_file(trained, tmp_path / "old")
+    evaluate_here(*ALL_NEW, f"checkpoint={old}", f"run_dir={tmp_path / 'run'}")
+    shown = capsys.readouterr().out
+    assert shown.count("leaks:") == 1 and "cannot be told" in shown
+    assert metrics(tmp_path / "run")["test/embedded/macro_f1"]["n"] == 40
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_weights_bring_what_they_had_seen(trained, tmp_path, is_old, capsys) -> None:
+    begin = without_file(trained, tmp_path / "old") if is_old else trained
+    options = (f"model.weights={begin / 'hf'}", f"run_dir={tmp_path / 'run'}", "logger=none", "data.corpus_seed=5")
+    train_here(*SMALL, *options, "model.num_epochs=1", "data.num_train=32")
+    own, seen = 32, seen_by(tmp_path / "run")
+    assert len(seen.lists[TRAINED, "row"]) == own + (0 if is_old else 160)
+    assert seen.untold == ((str(begin / "hf"),) if is_old else ())
+    assert ("had seen before cannot be told" in capsys.readouterr().out) == is_old
+
+
+def test_streamed_rows_are_seen_too(trained, tiny_bert, tmp_path) -> None:
+    options = (f"model.weights={tiny_bert}", f"run_dir={tmp_path / 'run'}", "logger=none", "data.streaming=true")
+    train_here(*SMALL, *options, "model.num_epochs=1", "data.max_tokens=null", "data.batch_size=8")
+    cached, streamed = seen_by(trained).lists, seen_by(tmp_path / "run").lists
+    assert all((streamed[name] == cached[name]).all() for name in cached)
+
+
+def test_a_judge_is_asked_what_it_has_seen(trained, tmp_path, capsys) -> None:
+    """A critic that learnt from the judged turns, as from the pool that it was once made of."""
+    path, file = dialogues(tmp_path), responses(tmp_path / "good.jsonl", GOOD)
+    source, judge = build_source("faithdial", str(path)), tmp_path / "judge"
+    turns = list(read_examples(source, "test", ReadReport()))
+    shutil.copytree(trained, judge)
+    SeenRows.of({TRAINED: [row_keys(turns[:2])]}).write(judge / "hf")
+    stored = read_stored(judge / "hf")
+    assert stored is not None
+    seal(judge / "hf", stored)
+    options = ("benchmark=faithdial", f"benchmark.path={path}", "benchmark.bert_score.encoder=null", "num_examples=0")
+    evaluate_here(*options, f"predictions={file}", f"benchmark.critic={judge}", f"run_dir={tmp_path / 'run'}")
+    told = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    [model] = told["meta"]["test_sets"]["faithdial"]["models"]
+    assert model["role"] == "judge" and model["leaks"][TRAINED] == {"rows": 2, "knowledge": 1, "groups": 1}
+    assert told["metrics"]["test/faithdial/without_leaked/critic_rate"]["n"] == 4
+    assert told["metrics"]["test/faithdial/without_leaked/bleu"]["n"] == 4
+    shown = capsys.readouterr().out
+    assert f"2 of 6 rows are not new to judge {judge}" in shown and "whose they are is not known" in shown

@@ -1,0 +1,156 @@
+"""Tables of any format come back whole with their verdicts, whatever their texts, and shares are told by any column."""
+
+import csv
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_modules.reading.rows import ReadReport
+from data_modules.reading.tables import read_table
+from faithkit.errors import UserError
+from faithkit.provenance.fingerprints import TestRows
+from faithkit.records import Example, Prediction, Span
+from faithkit.statistics.group_kinds import kinds_of, share_of_kinds
+from faithkit_workflows.tables import shares as counted
+from faithkit_workflows.tables.scored_rows import write_scored
+from faithkit_workflows.tables.shares import Shares, hallucinated_share
+from faithkit_workflows.tables.user_table import OwnRows, read_own_rows
+from tests.data_modules.examples import example
+
+SPAN = Span(start=0, end=1, label="entity", score=0.5)
+
+
+def judged(rows: OwnRows) -> list[Prediction]:
+    return [Prediction(id=each.id, label="hallucinated", score=0.75, spans=(SPAN,)) for each in rows.examples]
+
+
+def round_trip(path: Path, **columns: str) -> list[dict[str, Any]]:
+    """The rows of the table that scoring a table writes."""
+    rows = read_own_rows(str(path), columns, join=" ".join)
+    output = path.with_name(f"out{path.suffix}")
+    write_scored(output, rows, judged(rows))
+    return [dict(row.values) for row in read_table(output, ReadReport())]
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
+
+
+@given(st.lists(st.tuples(TEXT, TEXT, st.text(st.characters(exclude_categories=["Cs"]))), min_size=1, max_size=3))
+def test_any_text_survives_in_every_format(texts: list[tuple[str, str, str]]) -> None:
+    given_rows = [{"knowledge": k, "response": r, "note": n} for k, r, n in texts]
+    with TemporaryDirectory() as folder:
+        table = Path(folder) / "rows.csv"
+        with table.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(given_rows[0]), quoting=csv.QUOTE_ALL)
+            writer.writeheader()
+            writer.writerows(given_rows)
+        lines = Path(folder) / "rows.jsonl"
+        lines.write_text("".join(f"{json.dumps(row)}\n" for row in given_rows))
+        pq.write_table(pa.Table.from_pylist(given_rows), Path(folder) / "rows.parquet")
+        for path in (table, lines, Path(folder) / "rows.parquet"):
+            found = round_trip(path)
+            assert [{name: row[name] for name in given_rows[0]} for row in found] == given_rows, path
+            assert all(row["label"] == "hallucinated" and float(row["probability"]) == 0.75 for row in found)
+            assert [json.loads(s) if isinstance(s := row["spans"], str) else s for row in found] == [
+                [{"start": 0, "end": 1, "text": r[0], "label": "entity", "score": 0.5}] for _, r, _ in texts
+            ]
+
+
+def test_a_table_keeps_its_separator_its_mark_and_its_formulas(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text('context;answer;sum\nk;r;=1+1\n"a;b";"=HYPERLINK(""x"")";+1\n', encoding="utf-8-sig")
+    assert [row["sum"] for row in round_trip(path)] == ["=1+1", "+1"]
+    written = (tmp_path / "out.csv").read_bytes()
+    assert written.startswith(b"\xef\xbb\xbfcontext;answer;sum;label;probability;spans\nk;r;=1+1;hallucinated;0.75;")
+    assert b'\n"a;b";"=HYPERLINK(""x"")";+1;' in written
+
+
+def test_parquet_keeps_its_types_and_a_saved_dataset_comes_back_as_parquet(tmp_path: Path) -> None:
+    import datetime
+
+    import datasets
+
+    rows = [{"knowledge": ["k", "l"], "response": "r", "day": datetime.date(2026, 1, 2), "x": float("nan"), "n": 5}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    (found,) = round_trip(tmp_path / "rows.parquet")
+    assert found["knowledge"] == ["k", "l"] and found["day"] == rows[0]["day"] and found["n"] == 5
+    own = read_own_rows(str(tmp_path / "rows.parquet"), {}, join=" ".join)
+    for suffix in (".jsonl", ".json", ".csv", ".tsv"):  # which know no dates and no NaN
+        write_scored(tmp_path / f"out{suffix}", own, judged(own))
+        (row,) = read_table(tmp_path / f"out{suffix}", ReadReport())
+        assert row.values["day"] == "2026-01-02" and row.values["label"] == "hallucinated", suffix
+    table = datasets.Dataset.from_list([{"context": "k", "answer": "r"}])
+    datasets.DatasetDict(train=table).save_to_disk(str(tmp_path / "saved"))
+    with pytest.raises(UserError, match=r"of the splits train(.|\n)*path=.*saved/train"):
+        read_own_rows(str(tmp_path / "saved"), {}, join=" ".join)
+    saved = read_own_rows(str(tmp_path / "saved" / "train"), {}, join=" ".join)
+    write_scored(tmp_path / "saved.parquet", saved, judged(saved))
+    assert pq.read_table(tmp_path / "saved.parquet").to_pylist()[0]["answer"] == "r"
+
+
+def test_shares_by_several_columns_show_the_most_frequent_values(tmp_path: Path) -> None:
+    lines = [{"context": "k", "answer": "r", "model": "ab"[n % 2], "topic": {"name": str(n % 25)}} for n in range(60)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    rows = read_own_rows(str(path), {}, join=" ".join, by=["model", "topic.name"])
+    shares = Shares(["model", "topic.name"])
+    write_scored(tmp_path / "out.jsonl", rows, judged(rows), shares.add)
+    names = [str(name) for name in shares.table(grouped_by="knowledge", num_resamples=20).columns[0].cells]
+    assert names[:4] == ["all", "model: a", "model: b", "topic.name: 0"]
+    assert names[-1] == "topic.name: the other 5 values" and len(names) == 1 + 2 + counted.MAX_PARTS + 1
+
+
+def test_many_groups_drawn_by_their_kinds_have_the_interval_of_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    groups = generator.integers(700, size=2000).astype(np.uint64)
+    called = (generator.random(2000) < 0.1 + 0.3 * (groups % 3 == 0)).astype(np.int8)
+    one_by_one = hallucinated_share(groups, called, num_resamples=4000)
+    monkeypatch.setattr(counted, "MANY_GROUPS", 600)
+    by_kind = hallucinated_share(groups, called, num_resamples=4000)
+    assert one_by_one is not None and by_kind is not None and by_kind.value == one_by_one.value
+    assert by_kind.low == pytest.approx(one_by_one.low, abs=2e-3)
+    assert by_kind.high == pytest.approx(one_by_one.high, abs=2e-3)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_cells_with_quotes_tabs_and_line_ends_come_back(suffix: str, tmp_path: Path) -> None:
+    texts = ['"Whole."', 'He said "no".', "a\tb", "a\nb", "a\rb", '"', ""]
+    lines = [{"knowledge": text or "K", "response": "R", "note": text} for text in texts]
+    given = tmp_path / "rows.jsonl"
+    given.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    rows = read_own_rows(str(given), {}, join=" ".join)
+    out = tmp_path / f"out{suffix}"
+    write_scored(out, rows, judged(rows), lambda *_: None)
+    assert [row.values["note"] for row in read_table(out, ReadReport())] == texts
+
+
+@pytest.mark.parametrize(("num_groups", "every"), [(2, 2), (20, 20), (20, 7), (600, 600)])
+def test_shards_tell_the_interval_that_the_rows_have(num_groups: int, every: int) -> None:
+    groups = np.repeat(np.arange(num_groups, dtype=np.uint64), np.arange(num_groups) % 3 + 1)
+    called = (groups % every == 1).astype(np.int8)
+    for verdicts in (called, called * 0, called * 0 + 1):
+        told = hallucinated_share(groups, verdicts, num_resamples=200)
+        counted = share_of_kinds(kinds_of(groups, verdicts), num_resamples=200)
+        assert told and counted and counted.value == told.value
+        if num_groups <= 500 or verdicts.min() == verdicts.max():
+            assert (counted.low, counted.high) == pytest.approx((told.low, told.high))
+
+
+def test_a_share_of_one_group_has_no_interval() -> None:
+    share = hallucinated_share(np.zeros(3, np.uint64), np.array([1, 0, 0], np.int8), num_resamples=100)
+    assert share is not None and share.value == pytest.approx(1 / 3) and share.low is share.high is None
+
+
+def test_rows_of_any_number_have_the_fingerprint_of_those_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    examples: list[Example] = [example(id=f"x{number}", knowledge="é\u2028" * number) for number in range(11)]
+    whole = TestRows.of("own", examples)
+    monkeypatch.setattr("faithkit.provenance.fingerprints.HELD", 3)
+    assert TestRows.of("own", iter(reversed(examples))) == whole

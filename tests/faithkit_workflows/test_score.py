@@ -1,0 +1,203 @@
+"""Rows of one's own come back as they were, with a verdict each, and the hallucinated share is counted rightly."""
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faithkit.errors import UserError
+from faithkit.records import Prediction, Span
+from faithkit_workflows.score import as_override
+from faithkit_workflows.settings.preflight import column_problems
+from faithkit_workflows.tables.scored_rows import write_scored
+from faithkit_workflows.tables.shares import Shares
+from faithkit_workflows.tables.user_table import OwnRows, read_own_rows
+from tests.running import compose
+
+COLUMNS: dict[str, str | None] = {
+    "knowledge": "auto",
+    "response": "auto",
+    "history": "auto",
+    "id": None,
+    "group": "auto",
+}
+TEXTS = [
+    ("The river is long.", "It is long."),
+    ("The city, old.", 'They say "new"\nand great.'),
+    ("A dog plays.", "A cat"),
+]
+
+
+def read(path: Path, by: Sequence[str] = (), on_bad_row: str = "stop", **columns: str) -> OwnRows:
+    return read_own_rows(str(path), {**COLUMNS, **columns}, join=" ".join, by=by, on_bad_row=on_bad_row)
+
+
+def write_csv(path: Path, rows: list[dict[str, str]]) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def verdicts(rows: OwnRows, labels: list[str]) -> list[Prediction]:
+    return [Prediction(id=e.id, label=label, score=0.5) for e, label in zip(rows.examples, labels, strict=True)]
+
+
+def score_here(*overrides: str) -> None:
+    from faithkit_workflows import score
+
+    score.main(compose("score", "num_resamples=20", *overrides))
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_rows_come_back_as_they_were_with_a_verdict_each(
+    kind: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"source": k, "model": "a" if i else "b", "answer": r} for i, (k, r) in enumerate(TEXTS)]
+    path = tmp_path / f"rows.{kind}"
+    if kind == "csv":
+        write_csv(path, rows)
+    else:
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    columns = ["columns.knowledge=source", "columns.response=answer"]
+    score_here(f"path={path}", f"checkpoint={trained}", f"run_dir={tmp_path / 'run'}", "by=model", *columns)
+    output = tmp_path / "run" / f"rows.scored.{kind}"
+    with output.open(newline="") as file:
+        found = list(csv.DictReader(file)) if kind == "csv" else [json.loads(line) for line in file]
+    for row, given in zip(found, rows, strict=True):
+        assert {name: row[name] for name in given} == given
+        assert row["label"] in ("hallucinated", "faithful") and 0 <= float(row["probability"]) <= 1
+    shown = capsys.readouterr().out
+    assert "hallucinated" in shown and " all " in shown and " a " in shown and str(output) in shown
+
+
+def test_what_is_unsure_is_left_out_and_may_be_asked_anew_without_judging_again(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_csv(tmp_path / "rows.csv", [{"knowledge": k, "response": r} for k, r in TEXTS])
+    run, output = tmp_path / "run", tmp_path / "run" / "rows.scored.csv"
+    score_here(f"path={path}", f"checkpoint={trained}", f"run_dir={run}", "abstain_at=1")
+    judged = (run / "predictions" / "rows.jsonl").read_bytes()
+    with output.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["label"] for row in rows] == [""] * 3 and all(0 < float(row["probability"]) < 1 for row in rows)
+    assert "3 rows that it cannot tell do not count" in " ".join(capsys.readouterr().out.split())
+    from tests.running import run as run_command
+
+    done = run_command("faithkit_workflows/score.py", f"resume={run}", "abstain_at=0.5", PYTHONPATH=".")
+    assert done.returncode == 0, done.stderr
+    with output.open(newline="") as file:
+        labels = [row["label"] for row in csv.DictReader(file)]
+    sure = [json.loads(line) for line in judged.splitlines()]
+    likelier = ["hallucinated" if row["score"] >= 0.5 else "faithful" for row in sure]
+    expected = [row["label"] if row["label"] == likely else "" for row, likely in zip(sure, likelier, strict=True)]
+    assert labels == expected, "a threshold away from one half calls what is not the likelier label"
+    assert (run / "predictions" / "rows.jsonl").read_bytes() == judged
+
+
+def test_scoring_goes_on_after_an_interruption_to_the_same_file(trained: Path, tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "rows.csv", [{"knowledge": k, "response": r} for k, r in TEXTS * 3])
+    options = [f"path={path}", f"checkpoint={trained}", "save_every_num_rows=2"]
+    score_here(*options, f"run_dir={tmp_path / 'whole'}")
+    whole = (tmp_path / "whole" / "predictions" / "rows.jsonl").read_bytes()
+    assert whole.count(b"\n") == 9
+    from tests.running import run as run_command
+
+    stopped = tmp_path / "stopped"
+    score_here(*options, f"run_dir={stopped}")
+    (stopped / "predictions" / "rows.jsonl").write_bytes(whole[: whole.index(b"\n") + 7])
+    (stopped / "rows.scored.csv").unlink()
+    done = run_command("faithkit_workflows/score.py", f"resume={stopped}", PYTHONPATH=".")
+    assert done.returncode == 0, done.stderr
+    assert (stopped / "predictions" / "rows.jsonl").read_bytes() == whole
+    assert (stopped / "rows.scored.csv").read_bytes() == (tmp_path / "whole" / "rows.scored.csv").read_bytes()
+
+
+def test_spans_stand_beside_the_row_with_their_text(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"knowledge": ["A dog plays.", "It is red."], "response": "A cat plays.", "label": "x"}))
+    rows = read(path)
+    assert next(rows.examples).knowledge == "A dog plays. It is red."
+    marked = Prediction(
+        id="rows:0", label="hallucinated", score=0.9, spans=(Span(start=2, end=5, label="entity", score=0.8),)
+    )
+    write_scored(tmp_path / "out.jsonl", rows, [marked])
+    (row,) = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert row["label"] == "x" and row["faithkit_label"] == "hallucinated"  # the file's own column stays
+    assert row["faithkit_spans"] == [{"start": 2, "end": 5, "text": "cat", "label": "entity", "score": 0.8}]
+
+
+def test_a_json_list_comes_back_as_a_list(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps([{"knowledge": "k", "response": "r"}] * 2))
+    rows = read(path)
+    write_scored(tmp_path / "out.json", rows, verdicts(rows, ["faithful", "hallucinated"]))
+    assert [row["label"] for row in json.loads((tmp_path / "out.json").read_text())] == ["faithful", "hallucinated"]
+
+
+def test_the_share_is_that_of_the_rows_and_its_interval_resamples_groups(tmp_path: Path) -> None:
+    rows = [{"knowledge": "k", "response": "r", "model": "ab"[i % 2], "doc": str(i // 4)} for i in range(40)]
+    table = read(write_csv(tmp_path / "rows.csv", rows), by=["model"], group="doc")
+    labels = ["hallucinated" if i % 4 == 0 else "faithful" for i in range(40)]  # one of four in every document
+    shares = Shares(["model"])
+    write_scored(tmp_path / "out.csv", table, verdicts(table, labels), shares.add)
+    shown = shares.table(grouped_by=table.grouped_by, num_resamples=200)
+    assert "rows of one doc" in str(shown.caption)
+    cells = list(zip(*(column.cells for column in shown.columns), strict=True))
+    found = {str(name): (count, share) for name, count, share in cells}
+    assert found["all"] == ("40", "25.0 [25.0, 25.0]")  # documents are alike, so resampling them changes nothing
+    assert found["a"] == ("20", "50.0 [50.0, 50.0]") and found["b"] == ("20", "0.0 [0.0, 30.8]")
+
+
+def test_a_bad_row_is_told_with_its_line_or_left_without_a_verdict(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "rows.csv", [{"knowledge": "k", "response": "r"}, {"knowledge": "k", "response": " "}])
+    with pytest.raises(UserError, match=r"'response' is empty\n  at: .*rows.csv, line 3"):
+        read(path)
+    rows = read(path, on_bad_row="skip")
+    write_scored(tmp_path / "out.csv", rows, verdicts(rows, ["faithful"]))
+    assert (tmp_path / "out.csv").read_text().splitlines()[1:] == ["k,r,faithful,0.5,[]", "k, ,,,"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"by": ["model"]}, "there is no column 'model'"),
+        ({"knowledge": "source"}, "columns.knowledge: there is no column 'source'"),
+        ({"id": "name"}, "columns.id: there is no column 'name'"),
+    ],
+)
+def test_a_column_that_is_not_there_is_told(options: dict[str, Any], words: str, tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "rows.csv", [{"knowledge": "k", "response": "r"}])
+    with pytest.raises(UserError, match=words):
+        read(path, **options)
+
+
+def test_columns_that_the_first_row_of_json_lacks_are_no_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    first = {"knowledge": "Ice is cold.", "response": "It is."}
+    path.write_text(
+        "".join(f"{json.dumps(row)}\n" for row in (first, {**first, "question": "How is ice?", "model": "a"}))
+    )
+    columns = {**COLUMNS, "history": "question"}
+    assert not list(column_problems(str(path), columns, "model", None))
+    (problem,) = column_problems(str(path), columns, "modle", None)
+    assert "did you mean by=model" in str(problem)
+
+
+def test_an_id_given_twice_is_refused(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "rows.csv", [{"knowledge": "k", "response": "r", "name": "1"}] * 2)
+    with pytest.raises(UserError, match=r"id '1' was already given by .*line 2"):
+        read(path, id="name")
+
+
+@pytest.mark.parametrize(
+    "name", ["my rows.csv", "it's.csv", "a,b.csv", "[x].jsonl", "data/rows.tsv", "s3://b/day=1/*.csv"]
+)
+def test_the_first_argument_may_be_the_file_whatever_its_name(name: str) -> None:
+    first, *others = as_override([name, "checkpoint=x"])
+    assert compose("score", first, *others).path == name
+    assert as_override([f"path={name}", "checkpoint=x"]) == [f"path={name}", "checkpoint=x"]
