@@ -18,7 +18,7 @@ from rich.text import Text
 from data_modules.reading.fields import SEEKER, WIZARD
 from faithkit.cli import run_script
 from faithkit.errors import UserError
-from faithkit.pages.tables import harmless
+from faithkit.pages.tables import escape_terminal
 from faithkit.records import FAITHFUL, Example, Prediction, Turn
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _answer(answerer: "Answerer", knowledge: str, history: list[Turn], number: i
 
 def _show(answer: Prediction, console: Console) -> None:
     """Prints an answer and its verdict; control characters in it are shown, not sent to the terminal."""
-    console.print(Text(f"bot> {harmless(answer.text)}" if answer.text else "bot> (nothing)"))
+    console.print(Text(f"bot> {escape_terminal(answer.text)}" if answer.text else "bot> (nothing)"))
     if answer.label is not None:
         score = "" if answer.score is None else f", P(hallucinated) {answer.score:.2f}"
         console.print(Text(f"     {answer.label}{score}", style=STYLES.get(answer.label, "red")))

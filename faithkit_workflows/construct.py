@@ -49,7 +49,7 @@ def main(cfg: Any) -> None:
     """Opens the run's folder and works in it; a dry run opens none."""
     from faithkit.files.open_run import open_run, plain
     from faithkit.files.run_folder import RunFolder, log_to
-    from faithkit.reports.write_reports import Telling, tell_end
+    from faithkit.reports.write_reports import ReportOptions, print_summary
     from faithkit_workflows.settings.construction import ConstructSettings
 
     if cfg.get("dry_run"):
@@ -66,7 +66,7 @@ def main(cfg: Any) -> None:
     with opened as (run, config):
         log_to(run.log)
         construct(run, config)
-        tell_end(run, Telling.of(config))
+        print_summary(run, ReportOptions.of(config))
 
 
 def check_pipeline(folder: Path, name: str) -> None:

@@ -19,7 +19,7 @@ from faithkit.cli import run_script
 
 if TYPE_CHECKING:
     from faithkit.files.run_folder import RunFolder
-    from faithkit.reports.run_reports import Scored
+    from faithkit.reports.write_reports import EvaluationResult
 
 # What a resumed run may change: how it is carried out and shown, never what it predicts.
 MAY_CHANGE = (
@@ -60,8 +60,7 @@ def main(cfg: Any) -> None:
 
 def work(run: "RunFolder", config: dict[str, Any]) -> None:
     """Evaluates, hands the results to the loggers, and says what can be done next."""
-    from faithkit.pages.next_commands import after_evaluation
-    from faithkit.reports.write_reports import Telling, tell_end
+    from faithkit.reports.write_reports import ReportOptions, print_summary, suggest_after_evaluation
 
     if config.get("logger"):  # runs of older versions have no such key
         from faithkit.metrics.results import read_test_rows
@@ -75,10 +74,10 @@ def work(run: "RunFolder", config: dict[str, Any]) -> None:
             loggers.log_results(Finished(run=run, step=0, metrics=scored.metrics, samples=scored.samples, data=data))
     else:
         evaluate(run, config)
-    tell_end(run, Telling.of(config), after_evaluation(run))
+    print_summary(run, ReportOptions.of(config), suggest_after_evaluation(run))
 
 
-def evaluate(run: "RunFolder", config: dict[str, Any]) -> "Scored":
+def evaluate(run: "RunFolder", config: dict[str, Any]) -> "EvaluationResult":
     """Dispatches to generated responses, a protocol of judges, the critics' transfer table, or a detector."""
     # Each is imported where it is wanted: the others load much that it does not need.
     task = config["benchmark"].get("task")

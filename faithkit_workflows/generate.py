@@ -50,10 +50,9 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     """Reads examples, loads the models, writes the answers and shows some of them."""
     from data_modules.generation_inputs import read_generation_inputs
     from faithkit.hardware import describe_runner
-    from faithkit.pages.next_commands import after_generation
     from faithkit.reports.provenance import Provenance, leaks_table
     from faithkit.reports.report import Report
-    from faithkit.reports.write_reports import Telling, tell_end, tell_reports
+    from faithkit.reports.write_reports import ReportOptions, print_summary, suggest_after_generation, write_reports
     from faithkit.weights.used_model import describe_model
     from faithkit_workflows.answering.answer_strategy import load_answerer
     from faithkit_workflows.answering.engine_choice import settle_engine
@@ -85,8 +84,8 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
             answers=list(zip(examples, answers, strict=True)),
         )
         reports[name] = [report]
-    tell_reports(run, reports, Telling.of(config))
-    tell_end(run, Telling.of(config), after_generation(run, config))
+    write_reports(run, reports, ReportOptions.of(config))
+    print_summary(run, ReportOptions.of(config), suggest_after_generation(run, config))
 
 
 def run() -> None:

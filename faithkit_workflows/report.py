@@ -26,18 +26,18 @@ def main(cfg: Any) -> None:
 
 def show_list() -> None:
     """Lists the runs below runs/."""
-    from faithkit.pages.tables import show
+    from faithkit.pages.tables import print_tables
     from faithkit.runs.listing import list_runs
 
     table, lines = list_runs()
-    show(table)
+    print_tables(table)
     print(*lines, sep="\n")
 
 
 def compare(config: dict[str, Any]) -> None:
     """Compares runs in the terminal, and writes the page."""
     from faithkit.errors import UserError, choice_hint
-    from faithkit.pages.tables import show
+    from faithkit.pages.tables import print_tables
     from faithkit.runs.reading import find_runs
     from faithkit_workflows.compare.page import write_report_page
     from faithkit_workflows.compare.report import compare_runs, told_apart
@@ -50,7 +50,7 @@ def compare(config: dict[str, Any]) -> None:
         raise UserError(f"against: no run is called {against!r}", hint=choice_hint(against, names))
     report = compare_runs(runs, num_compared=config["num_compared"], num_resamples=config["num_resamples"])
     tables = list(report_tables(report, against=against))
-    show(*tables)
+    print_tables(*tables)
     for line in (*sweep_lines(report.sweeps), *told_problems(report.problems)):
         print(line)
     title = f"{len(runs):,} runs compared" if len(runs) > 1 else runs[0].name

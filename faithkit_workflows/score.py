@@ -58,10 +58,10 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
 
     The rows are read anew for each of this, and a portion of them is held: a file may be of any size.
     """
-    from faithkit.calibration.selective import without_unsure
+    from faithkit.calibration.score_calibration import drop_unsure_labels
     from faithkit.files.jsonl import stream_predictions, write_jsonl
-    from faithkit.pages.tables import harmless, show
-    from faithkit.reports.write_reports import Telling, tell_end
+    from faithkit.pages.tables import escape_terminal, print_tables
+    from faithkit.reports.write_reports import ReportOptions, print_summary
     from faithkit_workflows.detectors.loading import load_checkpoint
     from faithkit_workflows.detectors.thresholds import with_threshold
     from faithkit_workflows.tables.score_output import written_by
@@ -83,25 +83,25 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
     output = Path(config["output"] or run.path / f"{name}.scored{scored_suffix(config['path'])}").expanduser()
     shares = Shares(listed(config["by"]))
     with written_by(run, config["output"]):
-        write_scored(output, rows, without_unsure(stream_predictions(path), config.get("abstain_at")), shares.add)
-    show(shares.table(grouped_by=rows.grouped_by, num_resamples=config["num_resamples"]))
-    print(NOTE.format(predictions=harmless(shlex.quote(f"pipeline.predictions={path}"))))
-    print(f"rows with their verdicts: {harmless(str(output))}")
+        write_scored(output, rows, drop_unsure_labels(stream_predictions(path), config.get("abstain_at")), shares.add)
+    print_tables(shares.table(grouped_by=rows.grouped_by, num_resamples=config["num_resamples"]))
+    print(NOTE.format(predictions=escape_terminal(shlex.quote(f"pipeline.predictions={path}"))))
+    print(f"rows with their verdicts: {escape_terminal(str(output))}")
     tell_names(names_added(rows))
-    tell_end(run, Telling())
+    print_summary(run, ReportOptions())
 
 
 def _judge(path: Path, name: str, rows: "OwnRows", loaded: "Loaded", config: Mapping[str, Any]) -> None:
     """Writes a verdict on each row; what an interrupted run has written stays."""
     from functools import partial
 
-    from faithkit.provenance.predicted_rows import line_of
+    from faithkit.provenance.predicted_rows import to_line
     from faithkit.provenance.predictions_origin import write_origin
     from faithkit_workflows.answering.write_answers import DetectorAnswerer, stream_answers
 
     options: dict[str, Any] = {
         "at_a_time": config["save_every_num_rows"],
-        "line_of": partial(line_of, texts=config.get("save_texts", True)),
+        "line_of": partial(to_line, texts=config.get("save_texts", True)),
     }
     answerer = DetectorAnswerer(loaded.detector)
     for _ in stream_answers(path, rows.examples, rows.num_examples, answerer, **options):

@@ -68,8 +68,7 @@ def main(cfg: Any) -> None:
 def work(run: "RunFolder", config: dict[str, Any]) -> None:
     """Trains in each stage and by each seed, and says what can be done next."""
     from faithkit.files.run_folder import process_rank
-    from faithkit.pages.next_commands import after_training
-    from faithkit.reports.write_reports import Telling, tell_end
+    from faithkit.reports.write_reports import ReportOptions, print_summary, suggest_after_training
     from faithkit.training.stages import check_parts
     from faithkit_workflows.sweep.seeds import report_mean, seeded_stages
 
@@ -80,7 +79,7 @@ def work(run: "RunFolder", config: dict[str, Any]) -> None:
         return
     if config.get("seeds"):
         report_mean(run, config)
-    tell_end(run, Telling.of(config), after_training(run, config))
+    print_summary(run, ReportOptions.of(config), suggest_after_training(run, config))
 
 
 def build_task(config: dict[str, Any]) -> "Task":
@@ -98,7 +97,7 @@ def train(stage: "Stage") -> None:
     from faithkit.files.jsonl import write_jsonl
     from faithkit.files.run_folder import log_to
     from faithkit.hardware import describe
-    from faithkit.reports.run_reports import samples_of, write_reports
+    from faithkit.reports.write_reports import collect_samples, write_run_results
     from faithkit.settings.types import KEEP_ALL
     from faithkit.training.callbacks import chosen_score
     from faithkit.training.checkpoints import drop_checkpoints
@@ -151,8 +150,8 @@ def train(stage: "Stage") -> None:
         if trainer.is_global_zero:
             write_jsonl(run.path / "rejects.jsonl", data.rejects)
             meta = {**origin, "chosen": chosen_score(trainer), "calibration": fit, "environment": environment()}
-            metrics = write_reports(run, reports, meta=meta)
-            step, samples = trainer.global_step, samples_of(reports)
+            metrics = write_run_results(run, reports, meta=meta)
+            step, samples = trainer.global_step, collect_samples(reports)
             loggers.log_results(Finished(run=run, step=step, metrics=metrics, samples=samples, data=origin["data"]))
             drop_checkpoints(run, keep)
         trainer.strategy.barrier()  # the next stage of every process reads what the first one wrote

@@ -24,7 +24,7 @@ from faithkit.packing import use_packed_attention
 from faithkit.records import Example
 from faithkit.reports.perplexity import perplexity_report
 from faithkit.reports.provenance import Provenance
-from faithkit.reports.run_reports import Reports
+from faithkit.reports.write_reports import Reports
 from faithkit.training.batching import plan_batches
 from faithkit.training.language_model import row_statistics
 from faithkit.training.options import OptimizerOptions, read_options

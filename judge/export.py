@@ -10,7 +10,7 @@ from faithkit.files.model_folder import Sidecar, is_adapter, read_stored, seal
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.messages import MessageTokens
 from faithkit.metrics.results import read_metrics
-from faithkit.provenance.seen_rows import FILE as SEEN_ROWS
+from faithkit.provenance.seen_rows import SEEN_ROWS_FILE as SEEN_ROWS
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
 from faithkit.weights.adapter_folder import AdapterFolder
 from faithkit.weights.adapters import check_base, load_adapters, stored_adapters

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from faithkit.calibration.score_calibration import ScoreCalibration
-from faithkit.metrics.validation import metrics_of_scores
+from faithkit.metrics.classification import score_validation
 from faithkit.training.adapters import Adapters
 from faithkit.training.language_model import (
     language_model_figures,
@@ -79,6 +79,6 @@ class JudgeModule(TrainingModule):
 
 def _figures(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
     """The metrics of all rows, whose values are three of `reply_statistics`, the verdict's log-odds, and the label."""
-    verdicts = metrics_of_scores(ScoreCalibration().scores(values[:, 3]), values[:, 4])
+    verdicts = score_validation(ScoreCalibration().scores(values[:, 3]), values[:, 4])
     verdicts["verdict_loss"] = verdicts.pop("loss")
     return {**verdicts, **language_model_figures(numbers, values[:, :3])}

@@ -29,7 +29,7 @@ from faithkit.inference.decoding import Decoding
 from faithkit.inference.text import Form, TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.sentences import sentence_places
-from faithkit.statistics.intervals import Values
+from faithkit.statistics.spread import Values
 from faithkit.words import words_and_marks
 from judge.questions import TextPrompt, ask
 from judge.reply import CHOICES, read_verdict

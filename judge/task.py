@@ -10,8 +10,8 @@ from data_modules.batches import Batches
 from data_modules.data_module import DataModule
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.splits import Subset
-from faithkit.baselines.counted_features import MAX_ROWS, fit_counted
-from faithkit.baselines.fitted import fitted_origin
+from faithkit.baselines.counted_features import MAX_ROWS, fit_counted_features
+from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.calibration.thresholds import logit
 from faithkit.errors import UserError
@@ -22,7 +22,7 @@ from faithkit.inference.messages import MessageTokens
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.packing import use_packed_attention
 from faithkit.records import HALLUCINATED, Example, Prediction
-from faithkit.reports.run_reports import Reports
+from faithkit.reports.write_reports import Reports
 from faithkit.training.adapters import Adapters
 from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
@@ -162,10 +162,12 @@ class JudgeTask:
             template=self.encoder.template,
             max_length=self.options.max_length,
             calibration=judge.calibration,
-            origin={**training.origin, **fitted_origin(training.validation)},
+            origin={**training.origin, **baseline_thresholds(training.validation)},
         ).to_sidecar()
 
     def report(self, training: FinishedTraining[DataModule], judge: Judge, tests: TestResults) -> Reports:
         """Writes the predictions, and compares them with the labels."""
-        counted = fit_counted(training.training_sample(MAX_ROWS), training.validation, aim=self.options.threshold_aim)
+        counted = fit_counted_features(
+            training.training_sample(MAX_ROWS), training.validation, aim=self.options.threshold_aim
+        )
         return report_detector(training, tests, fitted_on=training.validation, counted=counted)

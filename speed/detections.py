@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.records import Example, Prediction
-from faithkit.statistics.intervals import Difference
+from faithkit.statistics.bootstrap import Difference
 
 SHOWN = {"critic": ("macro_f1", "auroc"), "tagger": ("char_f1", "response_f1")}
 
@@ -26,10 +26,10 @@ def difference(
     kind: str, examples: Sequence[Example], first: Mapping[str, Prediction], second: Mapping[str, Prediction]
 ) -> dict[str, Difference]:
     """Subtracts the second side's metrics from the first's, paired."""
-    from faithkit.metrics.classification import compare
+    from faithkit.metrics.classification import compare_predictions
     from faithkit.metrics.span_metrics import compare_spans
 
-    return compare(examples, first, second) if kind == "critic" else compare_spans(examples, first, second)
+    return compare_predictions(examples, first, second) if kind == "critic" else compare_spans(examples, first, second)
 
 
 def levels(kind: str, examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> str:

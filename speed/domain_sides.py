@@ -15,10 +15,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from faithkit.baselines.fitted import Baseline
+from faithkit.baselines.simple_detectors import Baseline
 from faithkit.files.atomic import write_json
 from faithkit.files.jsonl import read_predictions, write_jsonl
-from faithkit.provenance.leaks import find_leaks
+from faithkit.provenance.seen_rows import find_leaks
 from faithkit.records import Prediction
 from faithkit_workflows.domains.baselines import DomainBaselines
 from faithkit_workflows.domains.rows import DomainRows, Rows

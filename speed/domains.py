@@ -21,12 +21,12 @@ from pathlib import Path
 
 import numpy as np
 
-from faithkit.baselines.fitted import Baseline
+from faithkit.baselines.simple_detectors import Baseline
 from faithkit.errors import UserError, choice_hint
 from faithkit.metrics.results import full_names, write_results
-from faithkit.pages.tables import format_metric, show
+from faithkit.pages.tables import format_metric, print_tables
 from faithkit.records import Prediction
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 from faithkit_workflows.domains.baselines import CHOSEN, DomainBaselines
 from faithkit_workflows.domains.benchmark import looks_at, read_all
 from faithkit_workflows.domains.features import Features
@@ -193,7 +193,7 @@ def write_report(
             if fold.name in predictions
         ]
         found = domains_report(tests, title=f"{side}, {options.part}", num_resamples=options.resamples, num_examples=0)
-        show(*found.headline, *found.tables)
+        print_tables(*found.headline, *found.tables)
         print(*(f"note: {note}" for note in (*found.notes, *found.lines)), sep="\n")
         write_results(
             options.out / f"{side.replace(' ', '-')}-{options.part}.json",

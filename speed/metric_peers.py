@@ -142,9 +142,7 @@ def q2_models(*, small: bool, precision: str = "32-true") -> tuple[Any, Any, Any
     from data_modules.encoding.pairs import PairEncoder
     from faithkit.hardware import to_bf16
     from faithkit.inference.foreign_model_beams import beam_writer
-    from faithkit.metrics.responses.q2.answers import ExtractiveAnswers
-    from faithkit.metrics.responses.q2.candidates import SpacyCandidates
-    from faithkit.metrics.responses.q2.questions import Seq2SeqQuestions
+    from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates
     from faithkit.weights.from_pretrained import quietly
     from faithkit.weights.resolve import resolve
     from faithkit_workflows.detectors.entailment import NliModel

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from faithkit.hardware import computes_in_bf16
-from faithkit.metrics.responses.q2.score import Q2
-from faithkit.statistics.intervals import Groups
+from faithkit.metrics.responses.q2 import Q2
+from faithkit.statistics.bootstrap import Groups
 from speed.measure import Ratio, alternate, report, require, table
 from speed.metric_peers import (
     OneByOne,
@@ -111,10 +111,7 @@ def read_pairs(count: int) -> Pairs:
 def text_metrics() -> dict[tuple[str, str], tuple[Side, Side]]:
     """Returns both sides of each metric of words."""
     from faithkit.metrics.responses.bleu import bleu, bleu_counts
-    from faithkit.metrics.responses.distinct import distinct
-    from faithkit.metrics.responses.extractive import extractive
-    from faithkit.metrics.responses.knowledge_f1 import knowledge_f1
-    from faithkit.metrics.responses.rouge import rouge
+    from faithkit.metrics.responses.ngrams import distinct_n, extractive_fragments, knowledge_f1, rouge
 
     def our_bleu(pairs: Pairs) -> Columns:
         counts = bleu_counts(pairs.responses, pairs.gold)
@@ -122,7 +119,7 @@ def text_metrics() -> dict[tuple[str, str], tuple[Side, Side]]:
 
     def our_distinct(pairs: Pairs) -> Columns:
         groups = Groups.of(map(str, range(len(pairs.responses))))
-        return dict(distinct(groups, pairs.responses)(np.ones((1, groups.count))))
+        return dict(distinct_n(groups, pairs.responses)(np.ones((1, groups.count))))
 
     return {
         ("BLEU", "sacrebleu"): (lambda p: their_bleu(p.responses, p.gold), our_bleu),
@@ -136,7 +133,7 @@ def text_metrics() -> dict[tuple[str, str], tuple[Side, Side]]:
         ),
         ("density and coverage", "plain Python"): (
             lambda p: their_fragments(p.responses, p.knowledge),
-            lambda p: dict(extractive(p.responses, p.knowledge)),
+            lambda p: dict(extractive_fragments(p.responses, p.knowledge)),
         ),
         ("distinct-1/2", "plain Python"): (lambda p: their_distinct(p.responses), our_distinct),
     }

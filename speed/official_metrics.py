@@ -30,13 +30,16 @@ from data_modules.reading.rows import ReadReport
 from faithkit.inference.foreign_model_beams import beam_writer
 from faithkit.metrics.responses.bert_score import BertScore, RescaledBertScore
 from faithkit.metrics.responses.bleu import bleu, bleu_counts
-from faithkit.metrics.responses.knowledge_f1 import knowledge_f1
-from faithkit.metrics.responses.official import Official
-from faithkit.metrics.responses.q2.answers import ExtractiveAnswers
-from faithkit.metrics.responses.q2.candidates import SpacyCandidates
-from faithkit.metrics.responses.q2.official import PERSONAL, OfficialCandidates, official_q2, official_rules
-from faithkit.metrics.responses.q2.questions import Seq2SeqQuestions
-from faithkit.metrics.responses.q2.score import Q2
+from faithkit.metrics.responses.ngrams import knowledge_f1
+from faithkit.metrics.responses.official import (
+    PERSONAL_BY_DEPENDENCY,
+    OfficialCandidates,
+    OfficialMetrics,
+    official_q2,
+    official_rules,
+)
+from faithkit.metrics.responses.q2 import Q2
+from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates
 from faithkit.weights.resolve import resolve
 from faithkit_workflows.detectors.entailment import load_entailment
 from speed.measure import table
@@ -97,7 +100,7 @@ def main() -> None:
     else:
         rules = official_rules(spacy.pipeline, NO_ANSWER)
         q2 = Q2(OfficialCandidates(spacy.pipeline), models, models, models, rules)
-    official = Official(bert_score=RescaledBertScore.of(scorer, theirs["baseline"]), q2=q2)
+    official = OfficialMetrics(bert_score=RescaledBertScore.of(scorer, theirs["baseline"]), q2=q2)
     columns, asked = official.score(responses, knowledge)
     assert asked is not None
     ours = Q2(*parts).score(responses, knowledge)
@@ -184,11 +187,11 @@ def parse(document: Any) -> dict[str, Any]:
     return {
         "entities": [span.text for span in document.ents],
         "chunks": [span.text for span in document.noun_chunks],
-        "tokens": [[token.text, token.dep_] for token in document if token.dep_ in PERSONAL],
+        "tokens": [[token.text, token.dep_] for token in document if token.dep_ in PERSONAL_BY_DEPENDENCY],
     }
 
 
-def tell_differences(official: Official, theirs: dict[str, Any]) -> None:
+def tell_differences(official: OfficialMetrics, theirs: dict[str, Any]) -> None:
     """Prints how many questions and answers of the scripts are ours too, and the first that are not."""
     assert official.q2 is not None
     for name, known, calls in (

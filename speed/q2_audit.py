@@ -26,15 +26,13 @@ from faithkit.baselines.word_overlap import unsupported_share
 from faithkit.inference.foreign_model_beams import beam_writer
 from faithkit.metrics.ranking import Ranking
 from faithkit.metrics.responses.bert_score import BertScore
-from faithkit.metrics.responses.knowledge_f1 import knowledge_f1
-from faithkit.metrics.responses.official import sentence_bleu, token_f1
-from faithkit.metrics.responses.q2.answers import ExtractiveAnswers
-from faithkit.metrics.responses.q2.candidates import SpacyCandidates
-from faithkit.metrics.responses.q2.official import official_q2
-from faithkit.metrics.responses.q2.questions import Seq2SeqQuestions
-from faithkit.metrics.responses.q2.score import Q2
+from faithkit.metrics.responses.ngrams import knowledge_f1
+from faithkit.metrics.responses.official import official_q2, sentence_bleu, token_f1
+from faithkit.metrics.responses.q2 import Q2
+from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates
 from faithkit.records import HALLUCINATED, Example
-from faithkit.statistics.intervals import Groups, Values, bootstrap, paired_difference
+from faithkit.statistics.bootstrap import Groups, bootstrap, paired_difference
+from faithkit.statistics.spread import Values
 from faithkit.weights.resolve import resolve
 from faithkit_workflows.detectors.entailment import load_entailment
 from speed.measure import table

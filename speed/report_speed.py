@@ -27,9 +27,9 @@ from faithkit.files.atomic import write_text
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.saved_config import write_config
 from faithkit.metrics.results import write_results
-from faithkit.provenance.predicted_rows import line_of
+from faithkit.provenance.predicted_rows import to_line
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 from speed.measure import report, require, table
 from tests.browser import PROGRAM, Browser, chromium
 
@@ -100,7 +100,7 @@ def write_runs(folder: Path, num_runs: int, num_rows: int) -> None:
         write_text(run / "csv" / "metrics.csv", "".join(["step,train/loss,validation/embedded/macro_f1\n", *lines]))
         if place >= num_runs - 2:
             said = judged(examples, 0.75 + 0.05 * (place % 2), generator)
-            written = (line_of(one, example) for one, example in zip(said, examples, strict=True))
+            written = (to_line(one, example) for one, example in zip(said, examples, strict=True))
             write_jsonl(run / "predictions" / "embedded.jsonl", written)
 
 

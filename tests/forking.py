@@ -34,7 +34,7 @@ HEAVY = (
     "critic.export",
     "critic.sequence.task",
     "data_modules.build",
-    "faithkit.reports.run_reports",
+    "faithkit.reports.write_reports",
     "faithkit.training.loggers.build",
     "faithkit.training.trainer",
     "generation.export",

@@ -97,10 +97,10 @@ def test_every_way_of_decoding_is_accepted(decoding: str) -> None:
 
 def test_lists_that_stand_here_without_torch_are_those_of_the_code() -> None:
     from faithkit.inference import text_engines
-    from faithkit.metrics.responses.report import BASELINES
     from faithkit.metrics.suppression import STRATEGIES
+    from faithkit.reports.responses import RESPONSE_BASELINES
     from faithkit.reports.suppression import RANDOM
-    from faithkit.statistics.label_sampling import RULES
+    from faithkit.statistics.label_sampling import SAMPLING_RULES
     from faithkit.training.loggers.build import BUILDERS
     from faithkit_workflows.settings.sharded import RAY
     from generation.candidate_forward import CAUSAL_QUERIES, SEQ2SEQ_QUERIES
@@ -115,8 +115,8 @@ def test_lists_that_stand_here_without_torch_are_those_of_the_code() -> None:
     assert (AUTO, *ENGINES, RAY) == engines.GENERATOR_ENGINES and {AUTO, *ENGINES} < set(text_engines.ENGINES)
     assert set(judge_options.LEARNT) < set(ASKINGS)
     assert set(blocks.Loggers.model_fields) == set(BUILDERS)
-    assert measuring.RULES == RULES
-    assert benchmarks.BASELINES == BASELINES and set(benchmarks.STRATEGIES) == {RANDOM, *STRATEGIES}
+    assert measuring.RULES == SAMPLING_RULES
+    assert benchmarks.BASELINES == RESPONSE_BASELINES and set(benchmarks.STRATEGIES) == {RANDOM, *STRATEGIES}
 
 
 def test_a_monitor_may_be_any_metric_that_its_model_logs() -> None:
@@ -125,7 +125,7 @@ def test_a_monitor_may_be_any_metric_that_its_model_logs() -> None:
     from critic.sequence.module import validation_metrics as of_a_critic
     from critic.tagger.module import validation_metrics as of_a_tagger
     from faithkit.metrics.perplexity import language_model_statistic
-    from faithkit.statistics.intervals import Groups
+    from faithkit.statistics.bootstrap import Groups
     from judge.module import _figures as of_a_judge
 
     critic = of_a_critic(np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.4]]), np.array([1, 0, 1], np.int8))

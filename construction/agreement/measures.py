@@ -25,8 +25,10 @@ from numpy.typing import NDArray
 
 from construction.agreement.ratings import MISSING, Ratings
 from faithkit.errors import UserError
-from faithkit.metrics.agreement import kappa_of_tables
-from faithkit.statistics.intervals import Groups, Metric, Scored, Statistic, Values, bootstrap
+from faithkit.metrics.judging import cohen_kappa
+from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
+from faithkit.statistics.metric import Metric
+from faithkit.statistics.spread import Statistic, Values
 
 OBSERVED = "agreement"
 KAPPAS = ("fleiss_kappa", "randolph_kappa")
@@ -48,13 +50,13 @@ def library(name: str) -> Any:
         raise UserError(problem, hint="pip install 'faithkit[construction]'") from error
 
 
-def measure(ratings: Ratings, *, ordinal: bool = False, num_resamples: int = 1000) -> Scored:
+def measure(ratings: Ratings, *, ordinal: bool = False, num_resamples: int = 1000) -> ScoredMetrics:
     """Computes every measure of one question with its interval over groups; `n` counts the items that it stands on."""
     metrics: dict[str, Metric] = {}
     notes: list[str] = []
     rated = (ratings.values != MISSING).sum(axis=1)
     if not (rated >= 2).any():
-        return Scored(metrics={}, notes=("no item has two ratings: there is no agreement to measure",))
+        return ScoredMetrics(metrics={}, notes=("no item has two ratings: there is no agreement to measure",))
     several = ratings.only(rated >= 2)
     parts: list[tuple[Statistic, Ratings, Mapping[str, float]]] = [
         (_pairs(several), several, _library_cohen(several)),
@@ -73,7 +75,7 @@ def measure(ratings: Ratings, *, ordinal: bool = False, num_resamples: int = 100
         found = bootstrap(Groups.of(items.groups), statistic, shares=(OBSERVED,), num_resamples=num_resamples)
         metrics |= {name: _with_value(metric, values.get(name)) for name, metric in found.metrics.items()}
         notes += [note for note in found.notes if note not in notes]
-    return Scored(metrics=metrics, notes=tuple(notes))
+    return ScoredMetrics(metrics=metrics, notes=tuple(notes))
 
 
 def _with_value(metric: Metric, value: float | None) -> Metric:
@@ -96,7 +98,7 @@ def _pairs(ratings: Ratings) -> Statistic:
 
     def statistic(weights: Values) -> dict[str, Values]:
         tables = np.stack([(weights @ table).reshape(-1, size, size) for table in sums], axis=1)  # [R, pairs, K, K]
-        observed, kappa = kappa_of_tables(tables)
+        observed, kappa = cohen_kappa(tables)
         return {OBSERVED: _mean(observed), "cohen_kappa": _mean(kappa)}
 
     return statistic

@@ -1,7 +1,7 @@
 """Compares human scores of systems as FaithDial's Table 7 does: each system against the best one of a column.
 
 The paper marks p < 0.05 and p < 0.01 and names no test. Scores of two systems on the same items are paired, so three
-things are given: the difference of the means with its interval over groups (faithkit/statistics/intervals.py), the p of
+things are given: the difference of the means with its interval over groups (faithkit/statistics/bootstrap.py), the p of
 Wilcoxon's signed-rank test on the same items (Wilcoxon 1945), and this p corrected for the number of systems in the
 column (Holm 1979), which the stars stand for.
 
@@ -16,7 +16,8 @@ import numpy as np
 
 from construction.agreement.measures import library
 from construction.agreement.ratings import NOMINAL, ORDINAL, Answered
-from faithkit.statistics.intervals import Difference, Groups, Metric, bootstrap, means, paired_difference
+from faithkit.statistics.bootstrap import Difference, Groups, bootstrap, mean_statistic, paired_difference
+from faithkit.statistics.metric import Metric
 
 # Columns in which less is better, by the label that they count.
 LESS_IS_BETTER = ("hallucination", "generic", "no", "inaccurate")
@@ -87,7 +88,9 @@ def compare_column(
     found = []
     for system, of in scores.items():
         rows = Groups.of(groups[item] for item in of)
-        mean = bootstrap(rows, means(rows, {"mean": list(of.values())}), num_resamples=num_resamples).metrics["mean"]
+        mean = bootstrap(rows, mean_statistic(rows, {"mean": list(of.values())}), num_resamples=num_resamples).metrics[
+            "mean"
+        ]
         compared = Compared(column=column, system=system, mean=mean, less_is_better=less)
         shared = [item for item in of if item in scores[best]]
         if system != best and shared:
@@ -108,7 +111,7 @@ def _against(
 
     rows = Groups.of(groups[item] for item in items)
     first, second = np.array([ours[item] for item in items]), np.array([best[item] for item in items])
-    statistics = (means(rows, {"mean": values}) for values in (first, second))
+    statistics = (mean_statistic(rows, {"mean": values}) for values in (first, second))
     difference = paired_difference(rows, *statistics, num_resamples=num_resamples)["mean"]
     changed = first - second
     p = float(wilcoxon(changed, zero_method="pratt").pvalue) if changed.any() else float("nan")

@@ -27,7 +27,8 @@ import numpy as np
 from construction.agreement.measures import alpha
 from construction.agreement.ratings import Answered
 from faithkit.errors import UserError, shorten
-from faithkit.statistics.intervals import Groups, Scored, Statistic, Values, bootstrap
+from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
+from faithkit.statistics.spread import Statistic, Values
 
 NUM_DRAWS = 10  # other items that stand for chance, for each item and pair
 ALONE = 1.0  # the cost of a span without a partner
@@ -80,15 +81,15 @@ def _span(span: Any, length: int, place: str) -> tuple[int, int, str]:
     raise UserError(f"no span of a text of {length} characters: {shorten(span)}", place=place, hint=hint)
 
 
-def measure_spans(items: Sequence[Marked], *, num_resamples: int = 1000, seed: int = 0) -> Scored:
+def measure_spans(items: Sequence[Marked], *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
     """Computes the four measures with intervals over groups; `n` counts the items that two annotators saw."""
     if not items:
-        return Scored(metrics={}, notes=("no item has two annotators: there is no agreement to measure",))
+        return ScoredMetrics(metrics={}, notes=("no item has two annotators: there is no agreement to measure",))
     groups = Groups.of(item.group for item in items)
     shares = ("char_f1", "typed_char_f1")
     scored = bootstrap(groups, _statistic(items, groups, seed), shares=shares, num_resamples=num_resamples)
     metrics = {name: metric if name in shares else metric.within(-1.0, 1.0) for name, metric in scored.metrics.items()}
-    return Scored(metrics=metrics, notes=scored.notes)
+    return ScoredMetrics(metrics=metrics, notes=scored.notes)
 
 
 def _statistic(items: Sequence[Marked], groups: Groups, seed: int) -> Statistic:

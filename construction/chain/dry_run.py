@@ -9,7 +9,7 @@ from construction.chain.chain_rows import AT, KEY, Row, is_hole
 from construction.chain.runner import AnyStep, Each, Source, Step
 from faithkit.inference.text import Message
 from faithkit.inference.text_engines import EngineOptions
-from faithkit.pages.tables import figures_table, show
+from faithkit.pages.tables import new_number_table, print_tables
 
 SHOWN, MEASURED = 3, 200  # rows whose prompts are printed, and whose lengths are averaged
 CHARACTERS = 4.0  # of English text in a token, about
@@ -88,10 +88,10 @@ def _cost(options: EngineOptions, read: int, written: int) -> float | None:
 
 def _show(estimates: Sequence[Estimate]) -> None:
     figures = ("requests", "tokens read, about", "written, at most", "dollars, at most")
-    table = figures_table("what it would ask", "step", figures, show_edge=True)
+    table = new_number_table("what it would ask", "step", figures, show_edge=True)
     if any(one.cost is None for one in estimates):
         table.caption = "engine.price=[READ,WRITTEN], for a million tokens each, gives the dollars"
     for one in estimates:
         cost = "-" if one.cost is None else f"{one.cost:,.2f}"
         table.add_row(one.step, f"{one.requests:,}", f"{one.read:,}", f"{one.written:,}", cost)
-    show(table)
+    print_tables(table)

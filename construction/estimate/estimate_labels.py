@@ -10,7 +10,7 @@ from construction.estimate.estimate_rows import VALUES, Table, id_of, need_colum
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED
-from faithkit.statistics.label_sampling import RANDOM, Wave, probabilities, read_waves
+from faithkit.statistics.label_sampling import RANDOM, Wave, inclusion_probabilities, read_waves
 from faithkit.statistics.prediction_powered import Verdicts
 
 WAVES, CHANCE = "waves", "inclusion_probability"
@@ -144,7 +144,7 @@ def joined(table: Table, labels: Labels | None) -> tuple[Verdicts, list[Wave]]:
         chance = np.array([given.chances.get(name, 1.0) for name in table.ids])
     elif known.any():
         waves = [Wave(RANDOM, float(known.mean()))]
-        chance = probabilities(waves, table.scores)
+        chance = inclusion_probabilities(waves, table.scores)
     return Verdicts.of(table.scores, values, table.groups, chance), waves
 
 

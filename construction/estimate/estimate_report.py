@@ -9,13 +9,13 @@ from rich.text import Text
 
 from construction.estimate.estimate_labels import CHANCE, WAVES
 from construction.estimate.estimate_rows import Table
-from faithkit.metrics.responses.judge_error import JudgeError, corrected_rate
-from faithkit.pages.tables import figures_table, format_metric, harmless
+from faithkit.metrics.judge_error import JudgeError, corrected_rate
+from faithkit.pages.tables import escape_terminal, format_metric, new_number_table
 from faithkit.records import FAITHFUL, HALLUCINATED
-from faithkit.statistics.intervals import Groups, Metric, bootstrap, means
-from faithkit.statistics.label_plan import Plan
-from faithkit.statistics.label_sampling import Wave, check_scores, draw, probabilities, write_waves
-from faithkit.statistics.prediction_powered import MIN_GROUPS, MIN_OF_EACH, Estimate, Verdicts, estimate_rate
+from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
+from faithkit.statistics.label_sampling import Wave, check_scores, inclusion_probabilities, sample_rows, write_waves
+from faithkit.statistics.metric import Metric
+from faithkit.statistics.prediction_powered import MIN_GROUPS, MIN_OF_EACH, Estimate, LabelPlan, Verdicts, estimate_rate
 
 ALL = "all"
 MAX_PARTS = 50  # values of a column that are told apart: the others count together
@@ -69,7 +69,9 @@ def _part(name: str, table: Table, rows: Verdicts, here: np.ndarray, power: floa
     judged = np.isfinite(called)
     if judged.any():
         own = Groups.of(group for group, kept in zip(groups, judged, strict=True) if kept)
-        scored = bootstrap(own, means(own, {DETECTOR: called[judged]}), shares=True, num_resamples=num_resamples)
+        scored = bootstrap(
+            own, mean_statistic(own, {DETECTOR: called[judged]}), shares=True, num_resamples=num_resamples
+        )
         metrics |= scored.metrics
     count, num_labels = int(here.sum()), int(part.labelled.sum())
     if not num_labels:
@@ -88,7 +90,7 @@ def _part(name: str, table: Table, rows: Verdicts, here: np.ndarray, power: floa
 def estimate_table(parts: Sequence[Part], *, title: str, by: str | None) -> RichTable:
     """Shows the rates in percent."""
     heads = ("responses", "labels", "detector", "labels alone", "estimate")
-    table = figures_table(f"{title}: hallucinated, percent", by or "", heads, min_width=8)
+    table = new_number_table(f"{title}: hallucinated, percent", by or "", heads, min_width=8)
     marks = set[str]()
     for part in parts:
         one = part.estimate
@@ -100,7 +102,7 @@ def estimate_table(parts: Sequence[Part], *, title: str, by: str | None) -> Rich
         cells += [format_metric(part.metrics.get(name), digits=1, scale=100) for name in (LABELS, RATE)]
         cells[2] += f" {mark}" if mark else ""
         style = "bold" if part.name == ALL else ""
-        row = (harmless(part.name, 60), f"{part.num_responses:,}", f"{part.num_labels:,}", *cells)
+        row = (escape_terminal(part.name, 60), f"{part.num_responses:,}", f"{part.num_labels:,}", *cells)
         table.add_row(*(Text(cell, style=style) for cell in row))
     whole = parts[0]
     lines = ["95% intervals over groups; estimate: of the system, with the detector's errors in it"]
@@ -124,7 +126,7 @@ def _mark(estimate: Estimate | None) -> str:
     return FEW if estimate.is_exact else BEYOND if estimate.is_beyond else ""
 
 
-def plan_line(plan: Plan, width: float, present: int) -> str:
+def plan_line(plan: LabelPlan, width: float, present: int) -> str:
     """Says how many labels a width takes."""
     points = f"an interval {100 * width:g} points wide"
     if plan.num_labels is None:
@@ -149,10 +151,10 @@ def next_rows(
     Raises:
         UserError: Fewer are left than are wanted, or the labels were drawn by other scores.
     """
-    check_scores(rows.probability[rows.labelled], probabilities(waves, table.scores)[rows.labelled])
-    chosen, wave = draw(table.scores, rows.labelled, count, rule, seed=seed)
+    check_scores(rows.probability[rows.labelled], inclusion_probabilities(waves, table.scores)[rows.labelled])
+    chosen, wave = sample_rows(table.scores, rows.labelled, count, rule, seed=seed)
     every = [*waves, wave]
-    chance, text = probabilities(every, table.scores), write_waves(every)
+    chance, text = inclusion_probabilities(every, table.scores), write_waves(every)
     order = [*chosen.tolist(), *np.flatnonzero(rows.labelled).tolist()]
     found: list[dict[str, object]] = []
     for place in order:

@@ -11,7 +11,7 @@ from construction.estimate.verdict_columns import LABEL, newest_label, score_nam
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED
-from faithkit.statistics.intervals import Values
+from faithkit.statistics.spread import Values
 
 VALUES = {
     **dict.fromkeys((HALLUCINATED, "1", "1.0", "true", "yes"), 1.0),

@@ -16,7 +16,7 @@ from construction.estimate.estimate_rows import TEXTS
 from construction.estimate.shard_rates import ShardRates
 from construction.estimate.shard_verdicts import BATCH, ShardColumns, check_columns, place_name, read_shard
 from faithkit.errors import UserError
-from faithkit.statistics.label_sampling import RANDOM, Wave, probabilities, write_waves
+from faithkit.statistics.label_sampling import RANDOM, Wave, inclusion_probabilities, write_waves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ def rows_to_label(
     order += [(one.shard, one.place) for one in rates.found.values()]
     rows = [shown[place] for place in order]
     scores = np.array([rates.mean if row[rates.detector] is None else row[rates.detector] for row in rows])
-    chances, text = probabilities(every, scores, rates.mean_spread), write_waves(every)
+    chances, text = inclusion_probabilities(every, scores, rates.mean_spread), write_waves(every)
     return [
         next_row(row["id"], known.values.get(row["id"]), float(score), float(chance), text) | row["shown"]
         for row, score, chance in zip(rows, scores, chances, strict=True)

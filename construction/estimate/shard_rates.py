@@ -18,10 +18,11 @@ from construction.estimate.estimate_report import Part as Rates
 from construction.estimate.shard_steps import LABEL, SCORE, Counting, LeavingOut, Part, Weighed
 from construction.estimate.shard_sums import ExactSums, PartSums
 from faithkit.errors import UserError, shorten
-from faithkit.statistics.group_kinds import share_of_kinds
-from faithkit.statistics.intervals import Metric, Values
-from faithkit.statistics.label_sampling import RANDOM, Wave, check_scores, probabilities
-from faithkit.statistics.prediction_powered import Estimate, Sums, error_of, estimate_sums, weighed
+from faithkit.statistics.group_counts import proportion_from_counts
+from faithkit.statistics.label_sampling import RANDOM, Wave, check_scores, inclusion_probabilities
+from faithkit.statistics.metric import Metric
+from faithkit.statistics.prediction_powered import Estimate, LabelSums, estimate_sums, jackknife_error, weighted_terms
+from faithkit.statistics.spread import Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +105,12 @@ class ShardRates:
             check_finished(labels, to_draw=False)
             chances = np.array([labels.chances[name] for name in labels.values])
         else:
-            chances = probabilities(waves, scores, self.mean_spread)
+            chances = inclusion_probabilities(waves, scores, self.mean_spread)
         if not np.all((chances > 0) & (chances <= 1)):
             hint = "leave the column out where every response had the same chance"
             raise UserError("a labelled response needs a probability above 0 and at most 1", hint=hint)
         if self.counting.draw and waves:
-            check_scores(chances, probabilities(waves, scores, self.mean_spread))
+            check_scores(chances, inclusion_probabilities(waves, scores, self.mean_spread))
         pairs = zip(labels.values.items(), 1 / chances, strict=True)
         return {name: (value, float(weight)) for (name, value), weight in pairs}
 
@@ -163,7 +164,9 @@ class ShardRates:
             powers=chosen,
         )
 
-    def add_up(self, step: LeavingOut, labels: Weighed, given: Iterable[tuple[str, Any]]) -> dict[str | None, Sums]:
+    def add_up(
+        self, step: LeavingOut, labels: Weighed, given: Iterable[tuple[str, Any]]
+    ) -> dict[str | None, LabelSums]:
         """Adds up what the second reading gave, by part.
 
         Args:
@@ -182,9 +185,11 @@ class ShardRates:
                     own.add(values)
         made = {}
         for part, sums in zip(step.parts, left_out, strict=True):
-            errors = {power: error_of(np.array(own.values())) for power, own in zip(step.powers, sums, strict=True)}
+            errors = {
+                power: jackknife_error(np.array(own.values())) for power, own in zip(step.powers, sums, strict=True)
+            }
             mine = [one for one in labels if part.name in (None, self.found[one].part)]
-            made[part.name] = Sums(
+            made[part.name] = LabelSums(
                 total=np.array(part.total),
                 num_labels=len(mine),
                 num_hallucinated=round(sum(labels[one][0] for one in mine)),
@@ -193,7 +198,7 @@ class ShardRates:
             )
         return made
 
-    def rates(self, sums: Mapping[str | None, Sums]) -> list[Rates]:
+    def rates(self, sums: Mapping[str | None, LabelSums]) -> list[Rates]:
         """The rates of all, then of each value, the most frequent first, then of those beyond `MAX_PARTS`.
 
         The last have the detector's share alone: the second reading leaves groups out of single values.
@@ -218,7 +223,7 @@ class ShardRates:
         """The rates of some values together, or of all rows."""
         kinds = sum((self._parts[name].kinds for name in names), Counter[tuple[int, int]]())
         listed = [[rows, called, count] for (rows, called), count in sorted(kinds.items())]
-        if (share := share_of_kinds(listed, num_resamples=self.num_resamples)) is not None:
+        if (share := proportion_from_counts(listed, num_resamples=self.num_resamples)) is not None:
             metrics = {DETECTOR: share, **metrics}
         parts = set(names)
         return Rates(
@@ -234,7 +239,7 @@ class ShardRates:
         known, total, squares = part.detectors[self.detector].values()
         unread, sums = part.rows - known, ExactSums(6)
         values, weights = np.array([labels[one] for one in mine]).T
-        for terms in np.stack(weighed(values, self.scores([self.found[one] for one in mine]), weights), axis=1):
+        for terms in np.stack(weighted_terms(values, self.scores([self.found[one] for one in mine]), weights), axis=1):
             sums.add(terms.tolist())
         return [part.rows, total + unread * self.mean, squares + unread * self.mean**2, *sums.values()]
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from construction.estimate.shard_verdicts import ShardColumns, ShardVerdicts, read_shard
 from data_modules.encoding.cache import group_hash
-from faithkit.statistics.group_kinds import kinds_of
-from faithkit.statistics.intervals import Values
-from faithkit.statistics.prediction_powered import leave_out, weighed
+from faithkit.statistics.group_counts import count_group_kinds
+from faithkit.statistics.prediction_powered import leave_out_sums, weighted_terms
+from faithkit.statistics.spread import Values
 
 SCORE, LABEL = "score", "label"  # what stands for the detector: its score where every row has one, else its verdict
 CHUNK = 65_536  # groups that are left out at a time
@@ -47,7 +47,7 @@ class Counting:
             called = rows.called[places]
             judged = np.isfinite(called)
             one: dict[str, Any] = {"name": name, "rows": len(places)}
-            one["kinds"] = kinds_of(rows.groups[places][judged], called[judged])
+            one["kinds"] = count_group_kinds(rows.groups[places][judged], called[judged])
             one |= {key: _moments(values[places]) for key, values in detectors.items()}
             sums.append(one)
         return {
@@ -118,14 +118,14 @@ class LeavingOut:
         names, index = np.unique(groups, return_inverse=True)
         own = [np.bincount(index), np.bincount(index, scores), np.bincount(index, scores * scores)]
         known = np.flatnonzero(labelled[:, 1])
-        added = np.stack(weighed(labelled[known, 0], scores[known], labelled[known, 1]), axis=1)  # [labelled, 6]
+        added = np.stack(weighted_terms(labelled[known, 0], scores[known], labelled[known, 1]), axis=1)  # [labelled, 6]
         total, found = np.array(part.total), np.zeros((len(self.powers), 3))
         for start in range(0, len(names), CHUNK):
             table = np.zeros((min(CHUNK, len(names) - start), 9))
             table[:, :3] = np.stack([values[start : start + CHUNK] for values in own], axis=1)
             here = (index[known] >= start) & (index[known] < start + CHUNK)
             np.add.at(table[:, 3:], index[known][here] - start, added[here])
-            found += [leave_out(total, table, power) for power in self.powers]
+            found += [leave_out_sums(total, table, power) for power in self.powers]
         return found.tolist()
 
 

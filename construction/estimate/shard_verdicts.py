@@ -15,7 +15,7 @@ from construction.estimate.estimate_rows import VERDICTS_HINT, label_of, verdict
 from construction.estimate.verdict_columns import score_names
 from data_modules.encoding.cache import group_hash
 from faithkit.errors import UserError, shorten
-from faithkit.statistics.intervals import Values
+from faithkit.statistics.spread import Values
 
 BATCH = 65_536  # rows that are held with their texts
 MAX_VALUES = 10_000  # of the column to count by, in one shard

@@ -19,7 +19,7 @@ from critic.sequence.options import CriticOptions
 from critic.weights import load_classifier
 from data_modules.encoding.pairs import MODEL_INPUTS
 from faithkit.calibration.score_calibration import ScoreCalibration, log_odds
-from faithkit.metrics.validation import metrics_of_scores
+from faithkit.metrics.classification import score_validation
 from faithkit.training.options import OptimizerOptions
 from faithkit.training.row_metric import RowMetric
 
@@ -124,4 +124,4 @@ def validation_metrics(logits: NDArray, labels: NDArray) -> dict[str, float]:
         logits: [rows, classes].
         labels: [rows], 1 for hallucinated.
     """
-    return metrics_of_scores(ScoreCalibration().scores(log_odds(logits)), labels)
+    return score_validation(ScoreCalibration().scores(log_odds(logits)), labels)

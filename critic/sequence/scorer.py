@@ -34,8 +34,7 @@ from critic.sequence.settings import Settings, foreign_settings
 from critic.stream import stream_results
 from data_modules.encoding.pairs import PairEncoder
 from faithkit import arguments
-from faithkit.calibration.score_calibration import OURS, ScoreCalibration
-from faithkit.calibration.selective import is_unsure
+from faithkit.calibration.score_calibration import IS_HALLUCINATED, ScoreCalibration, is_unsure
 from faithkit.errors import UserError
 from faithkit.files.model_folder import CRITIC
 from faithkit.records import Example, Prediction
@@ -76,7 +75,7 @@ class Critic:
         *,
         batch_tokens: int | None = None,
         name: str | None = None,
-        hallucinated: Sequence[bool] = OURS,
+        hallucinated: Sequence[bool] = IS_HALLUCINATED,
         weights: tuple[float, ...] = (),
     ):
         self.model, self.encoder, self.calibration = model, encoder, calibration
@@ -135,7 +134,7 @@ class Critic:
         labels: ClassLabels | None = None,
     ) -> "Critic":
         """Makes a critic of a loaded model; without a sidecar `labels` or their names say what its classes mean."""
-        settings, chosen = loaded.settings, OURS
+        settings, chosen = loaded.settings, IS_HALLUCINATED
         if settings is not None and labels is not None:
             problem = "labels is for a critic from elsewhere: this one says itself what its classes mean"
             raise UserError(problem, place=path, hint="leave labels out")

@@ -19,13 +19,13 @@ from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.pairs import NO_LABEL, PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.splits import Subset
-from faithkit.baselines.counted_features import MAX_ROWS, fit_counted
-from faithkit.baselines.fitted import fitted_origin
+from faithkit.baselines.counted_features import MAX_ROWS, fit_counted_features
+from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.errors import UserError
 from faithkit.files.model_folder import Sidecar
 from faithkit.records import HALLUCINATED, Example, Prediction
-from faithkit.reports.run_reports import Reports
+from faithkit.reports.write_reports import Reports
 from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
 from faithkit.weights.resolve import loading
@@ -139,13 +139,13 @@ class CriticTask:
             max_knowledge_words=self.encoder.max_knowledge_words,
             evidence=critic.weights,
             calibration=critic.calibration,
-            origin={**training.origin, **fitted_origin(labelled(training.validation))},
+            origin={**training.origin, **baseline_thresholds(labelled(training.validation))},
         ).to_sidecar()
 
     def report(self, training: FinishedTraining[DataModule], critic: Critic, tests: TestResults) -> Reports:
         """Writes the predictions, and compares them with the labels."""
         fitted_on = self.calibrated_on(training)
-        counted = fit_counted(training.training_sample(MAX_ROWS), fitted_on, aim=self.options.threshold_aim)
+        counted = fit_counted_features(training.training_sample(MAX_ROWS), fitted_on, aim=self.options.threshold_aim)
         return report_detector(training, tests, fitted_on=fitted_on, counted=counted)
 
 

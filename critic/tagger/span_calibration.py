@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from critic.logistic import linear, sigmoid
 from critic.tagger.evidence import RESPONSE_EVIDENCE, TOKEN_EVIDENCE, Words, token_evidence
 from critic.tagger.find_spans import Found, agreeing, find_spans
-from faithkit.calibration.score_calibration import NONE_CALLED
+from faithkit.calibration.score_calibration import ABOVE_ALL_SCORES
 from faithkit.checks import check_number, check_numbers, check_text
 from faithkit.errors import UserError
 
@@ -54,7 +54,7 @@ class SpanCalibration:
         for name in ("slope", "bias"):
             check_number(name, getattr(self, name), -MAX_WEIGHT, MAX_WEIGHT)
         check_number("char_threshold", self.char_threshold, 0, 1)
-        check_number("response_threshold", self.response_threshold, 0, NONE_CALLED)
+        check_number("response_threshold", self.response_threshold, 0, ABOVE_ALL_SCORES)
         check_number("merge_gap", self.merge_gap, 0, MAX_CHARACTERS, whole=True)
         check_number("min_length", self.min_length, 1, MAX_CHARACTERS, whole=True)
         check_text("aim", self.aim)

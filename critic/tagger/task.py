@@ -20,10 +20,10 @@ from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.spans import SpanEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.splits import Subset
-from faithkit.baselines.fitted import fitted_origin
+from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.files.model_folder import Sidecar
 from faithkit.records import Example, Prediction
-from faithkit.reports.run_reports import Reports
+from faithkit.reports.write_reports import Reports
 from faithkit.span_types import TYPES
 from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
@@ -125,7 +125,7 @@ class TaggerTask:
             max_length=self.encoder.max_length,
             token_support=self.options.token_support,
             calibration=tagger.calibration,
-            origin={**training.origin, **fitted_origin(self._known(training))},
+            origin={**training.origin, **baseline_thresholds(self._known(training))},
         ).to_sidecar()
 
     def report(self, training: FinishedTraining[DataModule], tagger: Tagger, tests: TestResults) -> Reports:

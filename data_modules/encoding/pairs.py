@@ -18,7 +18,7 @@ from data_modules.encoding.pair_layout import KNOWLEDGE_FIRST, ORDERS
 from data_modules.encoding.ragged import Ragged, steps_of
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
 from data_modules.encoding.window_choice import best_windows
-from faithkit.baselines.word_evidence import WORD_EVIDENCE, word_evidence
+from faithkit.baselines.counted_features import WORD_EVIDENCE, word_evidence
 from faithkit.baselines.word_overlap import unsupported_grams
 from faithkit.errors import UserError
 from faithkit.records import LABELS, Example

@@ -18,7 +18,7 @@ from data_modules.negatives.verbatim import verbatim_knowledge
 from faithkit.errors import UserError
 from faithkit.files.cache_entry import cache_entry
 from faithkit.files.home import cache_dir
-from faithkit.provenance.text_key import text_key
+from faithkit.provenance.row_keys import text_key
 from faithkit.records import Example
 from faithkit.words import VERSION as WORDS_VERSION
 

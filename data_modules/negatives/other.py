@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from random import Random
 
-from faithkit.provenance.text_key import text_key
+from faithkit.provenance.row_keys import text_key
 from faithkit.records import Example
 from faithkit.words import unicode_content_words
 

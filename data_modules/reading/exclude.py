@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from faithkit.provenance.text_key import text_key
+from faithkit.provenance.row_keys import text_key
 from faithkit.records import WHOLE_KNOWLEDGE, Example
 
 DROPPED = "dropped: knowledge stands in an excluded test set"

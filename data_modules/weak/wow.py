@@ -26,7 +26,7 @@ from data_modules.weak.generations import generation_files, read_generations
 from data_modules.weak.pairs import PROBABILITY, make_pairs
 from faithkit.checks import FAR, check_number, check_text, check_texts
 from faithkit.errors import UserError
-from faithkit.provenance.text_key import text_key
+from faithkit.provenance.row_keys import text_key
 from faithkit.records import Example
 from faithkit.sentences import sentences
 from faithkit.weights.resolve import resolve

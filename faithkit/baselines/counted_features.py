@@ -118,7 +118,7 @@ class CountedFeatures:
         }
 
 
-def fit_counted(
+def fit_counted_features(
     train: Sequence[Example], validation: Sequence[Example] = (), *, aim: str = "macro_f1", seed: int = 0
 ) -> CountedFeatures | None:
     """Fits the trees and their threshold; None where the training rows hold too little of a class.
@@ -205,3 +205,29 @@ def _runs(places: Sequence[int]) -> list[int]:
         else:
             lengths.append(1)
     return lengths
+
+
+WORD_EVIDENCE = (
+    "unknown share",
+    "unknown content share",
+    "unknown pairs, share",
+    "unknown numbers",
+    "unknown names",
+    "response words",
+    "knowledge words",
+    "negations, response - knowledge",
+)
+Values = NDArray[np.float64]
+_PLACES = [FEATURES.index(name) for name in WORD_EVIDENCE]
+
+
+def word_evidence(knowledge: Sequence[str], response: Sequence[str]) -> Values:
+    """Computes `WORD_EVIDENCE` of each pair, compressed [pairs, 8]."""
+    if not len(response):
+        return np.zeros((0, len(WORD_EVIDENCE)))
+    return compress_counts(count_features(knowledge, response)[:, _PLACES])
+
+
+def compress_counts(features: Values) -> Values:
+    """Takes logarithms, sign kept: an answer ten times as long as any seen would else outweigh all other features."""
+    return np.sign(features) * np.log1p(np.abs(features))

@@ -7,7 +7,7 @@ from faithkit.errors import UserError
 ARGMAX = "argmax"  # chooses nothing: the threshold stays at 0.5, the likelier class
 
 
-def wanted_precision(aim: str) -> float | None:
+def parse_target_precision(aim: str) -> float | None:
     """Reads the precision that an aim asks for; None for the other aims.
 
     Raises:

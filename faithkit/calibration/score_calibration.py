@@ -1,7 +1,7 @@
 """Turns a critic's logits into calibrated probabilities and labels; fitted on validation, stored beside the weights."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,9 @@ from faithkit.calibration.thresholds import apply_temperature, calibration_error
 from faithkit.checks import check_number, check_text
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Prediction
 
-OURS = tuple(label == HALLUCINATED for label in LABELS)  # of the classes, those that mean hallucinated
+IS_HALLUCINATED = tuple(label == HALLUCINATED for label in LABELS)  # of the classes, those that mean hallucinated
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 1e3  # far beyond what a fit gives
-NONE_CALLED = float(np.nextafter(1, 2))  # the threshold of a fit that calls nothing, not even a probability of 1
+ABOVE_ALL_SCORES = float(np.nextafter(1, 2))  # the threshold of a fit that calls nothing, not even a probability of 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class ScoreCalibration:
 
     def __post_init__(self) -> None:
         check_number("temperature", self.temperature, MIN_TEMPERATURE, MAX_TEMPERATURE)
-        check_number("threshold", self.threshold, 0, NONE_CALLED)
+        check_number("threshold", self.threshold, 0, ABOVE_ALL_SCORES)
         check_text("aim", self.aim)
 
     @classmethod
@@ -63,7 +63,7 @@ class ScoreCalibration:
         return [Prediction(id=i, label=self.label(s), score=float(s)) for i, s in zip(ids, scores, strict=True)]
 
 
-def log_odds(logits: NDArray[Any], hallucinated: Sequence[bool] = OURS) -> NDArray[np.float64]:
+def log_odds(logits: NDArray[Any], hallucinated: Sequence[bool] = IS_HALLUCINATED) -> NDArray[np.float64]:
     """Log-odds of hallucinated from the logits of each row [rows, classes].
 
     Args:
@@ -71,3 +71,24 @@ def log_odds(logits: NDArray[Any], hallucinated: Sequence[bool] = OURS) -> NDArr
     """
     values, chosen = np.asarray(logits, np.float64), np.array(hallucinated)
     return np.logaddexp.reduce(values[:, chosen], axis=1) - np.logaddexp.reduce(values[:, ~chosen], axis=1)
+
+
+def label_confidence(label: str | None, probability: float) -> float:
+    """Gives the probability that a label is right, by the detector's own P(hallucinated)."""
+    return probability if label == HALLUCINATED else 1 - probability
+
+
+def is_unsure(label: str | None, probability: float, abstain_at: float | None) -> bool:
+    """Tells whether a label is likely to be right with less than the wanted probability; None wants none."""
+    return abstain_at is not None and label_confidence(label, probability) < abstain_at
+
+
+def drop_unsure_labels(predictions: Iterable[Prediction], abstain_at: float | None) -> Iterator[Prediction]:
+    """Takes label and spans from predictions that are unsure; their probability stays.
+
+    Predictions without a probability keep their label: nothing says how sure they are.
+    """
+    for prediction in predictions:
+        label, score = prediction.label, prediction.score
+        unsure = label in LABELS and score is not None and is_unsure(label, score, abstain_at)
+        yield replace(prediction, label=None, spans=()) if unsure else prediction

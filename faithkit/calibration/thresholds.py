@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from faithkit.calibration.aims import ARGMAX, wanted_precision
+from faithkit.calibration.aims import ARGMAX, parse_target_precision
 
 NUM_BINS = 15
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
@@ -115,7 +115,7 @@ def choose_threshold(scores: ArrayLike, gold: ArrayLike, aim: str = "macro_f1") 
     Raises:
         UserError: An unknown aim.
     """
-    wanted = wanted_precision(aim)
+    wanted = parse_target_precision(aim)
     values, labels = _checked(scores, gold)
     positives, total = int(labels.sum()), len(values)
     if aim == ARGMAX:
@@ -181,7 +181,7 @@ def _cuts(distinct: Floats) -> Floats:
     return np.concatenate([[none], middles, [min(distinct[-1], distinct[-1] / 2)]])
 
 
-def bin_of(scores: ArrayLike, num_bins: int = NUM_BINS) -> NDArray[np.intp]:
+def assign_bins(scores: ArrayLike, num_bins: int = NUM_BINS) -> NDArray[np.intp]:
     """Finds the equal-width bin that each score falls in; 1.0 falls in the last."""
     edges = np.linspace(0.0, 1.0, num_bins + 1)
     places = np.searchsorted(edges, np.asarray(scores, np.float64), side="right") - 1
@@ -191,7 +191,7 @@ def bin_of(scores: ArrayLike, num_bins: int = NUM_BINS) -> NDArray[np.intp]:
 def reliability(scores: ArrayLike, gold: ArrayLike, num_bins: int = NUM_BINS) -> list[ReliabilityBin]:
     """Builds the table behind the calibration error: the bins that hold rows (a reliability diagram in numbers)."""
     values, labels = _checked(scores, gold)
-    places = bin_of(values, num_bins)
+    places = assign_bins(values, num_bins)
     edges = np.linspace(0.0, 1.0, num_bins + 1)
     return [
         ReliabilityBin(

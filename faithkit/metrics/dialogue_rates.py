@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.metrics.classification import share
-from faithkit.statistics.intervals import Groups, Scored, Statistic, Values, bootstrap
+from faithkit.metrics.classification import safe_ratio
+from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
+from faithkit.statistics.spread import Statistic, Values
 
 RATES = TURN_RATE, DIALOGUE_RATE = ("turn_rate", "dialogue_rate")
 
@@ -43,7 +44,7 @@ class Turns:
         return np.isfinite(self.called)
 
 
-def rates(turns: Turns) -> Statistic:
+def rate_statistic(turns: Turns) -> Statistic:
     """Gives all rates as a function of weights over dialogues."""
     judged, called = turns.judged, np.nan_to_num(turns.called)
     sums = turns.groups.sums(np.stack([called, judged, turns.replied, np.ones(len(called))], axis=1))  # [G, 4]
@@ -52,16 +53,16 @@ def rates(turns: Turns) -> Statistic:
     def statistic(weights: Values) -> dict[str, Values]:
         hallucinated, with_verdict, replied, total = (weights @ sums).T
         return {
-            TURN_RATE: share(hallucinated, with_verdict),
-            DIALOGUE_RATE: share(weights @ any_called, weights @ any_judged),
-            "unparsed_rate": share(replied - with_verdict, replied),
+            TURN_RATE: safe_ratio(hallucinated, with_verdict),
+            DIALOGUE_RATE: safe_ratio(weights @ any_called, weights @ any_judged),
+            "unparsed_rate": safe_ratio(replied - with_verdict, replied),
             "no_reply_rate": 1 - replied / total,
         }
 
     return statistic
 
 
-def rate_metrics(turns: Turns, *, num_resamples: int = 1000) -> Scored:
+def rate_metrics(turns: Turns, *, num_resamples: int = 1000) -> ScoredMetrics:
     """Computes all rates with their intervals; n of `dialogue_rate` counts dialogues, that of the others turns."""
     judged = turns.judged
     n = {
@@ -69,4 +70,4 @@ def rate_metrics(turns: Turns, *, num_resamples: int = 1000) -> Scored:
         DIALOGUE_RATE: len(np.unique(turns.groups.index[judged])),
         "unparsed_rate": int(turns.replied.sum()),
     }
-    return bootstrap(turns.groups, rates(turns), n=n, shares=True, num_resamples=num_resamples)
+    return bootstrap(turns.groups, rate_statistic(turns), n=n, shares=True, num_resamples=num_resamples)

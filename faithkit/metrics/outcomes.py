@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from faithkit.errors import UserError, shorten
 from faithkit.records import HALLUCINATED, LABELS, UNPARSED, Example, Prediction
-from faithkit.statistics.intervals import Groups
+from faithkit.statistics.bootstrap import Groups
 
 CLASSES = (*LABELS, UNPARSED)  # the columns of a confusion table: an unparsed reply is an outcome of its own
 
@@ -35,7 +35,7 @@ class Outcomes:
         return ~np.isnan(self.scores)
 
 
-def align(
+def align_predictions(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, judged: bool = True
 ) -> list[Prediction]:
     """Finds the prediction of each example, in the examples' order.
@@ -58,29 +58,29 @@ def align(
     if missing or extra:
         problems = []
         if missing:
-            problems.append(f"{len(missing)} of {len(ids)} examples have no prediction ({_first(missing)})")
+            problems.append(f"{len(missing)} of {len(ids)} examples have no prediction ({_list_first(missing)})")
         if extra:
             in_order = [id_ for id_ in predictions if id_ in extra]
-            problems.append(f"{len(extra)} of {len(predictions)} predictions have no example ({_first(in_order)})")
+            problems.append(f"{len(extra)} of {len(predictions)} predictions have no example ({_list_first(in_order)})")
         hint = "score the same file, split and num_rows that the predictions were made on"
         raise UserError("; ".join(problems), hint=hint)
     unjudged = [id_ for id_ in ids if predictions[id_].label is None] if judged else []
     if unjudged:
-        problem = f"{len(unjudged)} of {len(ids)} predictions have no label ({_first(unjudged)})"
+        problem = f"{len(unjudged)} of {len(ids)} predictions have no label ({_list_first(unjudged)})"
         raise UserError(problem, hint="these are responses: score them with benchmark=faithdial, wow, ...")
     return [predictions[id_] for id_ in ids]
 
 
-def join(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> Outcomes:
+def join_outcomes(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> Outcomes:
     """Joins examples and predictions by id into arrays.
 
     Raises:
         UserError: As `align`; or an example has no gold label.
     """
-    aligned = align(examples, predictions)
+    aligned = align_predictions(examples, predictions)
     unlabelled = [example.id for example in examples if example.label is None]
     if unlabelled:
-        problem = f"{len(unlabelled)} of {len(examples)} examples have no gold label ({_first(unlabelled)})"
+        problem = f"{len(unlabelled)} of {len(examples)} examples have no gold label ({_list_first(unlabelled)})"
         raise UserError(problem, hint="choose a split or a benchmark that is labelled")
     return Outcomes(
         gold=np.array([example.label == HALLUCINATED for example in examples], np.int8),
@@ -92,6 +92,6 @@ def join(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> 
     )
 
 
-def _first(ids: Sequence[str], limit: int = 3) -> str:
+def _list_first(ids: Sequence[str], limit: int = 3) -> str:
     more = ", ..." if len(ids) > limit else ""
     return ", ".join(shorten(id_, 40) for id_ in ids[:limit]) + more

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.records import Example
-from faithkit.statistics.intervals import Groups, Scored, Statistic, Values, bootstrap
+from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
+from faithkit.statistics.spread import Statistic, Values
 
 LARGEST_LOSS = 80.0  # whose exponential is still a number that can be written
 
@@ -33,7 +34,7 @@ def language_model_statistic(groups: Groups, rows: NDArray[np.float64]) -> Stati
 
 def language_model_metrics(
     examples: Sequence[Example], rows: NDArray[np.float64], *, num_resamples: int = 1000
-) -> Scored:
+) -> ScoredMetrics:
     """Computes loss, perplexity and token_accuracy with intervals; `rows` as for `language_model_statistic`."""
     groups = Groups.of(example.group for example in examples)
     return bootstrap(groups, language_model_statistic(groups, rows), num_resamples=num_resamples)

@@ -9,7 +9,8 @@ threshold; neither says that the scores are calibrated, or that a good threshold
 import numpy as np
 from numpy.typing import ArrayLike
 
-from faithkit.statistics.intervals import Groups, Values
+from faithkit.statistics.bootstrap import Groups
+from faithkit.statistics.spread import Values
 
 BLOCK = 1 << 16  # resamples x rows worked on at once: what stays in a core's cache
 

@@ -20,13 +20,14 @@ from typing import Protocol
 
 import numpy as np
 
-from faithkit.metrics.classification import share
+from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.responses.bleu import bleu, bleu_counts
-from faithkit.metrics.responses.metric_columns import MetricColumns
-from faithkit.metrics.responses.rouge import rouge
-from faithkit.metrics.span_outcomes import merge, shared, size
+from faithkit.metrics.responses.ngrams import rouge
+from faithkit.metrics.responses.response_columns import MetricColumns
+from faithkit.metrics.span_outcomes import count_characters, count_shared, merge_spans
 from faithkit.records import Span
-from faithkit.statistics.intervals import Groups, Statistic, Values
+from faithkit.statistics.bootstrap import Groups
+from faithkit.statistics.spread import Statistic, Values
 
 # BERTScore is none: unlike texts may have one below 0.
 SHARES = ("rouge_l", "bleu_4", "located_rate", "char_f1", "char_precision", "char_recall")
@@ -81,7 +82,7 @@ def measure_rationales(
     return _with_corpus(rows, columns)
 
 
-def part_of(measured: MetricColumns, rows: Sequence[Rationale]) -> tuple[MetricColumns, int]:
+def select_hallucinated(measured: MetricColumns, rows: Sequence[Rationale]) -> tuple[MetricColumns, int]:
     """Selects the measures of hallucinated responses from those of all; gives also how many there are."""
     marked = np.array([row.hallucinated for row in rows], bool)
     kept = [row for row in rows if row.hallucinated]
@@ -105,7 +106,7 @@ def _located(groups: Groups, rows: Sequence[Rationale]) -> Statistic:
 
     def statistic(weights: Values) -> dict[str, Values]:
         located, quoted = (weights @ sums).T
-        return {"located_rate": share(located, quoted)}
+        return {"located_rate": safe_ratio(located, quoted)}
 
     return statistic
 
@@ -115,8 +116,8 @@ def _overlap(groups: Groups, rows: Sequence[Rationale]) -> Statistic:
     counts = np.zeros((len(rows), 3))  # marked, found, both
     for place, row in enumerate(rows):
         if row.gold is not None:
-            gold, found = merge(row.gold), merge(row.spans)
-            counts[place] = size(gold), size(found), shared(gold, found)
+            gold, found = merge_spans(row.gold), merge_spans(row.spans)
+            counts[place] = count_characters(gold), count_characters(found), count_shared(gold, found)
     sums = groups.sums(counts)
     whole = sums.sum(axis=0)
 
@@ -125,9 +126,9 @@ def _overlap(groups: Groups, rows: Sequence[Rationale]) -> Statistic:
             return {}
         marked, found, both = (weights @ sums).T
         return {
-            "char_precision": share(both, found, whole[1]),
-            "char_recall": share(both, marked, whole[0]),
-            "char_f1": share(2 * both, marked + found, whole[0] + whole[1]),
+            "char_precision": safe_ratio(both, found, whole[1]),
+            "char_recall": safe_ratio(both, marked, whole[0]),
+            "char_f1": safe_ratio(2 * both, marked + found, whole[0] + whole[1]),
         }
 
     return statistic

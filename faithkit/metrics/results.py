@@ -10,7 +10,7 @@ from typing import Any
 
 from faithkit.files.atomic import write_json
 from faithkit.files.strict_json import read_strict_json
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,12 +26,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.calibration.thresholds import NUM_BINS, bin_of
-from faithkit.metrics.classification import share
+from faithkit.calibration.thresholds import NUM_BINS, assign_bins
+from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.ranking import Ranking
 from faithkit.metrics.span_outcomes import SpanOutcomes, join_spans
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit.statistics.intervals import Difference, Groups, Scored, Statistic, Values, bootstrap, paired_difference
+from faithkit.statistics.bootstrap import Difference, Groups, ScoredMetrics, bootstrap, paired_difference
+from faithkit.statistics.spread import Statistic, Values
 
 AUROC, ECE = "response_auroc", "response_ece"
 LEVELS = ("response", "response_by_spans", "char")
@@ -40,13 +41,13 @@ NOTHING_FOUND = "no prediction marks a character: char_ and response_by_spans_ m
 
 def span_metrics(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, num_resamples: int = 1000, seed: int = 0
-) -> Scored:
+) -> ScoredMetrics:
     """Computes every span metric with its 95% interval: overall, `task/<task>/...`, `model/<name>/...`, `type/...`.
 
     Raises:
         UserError: No examples, examples without marked spans, ids that do not match, spans outside their response.
     """
-    return score_spans(join_spans(examples, predictions), num_resamples=num_resamples, seed=seed)
+    return score_span_outcomes(join_spans(examples, predictions), num_resamples=num_resamples, seed=seed)
 
 
 def compare_spans(
@@ -63,7 +64,7 @@ def compare_spans(
     return paired_difference(ours.groups, *statistics, num_resamples=num_resamples, seed=seed)
 
 
-def score_spans(outcomes: SpanOutcomes, *, num_resamples: int = 1000, seed: int = 0) -> Scored:
+def score_span_outcomes(outcomes: SpanOutcomes, *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
     """Computes `span_metrics` of rows that are joined already.
 
     A metric's `n` counts the responses that it stands on; of a type's recall, those with a span of that type.
@@ -82,7 +83,7 @@ def score_spans(outcomes: SpanOutcomes, *, num_resamples: int = 1000, seed: int 
     notes = [*_notes(outcomes), *(note for note in result.notes if note not in parts)]
     if parts:
         notes.append(f"{len(parts)} metrics of tasks, models or types stand on fewer resamples: the others lack them")
-    return Scored(metrics=result.metrics, notes=tuple(notes))
+    return ScoredMetrics(metrics=result.metrics, notes=tuple(notes))
 
 
 def subsets(outcomes: SpanOutcomes) -> dict[str, NDArray[np.bool_]]:
@@ -128,7 +129,7 @@ def _statistic(outcomes: SpanOutcomes, rows: NDArray[np.bool_]) -> Statistic:
     table = groups.sums(np.stack([*responses, *characters], axis=1))  # [G, 9]
     scored = ~np.isnan(scores)
     in_groups = Groups(groups.index[scored], groups.count)
-    gaps = (scores - gold)[scored, None] * np.eye(NUM_BINS)[bin_of(scores[scored])]
+    gaps = (scores - gold)[scored, None] * np.eye(NUM_BINS)[assign_bins(scores[scored])]
     in_bins, num_scored = in_groups.sums(gaps), in_groups.sums(np.ones(len(gaps)))  # [G, bins], [G]
     ranking = None
     if 0 < gold[scored].sum() < len(gaps):
@@ -157,9 +158,9 @@ def _shares(
 ) -> dict[str, Values]:
     """F1, precision and recall; `in_all` counts what is predicted and what is gold in the whole data."""
     return {
-        f"{level}_f1": share(2 * both, predicted + gold, sum(in_all)),
-        f"{level}_precision": share(both, predicted, in_all[0]),
-        f"{level}_recall": share(both, gold, in_all[1]),
+        f"{level}_f1": safe_ratio(2 * both, predicted + gold, sum(in_all)),
+        f"{level}_precision": safe_ratio(both, predicted, in_all[0]),
+        f"{level}_recall": safe_ratio(both, gold, in_all[1]),
     }
 
 

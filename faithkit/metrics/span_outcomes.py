@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError, shorten
-from faithkit.metrics.outcomes import align
+from faithkit.metrics.outcomes import align_predictions
 from faithkit.records import HALLUCINATED, Example, Prediction, Span
 from faithkit.span_types import TYPES, UNTYPED
-from faithkit.statistics.intervals import Groups
+from faithkit.statistics.bootstrap import Groups
 
 Runs = list[tuple[int, int]]  # stretches [start, end) that do not overlap, in order
 
@@ -62,7 +62,7 @@ def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction
     Raises:
         UserError: As `align`; an example whose spans nobody marked; a predicted span outside its response.
     """
-    aligned = align(examples, predictions)
+    aligned = align_predictions(examples, predictions)
     unmarked = [example.id for example in examples if example.spans is None]
     if unmarked:
         problem = f"{len(unmarked)} of {len(examples)} examples have no marked spans ({shorten(unmarked[0], 40)}, ...)"
@@ -72,15 +72,15 @@ def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction
     counts = np.zeros((len(examples), 3 + 2 * len(types)), np.int64)
     for row, (example, prediction) in enumerate(zip(examples, aligned, strict=True)):
         spans = example.spans or ()
-        found = merge(check_spans(prediction, len(example.response)))
+        found = merge_spans(check_spans(prediction, len(example.response)))
         if not spans and not found:
             continue
-        marked = merge(spans)
-        counts[row, :3] = size(marked), size(found), shared(marked, found)
+        marked = merge_spans(spans)
+        counts[row, :3] = count_characters(marked), count_characters(found), count_shared(marked, found)
         for label in {span.label for span in spans} - {UNTYPED}:
             place = 3 + types.index(label)
-            runs = merge(span for span in spans if span.label == label)
-            counts[row, place], counts[row, place + len(types)] = size(runs), shared(runs, found)
+            runs = merge_spans(span for span in spans if span.label == label)
+            counts[row, place], counts[row, place + len(types)] = count_characters(runs), count_shared(runs, found)
     gold = [bool(e.spans) if e.label is None else e.label == HALLUCINATED for e in examples]
     return SpanOutcomes(
         gold=np.array(gold, np.int8),
@@ -119,7 +119,7 @@ def check_spans(prediction: Prediction, length: int) -> tuple[Span, ...]:
     return prediction.spans
 
 
-def merge(spans: Iterable[Span]) -> Runs:
+def merge_spans(spans: Iterable[Span]) -> Runs:
     """Unites spans: those that overlap become one, those that only touch stay two, empty ones go."""
     runs: Runs = []
     for start, end in sorted((span.start, span.end) for span in spans if span.start < span.end):
@@ -130,12 +130,12 @@ def merge(spans: Iterable[Span]) -> Runs:
     return runs
 
 
-def size(runs: Runs) -> int:
+def count_characters(runs: Runs) -> int:
     """Counts the characters of runs."""
     return sum(end - start for start, end in runs)
 
 
-def shared(first: Runs, second: Runs) -> int:
+def count_shared(first: Runs, second: Runs) -> int:
     """Counts the characters that lie in both."""
     total = left = right = 0
     while left < len(first) and right < len(second):

@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError
-from faithkit.metrics.classification import share
-from faithkit.metrics.outcomes import align
-from faithkit.metrics.span_outcomes import merge
+from faithkit.metrics.classification import safe_ratio
+from faithkit.metrics.outcomes import align_predictions
+from faithkit.metrics.span_outcomes import merge_spans
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit.statistics.intervals import FEW_GROUPS, Groups, Metric, Scored, Statistic, Values, bootstrap
+from faithkit.statistics.bootstrap import FEW_GROUPS, Groups, ScoredMetrics, bootstrap
+from faithkit.statistics.metric import Metric
+from faithkit.statistics.spread import Statistic, Values
 
 FEWEST, NONE, RANDOM, PERFECT, MARKS_NOTHING = "fewest", "none", "random", "perfect", "marks_nothing"
 FEWEST_BY_SCORE, NONE_BY_SCORE = "fewest_by_score", "none_by_score"
@@ -25,9 +27,9 @@ STRATEGIES = (FEWEST, NONE, FEWEST_BY_SCORE, NONE_BY_SCORE)
 RATE, REDUCTION, SAME_SOURCES = "hallucination_rate", "relative_reduction", "relative_reduction_same_sources"
 
 
-def num_detected(prediction: Prediction) -> int:
+def count_detected_spans(prediction: Prediction) -> int:
     """Counts detected spans, overlapping ones as one; 1 for a hallucinated or unparsed label without spans."""
-    return len(merge(prediction.spans)) or int(prediction.label != FAITHFUL)
+    return len(merge_spans(prediction.spans)) or int(prediction.label != FAITHFUL)
 
 
 def rerank(candidates: Sequence[Prediction], strategy: str = FEWEST_BY_SCORE) -> int | None:
@@ -42,10 +44,10 @@ def rerank(candidates: Sequence[Prediction], strategy: str = FEWEST_BY_SCORE) ->
     Raises:
         UserError: An unknown strategy, or no candidates.
     """
-    return min(equally_good(candidates, strategy), default=None)
+    return min(tied_candidates(candidates, strategy), default=None)
 
 
-def equally_good(candidates: Sequence[Prediction], strategy: str) -> list[int]:
+def tied_candidates(candidates: Sequence[Prediction], strategy: str) -> list[int]:
     """Finds the positions among which a strategy does not choose; none where it gives no response."""
     if strategy not in STRATEGIES:
         raise UserError(f"unknown strategy {strategy!r}", hint=f"use one of {', '.join(STRATEGIES)}")
@@ -53,7 +55,8 @@ def equally_good(candidates: Sequence[Prediction], strategy: str) -> list[int]:
         raise UserError("there is no response to choose from", hint="give at least one candidate")
     by_score = strategy in (FEWEST_BY_SCORE, NONE_BY_SCORE)
     keys = [
-        (num_detected(c), 1.0 if c.score is None else c.score) if by_score else (num_detected(c),) for c in candidates
+        (count_detected_spans(c), 1.0 if c.score is None else c.score) if by_score else (count_detected_spans(c),)
+        for c in candidates
     ]
     best = min(keys)
     if strategy in (NONE, NONE_BY_SCORE) and best[0]:
@@ -69,7 +72,7 @@ def suppression_metrics(
     strategies: Sequence[str] = STRATEGIES,
     num_resamples: int = 1000,
     seed: int = 0,
-) -> Scored:
+) -> ScoredMetrics:
     """Measures how often the chosen response is hallucinated, over the sources with two or more responses.
 
     `random/hallucination_rate` is the exact expectation of a uniform choice at each source; `<strategy>/...` stands on
@@ -86,11 +89,11 @@ def suppression_metrics(
     Raises:
         UserError: Examples without a label, an unknown model or strategy, no source with two responses.
     """
-    aligned = align(examples, predictions)
+    aligned = align_predictions(examples, predictions)
     if unlabelled := [example.id for example in examples if example.label is None]:
         raise UserError(f"{len(unlabelled)} examples have no gold label", hint="choose a split that is labelled")
     names = [str(example.meta.get("model") or "") for example in examples]
-    chosen = _known(models, names)
+    chosen = _find_models(models, names)
     sources: dict[str, list[int]] = {}
     for row, example in enumerate(examples):
         if names[row].lower() in chosen:
@@ -101,11 +104,12 @@ def suppression_metrics(
     gold = np.array([example.label == HALLUCINATED for example in examples], np.float64)
     groups = Groups(np.arange(len(choices)), len(choices))
     picked = {
-        s: [[rows[i] for i in equally_good([aligned[row] for row in rows], s)] for rows in choices] for s in strategies
+        s: [[rows[i] for i in tied_candidates([aligned[row] for row in rows], s)] for rows in choices]
+        for s in strategies
     }
     silent = Prediction(id="silent", label=FAITHFUL)
-    picked[MARKS_NOTHING] = [[rows[i] for i in equally_good([silent] * len(rows), FEWEST)] for rows in choices]
-    by_model = {chosen[name]: [_own(rows, names, name) for rows in choices] for name in chosen}
+    picked[MARKS_NOTHING] = [[rows[i] for i in tied_candidates([silent] * len(rows), FEWEST)] for rows in choices]
+    by_model = {chosen[name]: [_rows_of_model(rows, names, name) for rows in choices] for name in chosen}
     statistic = _statistic(choices, gold, picked, by_model)
     counts = {
         f"{s}/{name}": sum(bool(p) for p in picked[s]) for s in picked for name in (RATE, REDUCTION, SAME_SOURCES)
@@ -125,7 +129,7 @@ def suppression_metrics(
     notes = (*told, *result.notes)
     if alone := len(sources) - len(choices):
         notes = (f"{alone} of {len(sources)} sources have a single response: left out", *notes)
-    return Scored(metrics=metrics, notes=notes)
+    return ScoredMetrics(metrics=metrics, notes=notes)
 
 
 def _with_width(name: str, metric: Metric, metrics: Mapping[str, Metric]) -> Metric:
@@ -138,7 +142,7 @@ def _with_width(name: str, metric: Metric, metrics: Mapping[str, Metric]) -> Met
     return replace(metric, low=1 - rate.high / before.value)
 
 
-def _known(models: Iterable[str] | None, names: Sequence[str]) -> dict[str, str]:
+def _find_models(models: Iterable[str] | None, names: Sequence[str]) -> dict[str, str]:
     """Finds the models to choose from as the data spells them, by their names in lower case."""
     spelt = {name.lower(): name for name in sorted(set(names))}
     if models is None:
@@ -150,7 +154,7 @@ def _known(models: Iterable[str] | None, names: Sequence[str]) -> dict[str, str]
     return {model: spelt[model] for model in wanted}
 
 
-def _own(rows: Sequence[int], names: Sequence[str], name: str) -> list[int]:
+def _rows_of_model(rows: Sequence[int], names: Sequence[str], name: str) -> list[int]:
     return [row for row in rows if names[row].lower() == name]
 
 
@@ -184,14 +188,14 @@ def _statistic(
         total = weights.sum(axis=1)
         random = weights @ expected / total
         found = {f"{RANDOM}/{RATE}": random, f"{PERFECT}/{RATE}": weights @ floor / total}
-        found |= {f"from/{model}/{RATE}": share(weights @ bad, weights @ n) for model, (n, bad) in models.items()}
+        found |= {f"from/{model}/{RATE}": safe_ratio(weights @ bad, weights @ n) for model, (n, bad) in models.items()}
         for strategy, (valid, bad) in strategies.items():
-            rate = share(weights @ bad, weights @ valid)
+            rate = safe_ratio(weights @ bad, weights @ valid)
             found[f"{strategy}/{RATE}"] = rate
-            found[f"{strategy}/{REDUCTION}"] = 1 - share(rate, random)
+            found[f"{strategy}/{REDUCTION}"] = 1 - safe_ratio(rate, random)
             if strategy in (NONE, NONE_BY_SCORE):
-                there = share(weights @ (valid * expected), weights @ valid)
-                found[f"{strategy}/{SAME_SOURCES}"] = 1 - share(rate, there)
+                there = safe_ratio(weights @ (valid * expected), weights @ valid)
+                found[f"{strategy}/{SAME_SOURCES}"] = 1 - safe_ratio(rate, there)
         return found
 
     return values

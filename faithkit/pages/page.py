@@ -16,12 +16,11 @@ from rich.table import Table
 
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_file, disk_errors
-from faithkit.metrics.outcomes import align
+from faithkit.metrics.outcomes import align_predictions
 from faithkit.metrics.span_outcomes import check_spans
-from faithkit.pages.page_rows import Fact, gold_label, row
-from faithkit.pages.page_template import data_blocks, page_parts, part
-from faithkit.pages.table_text import caption_of, html_box, html_table, title_of
-from faithkit.pages.tables import harmless
+from faithkit.pages.page_parts import Fact, build_row, fill_page, fill_part, gold_label, render_data_blocks
+from faithkit.pages.table_text import scroll_box_attributes, table_caption, table_title, to_html
+from faithkit.pages.tables import escape_terminal
 from faithkit.records import Example, Prediction
 
 FACTS = {"task": "Task", "model": "Generator"}
@@ -69,31 +68,33 @@ def write_page(
     notes, described = [], []
     answered = [one for one in sets if one.examples]
     for place, one in enumerate(answered):
-        pairs = list(zip(one.examples, align(one.examples, one.predictions, judged=False), strict=True))
+        pairs = list(zip(one.examples, align_predictions(one.examples, one.predictions, judged=False), strict=True))
         if misfits := sum(not _fits(prediction, example) for example, prediction in pairs):
             notes.append(f"Of {one.name} the marks of {misfits:,} predictions reach beyond their answers: not shown.")
         if len(pairs) > max_rows:
-            pairs = _most_telling(pairs, max_rows)
+            pairs = _mistakes_first(pairs, max_rows)
             notes.append(f"Of {one.name} {max_rows:,} of {len(one.examples):,} answers are here, mistakes first.")
         facts = _facts(one)
-        blocks |= _answers(place, pairs, facts, texts=texts)
-        described.append(answers_set(one.name, [one.name], facts))
+        blocks |= _answer_blocks(place, pairs, facts, texts=texts)
+        described.append(describe_set(one.name, [one.name], facts))
     has_spans = any(p.spans for one in sets for p in one.predictions.values()) or any(
         example.spans for one in sets for example in one.examples
     )
-    start, end = page_parts(
+    start, end = fill_page(
         "page.html",
         title=title,
         styles=("style.css", "page.css"),
         scripts=("answer.js", "tips.js", "filters.js"),
-        about="".join(f"<p>{html.escape(harmless(line))}</p>\n" for line in about),
-        figures="".join(_figures(one) for one in sets),
-        legend=part("legend.html") if has_spans and texts else "",
-        browser=part("browser.html", chosen="".join(f'<p class="note">{html.escape(note)}</p>\n' for note in notes)),
+        about="".join(f"<p>{html.escape(escape_terminal(line))}</p>\n" for line in about),
+        figures="".join(_figures_html(one) for one in sets),
+        legend=fill_part("legend.html") if has_spans and texts else "",
+        browser=fill_part(
+            "browser.html", chosen="".join(f'<p class="note">{html.escape(note)}</p>\n' for note in notes)
+        ),
     )
     with atomic_file(path) as file, disk_errors(path):
         file.write(start.encode())
-        for line in data_blocks({"sets": described, **blocks}):
+        for line in render_data_blocks({"sets": described, **blocks}):
             file.write(line.encode())
         file.write(end.encode())
 
@@ -106,7 +107,7 @@ def _fits(prediction: Prediction, example: Example) -> bool:
     return True
 
 
-def _answers(
+def _answer_blocks(
     place: int, pairs: Sequence[tuple[Example, Prediction]], facts: Sequence[Fact], *, texts: bool
 ) -> dict[str, Iterable[Any]]:
     """The rows of a test set and their knowledge, which rows share."""
@@ -115,22 +116,22 @@ def _answers(
     def rows() -> Iterator[dict[str, Any]]:
         for example, prediction in pairs:
             if texts:
-                yield row(example, [prediction], contexts[example.knowledge], facts)
+                yield build_row(example, [prediction], contexts[example.knowledge], facts)
             else:  # what was predicted of it stays, and nothing that can be read
                 bare = replace(example, response="", history=(), spans=None, label=gold_label(example))
-                yield row(bare, [replace(prediction, text="", spans=())], None, facts)
+                yield build_row(bare, [replace(prediction, text="", spans=())], None, facts)
 
     return {f"contexts-{place}": contexts if texts else (), f"rows-{place}": rows()}
 
 
-def _most_telling(pairs: Sequence[tuple[Example, Prediction]], limit: int) -> list[tuple[Example, Prediction]]:
+def _mistakes_first(pairs: Sequence[tuple[Example, Prediction]], limit: int) -> list[tuple[Example, Prediction]]:
     """Chooses mistakes before right answers, and keeps the file's order."""
     right = [prediction.label == gold_label(example) for example, prediction in pairs]
     chosen = sorted(sorted(range(len(pairs)), key=lambda place: right[place])[:limit])
     return [pairs[place] for place in chosen]
 
 
-def answers_set(name: str, systems: Sequence[str], facts: Sequence[Fact]) -> dict[str, Any]:
+def describe_set(name: str, systems: Sequence[str], facts: Sequence[Fact]) -> dict[str, Any]:
     """Describes a set of answers to the script: its name, its systems, and what its rows are told apart by."""
     told = [{"name": fact.name, "title": fact.title, "values": list(fact.values)} for fact in facts]
     return {"name": name, "systems": list(systems), "facts": told}
@@ -148,18 +149,18 @@ def _facts(one: AnswerSet) -> list[Fact]:
     return found
 
 
-def _figures(one: AnswerSet) -> str:
+def _figures_html(one: AnswerSet) -> str:
     """The tables of a test set and where its predictions are from: the first in sight, the others folded."""
     if not one.tables and not one.notes:
         return ""
     first, others = one.tables[:1], one.tables[1:]
-    notes = "".join(f'<p class="note">{html.escape(harmless(line))}</p>\n' for line in one.notes)
-    folded = "".join(_table(table) for table in others) + notes
+    notes = "".join(f'<p class="note">{html.escape(escape_terminal(line))}</p>\n' for line in one.notes)
+    folded = "".join(_table_html(table) for table in others) + notes
     more = f"<details><summary>All figures, and where they are from</summary>\n{folded}</details>\n" if folded else ""
-    return f'<section class="figures">\n{"".join(_table(table) for table in first)}{more}</section>\n'
+    return f'<section class="figures">\n{"".join(_table_html(table) for table in first)}{more}</section>\n'
 
 
-def _table(table: Table) -> str:
-    title, notes = title_of(table), html.escape(caption_of(table))
+def _table_html(table: Table) -> str:
+    title, notes = table_title(table), html.escape(table_caption(table))
     note = f'<p class="note">{notes}</p>\n' if notes else ""
-    return f"<h2>{html.escape(title)}</h2>\n<div {html_box(title)}>{html_table(table)}</div>\n{note}"
+    return f"<h2>{html.escape(title)}</h2>\n<div {scroll_box_attributes(title)}>{to_html(table)}</div>\n{note}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_file, disk_errors
-from faithkit.pages.tables import harmless
+from faithkit.pages.tables import escape_terminal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,7 +62,7 @@ def new_figure(
 
 def plot_name(text: str) -> str:
     """Shortens a name from the data for a plot, without a $ that would start a formula."""
-    return harmless(text, 40).replace("$", r"\$")
+    return escape_terminal(text, 40).replace("$", r"\$")
 
 
 def percent_axis() -> Any:

@@ -7,23 +7,23 @@ from itertools import pairwise
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.metrics.span_outcomes import SpanOutcomes, merge
+from faithkit.metrics.span_outcomes import SpanOutcomes, merge_spans
 from faithkit.pages.tables import (
     OUTCOME_STYLES,
-    fields_table,
-    figure,
-    figures_table,
-    harmless,
-    outcome_of,
-    percent,
+    escape_terminal,
+    format_percent,
+    format_published,
+    judge_outcome,
+    new_field_table,
+    new_number_table,
 )
-from faithkit.published.detection import TEST_RESPONSES, Published
+from faithkit.published.figures import TEST_RESPONSES, PublishedDetector
 from faithkit.records import Example, Prediction, Span
 from faithkit.span_types import UNTYPED
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 
 Systems = Mapping[str, Mapping[str, Metric]]  # metrics by system, our own first
-LEVELS = {"response": "by response", "char": "by character"}
+LEVEL_TITLES = {"response": "by response", "char": "by character"}
 OPEN, CLOSE = "[[", "]]"
 STYLES = {"gold": "bold yellow", "marked": "bold cyan"}  # of spans on a terminal
 
@@ -36,69 +36,75 @@ def headline_table(systems: Systems, *, title: str = "") -> Table:
         "char_precision": "prec.",
         "char_recall": "recall",
     }
-    table = figures_table(f"{title}, percent", "system", columns.values(), no_wrap=["prec.", "recall"])
+    table = new_number_table(f"{title}, percent", "system", columns.values(), no_wrap=["prec.", "recall"])
     for system, metrics in systems.items():
-        cells = [percent(metrics.get(name), bounds=name.endswith("f1")) for name in columns]
-        table.add_row(Text(harmless(system), style="bold" if table.row_count == 0 else ""), *cells)
+        cells = [format_percent(metrics.get(name), bounds=name.endswith("f1")) for name in columns]
+        table.add_row(Text(escape_terminal(system), style="bold" if table.row_count == 0 else ""), *cells)
     ours = next(iter(systems.values()))
     named = {"response_precision": "precision", "response_recall": "recall", "response_auroc": "AUROC"}
-    found = ", ".join(f"{head} {percent(ours[name], bounds=False)}" for name, head in named.items() if name in ours)
+    found = ", ".join(
+        f"{head} {format_percent(ours[name], bounds=False)}" for name, head in named.items() if name in ours
+    )
     table.caption = Text(f"model, by response: {found}\nn = {ours['response_f1'].n:,}; 95% intervals over sources")
     return table
 
 
-def level_table(level: str, systems: Systems, published: Sequence[Published] = (), *, title: str = "") -> Table:
+def level_table(level: str, systems: Systems, published: Sequence[PublishedDetector] = (), *, title: str = "") -> Table:
     """Shows precision, recall and F1 at one level: our systems with intervals of F1, published ones under them."""
     names = [f"{level}_precision", f"{level}_recall", f"{level}_f1"]
     names += ["response_auroc"] if level == "response" else []
-    title = f"{title} {LEVELS[level]}, percent".strip()
-    table = figures_table(title, "system", map(_heading, names), show_edge=True)
+    title = f"{title} {LEVEL_TITLES[level]}, percent".strip()
+    table = new_number_table(title, "system", map(_heading, names), show_edge=True)
     for system, metrics in systems.items():
-        cells = [percent(metrics.get(name), bounds=name.endswith("f1")) for name in names]
-        table.add_row(Text(harmless(system)), *cells)
+        cells = [format_percent(metrics.get(name), bounds=name.endswith("f1")) for name in names]
+        table.add_row(Text(escape_terminal(system)), *cells)
     if published:
         table.add_section()
     for row in published:
-        figures = [figure(number) for number in (row.precision, row.recall, row.f1)]
+        figures = [format_published(number) for number in (row.precision, row.recall, row.f1)]
         table.add_row(Text(row.name), *figures, *["-"] * (len(names) - 3))
     table.caption = Text(_caption(systems, [f"{level}_f1"], published))
     return table
 
 
 def parts_table(
-    prefix: str, systems: Systems, published: Mapping[str, Sequence[Published]] | None = None, *, title: str = ""
+    prefix: str,
+    systems: Systems,
+    published: Mapping[str, Sequence[PublishedDetector]] | None = None,
+    *,
+    title: str = "",
 ) -> Table:
     """Shows F1 by response and by character for each part of the data, such as `task/`, system under system.
 
     Args:
         published: Rows to stand under ours, by part.
     """
-    heads = [f"{level} F1" for level in LEVELS]
-    table = figures_table(title, prefix.strip("/"), heads, no_wrap=heads, show_edge=True)
+    heads = [f"{level} F1" for level in LEVEL_TITLES]
+    table = new_number_table(title, prefix.strip("/"), heads, no_wrap=heads, show_edge=True)
     ours = next(iter(systems.values()))
     for part in parts_of(prefix, ours):
         size = ours[f"{prefix}{part}/char_f1"].n
         count = "" if size is None else f", n = {size:,}"
-        table.add_row(Text.assemble((harmless(part), "bold"), count))
+        table.add_row(Text.assemble((escape_terminal(part), "bold"), count))
         for system, metrics in systems.items():
-            cells = [percent(metrics.get(f"{prefix}{part}/{level}_f1")) for level in LEVELS]
-            table.add_row(Text(f"  {harmless(system)}"), *cells)
+            cells = [format_percent(metrics.get(f"{prefix}{part}/{level}_f1")) for level in LEVEL_TITLES]
+            table.add_row(Text(f"  {escape_terminal(system)}"), *cells)
         rows = (published or {}).get(part, ())
         for name in dict.fromkeys(row.name for row in rows):
             f1 = {row.level: row.f1 for row in rows if row.name == name}
-            table.add_row(Text(f"  {name}"), *(figure(f1.get(level)) for level in LEVELS))
+            table.add_row(Text(f"  {name}"), *(format_published(f1.get(level)) for level in LEVEL_TITLES))
         table.add_section()
     return table
 
 
 def types_table(systems: Systems, *, title: str = "") -> Table:
     """Shows character recall for each type of gold span."""
-    table = figures_table(title, "type", ["n", *systems], no_wrap=["n"], show_edge=True)
+    table = new_number_table(title, "type", ["n", *systems], no_wrap=["n"], show_edge=True)
     ours = next(iter(systems.values()))
     for part in parts_of("type/", ours):
         name = f"type/{part}/char_recall"
-        cells = [percent(metrics.get(name)) for metrics in systems.values()]
-        table.add_row(Text(harmless(part)), f"{ours[name].n:,}", *cells)
+        cells = [format_percent(metrics.get(name)) for metrics in systems.values()]
+        table.add_row(Text(escape_terminal(part)), f"{ours[name].n:,}", *cells)
     return table
 
 
@@ -124,25 +130,25 @@ def marked_table(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "", max_characters: int = 400
 ) -> Table:
     """Shows each response as people marked it and as the tagger did, spans in double brackets."""
-    table = fields_table(title)
+    table = new_field_table(title)
     for example in examples:
         prediction = predictions[example.id]
         meta = [str(example.meta[name]) for name in ("task", "model") if example.meta.get(name)]
         score = "-" if prediction.score is None else f"{prediction.score:.2f}"
-        table.add_row("id", Text(harmless(" ".join([example.id, *meta]), max_characters)))
-        table.add_row("context", Text(harmless(example.knowledge, max_characters)))
+        table.add_row("id", Text(escape_terminal(" ".join([example.id, *meta]), max_characters)))
+        table.add_row("context", Text(escape_terminal(example.knowledge, max_characters)))
         if example.history:
-            table.add_row("question", Text(harmless(example.history[-1].text, max_characters)))
+            table.add_row("question", Text(escape_terminal(example.history[-1].text, max_characters)))
         for name, spans in {"gold": example.spans or (), "marked": prediction.spans}.items():
             text = bracketed(example.response, spans, max_characters=3 * max_characters)
-            table.add_row(name, coloured(text, STYLES[name]))
+            table.add_row(name, color_spans(text, STYLES[name]))
         labels = f"gold {example.label}, called {prediction.label}, P(hallucinated) {score}: "
-        outcome = outcome_of(example, prediction)
+        outcome = judge_outcome(example, prediction)
         table.add_row("verdict", Text.assemble(labels, (outcome, OUTCOME_STYLES.get(outcome, ""))), end_section=True)
     return table
 
 
-def coloured(text: str, style: str) -> Text:
+def color_spans(text: str, style: str) -> Text:
     """Colours what stands in double brackets; the brackets stay, for those who see no colours."""
     shown = Text(text)
     shown.highlight_regex(re.escape(OPEN) + ".*?" + re.escape(CLOSE), style)
@@ -156,7 +162,7 @@ def bracketed(text: str, spans: Iterable[Span], *, context: int = 100, max_chara
     on each side; a text without spans is cut at its end.
     """
     kept = [span for span in spans if span.start < span.end]
-    runs = merge(kept)
+    runs = merge_spans(kept)
     pieces, bounds = [], [0, *(bound for run in runs for bound in run), len(text)]
     for place, (start, end) in enumerate(pairwise(bounds)):
         if place % 2:
@@ -165,7 +171,7 @@ def bracketed(text: str, spans: Iterable[Span], *, context: int = 100, max_chara
         else:
             before, after = context if place else 0, context if place < 2 * len(runs) else 0
             pieces.append(_gap(text[start:end], before, after) if runs else text)
-    return harmless("".join(pieces), max_characters)
+    return escape_terminal("".join(pieces), max_characters)
 
 
 def _gap(text: str, before: int, after: int) -> str:
@@ -186,7 +192,7 @@ def _heading(name: str) -> str:
     return {"f1": "F1", "auroc": "AUROC"}.get(name.rpartition("_")[2], name.rpartition("_")[2])
 
 
-def _caption(systems: Systems, names: Sequence[str], published: Sequence[Published]) -> str:
+def _caption(systems: Systems, names: Sequence[str], published: Sequence[PublishedDetector]) -> str:
     sizes = sorted({m.n for metrics in systems.values() for name in names if (m := metrics.get(name)) and m.n})
     lines = [f"95% intervals over sources; n = {', '.join(f'{n:,}' for n in sizes)}"]
     if published:

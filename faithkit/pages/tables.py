@@ -19,9 +19,9 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
-from faithkit.metrics.outcomes import align
+from faithkit.metrics.outcomes import align_predictions
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 
 # Format characters that letters of living scripts and emoji need; the others hide or reorder text.
 _JOINERS = "\u200c\u200d"
@@ -29,7 +29,7 @@ NO_SHARES = frozenset({"loss", "perplexity"})  # metrics that are no shares, and
 OUTCOME_STYLES = {"right": "green", "wrong": "red", "unparsed": "yellow"}
 
 
-def harmless(text: str, limit: int | None = None) -> str:
+def escape_terminal(text: str, limit: int | None = None) -> str:
     """Makes a text one line that cannot steer a terminal: control, hidden and reordering characters become escapes.
 
     Args:
@@ -56,7 +56,7 @@ def format_metric(metric: Metric | None, *, digits: int = 2, scale: float = 1.0)
     return f"{value} [{', '.join(bounds)}]" if bounds else value
 
 
-def percent(metric: Metric | None, *, bounds: bool = True) -> str:
+def format_percent(metric: Metric | None, *, bounds: bool = True) -> str:
     """Formats a share as `71.2 [69.0, 73.1]`, in percent.
 
     Args:
@@ -67,7 +67,7 @@ def percent(metric: Metric | None, *, bounds: bool = True) -> str:
     return format_metric(metric, digits=1, scale=100)
 
 
-def figure(value: float | None) -> str:
+def format_published(value: float | None) -> str:
     """Formats a published figure, which is in percent already, to a tenth."""
     return "-" if value is None else f"{value:.1f}"
 
@@ -79,12 +79,12 @@ def format_p(value: float) -> str:
 
 def metrics_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str = "") -> Table:
     """Shows one column a system (`{"critic": metrics, "majority": metrics}`), one row a metric: shares in percent."""
-    table = figures_table(title, "metric", systems)
+    table = new_number_table(title, "metric", systems)
     names = dict.fromkeys(name for metrics in systems.values() for name in metrics)
     for name in names:
-        shown = format_metric if name in NO_SHARES else percent
+        shown = format_metric if name in NO_SHARES else format_percent
         cells = [shown(metrics.get(name)) for metrics in systems.values()]
-        table.add_row(Text(harmless(name)), *map(Text, cells))
+        table.add_row(Text(escape_terminal(name)), *map(Text, cells))
     sizes = {metric.n for metrics in systems.values() for metric in metrics.values() if metric.n is not None}
     if sizes:
         unit = "percent but for loss and perplexity" if names.keys() & NO_SHARES else "percent"
@@ -96,16 +96,16 @@ def choose_examples(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], limit: int = 6
 ) -> list[Example]:
     """Chooses up to `limit` examples: half the surest mistakes, the rest right ones spread over the data."""
-    by_id = dict(zip((example.id for example in examples), align(examples, predictions), strict=True))
-    wrong = [example for example in examples if outcome_of(example, by_id[example.id]) in ("wrong", "unparsed")]
-    others = [example for example in examples if outcome_of(example, by_id[example.id]) not in ("wrong", "unparsed")]
+    by_id = dict(zip((example.id for example in examples), align_predictions(examples, predictions), strict=True))
+    wrong = [example for example in examples if judge_outcome(example, by_id[example.id]) in ("wrong", "unparsed")]
+    others = [example for example in examples if judge_outcome(example, by_id[example.id]) not in ("wrong", "unparsed")]
     wrong.sort(key=lambda example: -abs((by_id[example.id].score or 0.0) - (example.label == HALLUCINATED)))
     mistakes = wrong[: max(limit - limit // 2, limit - len(others))]
     room = min(limit - len(mistakes), len(others))
     return mistakes + [others[place * len(others) // room] for place in range(room)]
 
 
-def outcome_of(example: Example, prediction: Prediction) -> str:
+def judge_outcome(example: Example, prediction: Prediction) -> str:
     """Judges a prediction: right, wrong, unparsed, or not judged where the example has no gold label."""
     if prediction.label == UNPARSED:
         return UNPARSED
@@ -114,7 +114,7 @@ def outcome_of(example: Example, prediction: Prediction) -> str:
     return "right" if prediction.label == example.label else "wrong"
 
 
-def fields_table(title: str) -> Table:
+def new_field_table(title: str) -> Table:
     """Makes an empty table of names and their texts, without a head."""
     table = _new_table(title)
     table.show_header, table.show_lines = False, False
@@ -123,48 +123,48 @@ def fields_table(title: str) -> Table:
     return table
 
 
-def add_context(table: Table, example: Example, max_characters: int = 400) -> None:
+def add_context_rows(table: Table, example: Example, max_characters: int = 400) -> None:
     """Adds an example's knowledge and last turn to a table of fields."""
-    table.add_row("knowledge", Text(harmless(example.knowledge, max_characters)))
+    table.add_row("knowledge", Text(escape_terminal(example.knowledge, max_characters)))
     if example.history:
         last = example.history[-1]
-        table.add_row("last turn", Text(harmless(f"{last.speaker}: {last.text}", max_characters)))
+        table.add_row("last turn", Text(escape_terminal(f"{last.speaker}: {last.text}", max_characters)))
 
 
 def predictions_table(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "", max_characters: int = 400
 ) -> Table:
     """Shows each example's knowledge, response, gold label, P(hallucinated), and whether the call was right."""
-    table = fields_table(title)
+    table = new_field_table(title)
     for example in examples:
         prediction = predictions[example.id]
-        outcome = outcome_of(example, prediction)
+        outcome = judge_outcome(example, prediction)
         score = "-" if prediction.score is None else f"{prediction.score:.2f}"
         called = Text.assemble(
             f"gold {example.label or '-'}, called {prediction.label}, P(hallucinated) {score}: ",
             (outcome, OUTCOME_STYLES.get(outcome, "")),
         )
-        table.add_row("id", Text(harmless(example.id, max_characters)))
-        add_context(table, example, max_characters)
-        table.add_row("response", Text(harmless(example.response, max_characters)))
+        table.add_row("id", Text(escape_terminal(example.id, max_characters)))
+        add_context_rows(table, example, max_characters)
+        table.add_row("response", Text(escape_terminal(example.response, max_characters)))
         if prediction.text and prediction.text != example.response:
-            table.add_row("said", Text(harmless(prediction.text, max_characters)))
+            table.add_row("said", Text(escape_terminal(prediction.text, max_characters)))
         table.add_row("verdict", called, end_section=True)
     return table
 
 
-def as_text(*tables: Table, width: int = 80) -> str:
+def render_text(*tables: Table, width: int = 80) -> str:
     """Renders tables as plain text: ASCII frames, no colour, no spaces at line ends."""
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None, force_terminal=False, legacy_windows=False)
     for table in tables:
         plain = copy.copy(table)
         plain.box = box.ASCII
-        console.print(*_told(plain, console))
+        console.print(*_split_captions(plain, console))
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().split("\n")[:-1])
 
 
-def _told(table: Table, console: Console) -> Iterator[RenderableType]:
+def _split_captions(table: Table, console: Console) -> Iterator[RenderableType]:
     """Gives title, table and caption apart: within a table both would be cut to its own width, however narrow."""
     inner = copy.copy(table)
     inner.title = inner.caption = None
@@ -204,20 +204,20 @@ def _texts(column: Column) -> list[str]:
     return [str(cell) for cell in (column.header, *column.cells)]
 
 
-def show(*tables: Table, file: TextIO | None = None, width: int | None = None) -> None:
+def print_tables(*tables: Table, file: TextIO | None = None, width: int | None = None) -> None:
     """Prints tables: in colour on a terminal, else as plain text that every encoding takes, 80 columns or `COLUMNS`."""
     stream = file or sys.stdout
     console = Console(file=stream, width=width)
     encoding = getattr(stream, "encoding", None) or "utf-8"
     if console.is_terminal and encoding.lower().startswith("utf"):
         for table in tables:
-            console.print(*_told(table, console))
+            console.print(*_split_captions(table, console))
         return
-    text = as_text(*tables, width=console.width)
+    text = render_text(*tables, width=console.width)
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
-def figures_table(
+def new_number_table(
     title: str,
     names: str | Sequence[str],
     figures: Iterable[str],
@@ -238,15 +238,15 @@ def figures_table(
     table = _new_table(title)
     table.show_edge = show_edge
     for head in [names] if isinstance(names, str) else names:
-        table.add_column(Text(harmless(head)), overflow="fold", min_width=None if table.columns else min_width)
+        table.add_column(Text(escape_terminal(head)), overflow="fold", min_width=None if table.columns else min_width)
     for head in figures:
         is_whole = head in no_wrap
         overflow: OverflowMethod = "ellipsis" if is_whole else "fold"
-        table.add_column(Text(harmless(head)), justify="right", no_wrap=is_whole, overflow=overflow)
+        table.add_column(Text(escape_terminal(head)), justify="right", no_wrap=is_whole, overflow=overflow)
     return table
 
 
-def texts_table(title: str, columns: Iterable[str], *, no_wrap: Collection[str] = ()) -> Table:
+def new_text_table(title: str, columns: Iterable[str], *, no_wrap: Collection[str] = ()) -> Table:
     """Makes an empty table of texts, without a frame; a long one goes on in another line.
 
     Args:
@@ -255,7 +255,7 @@ def texts_table(title: str, columns: Iterable[str], *, no_wrap: Collection[str] 
     table = _new_table(title)
     table.show_edge = False
     for head in columns:
-        table.add_column(Text(harmless(head)), overflow="fold", no_wrap=head in no_wrap)
+        table.add_column(Text(escape_terminal(head)), overflow="fold", no_wrap=head in no_wrap)
     return table
 
 
@@ -263,5 +263,5 @@ def _new_table(title: str) -> Table:
     """Makes an empty table in this project's look."""
     table = Table(box=box.ROUNDED, title_justify="left", caption_justify="left")
     if title:
-        table.title = Text(harmless(title), style="bold")
+        table.title = Text(escape_terminal(title), style="bold")
     return table

@@ -21,9 +21,9 @@ FACTS = (
     *("turn", "quality", "temperature", "severity", "topic", "movie", "topic_source"),
 )
 MAX_CHARACTERS = 100  # of a fact
-OWN = ("pairs", "own rows")  # sources whose further columns are all facts: their owner named them
-MAX_OWN = 20  # of these
-UNKNOWN = "unknown"  # the split of a row whose file does not name it
+USER_SOURCES = ("pairs", "own rows")  # sources whose further columns are all facts: their owner named them
+MAX_USER_FACTS = 20  # of these
+UNKNOWN_SPLIT = "unknown"  # the split of a row whose file does not name it
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class PredictedRows:
     problems: list[str] = field(default_factory=list)
 
 
-def line_of(prediction: Prediction, example: Example, *, texts: bool = True, generated: bool = False) -> dict[str, Any]:
+def to_line(prediction: Prediction, example: Example, *, texts: bool = True, generated: bool = False) -> dict[str, Any]:
     """Writes a prediction with its example as a line.
 
     Args:
@@ -64,7 +64,11 @@ def line_of(prediction: Prediction, example: Example, *, texts: bool = True, gen
     line |= {"group": example.group, "source": example.source, "split": example.split}
     if example.tags:
         line["tags"] = list(example.tags)
-    names = islice((name for name in meta if _is_fact(meta[name])), MAX_OWN) if example.source in OWN else FACTS
+    names = (
+        islice((name for name in meta if _is_fact(meta[name])), MAX_USER_FACTS)
+        if example.source in USER_SOURCES
+        else FACTS
+    )
     if facts := {name: meta[name] for name in names if _is_fact(meta.get(name))}:
         line["facts"] = facts
     if not texts:
@@ -112,7 +116,7 @@ def _row(value: Any, name: str) -> PredictedRow:
     example = Example(
         id=prediction.id,
         source=_text(value, "source") or name,
-        split=_text(value, "split") or UNKNOWN,
+        split=_text(value, "split") or UNKNOWN_SPLIT,
         group=_text(value, "group") or prediction.id,
         knowledge=_text(value, "knowledge"),
         history=tuple(_turns(value.get("history"))),

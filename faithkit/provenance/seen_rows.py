@@ -6,19 +6,29 @@ on, chosen on (validation, for the best checkpoint) and calibrated on, those of 
 among them. Each list is sorted and stored as differences of 46-bit numbers: 10 million rows of which no two share
 anything take 96 MB. A key that was never seen is found in a list of n with a probability of n / 2^46: 1.4e-7 with 10
 million. One that was seen is always found.
+
+Counts the test rows that a model has seen: trained on, chosen on (best checkpoint), or calibrated on.
+
+Three things leak: a row (its knowledge with its response), a knowledge text, and a group (a dialogue or document, of
+which a model may have seen other rows). A row is leaked where any of the three was seen in any use: what is left is
+new to the model. `faithkit.provenance.row_keys` says when two texts are the same. Only our own trainings are known:
+not what
+weights from elsewhere were pretrained on.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError, shorten
-from faithkit.provenance.row_keys import NO_KEY, Keys, RowKeys
+from faithkit.provenance.row_keys import NO_KEY, Keys, RowKeys, row_keys
+from faithkit.records import Example
 
-FILE = "seen_rows.parquet"
+SEEN_ROWS_FILE = "seen_rows.parquet"
 TRAINED, CHOSEN, CALIBRATED = USES = ("trained", "chosen", "calibrated")
 KINDS = RowKeys._fields
 BITS = 46  # of a key that are kept
@@ -47,7 +57,7 @@ class SeenRows:
         """Collects keys; of what an iterator gives nothing but the numbers is held."""
         lists: dict[List, Keys] = {}
         for use, parts in uses.items():
-            columns = zip(*([_shorten(keys[keys != NO_KEY]) for keys in part] for part in parts), strict=True)
+            columns = zip(*([_shorten_keys(keys[keys != NO_KEY]) for keys in part] for part in parts), strict=True)
             lists |= {(use, kind): _sorted(column) for kind, column in zip(KINDS, columns, strict=False)}
         return cls(lists, tuple(untold))
 
@@ -59,7 +69,7 @@ class SeenRows:
 
     def contains(self, use: str, kind: str, keys: Keys) -> NDArray[np.bool_]:
         """Tells which of the full keys stand in a list."""
-        known, wanted = self.lists.get((use, kind), _NOTHING), _shorten(keys)
+        known, wanted = self.lists.get((use, kind), _NOTHING), _shorten_keys(keys)
         if not len(known):
             return np.zeros(len(keys), bool)
         place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
@@ -80,7 +90,7 @@ class SeenRows:
         about = {"version": VERSION, "untold": "\n".join(self.untold)}
         pq.write_table(
             table.replace_schema_metadata(about),
-            folder / FILE,
+            folder / SEEN_ROWS_FILE,
             compression="none",  # differences are random bits
             use_dictionary=["list"],
             column_encoding={"key": "DELTA_BINARY_PACKED"},
@@ -94,7 +104,7 @@ def read_seen(folder: Path) -> SeenRows | None:
     Raises:
         UserError: It is damaged, or of a later version.
     """
-    path = folder / FILE
+    path = folder / SEEN_ROWS_FILE
     if not path.exists():
         return None
     import pyarrow as pa
@@ -123,7 +133,7 @@ def read_seen(folder: Path) -> SeenRows | None:
 _NOTHING: Keys = np.zeros(0, np.uint64)
 
 
-def _shorten(keys: Keys) -> Keys:
+def _shorten_keys(keys: Keys) -> Keys:
     return keys >> np.uint64(64 - BITS)
 
 
@@ -133,3 +143,61 @@ def _sorted(parts: Sequence[Keys]) -> Keys:
     fresh = np.ones(len(keys), bool)
     fresh[1:] = keys[1:] != keys[:-1]
     return keys[fresh]
+
+
+WITHOUT_LEAKED = "without_leaked/"  # before the names of metrics of the rows that are left
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """Numbers of rows, knowledge texts and groups."""
+
+    rows: int
+    knowledge: int
+    groups: int
+
+    def to_dict(self) -> dict[str, int]:
+        """Gives the three numbers by name."""
+        return {"rows": self.rows, "knowledge": self.knowledge, "groups": self.groups}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaks:
+    """The rows of a test set that a model has seen.
+
+    Args:
+        sizes: Its rows, different knowledge texts and groups.
+        counts: For each use the same three numbers, of what was seen in that use.
+        rows: Marks the leaked rows [N].
+    """
+
+    sizes: RowCounts
+    counts: dict[str, RowCounts]
+    rows: NDArray[np.bool_]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Gives the counts as metrics.json has them."""
+        return {"of": self.sizes.to_dict(), **{use: n.to_dict() for use, n in self.counts.items()}}
+
+
+def find_leaks(examples: Sequence[Example], seen: SeenRows) -> Leaks:
+    """Finds what was seen of some examples.
+
+    A group was seen where its name was, within its dataset and split, or one of its rows.
+    """
+    keys = row_keys(examples)
+    _, group = np.unique(keys.group, return_inverse=True)
+    leaked, counts = np.zeros(len(examples), bool), {}
+    for use in USES:
+        in_row, in_knowledge, in_group = (
+            seen.contains(use, kind, own) for kind, own in zip(RowKeys._fields, keys, strict=True)
+        )
+        touched = np.bincount(group, in_row | in_group) > 0  # [groups]
+        counts[use] = RowCounts(int(in_row.sum()), _count_distinct(keys.knowledge[in_knowledge]), int(touched.sum()))
+        leaked |= in_row | in_knowledge | touched[group]
+    sizes = RowCounts(len(examples), _count_distinct(keys.knowledge), int(group.max(initial=-1)) + 1)
+    return Leaks(sizes, counts, leaked)
+
+
+def _count_distinct(keys: NDArray[np.uint64]) -> int:
+    return len(set(keys.tolist()) - {NO_KEY})

@@ -9,12 +9,12 @@ from dataclasses import replace
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.baselines.fitted import Fitting, beside
+from faithkit.baselines.simple_detectors import BaselineData, predict_baselines
 from faithkit.metrics.classification import classification_metrics
-from faithkit.pages.tables import figure, figures_table, harmless, percent
-from faithkit.published.judges import ALL, MEAN_OF_CLASSES, judge_figures
+from faithkit.pages.tables import escape_terminal, format_percent, format_published, new_number_table
+from faithkit.published.figures import ALL, MEAN_OF_CLASSES, judge_figures
 from faithkit.records import Example, Prediction
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 
 # The fields of `meta` that part a dataset's examples, the paper's first; and those that only hallucinated ones have.
 PARTS = {"halludial": ("scenario",), "halueval": ("task",), "diahalu": ("domain", "model")}
@@ -59,7 +59,7 @@ def part_metrics(
     examples: Sequence[Example],
     predictions: Mapping[str, Prediction],
     *,
-    fitting: Fitting | None = None,
+    fitting: BaselineData | None = None,
     num_resamples: int = 1000,
 ) -> dict[str, Systems]:
     """Computes the systems' metrics in each part, by `domain/task` and the like; none where the dataset has no parts.
@@ -67,11 +67,11 @@ def part_metrics(
     A type has recall alone: only hallucinated examples are of one.
     """
     # Trees and a second threshold would be fitted anew for each part.
-    plain = replace(fitting or Fitting(), learn=False, counted=None, own={})
+    plain = replace(fitting or BaselineData(), learn=False, counted=None, own={})
     found: dict[str, Systems] = {}
     for field, value, rows in divide(examples, PARTS):
         said = {example.id: predictions[example.id] for example in rows}
-        systems = {MODEL: said} | {one.name: one.predictions for one in beside(rows, said, plain)}
+        systems = {MODEL: said} | {one.name: one.predictions for one in predict_baselines(rows, said, plain)}
         found[f"{field}/{value}"] = {
             name: classification_metrics(rows, each, num_resamples=num_resamples).metrics
             for name, each in systems.items()
@@ -80,12 +80,14 @@ def part_metrics(
 
 
 def _by_type(
-    examples: Sequence[Example], predictions: Mapping[str, Prediction], fitting: Fitting, num_resamples: int
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], fitting: BaselineData, num_resamples: int
 ) -> dict[str, Systems]:
     parts = [part for part in divide(examples, {k: (v,) for k, v in TYPES.items()}) if part[2]]
     if not parts:
         return {}
-    systems = {MODEL: predictions} | {one.name: one.predictions for one in beside(examples, predictions, fitting)}
+    systems = {MODEL: predictions} | {
+        one.name: one.predictions for one in predict_baselines(examples, predictions, fitting)
+    }
     found: dict[str, Systems] = {}
     for field, value, rows in parts:
         scored = {
@@ -96,7 +98,7 @@ def _by_type(
     return found
 
 
-def flat(parts: Mapping[str, Systems], keys: Mapping[str, str]) -> dict[str, Metric]:
+def flatten_parts(parts: Mapping[str, Systems], keys: Mapping[str, str]) -> dict[str, Metric]:
     """Names all metrics: `task/qa/macro_f1`, and `task/qa/length_macro_f1` of a baseline.
 
     Args:
@@ -138,21 +140,21 @@ def part_tables(
 
 
 def _table(field: str, parts: Mapping[str, Systems], columns: Mapping[str, str], *, title: str, dataset: str) -> Table:
-    table = figures_table(f"{title} by {field}, percent", field, columns.values(), min_width=NAMES)
+    table = new_number_table(f"{title} by {field}, percent", field, columns.values(), min_width=NAMES)
     cited: dict[str, None] = {}
     for part, systems in parts.items():
-        table.add_row(Text.assemble((harmless(part), "bold"), f", n = {systems[MODEL]['macro_f1'].n:,}"))
+        table.add_row(Text.assemble((escape_terminal(part), "bold"), f", n = {systems[MODEL]['macro_f1'].n:,}"))
         for system, metrics in systems.items():
-            cells = [percent(metrics.get(name), bounds=name == HEADLINE) for name in columns]
-            table.add_row(Text(f"  {harmless(system)}"), *cells)
+            cells = [format_percent(metrics.get(name), bounds=name == HEADLINE) for name in columns]
+            table.add_row(Text(f"  {escape_terminal(system)}"), *cells)
         for row in judge_figures(dataset, part)[:MAX_PUBLISHED]:
-            table.add_row(Text(f"  {row.system} *"), *(figure(getattr(row, name, None)) for name in columns))
+            table.add_row(Text(f"  {row.system} *"), *(format_published(getattr(row, name, None)) for name in columns))
             cited[row.note] = None
         table.add_section()
     unparsed = {part: systems[MODEL]["unparsed_rate"].value for part, systems in parts.items()}
     lines = ["baselines fitted to each part by itself"] + [HEADS] * (columns is OF_BOTH_CLASSES)
     if any(unparsed.values()):
-        lines.append(f"unparsed: {', '.join(f'{harmless(part)} {rate:.1%}' for part, rate in unparsed.items())}")
+        lines.append(f"unparsed: {', '.join(f'{escape_terminal(part)} {rate:.1%}' for part, rate in unparsed.items())}")
     lines += [f"* the best of {note}" for note in cited]
     table.caption = Text("\n".join(lines))
     return table
@@ -161,8 +163,8 @@ def _table(field: str, parts: Mapping[str, Systems], columns: Mapping[str, str],
 def _types_table(parts: Mapping[str, Systems], *, title: str) -> Table:
     longest = max((len(word) for value in parts for word in value.split()), default=0)
     names = min(longest, NAMES)  # a word of a type's name is not broken
-    table = figures_table(title, "type", ["n", *next(iter(parts.values()))], min_width=names, no_wrap=["n"])
+    table = new_number_table(title, "type", ["n", *next(iter(parts.values()))], min_width=names, no_wrap=["n"])
     for value, scored in parts.items():
-        cells = [percent(metrics["recall"], bounds=name == MODEL) for name, metrics in scored.items()]
-        table.add_row(Text(harmless(value)), f"{scored[MODEL]['recall'].n:,}", *cells)
+        cells = [format_percent(metrics["recall"], bounds=name == MODEL) for name, metrics in scored.items()]
+        table.add_row(Text(escape_terminal(value)), f"{scored[MODEL]['recall'].n:,}", *cells)
     return table

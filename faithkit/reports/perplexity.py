@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from faithkit.metrics.perplexity import language_model_metrics
-from faithkit.pages.tables import fields_table, harmless, metrics_table
+from faithkit.pages.tables import escape_terminal, metrics_table, new_field_table
 from faithkit.records import Example, Prediction
-from faithkit.reports.provenance import Provenance, Rows, with_provenance
-from faithkit.reports.report import Report, sample_row
-from faithkit.statistics.intervals import Metric
+from faithkit.reports.provenance import Provenance, Rows, add_provenance
+from faithkit.reports.report import Report, build_sample
+from faithkit.statistics.metric import Metric
 
 
 def perplexity_report(
@@ -34,18 +34,18 @@ def perplexity_report(
     scored = language_model_metrics(examples, rows, num_resamples=num_resamples)
     tables = [metrics_table({"model": scored.metrics}, title=title)]
     if answers:
-        shown = fields_table("answers to judge")
+        shown = new_field_table("answers to judge")
         for example in examples:
             if example.id not in answers:
                 continue
-            shown.add_row("id", Text(harmless(example.id, 400)))
-            shown.add_row("knowledge", Text(harmless(example.knowledge, 400)))
+            shown.add_row("id", Text(escape_terminal(example.id, 400)))
+            shown.add_row("knowledge", Text(escape_terminal(example.knowledge, 400)))
             if example.history:
-                shown.add_row("last turn", Text(harmless(example.history[-1].text, 400)))
-            shown.add_row("response", Text(harmless(example.response, 400)))
-            shown.add_row("answer", Text(harmless(answers[example.id], 400)), end_section=True)
+                shown.add_row("last turn", Text(escape_terminal(example.history[-1].text, 400)))
+            shown.add_row("response", Text(escape_terminal(example.response, 400)))
+            shown.add_row("answer", Text(escape_terminal(answers[example.id], 400)), end_section=True)
         tables.append(shown)
-    samples = tuple(sample_row(e, answer=answers[e.id]) for e in examples if e.id in answers)
+    samples = tuple(build_sample(e, answer=answers[e.id]) for e in examples if e.id in answers)
     said = [(e, Prediction(id=e.id, text=answers[e.id])) for e in examples if e.id in answers]
     options: dict[str, Any] = {"notes": scored.notes, "samples": samples, "answers": said}
     report = Report(metrics=scored.metrics, tables=tuple(tables), **options)
@@ -56,4 +56,4 @@ def perplexity_report(
         left = [example for example, marked in zip(examples, chosen, strict=True) if marked]
         return language_model_metrics(left, rows[chosen], num_resamples=num_resamples).metrics
 
-    return with_provenance(report, origin, score, title=title)
+    return add_provenance(report, origin, score, title=title)

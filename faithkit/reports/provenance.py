@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.pages.tables import figures_table, harmless, metrics_table
-from faithkit.provenance.fingerprints import SHOWN, TestRows
-from faithkit.provenance.leaks import WITHOUT, Leaks, find_leaks
+from faithkit.pages.tables import escape_terminal, metrics_table, new_number_table
+from faithkit.provenance.predictions_origin import NUM_SHOWN_DIGITS, TestRows
+from faithkit.provenance.seen_rows import WITHOUT_LEAKED, Leaks, find_leaks
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 from faithkit.weights.used_model import CHECKPOINT, UsedModel
 
 Rows = NDArray[np.bool_]
@@ -76,7 +76,7 @@ class Provenance:
         return {"rows": self.rows.to_dict(), "models": models, "notes": list(self.notes)}
 
 
-def select(
+def select_rows(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], rows: Rows
 ) -> tuple[list[Example], dict[str, Prediction]]:
     """Takes the marked examples with their predictions."""
@@ -86,44 +86,46 @@ def select(
 
 def _signature(model: UsedModel) -> str:
     """Names a model in a few words: by which weights, with which threshold."""
-    known = f"{model.kind or 'not ours'} {(model.weights or '')[:SHOWN]}"
-    said = f"{_name(model)} ({harmless(known)})"
-    return f"{said}, threshold {harmless(model.threshold)}" if model.threshold else said
+    known = f"{model.kind or 'not ours'} {(model.weights or '')[:NUM_SHOWN_DIGITS]}"
+    said = f"{_display_model(model)} ({escape_terminal(known)})"
+    return f"{said}, threshold {escape_terminal(model.threshold)}" if model.threshold else said
 
 
-def _name(model: UsedModel) -> str:
-    return harmless(model.path if model.role == CHECKPOINT else f"{model.role} {model.path}")
+def _display_model(model: UsedModel) -> str:
+    return escape_terminal(model.path if model.role == CHECKPOINT else f"{model.role} {model.path}")
 
 
 def _leak_lines(model: UsedModel, leaks: Leaks | None) -> list[str]:
     if leaks is None or model.seen is None:
-        return [f"leaks: what {_name(model)} has seen cannot be told: {model.reason}"]
-    lines = [f"leaks: what {harmless(one)} had seen before cannot be told" for one in model.seen.untold]
+        return [f"leaks: what {_display_model(model)} has seen cannot be told: {model.reason}"]
+    lines = [f"leaks: what {escape_terminal(one)} had seen before cannot be told" for one in model.seen.untold]
     of = leaks.sizes
     everything = f"{of.rows:,} rows, {of.knowledge:,} knowledge texts and {of.groups:,} groups"
     if number := int(leaks.rows.sum()):
         what = "they, their knowledge or their group"
-        lines.append(f"leaks: {number:,} of {of.rows:,} rows are not new to {_name(model)}: {what} were {_USED}")
+        lines.append(
+            f"leaks: {number:,} of {of.rows:,} rows are not new to {_display_model(model)}: {what} were {_USED}"
+        )
     else:
-        lines.append(f"leaks: none of {everything} was {_USED} by {_name(model)}")
+        lines.append(f"leaks: none of {everything} was {_USED} by {_display_model(model)}")
     return lines
 
 
 def leaks_table(provenance: Provenance, title: str) -> Table:
     """Shows for each model that has seen anything how much, in which use."""
     units = ("rows", "knowledge", "groups")
-    table = figures_table(title, "seen by", units, no_wrap=units, show_edge=True)
+    table = new_number_table(title, "seen by", units, no_wrap=units, show_edge=True)
     for model, leaks in zip(provenance.models, provenance.leaks, strict=True):
         if leaks is None or not leaks.rows.any():
             continue
-        table.add_row(Text(_name(model), style="bold"))
+        table.add_row(Text(_display_model(model), style="bold"))
         for use, found in leaks.counts.items():
             table.add_row(f"  {use} on", *(f"{number:,}" for number in found.to_dict().values()))
         table.add_row("  of", *(f"{number:,}" for number in leaks.sizes.to_dict().values()), end_section=True)
     return table
 
 
-def with_provenance(
+def add_provenance(
     report: Report,
     provenance: Provenance,
     score: Score,
@@ -151,7 +153,7 @@ def with_provenance(
         for name, each in systems.items():
             systems[name] = {n: m for n, m in each.items() if shown is None or n in shown}
         tables.append(table(systems, title=f"{title}, without leaked rows"))
-        metrics |= {f"{WITHOUT}{name}": metric for name, metric in found.items()}
+        metrics |= {f"{WITHOUT_LEAKED}{name}": metric for name, metric in found.items()}
     elif leaked.any():
         for told in (lines, alerts):
             told.append("leaks: no row is new, so no figure here tells how well the model does on new ones")

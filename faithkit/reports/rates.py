@@ -2,16 +2,29 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.metrics.dialogue_rates import RATES, TURN_RATE, Turns, rate_metrics, rates
-from faithkit.metrics.responses.judge_error import JudgeError, corrected_rate
-from faithkit.pages.tables import figure, figures_table, format_p, harmless, percent
+from faithkit.metrics.dialogue_rates import DIALOGUE_RATE, RATES, TURN_RATE, Turns, rate_metrics, rate_statistic
+from faithkit.metrics.judge_error import JudgeError, corrected_rate
+from faithkit.pages.plotting import (
+    COLOURS,
+    MARKERS,
+    STYLE,
+    new_figure,
+    percent_axis,
+    plot_name,
+    require_plots,
+    save_figure,
+)
+from faithkit.pages.tables import escape_terminal, format_p, format_percent, format_published, new_number_table
 from faithkit.published.tables import published_table
 from faithkit.reports.report import Report
-from faithkit.statistics.intervals import Difference, Metric, Scored, paired_difference
+from faithkit.statistics.bootstrap import Difference, ScoredMetrics, paired_difference
+from faithkit.statistics.metric import Metric
 
 GOLD, SELF = "gold", "self"
 CORRECTED = f"{TURN_RATE}_corrected"
@@ -82,7 +95,7 @@ def rates_report(
     found: dict[Case, Mapping[str, Metric]] = {}
     said = list(notes)
     for case, turns in cases.items():
-        scored = _score(case, turns, groups, error, num_resamples)
+        scored = _score_case(case, turns, groups, error, num_resamples)
         found[case] = scored.metrics
         said += [note for note in scored.notes if note not in said]
     metrics = {f"{case.name}/{name}": metric for case, own in found.items() for name, metric in own.items()}
@@ -95,16 +108,18 @@ def rates_report(
     else:
         errors = error.metrics(num_resamples=num_resamples)
         metrics |= {f"judge/{name}": metric for name, metric in errors.items()}
-        recall, false_alarms = (percent(errors[name]) for name in ("recall", "false_alarms"))
+        recall, false_alarms = (format_percent(errors[name]) for name in ("recall", "false_alarms"))
         calls = f"finds {recall}% of what is hallucinated and calls {false_alarms}% of the rest so"
         said.append(f"the judge {calls}, on {error.name}")
-    tables = [_table(found, title=title, judged_by=judged_by, dataset=dataset)]
+    tables = [_rates_table(found, title=title, judged_by=judged_by, dataset=dataset)]
     if differences:
         tables.append(_differences_table(differences, title=title))
     return Rated(metrics=found, report=Report(metrics=metrics, tables=tuple(tables), notes=tuple(said)))
 
 
-def _score(case: Case, turns: Turns, groups: Sequence[str], error: JudgeError | None, num_resamples: int) -> Scored:
+def _score_case(
+    case: Case, turns: Turns, groups: Sequence[str], error: JudgeError | None, num_resamples: int
+) -> ScoredMetrics:
     """Computes the rates of a case, the corrected one too where the judge's error is known."""
     scored = rate_metrics(turns, num_resamples=num_resamples)
     metrics, notes = dict(scored.metrics), list(scored.notes)
@@ -117,7 +132,7 @@ def _score(case: Case, turns: Turns, groups: Sequence[str], error: JudgeError | 
         corrected = corrected_rate(turns.called, list(groups), error, num_resamples=num_resamples)
         metrics |= {CORRECTED: corrected.metric} if corrected.metric else {}
         notes += [f"{case.name}: {corrected.note}"] if corrected.note else []
-    return Scored(metrics=metrics, notes=tuple(notes))
+    return ScoredMetrics(metrics=metrics, notes=tuple(notes))
 
 
 def _differences(cases: Mapping[Case, Turns], num_resamples: int) -> dict[str, dict[str, Difference]]:
@@ -128,30 +143,32 @@ def _differences(cases: Mapping[Case, Turns], num_resamples: int) -> dict[str, d
         if case.history != SELF or other is None:
             continue
         name = "/".join(part for part in case.name.split("/") if part != SELF)
-        every = paired_difference(turns.groups, rates(turns), rates(other), num_resamples=num_resamples)
+        every = paired_difference(
+            turns.groups, rate_statistic(turns), rate_statistic(other), num_resamples=num_resamples
+        )
         found[name] = {rate: every[rate] for rate in RATES if rate in every}
     return found
 
 
-def _table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judged_by: str, dataset: str) -> Table:
+def _rates_table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judged_by: str, dataset: str) -> Table:
     at = any(case.temperature is not None for case in cases)
     names, figures = ["system", "history", *(["at"] if at else [])], ["turns", "dialogues"]
-    table = figures_table(f"{title}: hallucinated, percent", names, figures, min_width=14, no_wrap=figures)
+    table = new_number_table(f"{title}: hallucinated, percent", names, figures, min_width=14, no_wrap=figures)
     for case, metrics in cases.items():
-        cells = [harmless(case.system), case.history]
+        cells = [escape_terminal(case.system), case.history]
         cells += ["-" if case.temperature is None else f"{case.temperature:g}"] if at else []
-        cells += [percent(metrics.get(name)) for name in RATES]
+        cells += [format_percent(metrics.get(name)) for name in RATES]
         table.add_row(*map(Text, cells))
         if (corrected := metrics.get(CORRECTED)) is not None:
             blank = [""] * (1 + at)
-            table.add_row("  corrected", *blank, percent(corrected), "-")
-    lines = [f"judged by {harmless(judged_by, 200)}", CAPTION + ("; at: temperature" if at else "")]
+            table.add_row("  corrected", *blank, format_percent(corrected), "-")
+    lines = [f"judged by {escape_terminal(judged_by, 200)}", CAPTION + ("; at: temperature" if at else "")]
     if dataset == "halludial":
         published = published_table("halludial_rates")
         table.add_section()
         for row in sorted(published.rows, key=lambda row: row["gold_turn"])[:NUM_PUBLISHED]:
             for history in (GOLD, SELF):
-                cells = [figure(row[f"{history}_{kind}"]) for kind in ("turn", "dialogue")]
+                cells = [format_published(row[f"{history}_{kind}"]) for kind in ("turn", "dialogue")]
                 table.add_row(f"{row['system']} *", history, *(["1"] if at else []), *cells)
         lines.append(f"* the lowest of {published.citation}: {published.protocol}")
     table.caption = Text("\n".join(lines))
@@ -160,12 +177,54 @@ def _table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judged_by:
 
 def _differences_table(differences: Mapping[str, Mapping[str, Difference]], *, title: str) -> Table:
     heads = ("turns", "p", "dialogues", "p")
-    table = figures_table(f"{title}: self histories less gold ones, percent", "system", heads, min_width=14)
+    table = new_number_table(f"{title}: self histories less gold ones, percent", "system", heads, min_width=14)
     for name, found in differences.items():
         cells = []
         for rate in RATES:
             one = found.get(rate)
-            cells += [percent(one.metric), format_p(one.p_value)] if one else ["-", "-"]
-        table.add_row(Text(harmless(name.replace("/temperature_", " at "))), *cells)
+            cells += [format_percent(one.metric), format_p(one.p_value)] if one else ["-", "-"]
+        table.add_row(Text(escape_terminal(name.replace("/temperature_", " at "))), *cells)
     table.caption = Text("paired, on the same resamples of dialogues; p two-sided, each by itself")
     return table
+
+
+PLOT_TITLES = {TURN_RATE: "hallucinated turns", DIALOGUE_RATE: "dialogues with any"}
+
+
+def plot_temperatures(cases: Mapping[Case, Mapping[str, Metric]], path: Path) -> Path:
+    """Writes one line for each system and history, with its interval as a band; cases without a temperature are none.
+
+    Raises:
+        UserError: matplotlib is not installed, or the file cannot be written.
+    """
+    require_plots()
+    from matplotlib import rc_context
+
+    lines: dict[tuple[str, str], list[tuple[float, Mapping[str, Metric]]]] = {}
+    for case, metrics in cases.items():
+        if case.temperature is not None:
+            lines.setdefault((case.system, case.history), []).append((case.temperature, metrics))
+    systems = list(dict.fromkeys(system for system, _ in lines))
+    with rc_context(STYLE):
+        figure, _ = new_figure(9, 3.4, columns=2)
+        for axes, (rate, title) in zip(figure.axes, PLOT_TITLES.items(), strict=True):
+            for (system, history), points in lines.items():
+                known = sorted((at, metrics[rate]) for at, metrics in points if rate in metrics)
+                place = systems.index(system)
+                colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
+                at = [temperature for temperature, _ in known]
+                style: dict[str, Any] = {
+                    "color": colour,
+                    "marker": marker,
+                    "linestyle": "--" if history == SELF else "-",
+                }
+                label = f"{plot_name(system)}, {history} history"
+                axes.plot(at, [metric.value for _, metric in known], label=label, **style)
+                low, high = ([getattr(metric, side) for _, metric in known] for side in ("low", "high"))
+                axes.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
+            axes.set_title(title)
+            axes.set_xlabel("temperature")
+            axes.set_ylim(bottom=0)
+            axes.yaxis.set_major_formatter(percent_axis())
+        figure.axes[0].legend()
+        return save_figure(figure, path)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.metrics.rationales import SHARES, Rationale, Scorer, measure_rationales, part_of
-from faithkit.pages.tables import figure, figures_table, percent
+from faithkit.metrics.rationales import SHARES, Rationale, Scorer, measure_rationales, select_hallucinated
+from faithkit.pages.tables import format_percent, format_published, new_number_table
 from faithkit.published.tables import published_table
 from faithkit.reports.report import Report
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 
 # By metric: what a reader sees, and the column of the paper's table.
 SHOWN: Mapping[str, tuple[str, str]] = {
@@ -66,7 +66,7 @@ def rationale_report(
     scored = measured.scored(shares=SHARES, num_resamples=num_resamples)
     metrics = {f"{PREFIX}{name}": metric for name, metric in scored.metrics.items()}
     columns = {f"all {len(rows):,} rows": scored.metrics}
-    wrong, number = part_of(measured, rows)
+    wrong, number = select_hallucinated(measured, rows)
     if 0 < number < len(rows):
         found = wrong.scored(shares=SHARES, num_resamples=num_resamples).metrics
         columns[f"{number:,} hallucinated"] = found
@@ -81,11 +81,11 @@ def _table(columns: Mapping[str, Mapping[str, Metric]], dataset: str) -> Table:
     published = published_table("halludial_rationales") if dataset == "halludial" else None
     best = sorted(published.rows, key=lambda row: -row["rouge_l"])[:NUM_PUBLISHED] if published else []
     heads = [*columns, *(f"{row['system']} *" for row in best)]
-    table = figures_table("what the judge says, against the dataset's judgements", "metric", heads)
+    table = new_number_table("what the judge says, against the dataset's judgements", "metric", heads)
     for name, (shown, column) in SHOWN.items():
         if any(name in found for found in columns.values()):
-            ours = [percent(found.get(name)) for found in columns.values()]
-            theirs = [figure(row.get(column)) for row in best]
+            ours = [format_percent(found.get(name)) for found in columns.values()]
+            theirs = [format_published(row.get(column)) for row in best]
             table.add_row(shown, *ours, *theirs)
     lines = ["percent; whole replies against whole targets; 95% intervals over groups"]
     if published:

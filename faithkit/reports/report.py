@@ -6,9 +6,9 @@ from typing import Any
 
 from rich.table import Table
 
-from faithkit.pages.tables import harmless
+from faithkit.pages.tables import escape_terminal
 from faithkit.records import Example, Prediction
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 
 Row = Mapping[str, Any]
 MAX_CHARACTERS = 2000  # of a text in a sample
@@ -40,7 +40,7 @@ class Report:
     by: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-def joined(report: Report, other: Report) -> Report:
+def merge_reports(report: Report, other: Report) -> Report:
     """Adds what else was found of the same predictions; its tables stand before the predictions to judge by eye."""
     place = len(report.tables) - bool(report.samples)
     return replace(
@@ -53,7 +53,7 @@ def joined(report: Report, other: Report) -> Report:
     )
 
 
-def sample_row(example: Example, **said: Any) -> Row:
+def build_sample(example: Example, **said: Any) -> Row:
     """Writes an example and what was said of it as plain texts and numbers, each text one harmless line."""
     row = {
         "id": example.id,
@@ -62,4 +62,4 @@ def sample_row(example: Example, **said: Any) -> Row:
         "response": example.response,
         **said,
     }
-    return {name: harmless(v, MAX_CHARACTERS) if isinstance(v, str) else v for name, v in row.items()}
+    return {name: escape_terminal(v, MAX_CHARACTERS) if isinstance(v, str) else v for name, v in row.items()}

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from faithkit.baselines.fitted import Fitting
+from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.baselines.word_overlap import empty_predictions, mismatch_predictions, whole_predictions
 from faithkit.files.model_folder import CRITIC
-from faithkit.metrics.span_metrics import NOTHING_FOUND, score_spans, span_metrics
+from faithkit.metrics.span_metrics import NOTHING_FOUND, score_span_outcomes, span_metrics
 from faithkit.metrics.span_outcomes import join_spans
 from faithkit.pages.span_tables import (
-    LEVELS,
+    LEVEL_TITLES,
     bracketed,
     choose_marked,
     headline_table,
@@ -17,11 +17,11 @@ from faithkit.pages.span_tables import (
     parts_table,
     types_table,
 )
-from faithkit.published.detection import TASKS, V1, Published, comparable, published
+from faithkit.published.figures import TASKS, V1, PublishedDetector, are_comparable, published_detectors
 from faithkit.records import Example, Prediction
-from faithkit.reports.provenance import Provenance, Rows, select, with_provenance
-from faithkit.reports.report import Report, Row, sample_row
-from faithkit.statistics.intervals import Metric
+from faithkit.reports.provenance import Provenance, Rows, add_provenance, select_rows
+from faithkit.reports.report import Report, Row, build_sample
+from faithkit.statistics.metric import Metric
 
 WHOLE, EMPTY, MISMATCH = "all characters", "no spans", "words not in context"
 # The baselines' metrics stand beside the tagger's, under names of their own.
@@ -42,7 +42,7 @@ def span_report(
     *,
     title: str,
     dataset: str = "",
-    fitting: Fitting | None = None,
+    fitting: BaselineData | None = None,
     num_resamples: int = 1000,
     num_examples: int = 5,
     origin: Provenance | None = None,
@@ -58,33 +58,35 @@ def span_report(
         origin: Where the predictions are from; None leaves it out.
     """
     outcomes = join_spans(examples, predictions)
-    scored = score_spans(outcomes, num_resamples=num_resamples)
+    scored = score_span_outcomes(outcomes, num_resamples=num_resamples)
 
     marks_nothing = origin is not None and bool(origin.models) and all(m.kind == CRITIC for m in origin.models)
 
     def score(rows: Rows) -> dict[str, Metric]:
-        found = span_metrics(*select(examples, predictions, rows), num_resamples=num_resamples).metrics
+        found = span_metrics(*select_rows(examples, predictions, rows), num_resamples=num_resamples).metrics
         return found if outcomes.found.any() else _of_labels(found) if marks_nothing else _overall(found)
 
     def finish(report: Report) -> Report:
-        return report if origin is None else with_provenance(report, origin, score, title=title, shown=SHOWN)
+        return report if origin is None else add_provenance(report, origin, score, title=title, shown=SHOWN)
 
     if not outcomes.found.any() and marks_nothing:
         return finish(Report(metrics=_of_labels(scored.metrics)))
     if not outcomes.found.any():
         return finish(Report(metrics=_overall(scored.metrics), notes=(NOTHING_FOUND,)))
     baselines = {
-        MISMATCH: mismatch_predictions(examples, threshold=(fitting or Fitting()).overlap("f1")),
+        MISMATCH: mismatch_predictions(examples, threshold=(fitting or BaselineData()).overlap("f1")),
         WHOLE: whole_predictions(examples),
         EMPTY: empty_predictions(examples),
     }
     systems = {"model": scored.metrics}
     for name, said in baselines.items():
         systems[name] = span_metrics(examples, said, num_resamples=num_resamples).metrics
-    beside = dataset if comparable(examples) else ""
+    beside = dataset if are_comparable(examples) else ""
     both_rules = {"model": systems["model"], ANY_SPAN: by_any_span(systems["model"])}
-    shown = {level: systems if level == "char" else both_rules | systems for level in LEVELS}
-    tables = [level_table(level, shown[level], published(beside, level), title=title) for level in LEVELS]
+    shown = {level: systems if level == "char" else both_rules | systems for level in LEVEL_TITLES}
+    tables = [
+        level_table(level, shown[level], published_detectors(beside, level), title=title) for level in LEVEL_TITLES
+    ]
     two = {name: systems[name] for name in ("model", MISMATCH)}
     if outcomes.tasks.any():
         by_task = both_rules | two
@@ -99,7 +101,7 @@ def span_report(
         tables.append(marked_table(chosen, predictions, title="predictions to judge, spans in [[ ]]"))
     metrics = dict(scored.metrics)
     for name in baselines:
-        metrics |= prefixed(PREFIXES[name], systems[name])
+        metrics |= prefix_metrics(PREFIXES[name], systems[name])
     samples = tuple(_sample(example, predictions[example.id]) for example in chosen)
     report = Report(metrics=metrics, headline=(headline,), tables=tuple(tables), notes=scored.notes, samples=samples)
     return finish(report)
@@ -126,21 +128,21 @@ def by_any_span(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
 def _sample(example: Example, prediction: Prediction) -> Row:
     marks = {"gold_spans": example.spans or (), "spans": prediction.spans}
     shown = {name: bracketed(example.response, spans) for name, spans in marks.items()}
-    return sample_row(example, gold=example.label, label=prediction.label, score=prediction.score, **shown)
+    return build_sample(example, gold=example.label, label=prediction.label, score=prediction.score, **shown)
 
 
-def prefixed(prefix: str, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+def prefix_metrics(prefix: str, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
     """`task/qa/char_f1` as `task/qa/mismatch_char_f1`."""
     return {"/".join([*name.split("/")[:-1], prefix + name.split("/")[-1]]): m for name, m in metrics.items()}
 
 
-def _by_task(dataset: str) -> dict[str, list[Published]]:
+def _by_task(dataset: str) -> dict[str, list[PublishedDetector]]:
     """The paper's figures of the systems that have both levels, from its first version: the one that gives tasks."""
     return {
         task: [
             row
-            for level in LEVELS
-            for row in published(dataset, level, task)
+            for level in LEVEL_TITLES
+            for row in published_detectors(dataset, level, task)
             if row.system in BY_TASK and row.source == V1
         ]
         for task in TASKS

@@ -23,13 +23,13 @@ from faithkit.metrics.suppression import (
     STRATEGIES,
     suppression_metrics,
 )
-from faithkit.pages.tables import figure, figures_table, harmless, percent
+from faithkit.pages.tables import escape_terminal, format_percent, format_published, new_number_table
 from faithkit.published.tables import published_table
 from faithkit.records import Example, Prediction
-from faithkit.reports.provenance import Provenance, Rows, select, with_provenance
+from faithkit.reports.provenance import Provenance, Rows, add_provenance, select_rows
 from faithkit.reports.report import Report
-from faithkit.reports.run_reports import write_reports
-from faithkit.statistics.intervals import Metric
+from faithkit.reports.write_reports import write_run_results
+from faithkit.statistics.metric import Metric
 
 BENCHMARK = "suppression"
 TITLE = "Choosing among responses by detected hallucinations"
@@ -93,7 +93,7 @@ def report_suppression(
     report = Report(metrics=_flat(found), tables=(suppression_table(found),), notes=tuple(notes))
     if origin is not None:
         report = _without_leaked(report, origin, examples, by_id, present, options)
-    return write_reports(run, {name: [report]}, meta=meta, split=split)
+    return write_run_results(run, {name: [report]}, meta=meta, split=split)
 
 
 def _flat(groups: Mapping[str, Mapping[str, Metric]]) -> dict[str, Metric]:
@@ -112,7 +112,7 @@ def _without_leaked(
     left: dict[str, dict[str, Metric]] = {}
 
     def score(rows: Rows) -> dict[str, Metric]:
-        chosen, said = select(examples, predictions, rows)
+        chosen, said = select_rows(examples, predictions, rows)
         for name, models in groups.items():
             with suppress(UserError):  # too little is left of a group
                 left[name] = suppression_metrics(chosen, said, models=models, **options).metrics
@@ -121,13 +121,13 @@ def _without_leaked(
     def table(systems: Mapping[str, Any], *, title: str) -> Table:
         return suppression_table(left, title=title)
 
-    return with_provenance(report, origin, score, title=BENCHMARK, table=table)
+    return add_provenance(report, origin, score, title=BENCHMARK, table=table)
 
 
 def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str = TITLE) -> Table:
     """Shows by group the models' own rates, random choice, each strategy, and the paper's figures under ours."""
     heads = ("valid", "hallucinated", "reduction")
-    table = figures_table(f"{title}, percent", "treatment", heads, no_wrap=heads, show_edge=True)
+    table = new_number_table(f"{title}, percent", "treatment", heads, no_wrap=heads, show_edge=True)
     captions = [
         "95% intervals over sources; reduction: of random choice's rate at all sources",
         "ties: the expectation of drawing one at random",
@@ -135,21 +135,26 @@ def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str 
     for name, metrics in groups.items():
         models = [n.split("/", 1)[1].rpartition("/")[0] for n in metrics if n.startswith("from/")]
         paper = paper_rows(models)
-        table.add_row(Text(harmless(name), style="bold"))
+        table.add_row(Text(escape_terminal(name), style="bold"))
         treatments = {f"from/{model}": (model, model.lower()) for model in models}
         treatments |= {key: (TITLES[key], key) for key in TITLES}
         for prefix, (title, key) in treatments.items():
             if (rate := metrics.get(f"{prefix}/{RATE}")) is None:
                 continue
-            cells = [percent(rate), percent(metrics.get(f"{prefix}/{REDUCTION}"))]
-            table.add_row(Text(f"  {harmless(title)}"), f"{rate.n:,}", *cells)
+            cells = [format_percent(rate), format_percent(metrics.get(f"{prefix}/{REDUCTION}"))]
+            table.add_row(Text(f"  {escape_terminal(title)}"), f"{rate.n:,}", *cells)
             if row := paper.get(key):
-                table.add_row("    paper", f"{row['num_valid']:,}", figure(row["rate"]), figure(row["reduction"]))
+                table.add_row(
+                    "    paper",
+                    f"{row['num_valid']:,}",
+                    format_published(row["rate"]),
+                    format_published(row["reduction"]),
+                )
         table.add_section()
-        captions += [f"{harmless(name)}: {misprint}" for misprint in _misprints(paper)]
+        captions += [f"{escape_terminal(name)}: {misprint}" for misprint in _misprints(paper)]
         if same := metrics.get(f"{NONE}/{SAME_SOURCES}"):
             against = f"{TITLES[NONE]}, against random choice at the same sources"
-            captions.append(f"{harmless(name)}: {against}: {percent(same)}")
+            captions.append(f"{escape_terminal(name)}: {against}: {format_percent(same)}")
     table.caption = Text("\n".join(captions))
     return table
 

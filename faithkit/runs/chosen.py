@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from faithkit.metrics.metric import Metric
 from faithkit.runs.curves import read_curves
 from faithkit.runs.run import Run, parts_of
+from faithkit.statistics.metric import Metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

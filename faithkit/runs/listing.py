@@ -9,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.embedded_name import EMBEDDED, source_of, told_name
-from faithkit.metrics.metric import Metric
-from faithkit.pages.tables import format_metric, harmless, texts_table
+from faithkit.pages.tables import escape_terminal, format_metric, new_text_table
 from faithkit.runs.reading import find_runs
 from faithkit.runs.run import Run, parts_of
 from faithkit.runs.state import State
+from faithkit.statistics.metric import Metric
 
 # The metric that stands for a run, the first of them that it has behind the one that its training looked at.
 MAIN = (
@@ -33,14 +33,14 @@ def list_runs(patterns: str | Path | Sequence[str | Path] = "runs/*") -> tuple[T
         UserError: There is no run.
     """
     runs = find_runs(patterns)
-    table = texts_table(f"{len(runs):,} run{'s' if len(runs) > 1 else ''}", COLUMNS, no_wrap=["state"])
+    table = new_text_table(f"{len(runs):,} run{'s' if len(runs) > 1 else ''}", COLUMNS, no_wrap=["state"])
     for run in runs:
         began = f"{run.began:%Y-%m-%d %H:%M}" if run.began else "-"
         cells = (str(run.folder), began, described(run), _main(run))
-        table.add_row(*(Text(harmless(cell)) for cell in cells), Text(run.state, style=_STYLES[run.state]))
+        table.add_row(*(Text(escape_terminal(cell)) for cell in cells), Text(run.state, style=_STYLES[run.state]))
     lines = [f"go on: {resume_command(run)}" for run in runs if run.state == State.RESUMABLE]
     lines += [f"note: {run.folder}: {problem}" for run in runs for problem in run.problems]
-    return table, [harmless(line) for line in lines]
+    return table, [escape_terminal(line) for line in lines]
 
 
 def resume_command(run: Run) -> str:

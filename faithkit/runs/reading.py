@@ -15,10 +15,10 @@ from typing import Any
 from faithkit.errors import UserError, shorten
 from faithkit.files.run_folder import SWEEP_FILE, RunFolder
 from faithkit.files.saved_config import read_config
-from faithkit.metrics.metric import Metric
 from faithkit.runs.run import Run, script_of
 from faithkit.runs.state import state_of
 from faithkit.runs.wandb_runs import read_wandb_run, wandb_id
+from faithkit.statistics.metric import Metric
 
 __all__ = ["Run", "find_runs", "is_run", "read_run"]
 

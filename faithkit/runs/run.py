@@ -6,8 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from faithkit.metrics.metric import Metric
 from faithkit.runs.state import CONSTRUCT, EVALUATE, GENERATE, SCORE, TRAIN, State
+from faithkit.statistics.metric import Metric
 
 Curve = list[tuple[int, float]]  # steps, each with its value
 # The script of a configuration, by a key that those named behind it lack.

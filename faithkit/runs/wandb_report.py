@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from faithkit.errors import UserError, shorten
-from faithkit.pages.table_text import markdown
+from faithkit.pages.table_text import to_markdown
 from faithkit.runs.curves import read_curves
 from faithkit.runs.listing import MAIN, main_metric
 from faithkit.runs.run import Run
@@ -58,7 +58,7 @@ def build_wandb_report(project: str, runs: Sequence[Run], tables: Iterable[Table
     )
     left = len(runs) - len(logged)
     note = [reports.P(f"Runs that were not logged to W&B stand in the tables alone: {left:,}.")] if left else []
-    texts = [reports.MarkdownBlock(text=markdown(table)) for table in tables]
+    texts = [reports.MarkdownBlock(text=to_markdown(table)) for table in tables]
     return reports.Report(**place, title=title[:MAX_TITLE], width="fluid", blocks=[*texts, *note, grid])
 
 

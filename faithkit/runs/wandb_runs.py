@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.files.run_lock import is_locked
-from faithkit.metrics.metric import Metric
 from faithkit.runs.run import Curve, Run, script_of
 from faithkit.runs.state import TRAIN, State
 from faithkit.runs.wandb_records import ENVIRONMENT, WandbFile, read_wandb_file
+from faithkit.statistics.metric import Metric
 
 SUFFIX = ".wandb"
 STEP = "trainer/global_step"

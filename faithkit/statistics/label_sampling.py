@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError
-from faithkit.statistics.intervals import Values
+from faithkit.statistics.spread import Values
 
-RULES = RANDOM, UNCERTAINTY = ("random", "uncertainty")
+SAMPLING_RULES = RANDOM, UNCERTAINTY = ("random", "uncertainty")
 EVENLY = 0.5  # of the labels, whatever the scores
 ROUNDING = 1e-3  # of a probability, as a spreadsheet may round it; other scores move some much further
 
@@ -54,7 +54,7 @@ def read_waves(text: str) -> list[Wave]:
     for part in text.split(";"):
         rule, _, scale = part.strip().partition(" ")
         wave = Wave(rule, float(scale))
-        if rule not in RULES or not wave.scale > 0:
+        if rule not in SAMPLING_RULES or not wave.scale > 0:
             raise ValueError(f"no wave of labels: {part!r}")
         waves.append(wave)
     return waves
@@ -65,7 +65,7 @@ def write_waves(waves: Sequence[Wave]) -> str:
     return "; ".join(map(str, waves))
 
 
-def sizes(scores: Values, rule: str, mean_spread: float | None = None) -> Values:
+def relative_probabilities(scores: Values, rule: str, mean_spread: float | None = None) -> Values:
     """Weighs how often a response is to be chosen, beside others [N]; 1 in the mean.
 
     Args:
@@ -78,11 +78,11 @@ def sizes(scores: Values, rule: str, mean_spread: float | None = None) -> Values
     return EVENLY + (1 - EVENLY) * (spread / mean if mean > 0 else np.ones(len(scores)))
 
 
-def probabilities(waves: Sequence[Wave], scores: Values, mean_spread: float | None = None) -> Values:
+def inclusion_probabilities(waves: Sequence[Wave], scores: Values, mean_spread: float | None = None) -> Values:
     """The probability that a response was chosen by any of the waves [N]; arguments are those of `sizes`."""
     missed = np.ones(len(scores))
     for wave in waves:
-        missed *= 1 - np.minimum(1.0, wave.scale * sizes(scores, wave.rule, mean_spread))
+        missed *= 1 - np.minimum(1.0, wave.scale * relative_probabilities(scores, wave.rule, mean_spread))
     return 1 - missed
 
 
@@ -104,7 +104,7 @@ def check_scores(told: Values, now: Values) -> None:
         raise UserError(problem, hint=hint)
 
 
-def draw(
+def sample_rows(
     scores: Values, labelled: NDArray[np.bool_], count: int, rule: str, *, seed: int
 ) -> tuple[NDArray[np.intp], Wave]:
     """Chooses `count` responses that are not labelled yet, in random order, and tells the wave.
@@ -119,7 +119,7 @@ def draw(
     if count > len(left):
         problem = f"{count:,} responses are to be labelled, and {len(left):,} are left without a label"
         raise UserError(problem, hint=f"ask for fewer: {len(left)} at most")
-    size = sizes(scores, rule)
+    size = relative_probabilities(scores, rule)
     wave = Wave(rule, _scale(size[left], count))
     chance = np.minimum(1.0, wave.scale * size[left])
     random = np.random.default_rng(seed)

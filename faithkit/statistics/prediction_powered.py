@@ -40,8 +40,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, stdtrit
 
 from faithkit.errors import UserError
-from faithkit.statistics.intervals import Groups, Metric, Values
-from faithkit.statistics.jackknife import Spread, share_interval
+from faithkit.statistics.bootstrap import Groups
+from faithkit.statistics.metric import Metric
+from faithkit.statistics.spread import Spread, Values, share_interval
 
 MIN_GROUPS = 20
 MIN_OF_EACH = 5
@@ -105,7 +106,7 @@ class Verdicts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Sums:
+class LabelSums:
     """All that an estimate needs of the responses, whether they are held or were read shard by shard.
 
     Args:
@@ -123,15 +124,15 @@ class Sums:
     error: Callable[[float | None], float]
 
     @classmethod
-    def of(cls, rows: Verdicts) -> "Sums":
+    def of(cls, rows: Verdicts) -> "LabelSums":
         """Sums up responses that are held."""
-        table, labels = _sums(rows), rows.labels[rows.labelled]
+        table, labels = _sum_by_group(rows), rows.labels[rows.labelled]
         return cls(
             total=table.sum(axis=0),
             num_labels=len(labels),
             num_hallucinated=int(labels.sum()),
             num_groups=rows.num_groups,
-            error=lambda power: error_of(leave_out(table.sum(axis=0), table, power)),
+            error=lambda power: jackknife_error(leave_out_sums(table.sum(axis=0), table, power)),
         )
 
 
@@ -165,10 +166,10 @@ def estimate_rate(rows: Verdicts, *, power: float | None = None) -> Estimate:
     Raises:
         UserError: No response is labelled.
     """
-    return estimate_sums(Sums.of(rows), power=power)
+    return estimate_sums(LabelSums.of(rows), power=power)
 
 
-def estimate_sums(sums: Sums, *, power: float | None = None) -> Estimate:
+def estimate_sums(sums: LabelSums, *, power: float | None = None) -> Estimate:
     """Does what `estimate_rate` does with sums of the responses.
 
     Raises:
@@ -203,16 +204,16 @@ def estimate_sums(sums: Sums, *, power: float | None = None) -> Estimate:
     )
 
 
-def _sums(rows: Verdicts) -> Values:
+def _sum_by_group(rows: Verdicts) -> Values:
     """Sums by group [G, 9]: 1, f, f^2 of all; of the labelled the weights w, wy, wf, w^2, wf^2, wyf."""
     known = rows.labelled
     y = np.where(known, rows.labels, 0.0)
     weight = np.where(known, 1 / np.where(known, rows.probability, 1.0), 0.0)
     f = rows.scores
-    return rows.groups.sums(np.stack([np.ones(len(f)), f, f * f, *weighed(y, f, weight)], axis=1))
+    return rows.groups.sums(np.stack([np.ones(len(f)), f, f * f, *weighted_terms(y, f, weight)], axis=1))
 
 
-def weighed(labels: Values, scores: Values, weights: Values) -> list[Values]:
+def weighted_terms(labels: Values, scores: Values, weights: Values) -> list[Values]:
     """The terms of labelled responses in the sums: w, wy, wf, w^2, wf^2, wyf, each [N]."""
     return [
         *(weights, weights * labels, weights * scores),
@@ -237,7 +238,7 @@ def _solve(sums: Values, power: float | None) -> Values:
         return wy / weight + chosen * (f / count - wf / weight)
 
 
-def leave_out(total: Values, table: Values, power: float | None) -> Values:
+def leave_out_sums(total: Values, table: Values, power: float | None) -> Values:
     """Leaves each of some groups out once: their number, and the sums of what the estimate moves by and its square [3].
 
     Added up over all groups they tell the jackknife's error, so that the groups need not be held together.
@@ -250,13 +251,13 @@ def leave_out(total: Values, table: Values, power: float | None) -> Values:
     return np.array([len(moved), moved.sum(), (moved**2).sum()])
 
 
-def error_of(left_out: Values) -> float:
+def jackknife_error(left_out: Values) -> float:
     """The jackknife's standard error from the sums of `leave_out` over all groups."""
     count, moved, squares = left_out
     return float(np.sqrt((count - 1) / count * np.maximum(squares - moved**2 / count, 0.0)))
 
 
-def _exact_interval(sums: Sums) -> tuple[float, float]:
+def _exact_interval(sums: LabelSums) -> tuple[float, float]:
     """Clopper and Pearson's interval of the labels alone, for as many labels as theirs are worth."""
     _, _, _, weight, wy, _, ww, _, _ = sums.total
     share, groups, labels = float(wy / weight), sums.num_groups, sums.num_labels
@@ -270,3 +271,55 @@ def _exact_interval(sums: Sums) -> tuple[float, float]:
     low = 0.0 if share <= 0 else float(betaincinv(count, worth - count + 1, 1 - UPPER))
     high = 1.0 if share >= 1 else float(betaincinv(count + 1, worth - count, UPPER))
     return low, high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelPlan:
+    """The number of labels that an interval of a wanted width takes.
+
+    Args:
+        num_labels: In all, those that there are among them; None where even a label of every response is too few.
+        least_width: The width with every response labelled.
+    """
+
+    num_labels: int | None
+    least_width: float
+
+
+def plan_labels(rows: Verdicts, width: float) -> LabelPlan:
+    """Works out how many labels bring the interval down to a width, as `plan_sums` does."""
+    return plan_sums(LabelSums.of(rows), width)
+
+
+def plan_sums(sums: LabelSums, width: float) -> LabelPlan:
+    """Works out how many labels, chosen at random, bring the interval down to a width.
+
+    The variance with n labels of N responses is d (v / n + (u - v) / N), where u is the variance of a label, v what of
+    it the detector leaves unexplained, and d the design effect: what groups and unequal chances add, as they do now. A
+    rough number where the labels are few.
+    """
+    total, present, num = sums.total, sums.num_labels, round(sums.total[0])
+    _, _, _, weight, wy, wf, _, wff, wyf = total
+    share = (present * wy / weight + 0.5) / (present + 1)  # never 0 or 1
+    whole = share * (1 - share)
+    power = tuned_power(total) if present > sums.num_hallucinated else 0.0
+    mean_y, mean_f = wy / weight, wf / weight
+    variance_f, covariance = wff / weight - mean_f**2, wyf / weight - mean_y * mean_f
+    left = float(np.clip(mean_y - mean_y**2 - 2 * power * covariance + power**2 * variance_f, 0.0, whole))
+    left = max(left, whole / (present + 2))  # no error among n labels does not mean that there is none
+    now = left / present + max(whole - left, 0.0) / num
+    error = sums.error(None)
+    effect = max(1.0, error**2 / now) if np.isfinite(error) and sums.num_groups >= MIN_GROUPS else 1.0
+    reach = 2 * float(stdtrit(max(num - 1, 1), UPPER))
+    least = reach * np.sqrt(effect * whole / num)
+    wanted = (width / (2 * 1.96)) ** 2 / effect - max(whole - left, 0.0) / num
+    if wanted <= 0 or left / wanted > num:
+        return LabelPlan(num_labels=None, least_width=float(least))
+    count = left / wanted
+    for _ in range(20):  # Student's t of so many labels
+        count = left / max(
+            (width / (2 * stdtrit(max(count - 1, 2), UPPER))) ** 2 / effect - (whole - left) / num, 1e-12
+        )
+    floor = max(MIN_GROUPS, MIN_OF_EACH / min(share, 1 - share))
+    needed = int(np.ceil(max(count, floor)))
+    return LabelPlan(num_labels=needed if needed <= num else None, least_width=float(least))

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from faithkit.metrics.perplexity import language_model_statistic
 from faithkit.packing import Packing
-from faithkit.statistics.intervals import Groups
+from faithkit.statistics.bootstrap import Groups
 
 INPUTS = ("input_ids", "attention_mask", "decoder_input_ids", "position_ids")  # arrays of a batch that models take
 

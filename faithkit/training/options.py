@@ -6,14 +6,14 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator
 
-from faithkit.calibration.aims import wanted_precision
+from faithkit.calibration.aims import parse_target_precision
 from faithkit.errors import UserError
 from faithkit.settings.check import check_fields
 from faithkit.settings.types import Hint, NonNegative, OneOf, Positive, PositiveShare, Share
 
 
 def _known_aim(value: str) -> str:
-    wanted_precision(value)
+    parse_target_precision(value)
     return value
 
 

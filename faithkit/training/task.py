@@ -11,17 +11,17 @@ import pytorch_lightning as pl
 from numpy.typing import NDArray
 
 from faithkit.baselines.counted_features import CountedFeatures
-from faithkit.baselines.fitted import Fitting
+from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.model_folder import Sidecar, write_folder
 from faithkit.files.run_folder import RunFolder
-from faithkit.provenance.predicted_rows import line_of
+from faithkit.provenance.predicted_rows import to_line
 from faithkit.provenance.predictions_origin import write_origin
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import CALIBRATED, CHOSEN, TRAINED, SeenRows
 from faithkit.records import Example, Prediction
 from faithkit.reports.provenance import Provenance
-from faithkit.reports.run_reports import Reports, detection_reports
+from faithkit.reports.write_reports import Reports, detection_reports
 from faithkit.training.checkpoints import load_best
 from faithkit.training.distributed import gather_objects
 from faithkit.weights.used_model import UsedModel, describe_model
@@ -205,7 +205,7 @@ def report_detector(
         if examples:
             path = training.run.predictions / f"{name}.jsonl"
             pairs = zip(predictions, examples, strict=True)
-            write_jsonl(path, (line_of(p, e, texts=training.save_texts) for p, e in pairs))
+            write_jsonl(path, (to_line(p, e, texts=training.save_texts) for p, e in pairs))
             write_origin(path, name, examples, training.models)
         kept = [(e, p) for e, p in zip(examples, predictions, strict=True) if e.label is not None]
         labelled[name] = ([e for e, _ in kept], [p for _, p in kept])
@@ -213,7 +213,7 @@ def report_detector(
     return detection_reports(
         labelled,
         meta=training.origin,
-        fitting=Fitting(rows=fitted_on, name=f"{len(fitted_on):,} {parts} rows", counted=counted),
+        fitting=BaselineData(rows=fitted_on, name=f"{len(fitted_on):,} {parts} rows", counted=counted),
         num_resamples=training.num_resamples,
         num_examples=training.num_examples,
         origins=origins,

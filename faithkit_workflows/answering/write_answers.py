@@ -19,7 +19,7 @@ from faithkit import signals
 from faithkit.detector import Detector
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import JsonlAppender, disk_errors, parse_prediction, read_numbered_jsonl
-from faithkit.pages.tables import add_context, fields_table, harmless
+from faithkit.pages.tables import add_context_rows, escape_terminal, new_field_table
 from faithkit.records import Example, Prediction
 from faithkit_workflows.answering.answer_strategy import Answerer
 
@@ -186,11 +186,11 @@ _HINT = "the data have changed since: begin again in another run_dir"
 
 def answers_table(examples: Sequence[Example], answers: Sequence[Prediction], *, limit: int, title: str) -> Table:
     """Shows `limit` answers from all over the data, with knowledge and last turn."""
-    table = fields_table(title)
+    table = new_field_table(title)
     step = max(1, len(examples) // limit) if limit else 1
     for place in list(range(0, len(examples), step))[:limit]:
         example, answer = examples[place], answers[place]
-        add_context(table, example)
+        add_context_rows(table, example)
         judged = "" if answer.score is None else f"  ({answer.label}, P(hallucinated) {answer.score:.2f})"
-        table.add_row("answer", Text(f"{harmless(answer.text, 400)}{judged}"), end_section=True)
+        table.add_row("answer", Text(f"{escape_terminal(answer.text, 400)}{judged}"), end_section=True)
     return table

@@ -15,11 +15,11 @@ from faithkit.errors import UserError
 from faithkit.files.model_folder import JUDGE
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
-from faithkit.metrics.classification import classification_metrics, compare
-from faithkit.pages.tables import figures_table, format_p, harmless, percent
+from faithkit.metrics.classification import classification_metrics, compare_predictions
+from faithkit.pages.tables import escape_terminal, format_p, format_percent, new_number_table
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_answers
 from faithkit_workflows.detectors.baseline_fitting import read_fitting_rows
 from faithkit_workflows.detectors.cascade import NOTHING, Band, Cascade, Recorded, band_of_budget, band_of_precision
@@ -135,7 +135,7 @@ def with_costs(
     alone = found.rows[0].said
     heads = ("asked", "macro-F1", "less the checkpoint alone", "p")
     title = f"{title}: rows that the judge is asked, and what that buys, percent"
-    table = figures_table(title, "budget", heads, no_wrap=["p"])
+    table = new_number_table(title, "budget", heads, no_wrap=["p"])
     for row in found.rows:
         prefix = f"cascade/{row.key}/"
         share = row.num_asked / len(examples)
@@ -144,12 +144,12 @@ def with_costs(
         metrics[f"{prefix}{HEADLINE}"] = value
         cells = ["-", "-"]
         if row is not found.rows[0]:
-            one = compare(examples, row.said, alone, num_resamples=num_resamples)[HEADLINE]
+            one = compare_predictions(examples, row.said, alone, num_resamples=num_resamples)[HEADLINE]
             named = one.named(f"checkpoint_{HEADLINE}")
             metrics |= {f"{prefix}{name}": metric for name, metric in named.items()}
-            cells = [percent(one.metric), format_p(one.p_value)]
+            cells = [format_percent(one.metric), format_p(one.p_value)]
         asked = f"{row.num_asked:,} ({share:.1%})"
-        table.add_row(Text(harmless(row.name)), asked, percent(value), *cells)
+        table.add_row(Text(escape_terminal(row.name)), asked, format_percent(value), *cells)
     own = found.rows[-1].band
     where = "nowhere" if own.is_empty else f"at scores from {own.low:.4g} to {own.high:.4g}"
     lines = [f"the cascade: the judge decides {where}, {own.chosen}"]

@@ -10,10 +10,10 @@ from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.comparative import OTHER, PAIR, order_pair
+from faithkit.metrics.judging import OTHER, PAIR, make_both_orders
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
-from faithkit.reports.comparing import comparison_report
-from faithkit.reports.run_reports import Scored, write_reports
+from faithkit.reports.judging import comparison_report
+from faithkit.reports.write_reports import EvaluationResult, write_run_results
 from faithkit_workflows.detectors.judging import describe_judge, load_asker
 from faithkit_workflows.detectors.loading import Loaded
 from faithkit_workflows.detectors.origins import judge_examples, origin_of_file
@@ -40,7 +40,7 @@ class ComparingJudge:
             yield Prediction(id=example.id, label=label, score=answer.probability, text=answer.text)
 
 
-def run_comparative(run: RunFolder, config: Mapping[str, Any]) -> Scored:
+def run_comparative(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     """Pairs the examples, asks about each pair in both orders, and writes the metrics."""
     block = config["benchmark"]
     benchmark = read_benchmark({**block, "num_rows": None})
@@ -68,7 +68,7 @@ def run_comparative(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         origin=origin,
     )
     meta = {"config": config, "data": benchmark.summary, "environment": environment()}
-    return Scored(write_reports(run, {benchmark.name: [report]}, meta=meta))
+    return EvaluationResult(write_run_results(run, {benchmark.name: [report]}, meta=meta))
 
 
 def pair_up(examples: Sequence[Example], num_pairs: int | None = None) -> tuple[list[Example], list[str]]:
@@ -95,7 +95,7 @@ def pair_up(examples: Sequence[Example], num_pairs: int | None = None) -> tuple[
         if partner.response == example.response:
             equal += 1
         elif num_pairs is None or len(rows) < 2 * num_pairs:
-            rows += order_pair(partner, example)
+            rows += make_both_orders(partner, example)
     notes = {"have no right one to the same turn": alone, "equal the right one": equal}
     return rows, [f"{number:,} hallucinated responses {what}: left out" for what, number in notes.items() if number]
 

@@ -14,15 +14,20 @@ from faithkit.environment import environment
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.model_folder import TAGGER
 from faithkit.files.run_folder import RunFolder
-from faithkit.published.detection import comparable
+from faithkit.published.figures import are_comparable
 from faithkit.records import Prediction
-from faithkit.reports.columns import columns_report
-from faithkit.reports.official_halueval import official_report
+from faithkit.reports.judging import official_report
+from faithkit.reports.labels import columns_report
 from faithkit.reports.provenance import Provenance
-from faithkit.reports.report import Report, joined
-from faithkit.reports.run_reports import Scored, detection_reports, samples_of, write_reports
+from faithkit.reports.report import Report, merge_reports
 from faithkit.reports.suppression import report_suppression
-from faithkit.reports.write_reports import Telling
+from faithkit.reports.write_reports import (
+    EvaluationResult,
+    ReportOptions,
+    collect_samples,
+    detection_reports,
+    write_run_results,
+)
 from faithkit_workflows.benchmarks.cascade_benchmark import CascadeRun, run_cascade, with_costs
 from faithkit_workflows.benchmarks.official_halueval import as_official, is_official
 from faithkit_workflows.benchmarks.rationale_scores import score_rationales
@@ -50,7 +55,7 @@ class _Judged:
     cascade: CascadeRun | None = None
 
 
-def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
+def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     """Examples, predictions, metrics."""
     config = as_official(config)
     block = config["benchmark"]
@@ -58,7 +63,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
     benchmark = with_knowledge(config, read_benchmark(_as_read(config)))
     if block["name"] == "analysis":
         _analyse(run, config, benchmark)
-        return Scored({})
+        return EvaluationResult({})
     judged = _judge(run, config, benchmark) if given is None else _judged_before(given, config, benchmark)
     if given is not None:
         path, texts = run.predictions / f"{benchmark.name}.jsonl", config.get("save_texts", True)
@@ -76,7 +81,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
             num_resamples=config["num_resamples"],
             origin=judged.origin,
         )
-        return Scored(metrics)
+        return EvaluationResult(metrics)
     fitting = read_fitting(run, config, benchmark, judged.detector, judged.origin.models)
     reports = detection_reports(
         {benchmark.name: (benchmark.examples, list(judged.predictions.values()))},
@@ -87,7 +92,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         origins={benchmark.name: judged.origin},
     )
     _add_reports(reports[benchmark.name], config, benchmark, judged)
-    return Scored(write_reports(run, reports, meta=meta), samples_of(reports))
+    return EvaluationResult(write_run_results(run, reports, meta=meta), collect_samples(reports))
 
 
 def _as_read(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -101,9 +106,9 @@ def _as_read(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _analyse(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> None:
     """Shows a corpus itself; nothing is judged."""
-    block, telling = config["benchmark"], Telling.of(config)
+    block, telling = config["benchmark"], ReportOptions.of(config)
     # The paper's figures are about its own models' answers: neither the embedded corpus's nor one's own.
-    own = block["path"] == EMBEDDED or not comparable(benchmark.examples)
+    own = block["path"] == EMBEDDED or not are_comparable(benchmark.examples)
     dataset = "" if own else block["dataset"] or ""
     report_corpus(
         benchmark.examples,
@@ -154,4 +159,4 @@ def _add_reports(reports: list[Report], config: Mapping[str, Any], benchmark: Be
         official_report(*rows, num_resamples=num_resamples) if is_official(block) else None,
     ]
     for other in others:
-        reports[shown] = joined(reports[shown], other) if other else reports[shown]
+        reports[shown] = merge_reports(reports[shown], other) if other else reports[shown]

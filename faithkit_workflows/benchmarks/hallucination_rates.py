@@ -23,8 +23,8 @@ from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.metrics.dialogue_rates import Turns
 from faithkit.records import HALLUCINATED, UNPARSED, Prediction
 from faithkit.reports.rates import GOLD, SELF, Case, rates_report
-from faithkit.reports.run_reports import Scored, write_reports
-from faithkit.statistics.intervals import Groups
+from faithkit.reports.write_reports import EvaluationResult, write_run_results
+from faithkit.statistics.bootstrap import Groups
 from faithkit_workflows.answering.dialogue_writing import Dialogues, DialogueWriter, Replies
 from faithkit_workflows.answering.write_answers import DetectorAnswerer
 from faithkit_workflows.detectors.judges import error_of
@@ -38,7 +38,7 @@ PLOT = "temperature.png"
 log = logging.getLogger("faithkit")
 
 
-def run_rates(run: RunFolder, config: Mapping[str, Any]) -> Scored:
+def run_rates(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     """Reads the dialogues, gathers each system's replies, has them judged, and writes the rates."""
     block = config["benchmark"]
     benchmark = read_benchmark({**block, "num_rows": None}, labelled=False)
@@ -68,11 +68,11 @@ def run_rates(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         num_resamples=config["num_resamples"],
     )
     if block["plots"] and any(case.temperature is not None for case in turns):
-        from faithkit.pages.rate_plots import plot_temperatures
+        from faithkit.reports.rates import plot_temperatures
 
         log.info("plot: %s", plot_temperatures(rated.metrics, run.path / PLOT))
     meta = {"config": config, "data": benchmark.summary, "environment": environment()}
-    return Scored(write_reports(run, {name: [rated.report]}, meta=meta))
+    return EvaluationResult(write_run_results(run, {name: [rated.report]}, meta=meta))
 
 
 def _given(system: Mapping[str, Any], dialogues: Dialogues) -> dict[str, Replies]:

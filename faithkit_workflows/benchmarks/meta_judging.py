@@ -17,8 +17,8 @@ from faithkit.files.annotations import ACCURATE, INACCURATE, read_annotations, w
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
-from faithkit.reports.meta_judging import meta_report
-from faithkit.reports.run_reports import Scored, write_reports
+from faithkit.reports.judging import meta_report
+from faithkit.reports.write_reports import EvaluationResult, write_run_results
 from faithkit_workflows.detectors.judging import load_asker
 from judge.choosing import META
 from judge.reply import NO, YES
@@ -28,7 +28,7 @@ VERDICTS = {YES: ACCURATE, NO: INACCURATE, None: UNPARSED}
 log = logging.getLogger("faithkit")
 
 
-def run_meta_judging(run: RunFolder, config: Mapping[str, Any]) -> Scored:
+def run_meta_judging(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     """Reads the judgements, has them judged, and writes rates and agreement."""
     block = config["benchmark"]
     benchmark = read_benchmark({**block, "num_rows": None}, labelled=False)
@@ -61,7 +61,7 @@ def run_meta_judging(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         num_examples=config["num_examples"],
     )
     meta = {"config": config, "data": benchmark.summary, "environment": environment()}
-    return Scored(write_reports(run, {name: [report]}, meta=meta))
+    return EvaluationResult(write_run_results(run, {name: [report]}, meta=meta))
 
 
 def choose_judged(

@@ -9,13 +9,10 @@ from faithkit.entailment import Entailment
 from faithkit.errors import UserError
 from faithkit.inference.foreign_model_beams import beam_writer
 from faithkit.metrics.responses.bert_score import BertScore, RescaledBertScore, load_with_baseline
-from faithkit.metrics.responses.measure import Models
-from faithkit.metrics.responses.official import Official
-from faithkit.metrics.responses.q2.answers import ExtractiveAnswers
-from faithkit.metrics.responses.q2.candidates import SpacyCandidates
-from faithkit.metrics.responses.q2.official import official_q2
-from faithkit.metrics.responses.q2.questions import Seq2SeqQuestions
-from faithkit.metrics.responses.q2.score import Q2
+from faithkit.metrics.responses.measure import MetricModels
+from faithkit.metrics.responses.official import OfficialMetrics, official_q2
+from faithkit.metrics.responses.q2 import Q2
+from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates
 from faithkit_workflows.detectors.entailment import load_entailment
 from faithkit_workflows.detectors.judges import error_of, load_judges
 from faithkit_workflows.detectors.loading import load_detector
@@ -33,7 +30,7 @@ class Q2Models(NamedTuple):
     entailment: Entailment
 
 
-def load_metric_models(config: Mapping[str, Any]) -> Models:
+def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
     """Loads what the `benchmark` block names: critic, judges, bert_score, and q2 with nli; null leaves a metric out.
 
     Raises:
@@ -53,7 +50,7 @@ def load_metric_models(config: Mapping[str, Any]) -> Models:
         q2 = Q2(*parts)
     if block.get("official"):
         official = load_official(names, bert_score, baseline, official_q2(*parts) if parts is not None else None)
-    return Models(
+    return MetricModels(
         detector=detector,
         error=error_of(detector, labelled) if detector is not None else None,
         others=load_judges(block, labelled, **options),
@@ -65,21 +62,21 @@ def load_metric_models(config: Mapping[str, Any]) -> Models:
 
 def load_official(
     names: Mapping[str, Any] | None, scorer: BertScore | None, baseline: float | None, q2: Q2 | None
-) -> Official:
+) -> OfficialMetrics:
     """Makes the q-squared scripts' metrics by the models of ours.
 
     Args:
         names: The block `bert_score`, of which the scorer and its baseline are.
     """
     if names is None or scorer is None:
-        return Official(q2=q2)
+        return OfficialMetrics(q2=q2)
     if baseline is None:
         encoder, num_layers = names["encoder"], names["num_layers"]
         problem = (
             f"official_bertscore is left out: {encoder} has no published baseline for {num_layers or 'all'} layers"
         )
-        return Official(q2=q2, notes=(f"{problem} (benchmark.bert_score.baseline=NUMBER)",))
-    return Official(bert_score=RescaledBertScore.of(scorer, baseline), q2=q2)
+        return OfficialMetrics(q2=q2, notes=(f"{problem} (benchmark.bert_score.baseline=NUMBER)",))
+    return OfficialMetrics(bert_score=RescaledBertScore.of(scorer, baseline), q2=q2)
 
 
 def load_q2_models(names: Mapping[str, Any], nli: str | None, *, precision: str) -> Q2Models | None:

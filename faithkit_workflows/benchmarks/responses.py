@@ -11,10 +11,10 @@ from faithkit.files.jsonl import read_predictions
 from faithkit.files.model_folder import GENERATOR, sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import Decoding
-from faithkit.metrics.responses.paired_responses import PairedResponses
-from faithkit.metrics.responses.report import report_responses
+from faithkit.metrics.responses.response_columns import PairedResponses
 from faithkit.records import Prediction
-from faithkit.reports.run_reports import Scored
+from faithkit.reports.responses import report_responses
+from faithkit.reports.write_reports import EvaluationResult
 from faithkit.weights.used_model import describe_model
 from faithkit_workflows.answering.answer_strategy import Answerer, OwnAnswer
 from faithkit_workflows.benchmarks.metric_models import load_metric_models
@@ -24,7 +24,7 @@ from faithkit_workflows.settings.sharded import RAY
 from generation.generator import Generator
 
 
-def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Scored:
+def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     """Reads the examples of each dataset and a response to each, and writes the metrics of these responses.
 
     Examples and files are read, and missing responses written, before any metric loads its model.

@@ -21,14 +21,13 @@ from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.results import Results, full_names, write_results
-from faithkit.metrics.transfer import Transfer, transfer_table, transfers_of
-from faithkit.provenance.leaks import WITHOUT
+from faithkit.provenance.seen_rows import WITHOUT_LEAKED
 from faithkit.records import Prediction
-from faithkit.reports.provenance import Provenance, leaks_table, select
+from faithkit.reports.provenance import Provenance, leaks_table, select_rows
 from faithkit.reports.report import Report
-from faithkit.reports.run_reports import Scored
-from faithkit.reports.spans import prefixed
-from faithkit.reports.write_reports import Telling, tell_reports
+from faithkit.reports.spans import prefix_metrics
+from faithkit.reports.transfer import Transfer, collect_transfers, transfer_table
+from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
 from faithkit.weights.used_model import describe_model
 from faithkit_workflows.answering.write_answers import DetectorAnswerer
 from faithkit_workflows.detectors.origins import write_with_origin
@@ -43,7 +42,7 @@ LIKELIER = 0.5  # the threshold that calls the likelier class; a temperature doe
 log = logging.getLogger("faithkit")
 
 
-def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> Scored:
+def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     """Fills the table and tells it beside the paper's.
 
     The metrics of the critic trained on A and tested on B are named `test/B/A_accuracy` and so on.
@@ -73,18 +72,18 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> Scored:
             predictions = _judge(run, critic, cell, benchmark, origin, config)
             scored = _score(benchmark, predictions, origin, config["num_resamples"])
             found |= full_names("test", name, scored)
-            metrics |= full_names("test", benchmark.name, prefixed(f"{trained_on}_", scored))
+            metrics |= full_names("test", benchmark.name, prefix_metrics(f"{trained_on}_", scored))
             origins[cell] = origin
             said = [(example, predictions[example.id]) for example in benchmark.examples]
             answers[cell] = [Report(metrics={}, answers=said)]
-        cells += transfers_of(trained_on, Results(metrics=found))
+        cells += collect_transfers(trained_on, Results(metrics=found))
         facts = {name: origin.to_dict() for name, origin in origins.items()}
         write_results(run.metrics, metrics, {"config": config, "environment": environment(), "test_sets": facts})
     sources = {name: _describe(options["path"]) for name, options in {**block["train"], **block["test"]}.items()}
     aim = block.get("threshold_aim")
     table = transfer_table(cells, sources=sources, chosen_on=chosen_on, threshold_aim=aim)
-    tell_reports(run, {NAME: [_report(table, origins)], **answers}, Telling.of(config))
-    return Scored(metrics)
+    write_reports(run, {NAME: [_report(table, origins)], **answers}, ReportOptions.of(config))
+    return EvaluationResult(metrics)
 
 
 def _report(table: Table, origins: Mapping[str, Provenance]) -> Report:
@@ -117,9 +116,9 @@ def _score(
     metrics = classification_metrics(benchmark.examples, predictions, num_resamples=num_resamples).metrics
     if not origin.leaked.any() or origin.leaked.all():
         return metrics
-    rows = select(benchmark.examples, predictions, ~origin.leaked)
+    rows = select_rows(benchmark.examples, predictions, ~origin.leaked)
     new = classification_metrics(*rows, num_resamples=num_resamples).metrics
-    return metrics | {f"{WITHOUT}{name}": metric for name, metric in new.items()}
+    return metrics | {f"{WITHOUT_LEAKED}{name}": metric for name, metric in new.items()}
 
 
 def check_trainings(config: Mapping[str, Any]) -> None:

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.files.atomic import atomic_file, disk_errors
-from faithkit.pages.page import answers_set
-from faithkit.pages.page_rows import Fact, gold_label, row
-from faithkit.pages.page_template import data_blocks, page_parts, part
-from faithkit.pages.tables import harmless
+from faithkit.pages.page import describe_set
+from faithkit.pages.page_parts import Fact, build_row, fill_page, fill_part, gold_label, render_data_blocks
+from faithkit.pages.tables import escape_terminal
 from faithkit_workflows.compare.page_data import table_data
 from faithkit_workflows.compare.plots import plot_curves, plot_precision_recall, plot_reliability
 from faithkit_workflows.compare.report import ComparedSet, RunReport
@@ -39,7 +38,7 @@ def write_report_page(path: str | Path, report: RunReport, *, title: str, max_ro
     has_answers = bool(report.sets)
     scripts = ["answer.js", "tables.js", *(["tips.js", "filters.js"] if has_answers else []), "report.js"]
     sections = list(_sections(report, max_rows))
-    start, end = page_parts(
+    start, end = fill_page(
         "report.html",
         title=title,
         styles=("style.css", "sections.css", "report.css"),
@@ -52,14 +51,14 @@ def write_report_page(path: str | Path, report: RunReport, *, title: str, max_ro
     if has_answers:
         facts = [_facts(one) for one in report.sets]
         blocks["sets"] = [
-            answers_set(one.test_set.name, [system.name for system in one.systems], own)
+            describe_set(one.test_set.name, [system.name for system in one.systems], own)
             for one, own in zip(report.sets, facts, strict=True)
         ]
         for place, (one, own) in enumerate(zip(report.sets, facts, strict=True)):
             blocks |= _answers(place, one, own, max_rows)
     with atomic_file(path) as file, disk_errors(path):
         file.write(start.encode())
-        for line in data_blocks(blocks):
+        for line in render_data_blocks(blocks):
             file.write(line.encode())
         file.write(end.encode())
 
@@ -115,8 +114,8 @@ def _browser_markup(report: RunReport, max_rows: int) -> str:
     cut = [one.test_set.name for one in report.sets if len(one.test_set.examples) > max_rows]
     note = f"Of {', '.join(cut)} {max_rows:,} rows are here, first those on which runs disagree." if cut else ""
     tables = f'<div id="confusions"></div>\n{_box("pair-table", "Differences of the two")}'
-    chosen = f'{tables}<p id="pair-note" class="note"></p>\n{part("legend.html")}'
-    return part("browser.html", chosen=chosen) + (_note(note) if note else "")
+    chosen = f'{tables}<p id="pair-note" class="note"></p>\n{fill_part("legend.html")}'
+    return fill_part("browser.html", chosen=chosen) + (_note(note) if note else "")
 
 
 def _plots(place: int, one: ComparedSet) -> Iterator[Section]:
@@ -132,7 +131,7 @@ def _plots(place: int, one: ComparedSet) -> Iterator[Section]:
 
 def _figure(image: bytes, told: str) -> str:
     data = base64.b64encode(image).decode()
-    picture = f'<img alt="{html.escape(harmless(told))}" src="data:image/svg+xml;base64,{data}">'
+    picture = f'<img alt="{html.escape(escape_terminal(told))}" src="data:image/svg+xml;base64,{data}">'
     return f'<figure><div class="wide-box" tabindex="0" role="region" aria-label="Plot">{picture}</div></figure>\n'
 
 
@@ -141,7 +140,7 @@ def _summary(report: RunReport) -> str:
     found = f'<p class="summary">{counts[0]}, and {counts[1]} with their predictions.</p>'
     if not report.problems:
         return found
-    told = [f"<li>{html.escape(harmless(problem, 300))}</li>" for problem in report.problems]
+    told = [f"<li>{html.escape(escape_terminal(problem, 300))}</li>" for problem in report.problems]
     first, rest = told[:SHOWN_PROBLEMS], told[SHOWN_PROBLEMS:]
     more = f"<details><summary>{len(rest):,} more</summary><ul>{''.join(rest)}</ul></details>" if rest else ""
     return f'{found}<div class="problems"><h2>Not compared, or not read</h2><ul>{"".join(first)}</ul>{more}</div>'
@@ -185,7 +184,7 @@ def _answers(place: int, one: ComparedSet, facts: Sequence[Fact], max_rows: int)
         for id_ in ids:
             example = test_set.examples[id_]
             said = [system.predictions.get(id_) for system in one.systems]
-            yield row(example, said, contexts[example.knowledge] if id_ in test_set.with_text else None, facts)
+            yield build_row(example, said, contexts[example.knowledge] if id_ in test_set.with_text else None, facts)
 
     return {f"contexts-{place}": contexts, f"rows-{place}": rows()}
 

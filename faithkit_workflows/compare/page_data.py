@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from faithkit.metrics.metric import Metric
-from faithkit.pages.page_rows import rounded
+from faithkit.pages.page_parts import round_score
+from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.paired import LABELS, SPANS, Pair
 from faithkit_workflows.compare.report import ComparedSet, RunReport
 from faithkit_workflows.compare.slices import METRICS, title_of
@@ -54,12 +54,12 @@ def _metrics(part: str, own: Mapping[int, Mapping[str, Metric]], names: Sequence
 
 
 def _metric(metric: Metric | None) -> list[Any] | None:
-    return None if metric is None else [rounded(metric.value), rounded(metric.low), rounded(metric.high)]
+    return None if metric is None else [round_score(metric.value), round_score(metric.low), round_score(metric.high)]
 
 
 def _pair(pair: Pair) -> dict[str, Any]:
     differences = {
-        name: [rounded(one.value), rounded(one.low), rounded(one.high), one.p_value, pair.corrected[name]]
+        name: [round_score(one.value), round_score(one.low), round_score(one.high), one.p_value, pair.corrected[name]]
         for name, one in pair.differences.items()
     }
     alone = pair.mcnemar.first_alone, pair.mcnemar.second_alone
@@ -80,7 +80,7 @@ def _slices(one: ComparedSet) -> dict[str, Any]:
             title_of(cut.field),
             cut.value,
             cut.num_rows,
-            rounded(cut.hallucinated),
+            round_score(cut.hallucinated),
             [[_metric(cut.metrics[system].get(name)) for name in METRICS] for system in systems],
         ]
         for cut in one.slices

@@ -1,6 +1,6 @@
 """Paired differences of any two systems on the rows that both have: bootstrap over groups, and McNemar's test.
 
-The bootstrap resamples whole dialogues or documents (faithkit/statistics/intervals.py) and tests every metric.
+The bootstrap resamples whole dialogues or documents (faithkit/statistics/bootstrap.py) and tests every metric.
 McNemar's test looks at the rows of which one system is right and the other wrong, exactly and as if rows were
 independent: with many rows to a dialogue its p is too small. Both are corrected by Holm's procedure (Holm 1979) for all
 pairs of runs on all test sets of a report, metric by metric: of all findings at the 5% level, the chance that any is
@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError
-from faithkit.metrics.classification import statistic
-from faithkit.metrics.outcomes import join
+from faithkit.metrics.classification import classification_statistic
+from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import overall_statistic
 from faithkit.metrics.span_outcomes import join_spans
 from faithkit.records import Example, Prediction
-from faithkit.statistics.intervals import Difference, Draws, Values, draw
+from faithkit.statistics.bootstrap import Difference, Resamples, resample
+from faithkit.statistics.spread import Values
 from faithkit_workflows.compare.test_sets import System, TestSet
 
 # The metrics that are tested; their names as metrics.json has them behind the test set.
@@ -81,7 +82,7 @@ class _Scorer:
 
     def __init__(self, test_set: TestSet, num_resamples: int, problems: list[str]):
         self._test_set, self._num_resamples, self._problems = test_set, num_resamples, problems
-        self._draws: dict[tuple[str, frozenset[str]], Draws] = {}
+        self._draws: dict[tuple[str, frozenset[str]], Resamples] = {}
 
     def compare(self, first: System, second: System, rows: Sequence[Example]) -> Pair:
         ids = frozenset(example.id for example in rows)
@@ -99,10 +100,10 @@ class _Scorer:
             mcnemar=mcnemar(_right(rows, first), _right(rows, second)),
         )
 
-    def _draw(self, system: System, rows: Sequence[Example]) -> Draws:
+    def _draw(self, system: System, rows: Sequence[Example]) -> Resamples:
         said = {example.id: system.predictions[example.id] for example in rows}
-        outcomes = join(rows, said)
-        statistics, wanted = [statistic(outcomes)], list(LABELS)
+        outcomes = join_outcomes(rows, said)
+        statistics, wanted = [classification_statistic(outcomes)], list(LABELS)
         if all(example.spans is not None for example in rows) and any(one.spans for one in said.values()):
             try:
                 statistics.append(overall_statistic(join_spans(rows, said)))
@@ -116,7 +117,7 @@ class _Scorer:
                 found |= one(weights)
             return {name: found[name] for name in wanted if name in found}
 
-        return draw(outcomes.groups, values, num_resamples=self._num_resamples)
+        return resample(outcomes.groups, values, num_resamples=self._num_resamples)
 
 
 def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:

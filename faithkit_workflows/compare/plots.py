@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.calibration.thresholds import reliability
-from faithkit.metrics.outcomes import Outcomes, join
+from faithkit.metrics.outcomes import Outcomes, join_outcomes
 from faithkit.pages.plotting import COLOURS, MARKERS, STYLE, legend_above, new_figure, percent_axis, plot_name
 from faithkit.runs.curves import Curve, read_curves
 from faithkit.runs.run import Run
@@ -152,7 +152,7 @@ def _scored(compared: ComparedSet) -> dict[str, Outcomes]:
         rows = compared.test_set.judged(system)
         if len(found) == MAX_LINES or not rows:
             continue
-        outcomes = join(rows, {example.id: system.predictions[example.id] for example in rows})
+        outcomes = join_outcomes(rows, {example.id: system.predictions[example.id] for example in rows})
         gold = outcomes.gold[outcomes.scored]
         if 0 < gold.sum() < len(gold):
             found[system.name] = outcomes

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.metrics.outcomes import join
+from faithkit.metrics.outcomes import join_outcomes
 from faithkit.runs.listing import MAIN
 from faithkit.runs.run import Run, parts_of
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.paired import Pair, compare_all
 from faithkit_workflows.compare.settings import settings_that_differ
 from faithkit_workflows.compare.slices import Slice, facts_of, slice_metrics
@@ -127,7 +127,7 @@ def _compared(test_set: TestSet, systems: Sequence[System], num_resamples: int) 
 def confusion(test_set: TestSet, system: System) -> Table:
     """Counts gold against called on the rows that a system has judged."""
     rows = test_set.judged(system)
-    outcomes = join(rows, {example.id: system.predictions[example.id] for example in rows})
+    outcomes = join_outcomes(rows, {example.id: system.predictions[example.id] for example in rows})
     counts = np.bincount(outcomes.gold.astype(np.intp) * 3 + outcomes.called, minlength=6)
     return counts.reshape(2, 3)
 

@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from faithkit.metrics.outcomes import join
-from faithkit.provenance.predicted_rows import FACTS, OWN
+from faithkit.metrics.classification import measure_slices
+from faithkit.metrics.outcomes import join_outcomes
+from faithkit.provenance.predicted_rows import FACTS, USER_SOURCES
 from faithkit.records import Example
-from faithkit.statistics.intervals import Metric
-from faithkit.statistics.slicing import sliced_metrics
+from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.test_sets import System, TestSet
 
 TITLES: Mapping[str, str] = {
@@ -47,7 +47,7 @@ def title_of(name: str) -> str:
 
 def facts_of(test_set: TestSet) -> dict[str, dict[str, str]]:
     """Gives the fields that rows differ in: by field the value of each row that has one, by id."""
-    own = (name for example in test_set.examples.values() if example.source in OWN for name in example.meta)
+    own = (name for example in test_set.examples.values() if example.source in USER_SOURCES for name in example.meta)
     found: dict[str, dict[str, str]] = {name: {} for name in dict.fromkeys([*TITLES, *own])}
     for id_, example in test_set.examples.items():
         for name, value in _facts(example, has_text=id_ in test_set.with_text):
@@ -61,7 +61,7 @@ def facts_of(test_set: TestSet) -> dict[str, dict[str, str]]:
 
 def _facts(example: Example, *, has_text: bool) -> list[tuple[str, str]]:
     found = [("source", example.source), ("split", example.split)]
-    names = example.meta if example.source in OWN else FACTS
+    names = example.meta if example.source in USER_SOURCES else FACTS
     found += [(name, str(example.meta[name])) for name in names if name in example.meta]
     if example.tags:
         found.append(("tags", ", ".join(example.tags)))
@@ -124,7 +124,7 @@ def _by_slice(
 ) -> dict[tuple[str, str, str], Metric]:
     if not rows:
         return {}
-    outcomes = join(rows, {example.id: system.predictions[example.id] for example in rows})
+    outcomes = join_outcomes(rows, {example.id: system.predictions[example.id] for example in rows})
     fields = {name: [values.get(example.id, "") for example in rows] for name, values in facts.items()}
-    found = sliced_metrics(outcomes, fields, METRICS, num_resamples=num_resamples)
+    found = measure_slices(outcomes, fields, METRICS, num_resamples=num_resamples)
     return {(*part, name): metric for part, own in found.items() for name, metric in own.items()}

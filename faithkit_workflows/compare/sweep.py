@@ -9,12 +9,11 @@ from pathlib import Path
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import SWEEP_FILE
-from faithkit.metrics.metric import Metric
 from faithkit.runs.chosen import Chosen, chosen_of, tested
 from faithkit.runs.run import Run
 from faithkit.runs.state import State
 from faithkit.runs.sweeps import FAILED, PRUNED, SweepJob, SweepRecord, read_sweep
-from faithkit.statistics.means import mean_of
+from faithkit.statistics.metric import Metric, average_runs
 
 SEED = "seed"
 
@@ -165,8 +164,8 @@ def _row(settings: Mapping[str, str], runs: Sequence[RankedRun], test_name: str 
     if len(runs) == 1:
         validation, test = runs[0].chosen.metric, tests[0] if tests else None
     else:
-        validation = mean_of([one.chosen.metric.value for one in runs])
-        test = mean_of([one.value for one in tests]) if len(tests) == len(runs) else None
+        validation = average_runs([one.chosen.metric.value for one in runs])
+        test = average_runs([one.value for one in tests]) if len(tests) == len(runs) else None
     return RankedRow(settings=settings, runs=runs, validation=validation, test=test)
 
 

@@ -4,9 +4,9 @@ import html
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from faithkit.metrics.metric import Metric
-from faithkit.pages.page_rows import rounded
-from faithkit.pages.tables import harmless
+from faithkit.pages.page_parts import round_score
+from faithkit.pages.tables import escape_terminal
+from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.sweep import Ranking, short_value
 from faithkit_workflows.compare.sweep_report import SweepReport
 from faithkit_workflows.compare.sweep_tables import repeating
@@ -49,14 +49,16 @@ def _data(name: str, sweep: SweepReport, ranking: Ranking) -> dict[str, Any]:
 
 
 def _told(metric: Metric | None) -> list[Any] | None:
-    return None if metric is None else [rounded(metric.value), rounded(metric.low), rounded(metric.high)]
+    return None if metric is None else [round_score(metric.value), round_score(metric.low), round_score(metric.high)]
 
 
 def sweep_notes(sweep: SweepReport, ranking: Ranking) -> str:
     """Writes what must be said of a ranking, and the command of its best run, as markup."""
     notes = [*sweep.ranked.notes, *sweep.effects[ranking.monitor].notes]
-    told = [f"<li>{html.escape(harmless(note, 400))}</li>" for note in notes[:MAX_NOTES]]
+    told = [f"<li>{html.escape(escape_terminal(note, 400))}</li>" for note in notes[:MAX_NOTES]]
     if len(notes) > MAX_NOTES:
         told.append(f"<li>and {len(notes) - MAX_NOTES} more</li>")
-    command = f'<p class="command">Again: <code>{html.escape(harmless(repeating(sweep.ranked, ranking)))}</code></p>'
+    command = (
+        f'<p class="command">Again: <code>{html.escape(escape_terminal(repeating(sweep.ranked, ranking)))}</code></p>'
+    )
     return f'<ul class="note">{"".join(told)}</ul>\n{command}\n'

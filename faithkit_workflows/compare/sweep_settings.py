@@ -14,8 +14,7 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.metrics.metric import Metric
-from faithkit.statistics.means import mean_of
+from faithkit.statistics.metric import Metric, average_runs
 from faithkit_workflows.compare.sweep import SEED, Ranking
 
 MOST_VALUES = 5  # of numbers; more are told in thirds
@@ -79,7 +78,7 @@ def effects_of(ranking: Ranking, *, is_adaptive: bool = False) -> Effects:
             key=key,
             importance=shares.get(key),
             p_value=permutation_p(grouped(values), scores),
-            values={name: mean_of(list(own), len(own)) for name, own in _by_value(values, scores).items()},
+            values={name: average_runs(list(own), len(own)) for name, own in _by_value(values, scores).items()},
         )
         for key, values in columns.items()
     ]

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.metrics.metric import Metric
-from faithkit.pages.tables import figures_table, format_metric, format_p, harmless, texts_table
+from faithkit.pages.tables import escape_terminal, format_metric, format_p, new_number_table, new_text_table
+from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.paired import LABELS, Pair
 from faithkit_workflows.compare.report import RunReport
 from faithkit_workflows.compare.settings import MISSING
@@ -46,10 +46,10 @@ def report_tables(report: RunReport, *, against: str | None = None) -> Iterator[
 
 def _settings_table(report: RunReport) -> Table:
     keys = sorted(report.settings, key=_rank)
-    table = texts_table("runs, and the settings that differ", ["run", "script", "settings"], no_wrap=["script"])
+    table = new_text_table("runs, and the settings that differ", ["run", "script", "settings"], no_wrap=["script"])
     for place, run in enumerate(report.runs[:MAX_RUNS]):
         told = [f"{key}={report.settings[key][place]}" for key in keys if report.settings[key][place] != MISSING]
-        lines = [harmless(line, MAX_CHARACTERS) for line in told[:MAX_SETTINGS]]
+        lines = [escape_terminal(line, MAX_CHARACTERS) for line in told[:MAX_SETTINGS]]
         if len(told) > MAX_SETTINGS:
             lines.append(f"and {len(told) - MAX_SETTINGS:,} more")
         cells = [Text(_short(run.name)), Text(f"{run.script or '-'}\n{run.state}"), Text("\n".join(lines))]
@@ -72,7 +72,7 @@ def _metrics_table(part: str, own: Mapping[int, Mapping[str, Metric]], report: R
     names = names or sorted({name for metrics in own.values() for name in metrics})[:MAX_METRICS]
     first = names[0]
     places = sorted(own, key=lambda place: -own[place][first].value if first in own[place] else float("inf"))
-    table = figures_table(f"{part}: the highest {first} first", "run", names, min_width=16)
+    table = new_number_table(f"{part}: the highest {first} first", "run", names, min_width=16)
     for place in places[:MAX_RUNS]:
         table.add_row(Text(_short(report.runs[place].name)), *(_cell(own[place].get(name)) for name in names))
     left = len(places) - MAX_RUNS
@@ -88,7 +88,7 @@ def _pairs_table(name: str, pairs: Sequence[Pair], num_all: int) -> Table:
     shown = sorted(pairs, key=lambda pair: pair.differences[headline(pair)].p_value)[:MAX_PAIRS]
     figures = ["difference", "p (Holm)", "alone right", "McNemar's p (Holm)"]
     title = f"{name}: paired differences of {headline(shown[0])}"
-    table = figures_table(title, "first\nless second", figures, min_width=16)
+    table = new_number_table(title, "first\nless second", figures, min_width=16)
     for pair in shown:
         metric, test = headline(pair), pair.mcnemar
         difference = pair.differences[metric]
@@ -115,10 +115,10 @@ def headline(pair: Pair) -> str:
 
 def told_problems(problems: Sequence[str], limit: int = 10) -> list[str]:
     """Shortens the list of what could not be compared for the terminal."""
-    shown = [f"note: {harmless(problem, 300)}" for problem in problems[:limit]]
+    shown = [f"note: {escape_terminal(problem, 300)}" for problem in problems[:limit]]
     more = len(problems) - limit
     return [*shown, f"note: {more:,} more; the page has all"] if more > 0 else shown
 
 
 def _short(name: str) -> str:
-    return harmless(name, MAX_CHARACTERS)
+    return escape_terminal(name, MAX_CHARACTERS)

@@ -8,8 +8,8 @@ from typing import Any
 from faithkit.embedded_name import source_of, told_name
 from faithkit.errors import UserError
 from faithkit.files.strict_json import read_strict_json
-from faithkit.pages.page_rows import gold_label
-from faithkit.provenance.predicted_rows import UNKNOWN, PredictedRow, read_predicted_rows
+from faithkit.pages.page_parts import gold_label
+from faithkit.provenance.predicted_rows import UNKNOWN_SPLIT, PredictedRow, read_predicted_rows
 from faithkit.records import Example, Prediction
 from faithkit.runs.run import Run
 
@@ -98,7 +98,7 @@ def dataset_of(path: Path, default: str) -> str:
 def _with_source(row: PredictedRow, stem: str, name: str) -> PredictedRow:
     """Calls a row whose line names no source by the test set: files of other names would differ in it."""
     example = row.example
-    if example.split != UNKNOWN or example.source != stem or stem == name:
+    if example.split != UNKNOWN_SPLIT or example.source != stem or stem == name:
         return row
     return replace(row, example=replace(example, source=name))
 
@@ -152,7 +152,7 @@ def _values(example: Example, name: str, *, has_text: bool) -> dict[str, Any]:
         "history": example.history or None,
         "reference": example.reference,
         "source": example.source if example.source != name else None,
-        "split": example.split if example.split != UNKNOWN else None,
+        "split": example.split if example.split != UNKNOWN_SPLIT else None,
         "group": example.group if example.group != example.id else None,
         "tags": example.tags or None,
     }

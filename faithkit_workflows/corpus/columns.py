@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.metrics.begin_tags import begin_class, speech_acts
-from faithkit.metrics.responses.extractive import copied
+from faithkit.metrics.responses.ngrams import measure_copying
 from faithkit.records import HALLUCINATED, Example
 from faithkit.words import words_and_marks
 
@@ -144,7 +144,7 @@ class Columns:
         original = words_and_marks(example.original) if example.original else []
         for prefix, tokens in (("", response), ("original_", original)):
             known = self._overlap and tokens and knowledge
-            coverage, density = copied(tokens, knowledge) if known else (np.nan, np.nan)
+            coverage, density = measure_copying(tokens, knowledge) if known else (np.nan, np.nan)
             self.real[f"{prefix}coverage"].append(coverage)
             self.real[f"{prefix}density"].append(density)
 

@@ -6,7 +6,7 @@ The sections are those of datasheets for datasets; the questions are put in our 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from faithkit.pages.table_text import escaped
+from faithkit.pages.table_text import escape_markdown
 from faithkit_workflows.corpus.stats import CorpusStats
 
 OPEN = "**TO ANSWER**"
@@ -63,7 +63,7 @@ def datasheet(stats: CorpusStats, *, title: str, reading: Mapping[str, Any], kno
     """
     answers = dict(_measured(stats, reading)) | dict(known)
     num_open = sum(key not in answers for questions in QUESTIONS.values() for key in questions)
-    lines = [f"# Datasheet: {escaped(title)}", ""]
+    lines = [f"# Datasheet: {escape_markdown(title)}", ""]
     lines += [f"{num_open} questions are left to those who made it: look for {OPEN}.", ""]
     for section, questions in QUESTIONS.items():
         lines += [f"## {section}", ""]
@@ -80,7 +80,8 @@ def _measured(stats: CorpusStats, reading: Mapping[str, Any]) -> Iterator[tuple[
     parts += ["and the dialogue before it"] if "turn before" in stats.lengths else []
     yield "instance", f"{' '.join(parts).capitalize()}."
     by_part = "".join(
-        f"\n- {escaped(name)}: {line.counts.num_responses:,} responses of {line.num_sources:,} dialogues or sources"
+        f"\n- {escape_markdown(name)}: {line.counts.num_responses:,} responses of {line.num_sources:,} "
+        "dialogues or sources"
         for name, line in stats.basic.items()
     )
     yield "size", f"{counts.num_responses:,} responses of {stats.num_groups:,} dialogues or sources.{by_part}"
@@ -88,7 +89,7 @@ def _measured(stats: CorpusStats, reading: Mapping[str, Any]) -> Iterator[tuple[
         labels = f"{counts.num_hallucinated:,} of {counts.num_judged:,} ({counts.share:.1%}) are hallucinated."
         if counts.num_marked:
             kinds = sorted({label for types in stats.types.values() for label in types})
-            labels += f" {counts.num_spans:,} spans are marked ({', '.join(map(escaped, kinds))})."
+            labels += f" {counts.num_spans:,} spans are marked ({', '.join(map(escape_markdown, kinds))})."
         if stats.classes:
             labels += " BEGIN's classes and VRM's speech acts are told."
         yield "labels", f"{labels} Who gave them: {OPEN}"
@@ -101,16 +102,16 @@ def _measured(stats: CorpusStats, reading: Mapping[str, Any]) -> Iterator[tuple[
     yield "missing", f"{'; '.join(told)}." if told else "Nothing: every response has its knowledge and label."
     each = counts.num_responses / max(1, stats.num_groups)
     yield "relations", f"By dialogue or source: {each:.1f} responses each in the mean. Splits must not cut through one."
-    splits = ", ".join(f"{escaped(name)} ({one.num_responses:,})" for name, one in stats.dialogues.items())
+    splits = ", ".join(f"{escape_markdown(name)} ({one.num_responses:,})" for name, one in stats.dialogues.items())
     yield "splits", f"{splits}. How they were divided: {OPEN}"
     rejected = f"{reading['num_rejects']:,} rows could not be read; " if reading.get("num_rejects") else ""
     again = f"Responses that repeat one with the same knowledge and history: {stats.num_repeated:,}."
     yield "errors", f"{rejected}{again} Others: {OPEN}"
     if models := list(stats.models):
-        yield "models", f"{', '.join(map(escaped, models))}. Their settings: {OPEN}"
+        yield "models", f"{', '.join(map(escape_markdown, models))}. Their settings: {OPEN}"
     edited = {name: one.edited for name, one in stats.dialogues.items() if one.edited is not None}
     if edited:
-        shares = ", ".join(f"{share:.1%} in {escaped(name)}" for name, share in edited.items())
+        shares = ", ".join(f"{share:.1%} in {escape_markdown(name)}" for name, share in edited.items())
         yield "cleaning", f"Responses were edited: {shares}; the originals stand beside. Else: {OPEN}"
     if reading.get("path"):
-        yield "where", f"Described as read from `{escaped(str(reading['path']))}`. Name and version: {OPEN}"
+        yield "where", f"Described as read from `{escape_markdown(str(reading['path']))}`. Name and version: {OPEN}"

@@ -6,14 +6,14 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.metrics.begin_tags import ACTS, CLASSES
-from faithkit.pages.tables import figures_table, format_metric, harmless
-from faithkit.published.corpus import begin_rows, size_rows
+from faithkit.pages.tables import escape_terminal, format_metric, new_number_table
+from faithkit.published.figures import begin_rows, size_rows
 from faithkit.published.tables import published_table
 from faithkit_workflows.corpus.stats import ALL, CorpusStats
 
 PAPER = "  paper"
 NONE = "-"
-framed = partial(figures_table, show_edge=True)
+framed = partial(new_number_table, show_edge=True)
 SHORT = dict(zip(CLASSES, ("entailed", "uncoop.", "generic", "partial", "full"), strict=True))
 
 
@@ -127,4 +127,4 @@ def extraction(stats: CorpusStats, title: str) -> Table:
 
 def add_row(table: Table, *cells: str) -> None:
     """Adds a row of plain texts, in bold where it is of all."""
-    table.add_row(*(Text(harmless(cell), style="bold" if cells[0] == ALL else "") for cell in cells))
+    table.add_row(*(Text(escape_terminal(cell), style="bold" if cells[0] == ALL else "") for cell in cells))

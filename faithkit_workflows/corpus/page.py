@@ -8,10 +8,10 @@ from pathlib import Path
 from rich.table import Table
 
 from faithkit.files.atomic import atomic_file, disk_errors
-from faithkit.pages.page_template import page_parts
+from faithkit.pages.page_parts import fill_page
 from faithkit.pages.plotting import DPI
-from faithkit.pages.table_text import caption_of, html_box, html_table, title_of
-from faithkit.pages.tables import harmless
+from faithkit.pages.table_text import scroll_box_attributes, table_caption, table_title, to_html
+from faithkit.pages.tables import escape_terminal
 from faithkit_workflows.corpus.dialogue_tables import PAPER
 from faithkit_workflows.corpus.stats import ALL
 
@@ -39,11 +39,11 @@ def write_corpus_page(
     """
     sections = [*_tables(tables, title), *_figures(plots)]
     links = "".join(f'<li><a href="#{name}">{html.escape(head)}</a></li>' for name, head, _ in sections)
-    start, end = page_parts(
+    start, end = fill_page(
         "corpus.html",
         title=title,
         styles=("style.css", "sections.css"),
-        summary="".join(f'<p class="summary">{html.escape(harmless(line))}</p>' for line in summary),
+        summary="".join(f'<p class="summary">{html.escape(escape_terminal(line))}</p>' for line in summary),
         contents=links,
     )
     with atomic_file(path) as file, disk_errors(path):
@@ -55,11 +55,11 @@ def write_corpus_page(
 
 def _tables(tables: Sequence[Table], title: str) -> Iterator[tuple[str, str, str]]:
     for place, table in enumerate(tables):
-        head = harmless(title_of(table).removeprefix(f"{title}: "))
+        head = escape_terminal(table_title(table).removeprefix(f"{title}: "))
         shown = head[:1].upper() + head[1:]
-        notes = html.escape(caption_of(table))
+        notes = html.escape(table_caption(table))
         note = f'<p class="note">{notes}</p>\n' if notes else ""
-        yield f"table-{place}", shown, f"<div {html_box(shown)}>{html_table(table, _kind)}</div>\n{note}"
+        yield f"table-{place}", shown, f"<div {scroll_box_attributes(shown)}>{to_html(table, _kind)}</div>\n{note}"
 
 
 def _kind(row: Sequence[str]) -> str:
@@ -73,4 +73,4 @@ def _figures(plots: Sequence[Path]) -> Iterator[tuple[str, str, str]]:
         width = round(int.from_bytes(image[16:20], "big") * SCREEN_DPI / DPI)  # of the PNG's header
         data = base64.b64encode(image).decode()
         picture = f'<img width="{width}" alt="{html.escape(told)}" src="data:image/png;base64,{data}">'
-        yield f"plot-{path.stem}", head, f"<figure><div {html_box(head)}>{picture}</div></figure>\n"
+        yield f"plot-{path.stem}", head, f"<figure><div {scroll_box_attributes(head)}>{picture}</div></figure>\n"

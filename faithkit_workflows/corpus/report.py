@@ -14,10 +14,10 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import write_json, write_text
 from faithkit.metrics.results import metric_name, write_results
 from faithkit.pages.plotting import require_plots
-from faithkit.pages.table_text import escaped, markdown
-from faithkit.pages.tables import show
+from faithkit.pages.table_text import escape_markdown, to_markdown
+from faithkit.pages.tables import print_tables
 from faithkit.records import Example
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 from faithkit_workflows.corpus.columns import Columns
 from faithkit_workflows.corpus.datasheet import datasheet
 from faithkit_workflows.corpus.page import write_corpus_page
@@ -61,7 +61,7 @@ def report_corpus(
     pictures = write_plots(stats, folder) if plots else []
     tables = corpus_tables(stats, title=title, dataset=dataset)
     _write(Path(folder), page, tables, pictures, title=title, summary=summary_of(stats, {}))
-    show(*(tables if verbose else tables[:1]))
+    print_tables(*(tables if verbose else tables[:1]))
     return stats
 
 
@@ -100,7 +100,7 @@ def describe_corpus(
     tables = corpus_tables(stats, title=title, dataset=dataset, full=True)
     _write(folder, None, tables, pictures, title=title, summary=summary_of(stats, reading))
     write_text(folder / SHEET, datasheet(stats, title=title, reading=reading, known=known))
-    show(*(tables if verbose else tables[:1]))
+    print_tables(*(tables if verbose else tables[:1]))
     return stats
 
 
@@ -114,7 +114,15 @@ def _write(
     summary: Sequence[str],
 ) -> None:
     """Writes the report and the page."""
-    text = "\n".join([f"# {escaped(title)}", "", *map(escaped, summary), "", *(markdown(table) for table in tables)])
+    text = "\n".join(
+        [
+            f"# {escape_markdown(title)}",
+            "",
+            *map(escape_markdown, summary),
+            "",
+            *(to_markdown(table) for table in tables),
+        ]
+    )
     write_text(folder / REPORT, text + "".join(f"\n![{path.stem}]({path.name})\n" for path in pictures))
     write_corpus_page(page or folder / PAGE, tables, pictures, title=title, summary=summary)
 

@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.published.corpus import (
+from faithkit.published.figures import (
     Row,
     basic_rows,
     bucket_rows,
-    citation,
     count_rows,
     model_rows,
     part_note,
+    published_counts,
+    ragtruth_citation,
 )
-from faithkit.published.judges import published_counts
 from faithkit_workflows.corpus import dialogue_tables
 from faithkit_workflows.corpus.dialogue_tables import NONE, PAPER, add_row, framed
 from faithkit_workflows.corpus.stats import Basic, Bucket, CorpusStats, Counts, in_order
@@ -83,7 +83,7 @@ def _basic(stats: CorpusStats, title: str, dataset: str) -> Table:
         lines.append(f"{stats.num_unmarked:,} responses have no marked spans")
     lines.append("context and response: mean and maximum in words")
     if dataset == RAGTRUTH:
-        lines += [f"paper: {citation()}", part_note(counts.num_responses)]
+        lines += [f"paper: {ragtruth_citation()}", part_note(counts.num_responses)]
     elif cited := published_counts(dataset)[1]:
         lines.append(f"paper: {cited}")
     table.caption = Text("\n".join(filter(None, lines)))

@@ -8,7 +8,7 @@ from typing import Any
 from faithkit import arguments
 from faithkit.errors import UserError
 from faithkit.pages.span_tables import bracketed
-from faithkit.pages.tables import harmless
+from faithkit.pages.tables import escape_terminal
 from faithkit.records import HALLUCINATED, UNPARSED, Span
 from faithkit.text_arguments import is_list
 
@@ -89,6 +89,6 @@ def _explain(number: int, verdict: Any, response: str, knowledge: str | Sequence
     return [
         f"{number}. {verdict.label}, {f'P(hallucinated) {verdict.probability:.3f}' if known else 'no probability'}",
         f"   response:  {bracketed(response, spans, max_characters=MOST_CHARACTERS)}",
-        f"   knowledge: {harmless(text, MOST_CHARACTERS)}",
-        *([f"   reason:    {harmless(reason, MOST_CHARACTERS)}"] if reason else []),
+        f"   knowledge: {escape_terminal(text, MOST_CHARACTERS)}",
+        *([f"   reason:    {escape_terminal(reason, MOST_CHARACTERS)}"] if reason else []),
     ]

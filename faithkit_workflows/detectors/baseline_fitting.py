@@ -8,7 +8,7 @@ from typing import Any
 
 from data_modules.build import Benchmark, dataset_of, read_block
 from data_modules.reading.exclude import Excluded
-from faithkit.baselines.fitted import Fitting, stored_fitting
+from faithkit.baselines.simple_detectors import BaselineData, read_baseline_thresholds
 from faithkit.detector import Detector
 from faithkit.errors import UserError
 from faithkit.files.model_folder import sidecar_of
@@ -28,7 +28,7 @@ def read_fitting(
     benchmark: Benchmark,
     detector: Detector | None,
     models: Sequence[UsedModel],
-) -> Fitting:
+) -> BaselineData:
     """Reads the rows of `benchmark.fit_on`; without them the thresholds that the model's folder keeps, if any.
 
     Args:
@@ -45,7 +45,7 @@ def read_fitting(
         path = run.predictions / f"{benchmark.name}-fit_on.jsonl"
         written = write_answers(path, rows, DetectorAnswerer(detector), at_a_time=config["save_every_num_rows"])
         own = {prediction.id: prediction for prediction in written}
-    return Fitting(rows=rows, name=name, learn=True, own=own)
+    return BaselineData(rows=rows, name=name, learn=True, own=own)
 
 
 def read_fitting_rows(config: Mapping[str, Any], benchmark: Benchmark) -> tuple[list[Example], str]:
@@ -75,10 +75,10 @@ def _labelled_rows(block: Mapping[str, Any], benchmark: Benchmark, *, prefix: st
     return [replace(example, id=prefix + example.id) for example in kept]
 
 
-def _stored(checkpoint: str | None) -> Fitting:
+def _stored(checkpoint: str | None) -> BaselineData:
     """Reads the thresholds that a model's folder keeps: of the rows that chose the model's own."""
     sidecar = sidecar_of(checkpoint)
-    fitting = stored_fitting(sidecar.origin if sidecar else {})
+    fitting = read_baseline_thresholds(sidecar.origin if sidecar else {})
     if not fitting.thresholds:
         log.info(UNFITTED)
     return fitting

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.baselines.counted_features import CountedFeatures
-from faithkit.baselines.fitted import fit_counted_by_folds, folds_by_group
+from faithkit.baselines.simple_detectors import fit_counted_features_by_folds, folds_by_group
 from faithkit.baselines.word_overlap import fit_overlap, overlap_predictions
 from faithkit.detector import Detector
 from faithkit.entailment import ENTAILMENT, Entailment
 from faithkit.errors import UserError
-from faithkit.metrics.responses.judge_error import JudgeError
-from faithkit.metrics.responses.judges import CRITIC, Judge
+from faithkit.metrics.judge_error import JudgeError
+from faithkit.metrics.responses.judges import CRITIC, ResponseJudge
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit_workflows.detectors.entailment import load_entailment
 from faithkit_workflows.detectors.loading import load_detector
@@ -35,20 +35,22 @@ def error_of(detector: Detector, labelled: LabelledRows | None) -> JudgeError | 
     return JudgeError.of(rows, found, labelled.name)
 
 
-def load_judges(block: Mapping[str, Any], labelled: LabelledRows | None, **options: Any) -> tuple[Judge, ...]:
+def load_judges(block: Mapping[str, Any], labelled: LabelledRows | None, **options: Any) -> tuple[ResponseJudge, ...]:
     """Loads the judges of `benchmark.judges`, each with its error on the labelled rows that are new to it.
 
     Args:
         options: precision and batch_tokens of the models.
     """
-    judges: list[Judge] = []
+    judges: list[ResponseJudge] = []
     for number, name in enumerate(block.get("judges") or [], start=2):
         if name in (OVERLAP, COUNTED):
             judges.append(_fitted(name, fit_word_overlap if name == OVERLAP else fit_features, labelled))
             continue
         shown, detector = _load(name, **options)
         new = labelled.new_to(name.removeprefix(NLI), shown) if labelled else None
-        judges.append(Judge(key=f"{CRITIC}_{number}", name=shown, detector=detector, error=error_of(detector, new)))
+        judges.append(
+            ResponseJudge(key=f"{CRITIC}_{number}", name=shown, detector=detector, error=error_of(detector, new))
+        )
     return tuple(judges)
 
 
@@ -75,7 +77,7 @@ def _shown(path: str) -> str:
     return (folder.parent if folder.name == "hf" else folder).name
 
 
-def _fitted(name: str, fit: Fit, labelled: LabelledRows | None) -> Judge:
+def _fitted(name: str, fit: Fit, labelled: LabelledRows | None) -> ResponseJudge:
     """Fits a judge to the labelled rows; its error is that on rows that it has not seen: folds by group."""
     if labelled is None:
         hint = "benchmark.judge_labels=[{dataset: audit, path: DIR}]"
@@ -84,7 +86,7 @@ def _fitted(name: str, fit: Fit, labelled: LabelledRows | None) -> Judge:
     for others, held in folds_by_group(rows):
         said |= {prediction.id: prediction for prediction in fit(others).predict_examples(held)}
     error = JudgeError.of(rows, said, f"{labelled.name}, each fitted on the other folds")
-    return Judge(key=name, name=name.replace("_", " "), detector=fit(rows), error=error)
+    return ResponseJudge(key=name, name=name.replace("_", " "), detector=fit(rows), error=error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class FittedFeatures:
 
 def fit_features(rows: Sequence[Example]) -> FittedFeatures:
     """Fits boosted trees, with the threshold that is best on the rows, by folds."""
-    trees = fit_counted_by_folds(rows)
+    trees = fit_counted_features_by_folds(rows)
     if trees is None:
         hint = f"name more labelled rows, or leave out the judge {COUNTED}"
         raise UserError(f"{COUNTED}: {len(rows)} labelled rows teach too little", hint=hint)

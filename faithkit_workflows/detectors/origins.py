@@ -5,10 +5,9 @@ from functools import partial
 from pathlib import Path
 
 from faithkit.files.jsonl import write_jsonl
-from faithkit.pages.tables import harmless
-from faithkit.provenance.fingerprints import TestRows
-from faithkit.provenance.predicted_rows import line_of
-from faithkit.provenance.predictions_origin import read_origin, write_origin
+from faithkit.pages.tables import escape_terminal
+from faithkit.provenance.predicted_rows import to_line
+from faithkit.provenance.predictions_origin import TestRows, read_origin, write_origin
 from faithkit.records import Example, Prediction
 from faithkit.reports.provenance import Provenance
 from faithkit.weights.used_model import UsedModel, describe_model
@@ -34,7 +33,7 @@ def write_with_origin(
         models: Those that have a part in the answers.
         texts: With the texts of each example, so that the file can be read alone.
     """
-    line = partial(line_of, texts=texts, generated=not isinstance(answerer, DetectorAnswerer))
+    line = partial(to_line, texts=texts, generated=not isinstance(answerer, DetectorAnswerer))
     answers = write_answers(path, examples, answerer, at_a_time=at_a_time, line_of=line)
     write_origin(path, name, examples, models)
     return answers
@@ -53,7 +52,7 @@ def write_given(
     Args:
         generated: They answer the examples, whose responses are the references.
     """
-    written = (line_of(predictions[one.id], one, texts=texts, generated=generated) for one in examples)
+    written = (to_line(predictions[one.id], one, texts=texts, generated=generated) for one in examples)
     write_jsonl(path, written)
 
 
@@ -88,7 +87,9 @@ def origin_of_file(
         unknown = "whose they are is taken from checkpoint=" if checkpoint else "whose they are is not known"
         notes.append(f"from: {unknown}, since {origin.reason}")
     elif origin.rows.rows != (here := TestRows.of(name, examples)).rows:
-        notes.append(f"from: these predictions were made on other rows: {harmless(str(origin.rows))}, and not {here}")
+        notes.append(
+            f"from: these predictions were made on other rows: {escape_terminal(str(origin.rows))}, and not {here}"
+        )
     if not models:
         notes.append("leaks: cannot be told of predictions from nobody knows where; checkpoint=RUN names their model")
     return Provenance.of(name, examples, [*models, *others], notes)

@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.metrics.classification import share
-from faithkit.metrics.outcomes import Outcomes, join
-from faithkit.pages.tables import figures_table, harmless, percent
+from faithkit.metrics.classification import safe_ratio
+from faithkit.metrics.outcomes import Outcomes, join_outcomes
+from faithkit.pages.tables import escape_terminal, format_percent, new_number_table
 from faithkit.records import LABELS
-from faithkit.statistics.intervals import Groups, Metric, Statistic, Values, bootstrap
+from faithkit.statistics.bootstrap import Groups, bootstrap
+from faithkit.statistics.metric import Metric
+from faithkit.statistics.spread import Statistic, Values
 from faithkit_workflows.domains.tested import DomainTest
 
 COVERAGES = (100, 80, 50)  # percent of the rows that are judged, the surest first
@@ -43,7 +45,7 @@ def abstaining(
 
     Metrics are named `wow/accuracy_at_50`, `wow/conformal_faithful` and so on.
     """
-    joined = {test.name: join(test.examples, test.predictions) for test in tests}
+    joined = {test.name: join_outcomes(test.examples, test.predictions) for test in tests}
     outcomes = {name: own for name, own in joined.items() if own.scored.all()}
     found: dict[str, Mapping[str, Metric]] = {}
     for number, test in enumerate(tests):
@@ -119,7 +121,7 @@ def _shares(groups: Groups, counts: Mapping[str, tuple[Marks, Marks]]) -> Statis
     marked = {name: groups.sums(marks & rows) for name, (marks, rows) in counts.items()}
 
     def values(weights: Values) -> dict[str, Values]:
-        return {name: share(weights @ marked[name], weights @ among[name]) for name in counts}
+        return {name: safe_ratio(weights @ marked[name], weights @ among[name]) for name in counts}
 
     return values
 
@@ -140,9 +142,9 @@ def _table(
     title: str,
     caption: str,
 ) -> Table:
-    table = figures_table(title, "domain", heads.values())  # a least width would push a column out of 80
+    table = new_number_table(title, "domain", heads.values())  # a least width would push a column out of 80
     for test in tests:
-        table.add_row(test.shown_name, *(percent(found[test.name].get(key)) for key in heads))
+        table.add_row(test.shown_name, *(format_percent(found[test.name].get(key)) for key in heads))
     table.caption = Text(caption)
     return table
 
@@ -154,5 +156,5 @@ def _verdict(tests: Sequence[DomainTest], found: Mapping[str, Mapping[str, Metri
     if not known:
         return ["conformal sets: no domain has enough rows of others to calibrate on"]
     broken = [title for title, own in known.items() if any(one.high is not None and one.high < SURE for one in own)]
-    where = f" ({', '.join(map(harmless, broken))})" if broken else ""
+    where = f" ({', '.join(map(escape_terminal, broken))})" if broken else ""
     return [f"conformal sets at 90% hold a class clearly less often on {len(broken)} of {len(known)} domains{where}"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from data_modules.reading.exclude import Excluded
-from faithkit.baselines.fitted import Baseline
+from faithkit.baselines.simple_detectors import Baseline
 from faithkit.records import HALLUCINATED, Example
 from faithkit_workflows.domains.features import Features
 from faithkit_workflows.domains.nested import FitRows, Fitted, Nested

@@ -11,15 +11,14 @@ from faithkit.environment import environment
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.classification import classification_metrics
-from faithkit.metrics.outcomes import align
+from faithkit.metrics.outcomes import align_predictions
 from faithkit.metrics.results import full_names, write_results
-from faithkit.provenance.leaks import WITHOUT, find_leaks
+from faithkit.provenance.seen_rows import WITHOUT_LEAKED, find_leaks
 from faithkit.records import Example, Prediction
-from faithkit.reports.provenance import Provenance, select
+from faithkit.reports.provenance import Provenance, select_rows
 from faithkit.reports.report import Report
-from faithkit.reports.run_reports import Scored
-from faithkit.reports.write_reports import Telling, tell_reports
-from faithkit.statistics.intervals import Metric
+from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
+from faithkit.statistics.metric import Metric
 from faithkit.weights.used_model import UsedModel, describe_model
 from faithkit_workflows.detectors.loading import load_configured
 from faithkit_workflows.detectors.origins import judge_examples, origin_of_file, write_given
@@ -36,7 +35,7 @@ NAME = "domains"
 log = logging.getLogger("faithkit")
 
 
-def run_domains(run: RunFolder, config: Mapping[str, Any]) -> Scored:
+def run_domains(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     """Reads the domains, judges their rows, fits the baselines, and writes and tells the results."""
     block = config["benchmark"]
     domains = read_all(block)
@@ -89,8 +88,8 @@ def run_domains(run: RunFolder, config: Mapping[str, Any]) -> Scored:
         name: [Report(metrics={}, answers=[(example, predictions[example.id]) for example in rows.shown])]
         for name, rows in tested.items()
     }
-    tell_reports(run, {NAME: [told], **answers}, Telling.of(config))
-    return Scored(metrics, {NAME: report.samples})
+    write_reports(run, {NAME: [told], **answers}, ReportOptions.of(config))
+    return EvaluationResult(metrics, {NAME: report.samples})
 
 
 def read_all(block: Mapping[str, Any]) -> dict[str, DomainRows]:
@@ -110,7 +109,7 @@ def _judge(
         given = read_predictions(config["predictions"])
         origin = origin_of_file(config["predictions"], NAME, shown, checkpoint=config["checkpoint"])
         kept = {example.id: given[example.id] for example in shown if example.id in given}
-        align(shown, kept)  # tells what is missing before any work
+        align_predictions(shown, kept)  # tells what is missing before any work
         write_given(path, shown, kept, texts=texts)
         return kept, list(origin.models), list(origin.notes)
     loaded = load_configured(config)
@@ -138,8 +137,8 @@ def _without_leaked(
     leaked = np.array(origin.leaked, bool)
     if not leaked.any() or leaked.all():
         return {}
-    found = classification_metrics(*select(rows.shown, said, ~leaked), num_resamples=num_resamples).metrics
-    return {f"{name}/{WITHOUT}{metric}": value for metric, value in found.items()}
+    found = classification_metrics(*select_rows(rows.shown, said, ~leaked), num_resamples=num_resamples).metrics
+    return {f"{name}/{WITHOUT_LEAKED}{metric}": value for metric, value in found.items()}
 
 
 def looks_at(domains: Mapping[str, DomainRows]) -> dict[str, dict[str, int]]:

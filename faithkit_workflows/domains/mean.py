@@ -10,31 +10,30 @@ from dataclasses import replace
 import numpy as np
 
 from faithkit.metrics.classification import DEBIASED
-from faithkit.statistics.intervals import (
+from faithkit.statistics.bootstrap import (
     LOWER,
     UPPER,
     Difference,
-    Draws,
     Groups,
-    Statistic,
-    Values,
-    bias_of,
-    draw,
-    without_bias,
+    Resamples,
+    estimate_bias,
+    remove_bias,
+    resample,
 )
+from faithkit.statistics.spread import Statistic, Values
 
 
 def draw_domains(
     systems: Sequence[tuple[Groups, Statistic]], *, num_resamples: int = 1000, seed: int = 0
-) -> list[Draws]:
+) -> list[Resamples]:
     """Draws each domain by itself, so that the resamples of two domains have nothing to do with each other."""
     return [
-        draw(groups, statistic, num_resamples=num_resamples, seed=seed + number)
+        resample(groups, statistic, num_resamples=num_resamples, seed=seed + number)
         for number, (groups, statistic) in enumerate(systems)
     ]
 
 
-def mean_metric(draws: Sequence[Draws], name: str) -> Difference | None:
+def mean_metric(draws: Sequence[Resamples], name: str) -> Difference | None:
     """Averages a metric over domains; None where one of them does not have it.
 
     The p-value is that of the mean against 0, which means something for differences alone. The interval of a metric
@@ -52,7 +51,7 @@ def mean_metric(draws: Sequence[Draws], name: str) -> Difference | None:
     return replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
 
 
-def mean_difference(first: Sequence[Draws], second: Sequence[Draws], name: str) -> Difference | None:
+def mean_difference(first: Sequence[Resamples], second: Sequence[Resamples], name: str) -> Difference | None:
     """Averages the paired difference of two systems over domains; None where one of them lacks the metric.
 
     Draws are as they were drawn, so the correction of the difference is the only one. It is by the bias of the
@@ -72,7 +71,7 @@ def _summed(name: str, value: float, drawn: Values, num_rows: int) -> Difference
     if not np.isfinite(value) or not len(samples):
         return None
     if name in DEBIASED:
-        samples = without_bias(samples, bias_of(samples, value))
+        samples = remove_bias(samples, estimate_bias(samples, value))
     tail = min(np.count_nonzero(samples <= 0), np.count_nonzero(samples >= 0))
     low, high = np.quantile(samples, (LOWER, UPPER))
     return Difference(

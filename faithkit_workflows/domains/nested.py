@@ -232,7 +232,7 @@ def weights_of(gold: NDArray[np.bool_], *, balanced: bool) -> Values:
 def area(scores: Values, gold: NDArray[np.bool_]) -> float:
     """Computes the AUROC of scores."""
     from faithkit.metrics.ranking import Ranking
-    from faithkit.statistics.intervals import Groups
+    from faithkit.statistics.bootstrap import Groups
 
     groups = Groups.of(map(str, range(len(gold))))
     return float(Ranking(scores, gold, groups)(np.ones((1, groups.count)))["auroc"][0])

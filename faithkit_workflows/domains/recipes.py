@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.baselines.counted_features import FEATURES
-from faithkit.baselines.word_evidence import WORD_EVIDENCE, Values, compress
+from faithkit.baselines.counted_features import FEATURES, WORD_EVIDENCE, Values, compress_counts
 
 GRAMS, COSINE, NLI = "unknown 4-grams", "cosine", "not entailed"
 REGRESSION, TREES = "regression", "trees"
@@ -89,7 +88,7 @@ def fit(kind: str, setting: Mapping[str, Any], features: Values, gold: NDArray[n
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-    shape = FunctionTransformer(compress)
+    shape = FunctionTransformer(compress_counts)
     model = make_pipeline(shape, StandardScaler(), LogisticRegression(C=setting["C"], max_iter=1000))
     own = {"standardscaler__sample_weight": weights, "logisticregression__sample_weight": weights}
     return model.fit(features, gold, **own)

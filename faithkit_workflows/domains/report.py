@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from faithkit.metrics.classification import score, statistic
-from faithkit.metrics.outcomes import join
-from faithkit.pages.tables import choose_examples, harmless, predictions_table
-from faithkit.reports.report import Report, sample_row
-from faithkit.statistics.intervals import Difference, Metric
+from faithkit.metrics.classification import classification_statistic, score_outcomes
+from faithkit.metrics.outcomes import join_outcomes
+from faithkit.pages.tables import choose_examples, escape_terminal, predictions_table
+from faithkit.reports.report import Report, build_sample
+from faithkit.statistics.bootstrap import Difference
+from faithkit.statistics.metric import Metric
 from faithkit_workflows.domains.abstaining import abstaining
 from faithkit_workflows.domains.mean import draw_domains, mean_difference, mean_metric
 from faithkit_workflows.domains.tables import (
@@ -53,7 +54,7 @@ def domains_report(
     chosen = choose_examples(examples, said, num_examples) if num_examples else []
     if chosen:
         tables.append(predictions_table(chosen, said, title="predictions to judge"))
-    samples = [sample_row(e, gold=e.label, label=p.label, score=p.score) for e in chosen for p in [said[e.id]]]
+    samples = [build_sample(e, gold=e.label, label=p.label, score=p.score) for e in chosen for p in [said[e.id]]]
     return Report(
         metrics=metrics,
         headline=(headline(scored, means, mean_differences, title),),
@@ -66,13 +67,15 @@ def domains_report(
 
 def _score(test: DomainTest, number: int, num_resamples: int) -> ScoredDomain:
     systems = {MODEL: test.predictions} | {one.key: one.predictions for one in test.baselines}
-    outcomes = {name: join(test.examples, said) for name, said in systems.items()}
+    outcomes = {name: join_outcomes(test.examples, said) for name, said in systems.items()}
     # The seed is the domain's own: resamples of two domains have nothing to do with each other.
     draws = {
-        name: draw_domains([(own.groups, statistic(own))], num_resamples=num_resamples, seed=number)[0]
+        name: draw_domains([(own.groups, classification_statistic(own))], num_resamples=num_resamples, seed=number)[0]
         for name, own in outcomes.items()
     }
-    metrics = {name: score(own, num_resamples=num_resamples, seed=number).metrics for name, own in outcomes.items()}
+    metrics = {
+        name: score_outcomes(own, num_resamples=num_resamples, seed=number).metrics for name, own in outcomes.items()
+    }
     differences = {
         name: difference
         for name in systems
@@ -139,4 +142,4 @@ def _telling(tests: Sequence[DomainTest]) -> list[str]:
 
 
 def _quoted(words: Sequence[str]) -> str:
-    return ", ".join(f"'{harmless(word, 40)}'" for word in words)
+    return ", ".join(f"'{escape_terminal(word, 40)}'" for word in words)

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.baselines.counted_features import FIRST_PERSON, MARKS, NEGATIONS
-from faithkit.baselines.fitted import folds_by_group
+from faithkit.baselines.simple_detectors import folds_by_group
 from faithkit.calibration.thresholds import apply_temperature
-from faithkit.metrics.classification import statistic
-from faithkit.metrics.outcomes import join
+from faithkit.metrics.classification import classification_statistic
+from faithkit.metrics.outcomes import join_outcomes
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit.statistics.intervals import Metric, bootstrap
+from faithkit.statistics.bootstrap import bootstrap
+from faithkit.statistics.metric import Metric
 from faithkit.words import unicode_words
 
 LENGTH, MARKED, WORDS, AUTHOR, KNOWLEDGE, ALL = KINDS = (
@@ -109,8 +110,8 @@ def _measure(examples: Sequence[Example], counts: Sequence[Counts], num_resample
         }
     if len(predictions) < len(examples):
         return None
-    outcomes = join(examples, predictions)
-    ours = statistic(outcomes)
+    outcomes = join_outcomes(examples, predictions)
+    ours = classification_statistic(outcomes)
     scored = bootstrap(
         outcomes.groups, lambda weights: {"auroc": ours(weights)["auroc"]}, shares=True, num_resamples=num_resamples
     )

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.pages.tables import figures_table, format_p, harmless, percent
-from faithkit.statistics.intervals import Difference, Draws, Metric
+from faithkit.pages.tables import escape_terminal, format_p, format_percent, new_number_table
+from faithkit.statistics.bootstrap import Difference, Resamples
+from faithkit.statistics.metric import Metric
 from faithkit_workflows.domains.tested import DomainTest
 
 SHOWN = {"macro_f1": "macro-F1", "auroc": "AUROC", "average_precision": "AP", "ece": "ECE"}
@@ -20,7 +21,7 @@ class ScoredDomain:
 
     test: DomainTest
     metrics: dict[str, dict[str, Metric]]
-    draws: dict[str, Draws]
+    draws: dict[str, Resamples]
     differences: dict[str, Difference]  # of the model's AUROC from each baseline's, by the baseline's key
 
 
@@ -32,7 +33,7 @@ def headline(
 ) -> Table:
     """Shows the model's AUROC in each domain beside the baseline that is best there; four columns fit 80 characters."""
     heads = ("model", "best baseline", "model less it")
-    table = figures_table(f"{title}: AUROC in percent", "domain", heads, no_wrap=["model", "model less it"])
+    table = new_number_table(f"{title}: AUROC in percent", "domain", heads, no_wrap=["model", "model less it"])
     for beside in (False, True):
         for one in (each for each in scored if each.test.beside == beside):
             names = {baseline.key: baseline.name for baseline in one.test.baselines}
@@ -51,25 +52,27 @@ def headline(
 def _beside_best(
     metrics: Mapping[str, Mapping[str, Metric]], differences: Mapping[str, Difference], names: Mapping[str, str]
 ) -> list[str]:
-    own = percent(metrics.get(MODEL, {}).get(RANKING))
+    own = format_percent(metrics.get(MODEL, {}).get(RANKING))
     if not differences:
         return [own, "-", "-"]
     key = min(differences, key=lambda key: differences[key].value)
-    best, difference = percent(metrics[key][RANKING], bounds=False), differences[key]
-    return [own, f"{harmless(names[key])} {best}", percent(difference.metric)]
+    best, difference = format_percent(metrics[key][RANKING], bounds=False), differences[key]
+    return [own, f"{escape_terminal(names[key])} {best}", format_percent(difference.metric)]
 
 
 def model_table(scored: Sequence[ScoredDomain], means: Mapping[str, Mapping[str, Metric]], title: str) -> Table:
     """Shows the model's metrics in each domain and in the mean, and how many rows it knew."""
-    table = figures_table(f"{title}, percent", "domain", ["rows", "groups", *SHOWN.values(), "seen"], min_width=12)
+    table = new_number_table(f"{title}, percent", "domain", ["rows", "groups", *SHOWN.values(), "seen"], min_width=12)
     for beside in (False, True):
         for one in (each for each in scored if each.test.beside == beside):
             groups = len({example.group for example in one.test.examples})
             seen = "?" if one.test.seen is None else f"{one.test.seen.sum():,}"
-            cells = [percent(one.metrics[MODEL].get(name)) for name in SHOWN]
+            cells = [format_percent(one.metrics[MODEL].get(name)) for name in SHOWN]
             table.add_row(Text(one.test.shown_name), f"{len(one.test.examples):,}", f"{groups:,}", *cells, seen)
         table.add_section()
-    table.add_row(Text(MEAN, style="bold"), "", "", *(percent(means.get(MODEL, {}).get(name)) for name in SHOWN), "")
+    table.add_row(
+        Text(MEAN, style="bold"), "", "", *(format_percent(means.get(MODEL, {}).get(name)) for name in SHOWN), ""
+    )
     line = "95% intervals over groups, of the mean over groups within each domain; seen: rows that the model knew"
     table.caption = _caption(line, scored)
     return table
@@ -88,10 +91,12 @@ def baselines_table(
 ) -> Table:
     """Shows each baseline's AUROC and macro-F1 by domain, and the model's AUROC less it."""
     heads = ("AUROC", "macro-F1", "model less it", "p")
-    table = figures_table(f"{title}: AUROC less each baseline's, percent", "domain", heads, no_wrap=["p"], min_width=19)
+    table = new_number_table(
+        f"{title}: AUROC less each baseline's, percent", "domain", heads, no_wrap=["p"], min_width=19
+    )
     names: dict[str, str] = {}
     for one in scored:
-        table.add_row(Text(harmless(one.test.title), style="bold"))
+        table.add_row(Text(escape_terminal(one.test.title), style="bold"))
         for baseline in one.test.baselines:
             names[baseline.key] = baseline.name
             own, difference = one.metrics[baseline.key], one.differences.get(baseline.key)
@@ -107,21 +112,21 @@ def baselines_table(
 
 
 def _fitted_on(test: DomainTest) -> str:
-    return harmless("; ".join(dict.fromkeys(one.fitted_on for one in test.baselines)))
+    return escape_terminal("; ".join(dict.fromkeys(one.fitted_on for one in test.baselines)))
 
 
 def _cells(name: str, metrics: Mapping[str, Metric], difference: Difference | None) -> list[str]:
-    figures = [percent(metrics.get(RANKING)), percent(metrics.get("macro_f1"), bounds=False)]
-    less = ["-", "-"] if difference is None else [percent(difference.metric), format_p(difference.p_value)]
-    return [f"  {harmless(name)}", *figures, *less]
+    figures = [format_percent(metrics.get(RANKING)), format_percent(metrics.get("macro_f1"), bounds=False)]
+    less = ["-", "-"] if difference is None else [format_percent(difference.metric), format_p(difference.p_value)]
+    return [f"  {escape_terminal(name)}", *figures, *less]
 
 
 def alone_table(tests: Sequence[DomainTest], title: str) -> Table:
     """Shows how far each domain is decided without its knowledge."""
     kinds = list(dict.fromkeys(kind for test in tests for kind in test.alone))
-    table = figures_table(f"{title}: what decides each set without the knowledge, AUROC in percent", "domain", kinds)
+    table = new_number_table(f"{title}: what decides each set without the knowledge, AUROC in percent", "domain", kinds)
     for test in tests:
-        table.add_row(harmless(test.title), *(percent(test.alone.get(kind)) for kind in kinds))
+        table.add_row(escape_terminal(test.title), *(format_percent(test.alone.get(kind)) for kind in kinds))
     line = "logistic regressions on the response (knowledge length: on that length) by folds of groups; 50 is nothing"
     table.caption = Text(line)
     return table

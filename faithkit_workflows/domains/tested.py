@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.baselines.fitted import Baseline
-from faithkit.metrics.metric import Metric
-from faithkit.pages.tables import harmless
+from faithkit.baselines.simple_detectors import Baseline
+from faithkit.pages.tables import escape_terminal
 from faithkit.records import Example, Prediction
+from faithkit.statistics.metric import Metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,4 +39,4 @@ class DomainTest:
     @property
     def shown_name(self) -> str:
         """The title in a table, with a star where the domain is beside the others."""
-        return harmless(f"{self.title}{' *' if self.beside else ''}")
+        return escape_terminal(f"{self.title}{' *' if self.beside else ''}")

@@ -24,8 +24,8 @@ from construction.agreement.significance import Compared, columns_of, compare_co
 from construction.agreement.spans import marked_items, measure_spans
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
-from faithkit.pages.tables import figures_table, format_metric, harmless, show
-from faithkit.statistics.intervals import Scored
+from faithkit.pages.tables import escape_terminal, format_metric, new_number_table, print_tables
+from faithkit.statistics.bootstrap import ScoredMetrics
 from faithkit_workflows.pipelines.annotate import ANNOTATIONS
 
 OF_LABELS = {
@@ -55,7 +55,7 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
         log.info("%s: %s", path, ", ".join(f"{name} ({kind})" for name, kind in kinds.items()))
         return
     num_resamples = block["num_resamples"]
-    measured: dict[str, Scored] = {}
+    measured: dict[str, ScoredMetrics] = {}
     pairs: dict[str, dict[str, float]] = {}
     for name, kind in kinds.items():
         if kind == SPANS:
@@ -86,7 +86,7 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
     tables = [_table("agreement on labels and ratings", others, OF_LABELS, "alpha")] if others else []
     tables += [_table("agreement on spans", spans, OF_SPANS, "char_f1")] if spans else []
     tables += [_systems_table(compared)] if compared else []
-    show(*tables)
+    print_tables(*tables)
     for name, values in pairs.items():
         if len(values) > 1:
             low, high = min(values.values()), max(values.values())
@@ -101,7 +101,7 @@ def annotations_file(given: str) -> Path:
     return path / ANNOTATIONS if path.is_dir() else path
 
 
-def _spans(answered: Sequence[Answered], question: str, place: str, num_resamples: int) -> dict[str, Scored]:
+def _spans(answered: Sequence[Answered], question: str, place: str, num_resamples: int) -> dict[str, ScoredMetrics]:
     items = marked_items(answered, question, place)
     labels = sorted({label for item in items for spans in item.spans.values() for _, _, label in spans})
     found = {question: measure_spans(items, num_resamples=num_resamples)}
@@ -131,15 +131,15 @@ def _row_of(row: Compared) -> dict[str, Any]:
     return found
 
 
-def _table(title: str, measured: Mapping[str, Scored], columns: Mapping[str, str], of_label: str) -> Table:
+def _table(title: str, measured: Mapping[str, ScoredMetrics], columns: Mapping[str, str], of_label: str) -> Table:
     """All measures of a question, one of each of its labels: the others stand in metrics.json."""
-    table = figures_table(title, ("question", "measure"), ("agreement", "n"), show_edge=True)
+    table = new_number_table(title, ("question", "measure"), ("agreement", "n"), show_edge=True)
     for name, scored in measured.items():
         question, _, label = name.partition("/")
         shown = [one for one in columns if one in scored.metrics and (not label or one == of_label)]
         for place, one in enumerate(shown):
             metric = scored.metrics[one]
-            head = "" if place else f"  {harmless(label)}" if label else harmless(question)
+            head = "" if place else f"  {escape_terminal(label)}" if label else escape_terminal(question)
             table.add_row(Text(head), Text(columns[one]), format_metric(metric), f"{metric.n:,}")
     return table
 
@@ -147,11 +147,11 @@ def _table(title: str, measured: Mapping[str, Scored], columns: Mapping[str, str
 def _systems_table(compared: Sequence[Compared]) -> Table:
     """Rows are systems and columns scores, as in the paper."""
     columns = list(dict.fromkeys(row.column for row in compared))
-    table = figures_table("scores by system", "system", columns, show_edge=True)
+    table = new_number_table("scores by system", "system", columns, show_edge=True)
     for system in dict.fromkeys(row.system for row in compared):
         rows = {row.column: row for row in compared if row.system == system}
         cells = (f"{rows[name].mean.value:.2f}{rows[name].stars}" if name in rows else "-" for name in columns)
-        table.add_row(Text(harmless(system)), *map(Text, cells))
+        table.add_row(Text(escape_terminal(system)), *map(Text, cells))
     table.caption = Text(
         "*, **: differs from the best of its column with p < 0.05, 0.01 (Wilcoxon's signed ranks, Holm)"
     )

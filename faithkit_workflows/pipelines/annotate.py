@@ -37,9 +37,10 @@ from faithkit.files.jsonl import read_predictions, write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.strict_json import read_strict_json
 from faithkit.metrics.results import full_names, write_results
-from faithkit.pages.tables import figures_table, format_metric, harmless, show
+from faithkit.pages.tables import escape_terminal, format_metric, new_number_table, print_tables
 from faithkit.records import Example, Prediction
-from faithkit.statistics.intervals import Groups, Metric, bootstrap, means
+from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
+from faithkit.statistics.metric import Metric
 
 PROJECT, SETTINGS, BENCHMARK = "project", "settings.json", "benchmark"
 ANNOTATIONS, PROBLEMS = "annotations.jsonl", "problems.jsonl"
@@ -97,7 +98,7 @@ def run_annotate(run: RunFolder, config: Mapping[str, Any]) -> None:
         "benchmark": dict(counts),
     }
     write_results(run.metrics, full_names("test", scheme.name, metrics), meta)
-    show(_found_table(meta), _question_table(scheme, settled, metrics))
+    print_tables(_found_table(meta), _question_table(scheme, settled, metrics))
     if open_rows:
         path = run.path / TO_DECIDE
         log.info("%d rows are open: fill %s, then pipeline.decisions=%s", open_rows, path, path)
@@ -236,22 +237,22 @@ def _metrics(
     columns = {"agreed": [float(not settled[row].disagree) for row in several]}
     for question in scheme.questions:
         columns[f"{question.name}_agreed"] = [float(question.name not in settled[row].disagree) for row in several]
-    return bootstrap(groups, means(groups, columns), shares=True).metrics
+    return bootstrap(groups, mean_statistic(groups, columns), shares=True).metrics
 
 
 def _found_table(meta: Mapping[str, Any]) -> Table:
-    table = figures_table("annotations", "", [""], show_edge=True)
+    table = new_number_table("annotations", "", [""], show_edge=True)
     table.show_header = False
     by_number = {f"rows with {number} annotators": count for number, count in meta["rows_by_annotators"].items()}
     counted = {"rows": meta["rows"], "annotations": meta["annotations"], **by_number, **meta["export"]}
     for name, count in {**counted, **{f"settled: {how}": number for how, number in meta["settled"].items()}}.items():
-        table.add_row(Text(harmless(name)), f"{count:,}")
+        table.add_row(Text(escape_terminal(name)), f"{count:,}")
     return table
 
 
 def _question_table(scheme: Scheme, settled: Sequence[Settled], metrics: Mapping[str, Metric]) -> Table:
     heads = ("rows that disagree", "still open", "share that agrees")
-    table = figures_table("disagreements, by question", "question", heads, show_edge=True)
+    table = new_number_table("disagreements, by question", "question", heads, show_edge=True)
     for question in scheme.questions:
         counts = [sum(question.name in getattr(one, part) for one in settled) for part in ("disagree", "open")]
         table.add_row(question.name, *map(str, counts), format_metric(metrics.get(f"{question.name}_agreed")))

@@ -19,7 +19,7 @@ from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.begin_tags import GENERIC, begin_class
-from faithkit.published.detection import comparable_models
+from faithkit.published.figures import are_comparable_models
 from faithkit_workflows.corpus.columns import Columns
 from faithkit_workflows.corpus.report import describe_corpus
 
@@ -111,7 +111,7 @@ def _is_the_papers(dataset: str, columns: Columns) -> bool:
     """RAGTruth's figures are of its own models' responses; the other papers' are of their data whatever is read."""
     if dataset != "ragtruth" or "model" not in columns.facets:
         return dataset != "ragtruth"
-    return comparable_models(str(name) for name in columns.facets["model"].numbers)
+    return are_comparable_models(str(name) for name in columns.facets["model"].numbers)
 
 
 def _notes(neither: bool, limit: int | None) -> list[str]:

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from construction.chain.chain_rows import HOLE, Row, is_hole
 from construction.diahalu import VERDICT
-from faithkit.pages.tables import figures_table, harmless, show
+from faithkit.pages.tables import escape_terminal, new_number_table, print_tables
 
 
 def tell_talks(rows: Iterable[Row], written: int, rounds: int) -> dict[str, Any]:
@@ -44,8 +44,8 @@ def tell_talks(rows: Iterable[Row], written: int, rounds: int) -> dict[str, Any]
         "words of a turn of B, mean": round(words["B"] / turns, 1),
         **{name: number for name, number in sorted(kinds.items()) if number},
     }
-    table = figures_table("self-dialogues", "", ["number"], show_edge=True)
+    table = new_number_table("self-dialogues", "", ["number"], show_edge=True)
     for name, value in result.items():
-        table.add_row(Text(harmless(name)), f"{value:,}")
-    show(table)
+        table.add_row(Text(escape_terminal(name)), f"{value:,}")
+    print_tables(table)
     return result

@@ -17,11 +17,10 @@ from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import metric_name, write_results
-from faithkit.pages.tables import show
-from faithkit.statistics.intervals import Metric
-from faithkit.statistics.label_plan import Plan, plan_labels, plan_sums
+from faithkit.pages.tables import print_tables
 from faithkit.statistics.label_sampling import Wave
-from faithkit.statistics.prediction_powered import Verdicts
+from faithkit.statistics.metric import Metric
+from faithkit.statistics.prediction_powered import LabelPlan, Verdicts, plan_labels, plan_sums
 from faithkit_workflows.corpus.columns import facet_of
 from faithkit_workflows.pipelines.describe import every_row
 from faithkit_workflows.ray.rates import estimate_shards
@@ -81,7 +80,7 @@ def _run_on_shards(run: RunFolder, config: Mapping[str, Any]) -> None:
         judged = [(name, share.n or 0 if share else 0, share) for name, share in shares]
         table = shares_table([block["by"]] if block["by"] else [], judged)
         table.caption = caption_of(group, num_unsure=0, num_without=rates.num_rows - judged[0][1])
-        show(table)
+        print_tables(table)
     metrics = _tell(parts, block, plan, name_of(block["predictions"]), with_table=labels is not None)
     _write_next(run, found.next_rows, block)
     write_results(run.metrics, metrics, {"config": config, "environment": environment()})
@@ -95,11 +94,11 @@ def _write_next(run: RunFolder, chosen: Sequence[Mapping[str, object]], block: M
 
 
 def _tell(
-    parts: list[Part], block: Mapping[str, Any], plan: Plan | None, name: str, *, with_table: bool = True
+    parts: list[Part], block: Mapping[str, Any], plan: LabelPlan | None, name: str, *, with_table: bool = True
 ) -> dict[str, Metric]:
     """Prints the rates, and how many labels the wanted width takes; gives the metrics."""
     if with_table:
-        show(estimate_table(parts, title=name, by=block["by"]))
+        print_tables(estimate_table(parts, title=name, by=block["by"]))
     metrics = _metrics(parts, name)
     if plan is not None and (whole := parts[0].estimate) is not None:
         print(plan_line(plan, block["width"], whole.num_labels))

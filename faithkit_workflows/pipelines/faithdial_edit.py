@@ -36,7 +36,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.prompts import TextPrompt, read_text_prompt
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
-from faithkit.pages.tables import figures_table, harmless, show
+from faithkit.pages.tables import escape_terminal, new_number_table, print_tables
 from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.words import apostrophe_content_words
 from faithkit_workflows.pipelines.detecting import Detect
@@ -236,8 +236,8 @@ def _told(rows: Iterator[Row], answers: Mapping[str, Answer], chain: Chain, firs
     kinds["accepted"] = len(accepted_texts(answers.values()))
     kinds["turned down"] = len(answers) - kinds["accepted"]
     result = {name: number for name, number in sorted(kinds.items()) if number}
-    table = figures_table("proposals of edits", "", ["number"], show_edge=True)
+    table = new_number_table("proposals of edits", "", ["number"], show_edge=True)
     for name, number in result.items():
-        table.add_row(Text(harmless(name)), f"{number:,}")
-    show(table)
+        table.add_row(Text(escape_terminal(name)), f"{number:,}")
+    print_tables(table)
     return result

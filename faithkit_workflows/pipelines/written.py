@@ -10,7 +10,7 @@ from construction.chain.divide import Division
 from construction.chain.runner import FOLDER, Chain
 from construction.chain.split_leaks import TextInSplit, find_shared_texts
 from faithkit.files.run_folder import RunFolder
-from faithkit.pages.tables import figures_table, show
+from faithkit.pages.tables import new_number_table, print_tables
 
 OUTPUT = "benchmark"  # in the run's folder: the official layout
 CHECKED = ("knowledge", "response")  # fields that should not stand in two splits
@@ -80,7 +80,7 @@ def tell_written(
 def _show(
     counts: Mapping[str, int], kinds: Mapping[str, int], holes: Mapping[str, int], shared: Mapping[str, dict[str, int]]
 ) -> None:
-    table = figures_table("what was built", "rows", ["number"], show_edge=True)
+    table = new_number_table("what was built", "rows", ["number"], show_edge=True)
     for split, number in counts.items():
         table.add_row(f"split {split}", f"{number:,}")
     for name, number in sorted(kinds.items()):
@@ -91,4 +91,4 @@ def _show(
     for field, lines in shared.items():
         for name, number in lines.items():
             table.add_row(f"{field} {name}", f"{number:,}")
-    show(table)
+    print_tables(table)

@@ -18,7 +18,7 @@ from construction.estimate.shard_verdicts import ShardColumns
 from data_modules.reading.shards import Shard, find_shards, opened, shown
 from faithkit import signals
 from faithkit.errors import UserError
-from faithkit.statistics.prediction_powered import Sums
+from faithkit.statistics.prediction_powered import LabelSums
 from faithkit_workflows.ray.cluster import connected, run_on_cluster
 from faithkit_workflows.ray.run import EVERY, Runner
 from faithkit_workflows.ray.work import whole_path
@@ -77,7 +77,7 @@ class ShardEstimate:
 
     rates: ShardRates
     labels: Labels | None
-    sums: dict[str | None, Sums]
+    sums: dict[str | None, LabelSums]
     next_rows: list[dict[str, object]]
 
 
@@ -117,7 +117,7 @@ def estimate_shards(
         rows = [shard.to_dict() for shard in of]
         return _results(runner(ShardReader, Reading(data=data, step=step), rows, options), of, told)
 
-    sums, rows = dict[str | None, Sums](), list[dict[str, object]]()
+    sums, rows = dict[str | None, LabelSums](), list[dict[str, object]]()
     with connected(options) if ray is not None and run is None else nullcontext():  # for all readings
         for name, found in read(counting, "reading"):
             rates.add(name, found)

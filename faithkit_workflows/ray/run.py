@@ -13,7 +13,7 @@ from faithkit import signals
 from faithkit.errors import UserError
 from faithkit.files.atomic import make_folder, set_by
 from faithkit.files.run_lock import run_lock
-from faithkit.pages.tables import show
+from faithkit.pages.tables import print_tables
 from faithkit.signals import Interrupted
 from faithkit_workflows.ray.cluster import run_on_cluster
 from faithkit_workflows.ray.out_folder import OWN, Entry, OutFolder
@@ -119,7 +119,7 @@ def _told(results: Iterable[Mapping[str, Any]], num_bytes: int) -> Iterator[tupl
 def _tell(summary: Summary, folder: OutFolder, work: Work) -> None:
     if summary.num_shards:
         if work.judges:
-            show(summary.table(num_resamples=work.num_resamples))
+            print_tables(summary.table(num_resamples=work.num_resamples))
         print(f"{summary.num_rows:,} rows in {summary.num_shards:,} shards")
     if summary.num_rejected:
         print(f"note: {summary.num_rejected:,} rows cannot be {work.done}; {folder.path / OWN / 'rejects'} says why")

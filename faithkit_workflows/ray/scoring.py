@@ -77,10 +77,10 @@ class ScoreWriter:
 
     def write(self, path: Path, rows: OwnRows) -> Shares:
         """Writes the rows with their verdicts."""
-        from faithkit.calibration.selective import without_unsure
+        from faithkit.calibration.score_calibration import drop_unsure_labels
         from faithkit_workflows.answering.write_answers import DetectorAnswerer
 
         config, shares = self.config, Shares(listed(self.config["by"]))
         verdicts = answered(rows, DetectorAnswerer(self.detector), config["save_every_num_rows"])
-        write_scored(path, rows, without_unsure(verdicts, config["abstain_at"]), shares.add)
+        write_scored(path, rows, drop_unsure_labels(verdicts, config["abstain_at"]), shares.add)
         return shares

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
-from faithkit.metrics.metric import Metric
-from faithkit.statistics.group_kinds import share_of_kinds
+from faithkit.statistics.group_counts import proportion_from_counts
+from faithkit.statistics.metric import Metric
 from faithkit_workflows.ray.out_folder import Entry
 from faithkit_workflows.tables.shares import MAX_PARTS, caption_of, shares_table
 
@@ -65,4 +65,4 @@ class Summary:
 
 def _share(kinds: Kinds, num_resamples: int) -> Metric | None:
     counted = [[rows, called, count] for (rows, called), count in sorted(kinds.items())]
-    return share_of_kinds(counted, num_resamples=num_resamples)
+    return proportion_from_counts(counted, num_resamples=num_resamples)

@@ -8,8 +8,8 @@ from typing import Any
 from rich.table import Table as Shown
 from rich.text import Text
 
-from faithkit.pages.tables import figures_table, format_metric, harmless
-from faithkit.statistics.intervals import Metric as Interval
+from faithkit.pages.tables import escape_terminal, format_metric, new_number_table
+from faithkit.statistics.metric import Metric as Interval
 from faithkit_workflows.reproduction.cells import Cell, Table
 from faithkit_workflows.reproduction.steps import Place, Step, in_order
 from faithkit_workflows.reproduction.verdicts import NOT_COMPARABLE, Estimate, verdict
@@ -94,14 +94,14 @@ def _embedded(steps: Iterable[Step], place: Place) -> list[str]:
 def shown_table(table: Table, found: list[Compared], part: str) -> Shown:
     """Makes the table that is printed: a line for each cell that has a figure of ours; the others are counted below."""
     reasons = list(dict.fromkeys(one.why for one in found if one.ours is not None and one.why))
-    shown = figures_table(f"{table.name}: {table.title}", ("", ""), ("ours", "paper", "verdict"), show_edge=True)
+    shown = new_number_table(f"{table.name}: {table.title}", ("", ""), ("ours", "paper", "verdict"), show_edge=True)
     row = ""
     for one in found:
         if one.ours is None:
             continue
         mark = f" ({reasons.index(one.why) + 1})" if one.why else ""
         named, row = "" if one.cell.row == row else one.cell.row, one.cell.row
-        names = [Text(harmless(name)) for name in (named, one.cell.column)]
+        names = [Text(escape_terminal(name)) for name in (named, one.cell.column)]
         shown.add_row(*names, _ours(one), _paper(one.cell), one.verdict + mark)
     shown.caption = Text("\n".join(_lines(table, found, reasons, part)))
     return shown

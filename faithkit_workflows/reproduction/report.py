@@ -8,8 +8,8 @@ from pathlib import Path
 
 from faithkit.environment import environment
 from faithkit.files.atomic import write_json, write_text
-from faithkit.pages.table_text import escaped, markdown
-from faithkit.pages.tables import show
+from faithkit.pages.table_text import escape_markdown, to_markdown
+from faithkit.pages.tables import print_tables
 from faithkit_workflows.reproduction.cells import Table
 from faithkit_workflows.reproduction.comparing import compare, part_of, shown_table, summary
 from faithkit_workflows.reproduction.registry import all_steps
@@ -30,12 +30,12 @@ def write_table(table: Table, place: Place, without: Mapping[str, str]) -> Made:
     """Prints a table, and writes it as JSON and markdown into the folder `tables`."""
     found, part = compare(table, place, without), part_of(table, place, without)
     shown = shown_table(table, found, part)
-    show(shown)
+    print_tables(shown)
     folder = place.out / "tables"
     folder.mkdir(parents=True, exist_ok=True)
     cells = [one.to_dict() for one in found]
     write_json(folder / f"{table.name}.json", {"table": table.name, "paper": table.citation, "cells": cells})
-    made = Made(table=table, text=markdown(shown), verdicts=summary(found))
+    made = Made(table=table, text=to_markdown(shown), verdicts=summary(found))
     write_text(folder / f"{table.name}.md", made.text)
     return made
 
@@ -58,7 +58,7 @@ def _lines(made: Sequence[Made], place: Place) -> Iterator[str]:
     yield ""
     yield "| table | what | verdicts |"
     yield "| --- | --- | --- |"
-    yield from (f"| {one.table.name} | {escaped(one.table.title)} | {one.verdicts} |" for one in made)
+    yield from (f"| {one.table.name} | {escape_markdown(one.table.title)} | {one.verdicts} |" for one in made)
     yield ""
     yield from (one.text for one in made)
     spent = costs(list(all_steps([one.table for one in made])), place)

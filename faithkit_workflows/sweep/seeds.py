@@ -12,17 +12,16 @@ from rich.text import Text
 
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
-from faithkit.metrics.metric import Metric
 from faithkit.metrics.results import read_metrics, write_results
 from faithkit.pages.tables import metrics_table
 from faithkit.provenance.predicted_rows import read_predicted_rows
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report
-from faithkit.reports.write_reports import Telling, tell_reports
+from faithkit.reports.write_reports import ReportOptions, write_reports
 from faithkit.runs.chosen import chosen_of
 from faithkit.runs.reading import read_run
 from faithkit.runs.run import Run
-from faithkit.statistics.means import mean_of
+from faithkit.statistics.metric import Metric, average_runs
 from faithkit.training.stages import Stage, stages
 
 SHOWN = (
@@ -60,7 +59,7 @@ def report_mean(run: RunFolder, config: Mapping[str, Any]) -> None:
     seeds: Sequence[int] = config["seeds"]
     found = [read_metrics(folder_of(run, seed).metrics) for seed in seeds]
     names = [name for name in found[0] if all(name in one for one in found)]
-    means = {name: mean_of([one[name]["value"] for one in found], found[0][name].get("n")) for name in names}
+    means = {name: average_runs([one[name]["value"] for one in found], found[0][name].get("n")) for name in names}
     chosen = _mean_chosen([read_run(folder_of(run, seed).path) for seed in seeds])
     write_results(run.metrics, means, {"config": config, "seeds": list(seeds), **chosen})
     columns = {"mean": means}
@@ -78,7 +77,7 @@ def report_mean(run: RunFolder, config: Mapping[str, Any]) -> None:
         for seed in seeds
         for path in sorted(folder_of(run, seed).predictions.glob("*.jsonl"))
     }
-    tell_reports(run, reports | answers, Telling.of(config))
+    write_reports(run, reports | answers, ReportOptions.of(config))
 
 
 def seeded_report(name: str, own: Sequence[str], columns: Columns) -> Report:
@@ -116,5 +115,5 @@ def _mean_chosen(runs: Sequence[Run]) -> dict[str, Any]:
     found = [chosen for run in runs if (chosen := chosen_of(run)) is not None]
     if len(found) < len(runs):
         return {}
-    mode, metric = "min" if found[0].is_lower_better else "max", mean_of([one.metric.value for one in found])
+    mode, metric = "min" if found[0].is_lower_better else "max", average_runs([one.metric.value for one in found])
     return {"chosen": {"monitor": found[0].monitor, "mode": mode, **metric.to_dict()}}

@@ -9,7 +9,7 @@ from typing import Any
 from data_modules.build import dataset_of, read_block, read_excluded
 from faithkit.errors import UserError
 from faithkit.files.model_folder import sidecar_of
-from faithkit.provenance.leaks import find_leaks
+from faithkit.provenance.seen_rows import find_leaks
 from faithkit.records import Example
 from faithkit.weights.used_model import UsedModel
 from faithkit_workflows.detectors.loading import describe_detector

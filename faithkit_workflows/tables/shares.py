@@ -12,10 +12,11 @@ from rich.text import Text
 from data_modules.datasets.pair_columns import field_of
 from data_modules.encoding.cache import group_hash
 from faithkit.errors import UserError
-from faithkit.pages.tables import figures_table, harmless, percent
+from faithkit.pages.tables import escape_terminal, format_percent, new_number_table
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
-from faithkit.statistics.group_kinds import kinds_of, share_of_kinds
-from faithkit.statistics.intervals import Groups, Metric, bootstrap, means
+from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
+from faithkit.statistics.group_counts import count_group_kinds, proportion_from_counts
+from faithkit.statistics.metric import Metric
 
 MAX_PARTS = 20  # values of a column that the table shows; a column of free text has thousands
 MAX_VALUES = 100_000  # of a column that are told apart: those that come later count as the rest
@@ -61,13 +62,15 @@ class Shares:
             UserError: A column has too many values for that.
         """
         groups, called = np.frombuffer(self._groups, np.uint64), np.frombuffer(self._called, np.int8)
-        found = {"": {"all": kinds_of(groups, called)}}
+        found = {"": {"all": count_group_kinds(groups, called)}}
         for column, numbers in self._numbers.items():
             if len(numbers) > MAX_COUNTED:
                 problem = f"by={column} has more than {MAX_COUNTED:,} values in one shard"
                 raise UserError(problem, hint="count by a column of few values")
             values = np.frombuffer(self._values[column], np.intc)
-            found[column] = {name: kinds_of(groups[values == n], called[values == n]) for name, n in numbers.items()}
+            found[column] = {
+                name: count_group_kinds(groups[values == n], called[values == n]) for name, n in numbers.items()
+            }
         return found
 
     def table(self, *, grouped_by: str, num_resamples: int) -> Table:
@@ -105,15 +108,17 @@ class Shares:
 def shares_table(columns: Sequence[str], shares: Iterable[tuple[str, int, Metric | None]]) -> Table:
     """Makes the table of names, numbers of rows, and shares."""
     heads = ("rows", "hallucinated")
-    table = figures_table("Hallucinated responses, percent", ", ".join(columns), heads, no_wrap=heads, show_edge=True)
+    table = new_number_table(
+        "Hallucinated responses, percent", ", ".join(columns), heads, no_wrap=heads, show_edge=True
+    )
     for name, number, share in shares:
-        table.add_row(Text(harmless(name, 60)), f"{number:,}", percent(share))
+        table.add_row(Text(escape_terminal(name, 60)), f"{number:,}", format_percent(share))
     return table
 
 
 def caption_of(grouped_by: str | None, *, num_unsure: int, num_without: int) -> Text:
     """Says what the intervals resample (rows alone where nothing groups them), and which rows do not count."""
-    of_one = f" of one {harmless(grouped_by, 60)}" if grouped_by else ""
+    of_one = f" of one {escape_terminal(grouped_by, 60)}" if grouped_by else ""
     captions = [f"95% intervals over rows{of_one}, as the detector calls them"]
     if num_unsure:
         captions.append(f"{num_unsure:,} rows that it cannot tell do not count (abstain_at)")
@@ -141,6 +146,6 @@ def hallucinated_share(
         return Metric(value=float(called.mean()), n=len(called))
     if len(names) <= MANY_GROUPS:
         found = Groups(index, len(names))
-        statistic = means(found, {"share": called})
+        statistic = mean_statistic(found, {"share": called})
         return bootstrap(found, statistic, shares=True, num_resamples=num_resamples, seed=seed).metrics["share"]
-    return share_of_kinds(kinds_of(groups, called), num_resamples=num_resamples, seed=seed)
+    return proportion_from_counts(count_group_kinds(groups, called), num_resamples=num_resamples, seed=seed)

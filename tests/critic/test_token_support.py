@@ -20,7 +20,7 @@ from critic.token_support import LAST_BUT_ONE, NOTHING_KNOWN, NOTHING_SAID, Toke
 from critic.weights import load_classifier
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer, single_template
-from faithkit.calibration.score_calibration import OURS
+from faithkit.calibration.score_calibration import IS_HALLUCINATED
 from faithkit.errors import UserError
 from faithkit.files.model_folder import SIDECAR
 from faithkit.files.run_folder import RunFolder
@@ -135,7 +135,7 @@ def test_evidence_reads_all_of_a_knowledge_that_the_pair_shows_in_part(alone: Pa
     critic = Critic.load(str(alone))
     columns = critic.encoder.encode_texts([KNOWLEDGE] * 2, ["Music is loved.", "the river is long"])
     assert columns["knowledge"].lengths.max() < columns["whole knowledge"].lengths.min()
-    found = read_evidence(critic.model, critic.encoder, columns, batch_tokens=512, hallucinated=OURS)
+    found = read_evidence(critic.model, critic.encoder, columns, batch_tokens=512, hallucinated=IS_HALLUCINATED)
     assert found.shape == (2, len(TOKEN_WEIGHTS) - 1) and np.isfinite(found).all()
     support = TokenSupport.of(critic.model, critic.encoder.tokenizer, batch_tokens=512, layer=LAST_BUT_ONE)
     cut, whole = (

@@ -141,7 +141,7 @@ def test_a_short_training_keeps_little_on_the_disk_and_a_kill_behind_its_end_tra
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("faithkit.reports.run_reports.write_reports", killed)
+        patch.setattr("faithkit.reports.write_reports.write_run_results", killed)
         train_here(f"run_dir={folder}", *options, "checkpoints=best")
     sizes = {path.name: path.stat().st_size for path in (folder / "checkpoints").iterdir()}
     kept = sum(sizes.values()) + (folder / "hf" / "model.safetensors").stat().st_size

@@ -6,19 +6,19 @@ from itertools import groupby, pairwise
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.published.corpus import part_note
-from faithkit.published.detection import (
-    LEVELS,
+from faithkit.published.figures import (
     OVERALL,
+    PUBLISHED_LEVELS,
     TASKS,
     TEST_RESPONSES,
     V1,
-    comparable,
-    every_published,
-    models,
-    published,
+    all_published_detectors,
+    are_comparable,
+    part_note,
+    published_counts,
+    published_detectors,
+    ragtruth_models,
 )
-from faithkit.published.judges import published_counts
 from faithkit.published.tables import CHECKSUMS, FOLDER, published_table, read_table
 from faithkit.records import Example
 
@@ -62,7 +62,7 @@ def test_a_table_names_its_paper_and_who_cites_it(name):
 
 
 def test_precision_recall_and_f1_agree():
-    whole = [row for row in every_published() if row.precision is not None and row.recall is not None]
+    whole = [row for row in all_published_detectors() if row.precision is not None and row.recall is not None]
     assert len(whole) == 24 + 12 + 6  # by task; of other papers, by response and by character
     for row in whole:
         # Rounded to a tenth each, so a small recall bounds its F1 only loosely.
@@ -91,7 +91,7 @@ def test_the_counts_of_ragtruths_tables_agree():
 
 def test_the_test_set_is_that_of_the_paper():
     (num_sources,) = {row["num_valid"] for row in published_table("ragtruth_suppression").rows[:4]}
-    assert num_sources * len(models()) == TEST_RESPONSES == 2700
+    assert num_sources * len(ragtruth_models()) == TEST_RESPONSES == 2700
 
 
 def test_buckets_follow_each_other_and_give_the_spans_of_the_whole():
@@ -118,20 +118,22 @@ def test_reductions_follow_from_rates_but_for_the_papers_misprint():
 
 
 def test_a_level_and_task_gives_its_rows_best_first():
-    overall = published("ragtruth", "response")
+    overall = published_detectors("ragtruth", "response")
     assert (overall[0].system, overall[0].f1) == ("RAG-HAT", 83.9)
     assert [row.f1 for row in overall] == sorted((row.f1 for row in overall), reverse=True)
     assert {row.source for row in overall} == {V1, *OVERALL}
-    qa = {row.system: (row.precision, row.recall, row.f1) for row in published("ragtruth", "char", "qa")}
+    qa = {row.system: (row.precision, row.recall, row.f1) for row in published_detectors("ragtruth", "char", "qa")}
     assert qa["Llama-2-13B, fine-tuned"] == (72.3, 46.6, 56.6)
-    assert all(published("ragtruth", level, task) for level in LEVELS for task in TASKS)
-    assert not published("xsum_tokens", "char")
+    assert all(published_detectors("ragtruth", level, task) for level in PUBLISHED_LEVELS for task in TASKS)
+    assert not published_detectors("xsum_tokens", "char")
 
 
-@pytest.mark.parametrize(("names", "are"), [(sorted(models()), True), (["GPT-4-0613"], True), (["other"], False)])
+@pytest.mark.parametrize(
+    ("names", "are"), [(sorted(ragtruth_models()), True), (["GPT-4-0613"], True), (["other"], False)]
+)
 def test_figures_stand_beside_the_papers_models_alone(names, are):
-    assert comparable(by_model(name) for name in names) is are
-    assert not comparable([Example(id="a", source="s", split="test", group="g", knowledge="k", response="r")])
+    assert are_comparable(by_model(name) for name in names) is are
+    assert not are_comparable([Example(id="a", source="s", split="test", group="g", knowledge="k", response="r")])
 
 
 def by_model(name):

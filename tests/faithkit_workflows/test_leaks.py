@@ -13,7 +13,7 @@ from data_modules.reading.rows import ReadReport
 from faithkit.files.model_folder import read_stored, seal
 from faithkit.provenance.predictions_origin import origin_path, read_origin, write_origin
 from faithkit.provenance.row_keys import row_keys
-from faithkit.provenance.seen_rows import CALIBRATED, CHOSEN, FILE, TRAINED, SeenRows, read_seen
+from faithkit.provenance.seen_rows import CALIBRATED, CHOSEN, SEEN_ROWS_FILE, TRAINED, SeenRows, read_seen
 from faithkit.weights.used_model import UsedModel
 from tests.faithkit_workflows.test_evaluate_responses import GOOD, dialogues, responses
 from tests.running import SMALL, evaluate_here, train_here
@@ -40,7 +40,7 @@ def seen_by(run: Path) -> SeenRows:
 def without_file(run: Path, copy: Path) -> Path:
     """A run as it was before models held what they have seen."""
     shutil.copytree(run, copy)
-    (copy / "hf" / FILE).unlink()
+    (copy / "hf" / SEEN_ROWS_FILE).unlink()
     stored = read_stored(run / "hf")
     assert stored is not None
     seal(copy / "hf", stored)

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from data_modules.reading.rows import ReadReport
 from data_modules.reading.tables import read_table
 from faithkit.errors import UserError
-from faithkit.provenance.fingerprints import TestRows
+from faithkit.provenance.predictions_origin import TestRows
 from faithkit.records import Example, Prediction, Span
-from faithkit.statistics.group_kinds import kinds_of, share_of_kinds
+from faithkit.statistics.group_counts import count_group_kinds, proportion_from_counts
 from faithkit_workflows.tables import shares as counted
 from faithkit_workflows.tables.scored_rows import write_scored
 from faithkit_workflows.tables.shares import Shares, hallucinated_share
@@ -138,7 +138,7 @@ def test_shards_tell_the_interval_that_the_rows_have(num_groups: int, every: int
     called = (groups % every == 1).astype(np.int8)
     for verdicts in (called, called * 0, called * 0 + 1):
         told = hallucinated_share(groups, verdicts, num_resamples=200)
-        counted = share_of_kinds(kinds_of(groups, verdicts), num_resamples=200)
+        counted = proportion_from_counts(count_group_kinds(groups, verdicts), num_resamples=200)
         assert told and counted and counted.value == told.value
         if num_groups <= 500 or verdicts.min() == verdicts.max():
             assert (counted.low, counted.high) == pytest.approx((told.low, told.high))
@@ -152,5 +152,5 @@ def test_a_share_of_one_group_has_no_interval() -> None:
 def test_rows_of_any_number_have_the_fingerprint_of_those_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     examples: list[Example] = [example(id=f"x{number}", knowledge="é\u2028" * number) for number in range(11)]
     whole = TestRows.of("own", examples)
-    monkeypatch.setattr("faithkit.provenance.fingerprints.HELD", 3)
+    monkeypatch.setattr("faithkit.provenance.predictions_origin.NUM_HELD_ROWS", 3)
     assert TestRows.of("own", iter(reversed(examples))) == whole

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 
 from faithkit.files.model_folder import SIDECAR
-from faithkit.provenance.seen_rows import FILE as SEEN_ROWS
+from faithkit.provenance.seen_rows import SEEN_ROWS_FILE as SEEN_ROWS
 from tests.faults.campaign import Campaign, Wrong
 from tests.faults.model_folders import FOREIGN, MODELS, OLDER, SEALED, wanted, whole_folder
 from tests.faults.mutations import mutate_bytes, mutate_value

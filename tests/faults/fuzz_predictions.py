@@ -14,10 +14,10 @@ from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.responses.paired_responses import PairedResponses
+from faithkit.metrics.responses.response_columns import PairedResponses
 from faithkit.pages.page import AnswerSet, write_page
 from faithkit.records import Example, Prediction
-from faithkit.reports.run_reports import detection_reports, write_reports
+from faithkit.reports.write_reports import detection_reports, write_run_results
 from faithkit_workflows.answering.write_answers import write_answers
 from tests.data_modules.official_rows import write_case
 from tests.faults.campaign import Campaign, Wrong
@@ -59,7 +59,7 @@ def attempt_detection(rng: random.Random, folder: Path) -> None:
     run = RunFolder(folder)
     with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), "utf-8")):  # as strict as a terminal
         found = detection_reports({"set": (labelled(), list(predictions.values()))}, meta={}, num_resamples=10)
-        write_reports(run, found, meta={})
+        write_run_results(run, found, meta={})
     write_page(
         folder / "page.html", [AnswerSet(name="set", examples=labelled(), predictions=predictions)], title="answers"
     )

@@ -6,10 +6,9 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from faithkit.provenance.leaks import find_leaks
 from faithkit.provenance.predictions_origin import origin_path, write_origin
 from faithkit.provenance.row_keys import row_keys
-from faithkit.provenance.seen_rows import CHOSEN, FILE, TRAINED, SeenRows, read_seen
+from faithkit.provenance.seen_rows import CHOSEN, SEEN_ROWS_FILE, TRAINED, SeenRows, find_leaks, read_seen
 from faithkit.weights.used_model import UsedModel
 from faithkit_workflows.detectors.origins import origin_of_file
 from tests.faults.campaign import Campaign
@@ -23,13 +22,13 @@ def seen_file() -> bytes:
     with TemporaryDirectory() as folder:
         uses = {TRAINED: [row_keys(labelled()[:2])], CHOSEN: [row_keys(labelled()[2:])]}
         SeenRows.of(uses, untold=["some/model"]).write(Path(folder))
-        return (Path(folder) / FILE).read_bytes()
+        return (Path(folder) / SEEN_ROWS_FILE).read_bytes()
 
 
 def attempt_seen(rng: random.Random, folder: Path) -> None:
     """The rows that a model has seen, of a folder without hashes."""
-    (folder / FILE).write_bytes(seen_file())
-    damage_bytes(folder / FILE, rng)
+    (folder / SEEN_ROWS_FILE).write_bytes(seen_file())
+    damage_bytes(folder / SEEN_ROWS_FILE, rng)
     seen = read_seen(folder)
     if seen is not None:
         json.dumps(find_leaks(labelled(), seen | SeenRows({})).to_dict())

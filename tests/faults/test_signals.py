@@ -28,7 +28,7 @@ MOMENTS_OF_TRAINING = [
     "faithkit.training.task:load_best",
     "critic.sequence.task:CriticTask.calibrate",
     "faithkit.training.task:write_folder",
-    "faithkit.reports.run_reports:write_results",
+    "faithkit.reports.write_reports:write_results",
 ]
 QUICK = ("faithkit_workflows.train:build_task", MOMENTS_OF_TRAINING[10], "faithkit.training.task:write_folder")
 LINES = "The river is long.,It is long.\nThe city is old.,It is new.\n" * 4
@@ -86,7 +86,7 @@ def test_ctrl_c_and_a_closed_terminal_are_as_sigterm(
         "faithkit_workflows.benchmarks.detection:load_configured",
         "critic.sequence.scorer:Critic.probabilities",
         "faithkit.files.jsonl:JsonlAppender.append",
-        "faithkit.reports.run_reports:write_results",
+        "faithkit.reports.write_reports:write_results",
     ],
 )
 def test_an_evaluation_goes_on_to_the_same_end(at: str, trained: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from faithkit.errors import UserError
 from faithkit.metrics.responses.pretrained import load_pretrained, longest_input
-from faithkit.statistics.intervals import Values
+from faithkit.statistics.spread import Values
 from faithkit.training.batching import plan_batches
 
 CHUNK = 2048  # pairs whose texts' hidden states are held at once

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from faithkit.metrics.responses.ngrams import shared_grams
-from faithkit.statistics.intervals import Groups, Statistic, Values
+from faithkit.metrics.responses.ngrams import count_shared_grams
+from faithkit.statistics.bootstrap import Groups
+from faithkit.statistics.spread import Statistic, Values
 
 MAX_ORDER = 4
 CHUNK = 4096  # texts that the tokenizer takes at once
@@ -23,7 +24,7 @@ _PRIVATE = range(0xE000, 0xF8FF)  # characters without a meaning of their own
 
 def bleu_counts(responses: Sequence[str], references: Sequence[str]) -> Values:
     """Counts what BLEU needs [N, 10]: both lengths, then by order the n-grams matched and those of the response."""
-    shared = shared_grams(tokenize(responses), tokenize(references), MAX_ORDER)
+    shared = count_shared_grams(tokenize(responses), tokenize(references), MAX_ORDER)
     lengths = [shared[0].first, shared[0].second]
     return np.stack([*lengths, *(s.both for s in shared), *(s.first for s in shared)], axis=1)
 

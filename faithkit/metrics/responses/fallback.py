@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.statistics.intervals import Values
+from faithkit.statistics.spread import Values
 
 _VERY = r"(?:(?:really|actually|personally|honestly|exactly|quite|too|very|entirely|even|totally|also) )?"
 _CANNOT = r"(?:can not|cannot|can't|cant|could not|couldn't|am unable to|am not able to)"
@@ -37,7 +37,7 @@ def is_fallback(text: str) -> bool:
     return _FALLBACK.search(" ".join(text.lower().replace("’", "'").split())) is not None
 
 
-def fallback(responses: Sequence[str], references: Sequence[str | None]) -> dict[str, Values]:
+def fallback_rates(responses: Sequence[str], references: Sequence[str | None]) -> dict[str, Values]:
     """Computes `fallback` of all turns, and of the unanswerable and the answerable ones alone; NaN for the others [N].
 
     The better system falls back on the unanswerable turns and nowhere else.

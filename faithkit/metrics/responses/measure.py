@@ -7,27 +7,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from faithkit.metrics.judge_error import JudgeError
 from faithkit.metrics.responses.bert_score import BertScore
 from faithkit.metrics.responses.bleu import bleu, bleu_counts, corpus_bleu
-from faithkit.metrics.responses.critic_rate import Detector, critic_rate
-from faithkit.metrics.responses.distinct import distinct
-from faithkit.metrics.responses.extractive import extractive
-from faithkit.metrics.responses.fallback import fallback
-from faithkit.metrics.responses.judge_error import JudgeError
-from faithkit.metrics.responses.judges import CRITIC, Judge, judge_columns
-from faithkit.metrics.responses.knowledge_f1 import knowledge_f1
-from faithkit.metrics.responses.metric_columns import MetricColumns
-from faithkit.metrics.responses.official import Official
-from faithkit.metrics.responses.paired_responses import PairedResponses
-from faithkit.metrics.responses.q2.score import Q2, Q2Scores
-from faithkit.metrics.responses.rouge import rouge
+from faithkit.metrics.responses.fallback import fallback_rates
+from faithkit.metrics.responses.judges import CRITIC, Detector, ResponseJudge, critic_rate, judge_columns
+from faithkit.metrics.responses.ngrams import distinct_n, extractive_fragments, knowledge_f1, rouge
+from faithkit.metrics.responses.official import OfficialMetrics
+from faithkit.metrics.responses.q2 import Q2, Q2Scores
+from faithkit.metrics.responses.response_columns import MetricColumns, PairedResponses
 from faithkit.records import Example
-from faithkit.statistics.intervals import Groups, Statistic, Values
+from faithkit.statistics.bootstrap import Groups
+from faithkit.statistics.spread import Statistic, Values
 from faithkit.words import apostrophe_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Models:
+class MetricModels:
     """The models that metrics need; metrics of a model that is not given are left out.
 
     Args:
@@ -39,21 +35,21 @@ class Models:
 
     detector: Detector | None = None
     error: JudgeError | None = None
-    others: tuple[Judge, ...] = ()
+    others: tuple[ResponseJudge, ...] = ()
     bert_score: BertScore | None = None
     q2: Q2 | None = None
-    official: Official | None = None
+    official: OfficialMetrics | None = None
 
-    def without_q2(self) -> "Models":
+    def without_q2(self) -> "MetricModels":
         """Leaves out what takes long, for baselines."""
         return replace(self, q2=None, official=self.official and replace(self.official, q2=None))
 
     @property
-    def judges(self) -> tuple[Judge, ...]:
+    def judges(self) -> tuple[ResponseJudge, ...]:
         """The critic, with its error on labelled rows, and the judges beside it."""
         if self.detector is None:
             return self.others
-        return (Judge(key=CRITIC, name="critic", detector=self.detector, error=self.error), *self.others)
+        return (ResponseJudge(key=CRITIC, name="critic", detector=self.detector, error=self.error), *self.others)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -72,8 +68,8 @@ def gold_response(example: Example) -> str:
     return example.response if example.reference is None else example.reference
 
 
-def measure(
-    examples: Sequence[Example], responses: Sequence[str], models: Models, *, progress: bool = False
+def measure_responses(
+    examples: Sequence[Example], responses: Sequence[str], models: MetricModels, *, progress: bool = False
 ) -> MetricColumns:
     """Measures one response to each example."""
     knowledge, gold = [example.knowledge for example in examples], [gold_response(example) for example in examples]
@@ -106,15 +102,15 @@ def measure(
     counts = bleu_counts(responses, gold)
     columns["sentence_bleu"] = bleu(counts, effective_order=True)
     columns |= rouge(responses, gold)
-    columns |= extractive(responses, knowledge)
+    columns |= extractive_fragments(responses, knowledge)
     columns["num_words"] = np.array([len(apostrophe_words(text)) for text in responses], np.float64)
-    columns |= fallback(responses, gold)
+    columns |= fallback_rates(responses, gold)
     if empty := sum(not text.strip() for text in responses):
         notes.append(f"{empty} of {len(responses)} responses are empty")
     return MetricColumns(groups, columns, _of_corpus(groups, responses, counts), details, tuple(notes))
 
 
-def part_of(columns: MetricColumns, paired: PairedResponses, rows: NDArray[np.bool_]) -> MetricColumns:
+def measure_part(columns: MetricColumns, paired: PairedResponses, rows: NDArray[np.bool_]) -> MetricColumns:
     """Measures the marked rows alone, by what was measured of all: no model reads anything again."""
     examples = [example for example, marked in zip(paired.examples, rows, strict=True) if marked]
     texts = [text for text, marked in zip(paired.texts, rows, strict=True) if marked]
@@ -125,7 +121,7 @@ def part_of(columns: MetricColumns, paired: PairedResponses, rows: NDArray[np.bo
 
 
 def _of_corpus(groups: Groups, responses: Sequence[str], counts: Values) -> tuple[Statistic, ...]:
-    return corpus_bleu(groups, counts), distinct(groups, responses)
+    return corpus_bleu(groups, counts), distinct_n(groups, responses)
 
 
 def _q2_note(scores: Q2Scores) -> str:

@@ -2,24 +2,50 @@
 
 Words become numbers and pairs become rows of flat arrays, so that counting is sorting. BLEU, ROUGE and token F1 all
 stand on the same clipped count: of each n-gram, the smaller of its numbers on the two sides.
+
+Knowledge F1: how much wording the response and its knowledge share (Shuster et al. 2021).
+
+F1 = 2 * shared / (words of the response + words of the knowledge), each word as often as it stands in both, here
+without stop words. Use it as a cheap sign of grounding. A negation costs nothing, and a faithful paraphrase scores low.
+
+ROUGE-1, 2 and L: n-grams and the longest common subsequence shared with the gold response (Lin 2004, sections 2, 3).
+
+F = 2 * shared / (tokens of the response + tokens of the gold response), without stemming. Use it to compare with
+published systems; it rewards the gold wording, and a hallucination of two words costs no more than a synonym.
+
+Values equal the package rouge-score's (a test compares them); this file's counting takes a twentieth of its time.
+
+Distinct-n: different n-grams / all n-grams, over all responses together (Li et al. 2016).
+
+Use it to see a system fall back on a few phrases. It falls with the number and length of responses, so compare only
+systems on the same examples; random words score highest.
+
+Density and coverage: how much of a response is copied, and in how long pieces (Grusky et al. 2018, section 4).
+
+coverage = sum |f| / |R| and density = sum |f|^2 / |R|, over the fragments f that the response R shares with the
+knowledge. Use them beside a faithfulness metric: a system can be faithful by copying. They are no measure of quality.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.statistics.intervals import Values
+from faithkit.metrics.classification import safe_ratio
+from faithkit.statistics.bootstrap import Groups
+from faithkit.statistics.spread import Statistic, Values
+from faithkit.token_overlap import greedy_runs, lcs_length
+from faithkit.words import apostrophe_content_words, apostrophe_words, ascii_words, words_and_marks
 
 Texts = Sequence[Sequence[str]]  # each a list of tokens
 Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shared:
+class SharedGrams:
     """Numbers of n-grams of one order [N]: in the first text of each pair, in the second, and in both."""
 
     first: Values
@@ -42,7 +68,7 @@ class Grams:
     kinds: int
 
 
-def grams(texts: Texts, max_order: int) -> Iterator[Grams]:
+def number_grams(texts: Texts, max_order: int) -> Iterator[Grams]:
     """Numbers the n-grams of order 1, 2, ..., `max_order`; equal ones have equal numbers in all texts."""
     number: defaultdict[str, int] = defaultdict(count().__next__)
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
@@ -59,14 +85,14 @@ def grams(texts: Texts, max_order: int) -> Iterator[Grams]:
         yield Grams(row[starts], numbers, len(distinct))
 
 
-def shared_grams(first: Texts, second: Texts, max_order: int = 1) -> list[Shared]:
+def count_shared_grams(first: Texts, second: Texts, max_order: int = 1) -> list[SharedGrams]:
     """Counts, for each order up to `max_order`, the n-grams of every pair."""
     assert len(first) == len(second), "texts come in pairs"
     size = len(first)
-    return [_share(found, size) for found in grams([*first, *second], max_order)]
+    return [_count_shared(found, size) for found in number_grams([*first, *second], max_order)]
 
 
-def _share(found: Grams, size: int) -> Shared:
+def _count_shared(found: Grams, size: int) -> SharedGrams:
     key = found.row % max(1, size) * found.kinds + found.gram
     is_second = found.row >= size
     keys, counts = np.unique(key[~is_second], return_counts=True)
@@ -75,4 +101,80 @@ def _share(found: Grams, size: int) -> Shared:
     clipped = np.minimum(counts[mine], other_counts[theirs])
     totals = np.bincount(found.row, minlength=2 * size).astype(np.float64)
     both = np.bincount(common // max(1, found.kinds), weights=clipped, minlength=size).astype(np.float64)
-    return Shared(first=totals[:size], second=totals[size:], both=both)
+    return SharedGrams(first=totals[:size], second=totals[size:], both=both)
+
+
+def knowledge_f1(responses: Sequence[str], knowledge: Sequence[str]) -> Values:
+    """Computes the F1 of the content words of each response and its knowledge [N].
+
+    A text without such words shares nothing: 0.
+    """
+    response_words, knowledge_words = (
+        [apostrophe_content_words(text) for text in side] for side in (responses, knowledge)
+    )
+    [shared] = count_shared_grams(response_words, knowledge_words)
+    return shared.f1
+
+
+def answer_f1(first: Sequence[str], second: Sequence[str], clean: Callable[[str], str]) -> Values:
+    """Computes the F1 of two short answers each [N], by the words that are left of them when they are cleaned."""
+    [shared] = count_shared_grams([clean(text).split() for text in first], [clean(text).split() for text in second])
+    return shared.f1
+
+
+def rouge(responses: Sequence[str], references: Sequence[str]) -> dict[str, Values]:
+    """Computes the F-measures `rouge_1`, `rouge_2` and `rouge_l` of each pair [N]; 0 where a text has no token."""
+    response_words = [ascii_words(text) for text in responses]
+    gold_words = [ascii_words(text) for text in references]
+    one, two = count_shared_grams(response_words, gold_words, 2)
+    common = np.array([lcs_length(a, b) for a, b in zip(response_words, gold_words, strict=True)], np.float64)
+    both = one.first + one.second
+    longest = np.divide(2 * common, both, out=np.zeros_like(both), where=common > 0)
+    return {"rouge_1": one.f1, "rouge_2": two.f1, "rouge_l": longest}
+
+
+def distinct_n(groups: Groups, responses: Sequence[str], max_order: int = 2) -> Statistic:
+    """Gives `distinct_1`, ..., as a function of weights over groups.
+
+    A group that is drawn twice brings no new n-grams, so a resample of whole groups would always have fewer than the
+    data. Resamples are therefore scored to first order: a group's weight changes the number of different n-grams by
+    those that no other group has (the jackknife's influence; Efron & Tibshirani 1993, ch. 11).
+    """
+    orders = [_count_kinds(groups, found) for found in number_grams(list(map(apostrophe_words, responses)), max_order)]
+
+    def statistic(weights: Values) -> dict[str, Values]:
+        values = {}
+        for order, (kinds, own, totals) in enumerate(orders, start=1):
+            different = kinds + (weights - 1) @ own
+            values[f"distinct_{order}"] = safe_ratio(different, weights @ totals)
+        return values
+
+    return statistic
+
+
+def _count_kinds(groups: Groups, found: Grams) -> tuple[int, Values, Values]:
+    """Counts the different n-grams of all, and for each group [G] those that it alone has and all that it has."""
+    group, kinds = groups.index[found.row], max(1, found.kinds)
+    holder, held = np.divmod(np.unique(group * kinds + found.gram), kinds)
+    alone = np.bincount(held, minlength=kinds)[held] == 1
+    own = np.bincount(holder[alone], minlength=groups.count).astype(np.float64)
+    return found.kinds, own, np.bincount(group, minlength=groups.count).astype(np.float64)
+
+
+def extractive_fragments(responses: Sequence[str], knowledge: Sequence[str]) -> dict[str, Values]:
+    """Computes `density` and `coverage` of each pair [N].
+
+    Tokens are words in lower case and punctuation marks. An empty response has 0 of both.
+    """
+    pairs = [
+        measure_copying(words_and_marks(response), words_and_marks(text))
+        for response, text in zip(responses, knowledge, strict=True)
+    ]
+    coverage, density = np.array(pairs, np.float64).reshape(-1, 2).T
+    return {"density": density, "coverage": coverage}
+
+
+def measure_copying(response: Sequence[str], knowledge: Sequence[str]) -> tuple[float, float]:
+    """Computes coverage and density of the tokens of a response."""
+    runs, size = greedy_runs(response, knowledge), max(1, len(response))
+    return sum(runs) / size, sum(length * length for length in runs) / size

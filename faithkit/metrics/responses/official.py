@@ -8,22 +8,42 @@ scripts compare the response with its knowledge in lower case, never with the go
 - `official_bertscore`: F1 of roberta-large's layer 17, rescaled by a baseline b: (F1 - b) / (1 - b).
 
 Use them beside published figures; for anything else ours. `q2.official` has Q2.
+
+Q2 as its authors' scripts compute it (github.com/orhonovich/q-squared, options beam, single, remove, and run_nli).
+
+Where it differs from ours, it is for published figures, not for better ones:
+
+- Candidates are all entities, repeated ones too, then the noun chunks that none of them equals; only "I" is dropped.
+- Questions: five beams of at most 128 tokens, no three tokens twice, the search ends with the fifth finished beam.
+  A question is personal by its parse: "I" or "you" as subject, "my" or "your" as possessive; "me" and "yours" are not.
+- Answers: the likeliest start and the likeliest end, wherever they are, as the tokenizer writes them (often in lower
+  case). No answer is the first token alone; an end before its start is an empty answer.
+- Two answers are equal without punctuation ("U.S.", "US") and without a, an, the, in, our.
+- The NLI model is not asked about an answer that holds the first token, or that a CSV reader takes for a missing value.
+  Without a valid question it compares knowledge and response in lower case.
 """
 
+import re
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
+
+from faithkit.entailment import Entailment
 from faithkit.metrics.responses.bert_score import RescaledBertScore
 from faithkit.metrics.responses.bleu import bleu, bleu_counts
-from faithkit.metrics.responses.ngrams import shared_grams
-from faithkit.metrics.responses.q2.score import Q2, Q2Scores
-from faithkit.statistics.intervals import Values
+from faithkit.metrics.responses.ngrams import count_shared_grams
+from faithkit.metrics.responses.q2 import Q2, Q2Rules, Q2Scores, TextPair, make_statements
+from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates
+from faithkit.statistics.spread import Values
+from faithkit.training.batching import plan_batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Official:
+class OfficialMetrics:
     """The scripts' metrics, as far as their models are given; `notes` say which are not."""
 
     bert_score: RescaledBertScore | None = None
@@ -44,7 +64,9 @@ class Official:
 
 def token_f1(responses: Sequence[str], knowledge: Sequence[str]) -> Values:
     """Computes the F1 of spaCy's content tokens of each pair [N]."""
-    [shared] = shared_grams([content_tokens(text) for text in responses], [content_tokens(text) for text in knowledge])
+    [shared] = count_shared_grams(
+        [content_tokens(text) for text in responses], [content_tokens(text) for text in knowledge]
+    )
     return shared.f1
 
 
@@ -69,3 +91,121 @@ def _tokenizer() -> Any:
     tokenizer: Any = pipeline.tokenizer
     tokenizer.infix_finditer = spacy.util.compile_infix_regex(infixes).finditer
     return tokenizer
+
+
+NUM_BEAMS = 5
+SEARCH = {"max_length": 128, "no_repeat_ngram_size": 3, "early_stopping": True}
+PERSONAL_BY_DEPENDENCY = {"nsubj": {"i", "you"}, "poss": {"my", "your"}}  # by dependency
+# The scripts keep answers in a CSV file between their two steps; pandas 1.1 reads these as missing.
+MISSING = frozenset(
+    "#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|n/a|nan|null".split("|")
+) | {""}
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_SMALL_WORD = re.compile(r"\b(?:an?|the|in|our)\b")
+_SPACES = re.compile(" +")
+
+
+def official_q2(
+    candidates: SpacyCandidates, questions: Seq2SeqQuestions, answers: ExtractiveAnswers, entailment: Entailment
+) -> Q2:
+    """Makes a Q2 of the scripts' protocol out of the models of ours."""
+    read, pipeline = OfficialAnswers(answers), candidates.pipeline
+    rules = official_rules(pipeline, read.no_answer)
+    return Q2(OfficialCandidates(pipeline), OfficialQuestions(questions), read, entailment, rules)
+
+
+def official_rules(pipeline: Any, no_answer: str) -> Q2Rules:
+    """Makes the scripts' rules.
+
+    Args:
+        pipeline: spaCy's, with a parser.
+        no_answer: The reader's first token.
+    """
+
+    def usable(texts: Sequence[str]) -> list[bool]:
+        return [not is_personal_parse(question) for question in pipeline.pipe(texts)]
+
+    def compared(question: str, answer: str, candidate: str) -> TextPair | None:
+        if no_answer in answer or answer in MISSING:
+            return None
+        return make_statements(*("nan" if text in MISSING else text for text in (question, answer, candidate)))
+
+    return Q2Rules(usable=usable, clean=clean_official_answer, comparison=compared, fallback=str.lower)
+
+
+def clean_official_answer(text: str) -> str:
+    """Leaves of an answer its words in lower case, without punctuation, articles, "in" and "our"."""
+    return _SPACES.sub(" ", _SMALL_WORD.sub(" ", text.lower().translate(_PUNCTUATION))).strip()
+
+
+def is_personal_parse(question: Any) -> bool:
+    """Tells of a parsed question whether it asks about the one who asks or is asked."""
+    return any(token.text.lower() in PERSONAL_BY_DEPENDENCY.get(token.dep_, ()) for token in question)
+
+
+class OfficialCandidates:
+    """Finds all entities, then the noun chunks that none before equals, case aside."""
+
+    def __init__(self, pipeline: Any):
+        self.pipeline = pipeline
+
+    def candidates(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        found = []
+        for document in self.pipeline.pipe(texts):
+            spans = [entity.text for entity in document.ents]
+            for chunk in document.noun_chunks:
+                if chunk.text.lower() not in {span.lower() for span in spans}:
+                    spans.append(chunk.text)
+            found.append(tuple(span for span in spans if span.lower() != "i"))
+        return found
+
+
+class OfficialQuestions:
+    """Asks with the model and template of another asker, by the scripts' search."""
+
+    def __init__(self, asker: Seq2SeqQuestions):
+        self.asker = asker
+
+    def questions(self, answers: Sequence[str], contexts: Sequence[str]) -> list[tuple[str, ...]]:
+        prompts = self.asker.prompts(answers, contexts)
+        if not prompts:
+            return []
+        found = self.asker.generate(self.asker.encode(prompts), NUM_BEAMS, **SEARCH)
+        return [self._texts(beams) for beams in found]
+
+    def _texts(self, beams: list[list[int]]) -> tuple[str, ...]:
+        tokenizer = self.asker.tokenizer
+        texts = tokenizer.batch_decode(beams, skip_special_tokens=True, clean_up_tokenization_spaces=True)
+        return tuple(text.replace("question: ", "", 1) for text in texts)
+
+
+class OfficialAnswers:
+    """Reads the likeliest start and the likeliest end, each for itself; None is the first token alone.
+
+    Args:
+        reader: Whose model and tokenizer are used. A text that they have no room for is cut; the scripts fail there.
+    """
+
+    def __init__(self, reader: ExtractiveAnswers):
+        self.reader = reader
+        self.no_answer: str = reader.tokenizer.cls_token
+        self._word_pieces = type(reader.tokenizer.backend_tokenizer.model).__name__ == "WordPiece"
+
+    def answers(self, questions: Sequence[str], contexts: Sequence[str]) -> list[str | None]:
+        reader = self.reader
+        if not questions:
+            return []
+        rows = reader.tokenizer(list(questions), list(contexts), truncation=True, max_length=reader.max_length)
+        lengths = np.array([len(ids) for ids in rows["input_ids"]], np.int32)
+        found: list[str | None] = [None] * len(lengths)
+        for batch in plan_batches(lengths, None, reader.batch_tokens, None):
+            for i, start, end in zip(batch, *reader.logits(rows, batch), strict=True):
+                text = self._text(rows["input_ids"][i][start.argmax() : end.argmax() + 1])
+                found[i] = None if text == self.no_answer else text
+        return found
+
+    def _text(self, ids: list[int]) -> str:
+        tokens = self.reader.tokenizer.convert_ids_to_tokens(ids)
+        if self._word_pieces:  # today's decoder also joins what stands around punctuation; the scripts' did not
+            return " ".join(tokens).replace(" ##", "").strip()
+        return str(self.reader.tokenizer.convert_tokens_to_string(tokens))

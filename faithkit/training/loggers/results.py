@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from pytorch_lightning.loggers import Logger
 
 from faithkit.files.run_folder import RunFolder
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 
 Row = Mapping[str, Any]
 

@@ -15,7 +15,7 @@ from critic.sequence.evidence import EVIDENCE, TOKEN_WEIGHTS, WEIGHTS, fit_evide
 from critic.weights import load_classifier
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
-from faithkit.baselines.word_evidence import WORD_EVIDENCE, word_evidence
+from faithkit.baselines.counted_features import WORD_EVIDENCE, word_evidence
 from faithkit.errors import UserError
 from faithkit.files.model_folder import SIDECAR
 from faithkit.files.run_folder import RunFolder

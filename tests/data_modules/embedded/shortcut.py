@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, roc_auc_score
 
 from data_modules.embedded import generate
-from faithkit.baselines.counted_features import FEATURES, count_features, fit_counted
+from faithkit.baselines.counted_features import FEATURES, count_features, fit_counted_features
 from faithkit.records import HALLUCINATED, Example
 from faithkit.words import cased_words, unicode_words
 
@@ -70,7 +70,7 @@ def _standardised(features: np.ndarray, num_train: int) -> np.ndarray:
 
 def counted_baseline(train: Sequence[Example], test: Sequence[Example]) -> float:
     """Computes the macro-F1 of the baseline that every critic's test shows, at threshold 0.5."""
-    model = fit_counted(train)
+    model = fit_counted_features(train)
     assert model is not None
     found = model.predictions(test)
     return float(f1_score(_gold(test), [found[e.id].label == HALLUCINATED for e in test], average="macro"))
@@ -110,7 +110,7 @@ def _gold(examples: Sequence[Example]) -> np.ndarray:
 def main() -> None:
     """Prints the attacks on as many rows as the demo trains on."""
     train, test = list(generate("train", 3200)), list(generate("test", 2000))
-    model = fit_counted(train)
+    model = fit_counted_features(train)
     assert model is not None
     scores = model.score([e.knowledge for e in test], [e.response for e in test])
     print(f"TF-IDF, logistic regression              {shortcut_baseline(train, test):.3f}")

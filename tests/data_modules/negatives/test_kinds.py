@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from data_modules.negatives.original import original_responses
 from data_modules.negatives.other import NUM_PER_WORD, _SimilarExamples, other_responses
 from data_modules.negatives.verbatim import MAX_WORDS, verbatim_knowledge
-from faithkit.provenance.text_key import text_key
+from faithkit.provenance.row_keys import text_key
 from faithkit.records import Example
 from tests.data_modules.negatives.corpus import corpus, example, in_two_orders
 

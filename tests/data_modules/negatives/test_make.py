@@ -22,7 +22,7 @@ from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from data_modules.splits import SplitPlan
 from faithkit.errors import UserError
-from faithkit.provenance.text_key import text_key
+from faithkit.provenance.row_keys import text_key
 from faithkit.records import Example
 from tests.data_modules.negatives.corpus import corpus, example, ruled
 from tests.data_modules.official.dialogues import FAITHDIAL

@@ -14,7 +14,7 @@ from data_modules.reading.dataset import read_examples
 from data_modules.reading.exclude import DROPPED, DROPPED_DIALOGUE, MIN_WORDS, Excluded, count_words
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
-from faithkit.provenance.text_key import text_key
+from faithkit.provenance.row_keys import text_key
 from faithkit.records import Turn
 from tests.data_modules.examples import example
 

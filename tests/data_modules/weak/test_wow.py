@@ -19,7 +19,7 @@ from data_modules.reading.rows import ReadReport
 from data_modules.splits import SplitPlan
 from data_modules.weak.wow import WeakWow
 from faithkit.errors import UserError
-from faithkit.provenance.text_key import text_key
+from faithkit.provenance.row_keys import text_key
 from tests.data_modules.official.dialogues import utterance
 from tests.data_modules.official_rows import write
 from tests.running import train_here

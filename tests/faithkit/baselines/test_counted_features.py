@@ -8,10 +8,10 @@ from unicodedata import normalize
 import numpy as np
 import pytest
 
-from faithkit.baselines.counted_features import FEATURES, count_features, fit_counted
-from faithkit.baselines.fitted import Fitting
+from faithkit.baselines.counted_features import FEATURES, count_features, fit_counted_features
+from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.baselines.word_overlap import unsupported_share, unsupported_spans
-from faithkit.pages.tables import as_text
+from faithkit.pages.tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.reports.labels import label_report
 
@@ -93,7 +93,7 @@ def test_any_text_has_finite_features(response: str) -> None:
 
 def test_the_trees_find_what_counting_finds_and_repeat_it() -> None:
     train, test = examples("train", 80), examples("test", 20)
-    first, again = (fit_counted(train, examples("validation", 20)) for _ in range(2))
+    first, again = (fit_counted_features(train, examples("validation", 20)) for _ in range(2))
     assert first is not None and again is not None
     found = first.predictions(test)
     assert all(found[e.id].label == e.label for e in test) and found == again.predictions(test)
@@ -101,28 +101,28 @@ def test_the_trees_find_what_counting_finds_and_repeat_it() -> None:
 
 def test_a_class_of_few_rows_is_not_fitted() -> None:
     train = [e for e in examples("train", 200) if e.label == FAITHFUL] + examples("few", 20)
-    assert fit_counted(train) is None
+    assert fit_counted_features(train) is None
 
 
 def test_the_threshold_is_chosen_on_validation() -> None:
     train, validation = examples("train", 80), examples("validation", 20)
-    plain = fit_counted(train)
+    plain = fit_counted_features(train)
     assert plain is not None and plain.threshold == 0.5
     flipped = [validation[0], *(replace(e, label=HALLUCINATED) for e in validation[1:])]  # the threshold has to fall
-    fitted = fit_counted(train, flipped, aim="f1")
+    fitted = fit_counted_features(train, flipped, aim="f1")
     assert fitted is not None and fitted.threshold <= min(p.score or 0 for p in plain.predictions(validation).values())
 
 
 def test_a_report_shows_the_trees_and_the_paired_difference() -> None:
     test = examples("test", 60)
-    model = fit_counted(examples("train", 80))
+    model = fit_counted_features(examples("train", 80))
     said = {e.id: Prediction(id=e.id, label=HALLUCINATED, score=0.9) for e in test}
-    report = label_report(test, said, title="t", fitting=Fitting(counted=model), num_resamples=50)
+    report = label_report(test, said, title="t", fitting=BaselineData(counted=model), num_resamples=50)
     metrics = report.metrics
     gain = metrics["difference/counted_macro_f1"]
     assert metrics["counted_macro_f1"].value == 1.0
     assert gain.value == pytest.approx(metrics["macro_f1"].value - 1.0) and gain.low <= gain.value <= gain.high < 0
-    assert "counted features" in as_text(*report.tables)
+    assert "counted features" in render_text(*report.tables)
     assert not any("counted" in name for name in label_report(test, said, title="t", num_resamples=5).metrics)
 
 

@@ -5,19 +5,19 @@ from dataclasses import replace
 
 import pytest
 
-from faithkit.baselines.counted_features import fit_counted
-from faithkit.baselines.fitted import (
+from faithkit.baselines.counted_features import fit_counted_features
+from faithkit.baselines.simple_detectors import (
     MEDIAN,
-    Fitting,
-    beside,
-    fit_counted_by_folds,
-    fitted_origin,
-    refit,
-    stored_fitting,
+    BaselineData,
+    baseline_thresholds,
+    fit_counted_features_by_folds,
+    predict_baselines,
+    read_baseline_thresholds,
+    refit_threshold,
 )
 from faithkit.baselines.word_overlap import fit_overlap, overlap_predictions
 from faithkit.metrics.classification import classification_metrics
-from faithkit.pages.tables import as_text
+from faithkit.pages.tables import render_text
 from faithkit.records import Example, Prediction
 from faithkit.reports.labels import label_report
 
@@ -67,8 +67,8 @@ def macro_f1(predictions: dict[str, Prediction]) -> float:
 
 def test_word_overlap_takes_the_threshold_of_the_rows_and_gains_by_it() -> None:
     unfitted, fitted = (
-        next(one for one in beside(TESTED, judged(TESTED), fitting) if one.key == "overlap")
-        for fitting in (Fitting(), Fitting(rows=ROWS, name="200 rows"))
+        next(one for one in predict_baselines(TESTED, judged(TESTED), fitting) if one.key == "overlap")
+        for fitting in (BaselineData(), BaselineData(rows=ROWS, name="200 rows"))
     )
     assert (unfitted.fitted_on, fitted.fitted_on) == (MEDIAN, "200 rows")
     assert fitted.predictions == overlap_predictions(TESTED, threshold=fit_overlap(ROWS))
@@ -80,7 +80,7 @@ def test_the_majority_is_that_of_the_tested_rows_and_trees_are_fitted_where_they
         :100
     ]  # all hallucinated ones: about three of four
     for rows, wanted in ((TESTED, "faithful"), (few, "hallucinated"), (few[:60] + TESTED[:100], None)):
-        found = {one.key: one for one in beside(rows, judged(rows), Fitting(rows=ROWS))}
+        found = {one.key: one for one in predict_baselines(rows, judged(rows), BaselineData(rows=ROWS))}
         assert "counted" not in found
         common = sum(row.label == "hallucinated" for row in rows) * 2 > len(rows)
         expected = wanted or ("hallucinated" if common else "faithful")
@@ -93,48 +93,48 @@ def test_a_score_at_the_threshold_is_called_hallucinated() -> None:
         row.id: Prediction(id=row.id, label="faithful", score=place % 2 * 0.5 + 0.25) for place, row in enumerate(rows)
     }
     at_it = {"x": Prediction(id="x", label="faithful", score=0.5), "y": Prediction(id="y", label="unparsed", score=0.5)}
-    moved = refit(at_it, Fitting(rows=rows, own=own))
+    moved = refit_threshold(at_it, BaselineData(rows=rows, own=own))
     assert moved is not None and moved.threshold == 0.5
     labels = {name: one.label for name, one in moved.predictions.items()}
     assert labels == {"x": "hallucinated", "y": "unparsed"}
 
 
 def test_the_thresholds_that_a_folder_keeps_are_those_of_its_rows() -> None:
-    kept = stored_fitting(fitted_origin(ROWS))
+    kept = read_baseline_thresholds(baseline_thresholds(ROWS))
     assert kept.overlap() == fit_overlap(ROWS) and kept.overlap("f1") == fit_overlap(ROWS, "f1")
     assert kept.name == "200 validation rows of the training"
     for strange in ({}, {"baselines": 5}, {"baselines": {"word_overlap": [1]}}, {"baselines": {"word_overlap": {}}}):
-        assert stored_fitting(strange).overlap() is None
-    assert stored_fitting(fitted_origin([])).overlap() is None
+        assert read_baseline_thresholds(strange).overlap() is None
+    assert read_baseline_thresholds(baseline_thresholds([])).overlap() is None
 
 
 def test_counted_features_choose_their_threshold_on_rows_that_they_have_not_learnt() -> None:
-    found = fit_counted_by_folds(ROWS)
+    found = fit_counted_features_by_folds(ROWS)
     assert found is not None and macro_f1(found.predictions(TESTED)) > 0.75
     # A pair of which every row has its own label by chance: trees that knew these rows would be sure of all of them.
     draw = random.Random(3)
     noise = [replace(row, label=draw.choice(["faithful", "hallucinated"])) for row in ROWS]
-    guessed = fit_counted_by_folds(noise)
+    guessed = fit_counted_features_by_folds(noise)
     assert guessed is not None and macro_f1(guessed.predictions(TESTED)) < 0.65
-    assert fit_counted_by_folds(ROWS[:10]) is None
+    assert fit_counted_features_by_folds(ROWS[:10]) is None
 
 
 def test_the_model_is_fitted_on_the_named_rows_as_its_baselines_are() -> None:
     said = judged(TESTED, bias=0.3)  # in order, but its threshold is far off
-    fitting = Fitting(rows=ROWS, name="200 rows", learn=True, own=judged(ROWS, seed=5, bias=0.3))
-    found = {one.key: one for one in beside(TESTED, said, fitting)}
+    fitting = BaselineData(rows=ROWS, name="200 rows", learn=True, own=judged(ROWS, seed=5, bias=0.3))
+    found = {one.key: one for one in predict_baselines(TESTED, said, fitting)}
     assert list(found) == ["majority", "overlap", "length", "random", "counted", "refitted"]
     assert macro_f1(found["refitted"].predictions) > macro_f1(said) + 0.1
     without = [Prediction(id=row.id, label="faithful") for row in ROWS]
     assert "refitted" not in {
-        one.key for one in beside(TESTED, said, replace(fitting, own={one.id: one for one in without}))
+        one.key for one in predict_baselines(TESTED, said, replace(fitting, own={one.id: one for one in without}))
     }
 
 
 def test_the_report_gives_what_the_model_has_over_each_baseline() -> None:
     said = judged(TESTED)
     report = label_report(
-        TESTED, said, title="test/made", fitting=Fitting(rows=ROWS, name="200 rows"), num_resamples=200
+        TESTED, said, title="test/made", fitting=BaselineData(rows=ROWS, name="200 rows"), num_resamples=200
     )
     found = report.metrics
     for key in ("majority", "overlap", "length"):
@@ -142,21 +142,26 @@ def test_the_report_gives_what_the_model_has_over_each_baseline() -> None:
         expected = found["macro_f1"].value - found[f"{key}_macro_f1"].value
         assert difference.value == pytest.approx(expected) and difference.low < difference.value < difference.high
         assert 0 < found[f"p_value/{key}_macro_f1"].value <= 1
-    shown = as_text(*report.tables)
+    shown = render_text(*report.tables)
     assert "model less it" in shown and "200 rows" in shown and all(len(line) <= 80 for line in shown.splitlines())
 
 
 def test_trees_that_learnt_from_the_training_rows_stand_beside_a_training() -> None:
-    trees = fit_counted(corpus(7, 300, "c"), ROWS)
-    found = {one.key: one for one in beside(TESTED, judged(TESTED), Fitting(rows=ROWS, name="200 rows", counted=trees))}
+    trees = fit_counted_features(corpus(7, 300, "c"), ROWS)
+    found = {
+        one.key: one
+        for one in predict_baselines(TESTED, judged(TESTED), BaselineData(rows=ROWS, name="200 rows", counted=trees))
+    }
     assert list(found) == ["majority", "overlap", "length", "random", "counted"]
     assert macro_f1(found["counted"].predictions) > 0.75
     assert found["counted"].fitted_on == "the training rows, its threshold on 200 rows"
 
 
 def test_a_coin_is_thrown_for_each_row_by_itself() -> None:
-    found = {one.key: one for one in beside(TESTED, judged(TESTED), Fitting())}["random"].predictions
-    again = {one.key: one for one in beside(TESTED[::2], judged(TESTED[::2]), Fitting())}["random"].predictions
+    found = {one.key: one for one in predict_baselines(TESTED, judged(TESTED), BaselineData())}["random"].predictions
+    again = {one.key: one for one in predict_baselines(TESTED[::2], judged(TESTED[::2]), BaselineData())}[
+        "random"
+    ].predictions
     assert again == {example.id: found[example.id] for example in TESTED[::2]}
     assert 0.3 < sum(one.label == "hallucinated" for one in found.values()) / len(found) < 0.7
     assert 0.3 < macro_f1(found) < 0.7

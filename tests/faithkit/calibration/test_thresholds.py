@@ -9,7 +9,7 @@ from torchmetrics.functional.classification import binary_calibration_error
 
 from faithkit.calibration.thresholds import (
     apply_temperature,
-    bin_of,
+    assign_bins,
     calibration_error,
     choose_threshold,
     fit_temperature,
@@ -127,7 +127,7 @@ def test_the_reliability_table_shows_the_bins_that_hold_rows():
     rows = reliability([0.0, 0.05, 0.5, 1.0], [0, 1, 1, 1], num_bins=10)
     assert [(row.low, row.count, row.hallucinated) for row in rows] == [(0.0, 2, 0.5), (0.5, 1, 1.0), (0.9, 1, 1.0)]
     assert rows[0].mean_score == pytest.approx(0.025)
-    assert bin_of([0.0, 0.2, 0.999, 1.0]).tolist() == [0, 3, 14, 14]
+    assert assign_bins([0.0, 0.2, 0.999, 1.0]).tolist() == [0, 3, 14, 14]
 
 
 @pytest.mark.parametrize(("scores", "gold"), [([], []), ([0.5], [0, 1]), ([np.nan], [1]), ([0.5], [2])])

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from faithkit.metrics.agreement import agreement
+from faithkit.metrics.judging import measure_agreement
 
 LABEL = st.sampled_from(["accurate", "inaccurate", "unparsed"])
 
@@ -14,7 +14,7 @@ LABEL = st.sampled_from(["accurate", "inaccurate", "unparsed"])
 @given(rows=st.lists(st.tuples(LABEL, LABEL, st.sampled_from("abcd")), min_size=1, max_size=30))
 def test_kappa_is_scikit_learns(rows):
     first, second, groups = zip(*rows, strict=True)
-    found = agreement(first, second, groups, num_resamples=20).metrics
+    found = measure_agreement(first, second, groups, num_resamples=20).metrics
     assert found["agreement"].value == pytest.approx(
         sum(a == b for a, b in zip(first, second, strict=True)) / len(rows)
     )

@@ -10,11 +10,17 @@ from sklearn import metrics as sk
 from torchmetrics.functional.classification import binary_calibration_error
 
 from faithkit.errors import UserError
-from faithkit.metrics.classification import classification_metrics, compare, score, share, statistic
+from faithkit.metrics.classification import (
+    classification_metrics,
+    classification_statistic,
+    compare_predictions,
+    safe_ratio,
+    score_outcomes,
+    score_validation,
+)
 from faithkit.metrics.outcomes import CLASSES, Outcomes
-from faithkit.metrics.validation import metrics_of_scores
 from faithkit.records import LABELS, Example, Prediction
-from faithkit.statistics.intervals import Groups
+from faithkit.statistics.bootstrap import Groups
 
 # Few distinct values, so that ties are common; 1.0 apart, because torchmetrics gives it a bin of its own.
 SCORES = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.5000001, 0.73, 0.9, 0.99]) | st.floats(0, 1, exclude_max=True)
@@ -56,22 +62,22 @@ def expected(gold, called, scores):
 
 def test_nothing_divided_by_nothing_is_0_only_where_all_the_data_has_nothing():
     nothing = np.zeros(1)
-    assert share(nothing, nothing, 0).tolist() == [0.0]
-    assert np.isnan(share(nothing, nothing, 1)), "a resample without the only row of a class"
+    assert safe_ratio(nothing, nothing, 0).tolist() == [0.0]
+    assert np.isnan(safe_ratio(nothing, nothing, 1)), "a resample without the only row of a class"
 
 
 def test_a_validation_has_the_cross_entropy_beside_its_metrics():
-    found = metrics_of_scores([0.9, 0.2, 0.5], [1, 0, 0])
+    found = score_validation([0.9, 0.2, 0.5], [1, 0, 0])
     assert found["loss"] == pytest.approx(-np.log([0.9, 0.8, 0.5]).mean())
     assert found["recall"] == 1 and found["precision"] == 0.5
-    assert metrics_of_scores([0.0, 0.5], [1, 0])["loss"] < 100, "a certain mistake is bad, but no infinity"
+    assert score_validation([0.0, 0.5], [1, 0])["loss"] < 100, "a certain mistake is bad, but no infinity"
 
 
 @settings(max_examples=50)
 @given(rows=st.lists(ROW, min_size=1, max_size=30))
 def test_values_are_those_of_scikit_learn_and_torchmetrics(rows):
     outcomes = outcomes_of(rows)
-    found = score(outcomes, num_resamples=20).metrics
+    found = score_outcomes(outcomes, num_resamples=20).metrics
     for name, value in expected(outcomes.gold, outcomes.called, outcomes.scores).items():
         if value is None:
             assert name not in found
@@ -105,7 +111,7 @@ def test_a_resample_is_worth_its_rows_written_out(rows, drawn):
     times = weights[outcomes.groups.index]
     if not times.sum():
         return
-    found = statistic(outcomes)(np.stack([weights, weights]).astype(float))
+    found = classification_statistic(outcomes)(np.stack([weights, weights]).astype(float))
     written_out = [np.repeat(array, times) for array in (outcomes.gold, outcomes.called, outcomes.scores)]
     for name, value in expected(*written_out).items():
         if name in found and not undefined(name, outcomes, times):
@@ -194,12 +200,12 @@ def test_two_systems_are_compared_on_the_same_rows():
         flip = {label: LABELS[1 - LABELS.index(label)] for label in LABELS}
         good[e.id] = Prediction(id=e.id, label=e.label if rng.random() < 0.9 else flip[e.label])
         bad[e.id] = Prediction(id=e.id, label=e.label if rng.random() < 0.7 else flip[e.label])
-    better = compare(examples, good, bad)["accuracy"]
-    worse = compare(examples, bad, good)["accuracy"]
+    better = compare_predictions(examples, good, bad)["accuracy"]
+    worse = compare_predictions(examples, bad, good)["accuracy"]
     assert better.value == pytest.approx(-worse.value)
     assert 0 < better.low < better.value < better.high
     assert better.p_value < 0.01
-    assert compare(examples, good, good)["macro_f1"].p_value == 1.0
+    assert compare_predictions(examples, good, good)["macro_f1"].p_value == 1.0
 
 
 def test_a_thousand_resamples_of_a_large_benchmark_take_seconds():
@@ -210,7 +216,7 @@ def test_a_thousand_resamples_of_a_large_benchmark_take_seconds():
         gold.astype(np.int8), gold.astype(np.int8), rng.random(rows), Groups(rng.integers(5000, size=rows), 5000)
     )
     start = time.process_time()
-    score(outcomes)
+    score_outcomes(outcomes)
     assert time.process_time() - start < 6  # about 0.8 on an idle core
 
 

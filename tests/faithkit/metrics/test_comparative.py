@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from faithkit.metrics.comparative import baseline_predictions, comparison_metrics, order_pair
-from faithkit.pages.tables import as_text
+from faithkit.metrics.judging import comparison_metrics, make_both_orders, predict_pair_baselines
+from faithkit.pages.tables import render_text
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import TRAINED, SeenRows
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
-from faithkit.reports.comparing import comparison_report
+from faithkit.reports.judging import comparison_report
 from faithkit.reports.provenance import Provenance
 from faithkit.weights.used_model import UsedModel
 
@@ -24,7 +24,7 @@ def pairs(number: int) -> list[Example]:
     for i in range(number):
         tasks = {"meta": {"task": ("qa", "dialogue")[i % 2]}}
         right = example(f"{i}:right", "It has ten.", FAITHFUL, **tasks)
-        rows += order_pair(right, example(f"{i}:wrong", "It has twelve, they say.", HALLUCINATED, **tasks))
+        rows += make_both_orders(right, example(f"{i}:wrong", "It has twelve, they say.", HALLUCINATED, **tasks))
     return rows
 
 
@@ -74,12 +74,12 @@ def test_a_bias_of_few_pairs_may_be_anything_from_minus_1_to_1() -> None:
 
 def test_baselines_read_nothing_and_have_no_bias_but_for_equals() -> None:
     rows = pairs(2)
-    for baseline in baseline_predictions(rows).values():
+    for baseline in predict_pair_baselines(rows).values():
         found = values(rows, baseline)
         assert (found["accuracy"], found["position_bias"]) == (1, 0)
     equal = [example("r", "aaa", FAITHFUL), example("w", "bbb", HALLUCINATED)]
-    tied = list(order_pair(*equal))
-    assert values(tied, baseline_predictions(tied)["longer reply"])["position_bias"] == 1
+    tied = list(make_both_orders(*equal))
+    assert values(tied, predict_pair_baselines(tied)["longer reply"])["position_bias"] == 1
 
 
 def test_the_report_has_parts_baselines_and_the_papers_systems() -> None:
@@ -88,7 +88,7 @@ def test_the_report_has_parts_baselines_and_the_papers_systems() -> None:
     report = comparison_report(rows, said(rows, *labels), title="t", dataset="halludial", num_resamples=20)
     assert report.metrics["task/qa/accuracy"].value == 1 and report.metrics["task/dialogue/accuracy"].value == 0.5
     assert report.metrics["task/qa/length_accuracy"].value == 1
-    shown = as_text(*report.tables)
+    shown = render_text(*report.tables)
     assert "GPT-4-1106-preview *" in shown and "88.2" in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
     assert report.metrics["accuracy"].value == pytest.approx(0.75)
@@ -100,7 +100,7 @@ def test_a_dataset_is_divided_by_its_first_field_alone() -> None:
     for i in range(4):
         meta = {"meta": {"domain": ("task", "chit-chat")[i % 2], "model": ("a", "b")[i // 2]}}
         right = example(f"{i}:right", "It has ten.", FAITHFUL, source="diahalu", **meta)
-        rows += order_pair(right, example(f"{i}:wrong", "It has twelve.", HALLUCINATED, source="diahalu", **meta))
+        rows += make_both_orders(right, example(f"{i}:wrong", "It has twelve.", HALLUCINATED, source="diahalu", **meta))
     labels = [HALLUCINATED, FAITHFUL] * 4
     found = comparison_report(rows, said(rows, *labels), title="t", num_resamples=5).metrics
     assert {name.partition("/")[0] for name in found if name.count("/") == 2} == {"domain"}

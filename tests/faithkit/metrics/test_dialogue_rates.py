@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from faithkit.metrics.dialogue_rates import Turns, rate_metrics
-from faithkit.metrics.responses.judge_error import JudgeError
-from faithkit.pages.rate_plots import plot_temperatures
-from faithkit.pages.tables import as_text
-from faithkit.reports.rates import Case, rates_report
-from faithkit.statistics.intervals import Groups
+from faithkit.metrics.judge_error import JudgeError
+from faithkit.pages.tables import render_text
+from faithkit.reports.rates import Case, plot_temperatures, rates_report
+from faithkit.statistics.bootstrap import Groups
 
 GROUPS = [str(number // 3) for number in range(60)]
 
@@ -52,7 +51,7 @@ def test_the_report_corrects_compares_histories_and_cites() -> None:
         "difference/small/turn_rate",
         "difference/small/dialogue_rate",
     }
-    shown = as_text(*rated.report.tables)
+    shown = render_text(*rated.report.tables)
     assert "GPT-4o-2024-05-13 *" in shown and "2.8" in shown and "self histories less gold ones" in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
 

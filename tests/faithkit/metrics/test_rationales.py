@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from faithkit.metrics.rationales import Rationale, measure_rationales
-from faithkit.pages.tables import as_text
+from faithkit.pages.tables import render_text
 from faithkit.records import Span
 from faithkit.reports.rationales import LeftOut, rationale_report
-from faithkit.statistics.intervals import Values
+from faithkit.statistics.spread import Values
 
 TARGET = 'Yes. "twelve" is wrong: the knowledge says ten.'
 
@@ -66,7 +66,7 @@ def test_the_report_has_the_hallucinated_rows_by_themselves_and_the_papers_figur
     assert report.metrics["rationale/rouge_l"].value == pytest.approx(0.75)
     assert report.metrics["rationale/hallucinated_rouge_l"].value == pytest.approx(1)
     assert report.metrics["rationale/rouge_l"].high <= 1  # type: ignore[operator]
-    shown = as_text(*report.tables)
+    shown = render_text(*report.tables)
     assert "77.4" in shown and "HalluJudge *" in shown and "75.0 [" in shown
     assert "\n ROUGE-L" in shown and "\n BERTScore" not in shown, "nothing was compared so"
     faithful = rationale_report(rows[3:], left, dataset="halludial", num_resamples=10)

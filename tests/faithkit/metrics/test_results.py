@@ -1,7 +1,7 @@
 import json
 
 from faithkit.metrics.results import Results, full_names, write_results
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 
 
 def test_metrics_are_found_by_split_and_dataset():

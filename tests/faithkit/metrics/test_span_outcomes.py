@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faithkit.errors import UserError
-from faithkit.metrics.span_outcomes import join_spans, merge, shared, size
+from faithkit.metrics.span_outcomes import count_characters, count_shared, join_spans, merge_spans
 from faithkit.records import Example, Prediction, Span
 
 LENGTH = 30
@@ -29,11 +29,11 @@ def characters(spans):
 @settings(max_examples=200)
 @given(first=SPANS, second=SPANS)
 def test_runs_hold_the_characters_of_the_spans_and_no_other(first, second):
-    ours, theirs = merge(first), merge(second)
+    ours, theirs = merge_spans(first), merge_spans(second)
     assert characters(span(*run) for run in ours) == characters(first)
     assert all(left[1] <= right[0] for left, right in pairwise(ours))
-    assert size(ours) == len(characters(first))
-    assert shared(ours, theirs) == shared(theirs, ours) == len(characters(first) & characters(second))
+    assert count_characters(ours) == len(characters(first))
+    assert count_shared(ours, theirs) == count_shared(theirs, ours) == len(characters(first) & characters(second))
 
 
 def test_overlapping_and_repeated_spans_count_once_and_empty_ones_not_at_all():
@@ -49,7 +49,7 @@ def test_overlapping_and_repeated_spans_count_once_and_empty_ones_not_at_all():
 
 
 def test_an_empty_span_is_no_run_and_a_row_without_spans_ends_nothing():
-    assert merge([span(4, 4), span(6, 7)]) == [(6, 7)]
+    assert merge_spans([span(4, 4), span(6, 7)]) == [(6, 7)]
     rows = [example("a", (), "faithful"), example("b", (span(0, 3),))]
     said = {id_: Prediction(id=id_, label="faithful") for id_ in "ab"}
     assert join_spans(rows, said).marked.tolist() == [0, 3]

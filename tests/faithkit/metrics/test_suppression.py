@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.suppression import STRATEGIES, equally_good, num_detected, rerank, suppression_metrics
-from faithkit.pages.tables import as_text
+from faithkit.metrics.suppression import STRATEGIES, count_detected_spans, rerank, suppression_metrics, tied_candidates
+from faithkit.pages.tables import render_text
 from faithkit.records import Example, Prediction, Span
 from faithkit.reports.suppression import report_suppression, suppression_table
 
@@ -30,8 +30,8 @@ def answer(id_, source, model, wrong):
 
 def test_the_fewest_spans_win_then_the_probability_where_asked():
     two, one, none = said(spans=[(0, 2), (4, 6)]), said(spans=[(0, 9)]), said()
-    assert equally_good([said(score=0.4), said(score=0.1)], "fewest") == [0, 1]
-    assert equally_good([said(score=0.4), said(score=0.1), said(score=0.1)], "fewest_by_score") == [1, 2]
+    assert tied_candidates([said(score=0.4), said(score=0.1)], "fewest") == [0, 1]
+    assert tied_candidates([said(score=0.4), said(score=0.1), said(score=0.1)], "fewest_by_score") == [1, 2]
     assert rerank([two, one, none]) == 2 and rerank([two, one]) == 1
     assert rerank([said(score=0.4), said(score=0.1), said(score=0.1)]) == 1
     assert rerank([two, two]) == 0
@@ -42,13 +42,13 @@ def test_no_response_is_chosen_where_all_have_spans_and_none_may_have():
     one = said(spans=[(0, 2)], score=0.3)
     assert rerank([one, said(spans=[(0, 2)])], "none") is None
     assert rerank([one, said(score=0.4), said(score=0.2)], "none_by_score") == 2
-    assert equally_good([one, said(score=0.4), said(score=0.2)], "none") == [1, 2]
+    assert tied_candidates([one, said(score=0.4), said(score=0.2)], "none") == [1, 2]
 
 
 def test_overlapping_spans_count_as_one_and_a_label_without_spans_as_one():
-    assert num_detected(said(spans=[(0, 5), (3, 8), (3, 8), (9, 9)])) == 1
-    assert num_detected(said(spans=[(0, 5), (5, 8)])) == 2
-    assert [num_detected(said(label=label)) for label in ("faithful", "hallucinated", "unparsed")] == [0, 1, 1]
+    assert count_detected_spans(said(spans=[(0, 5), (3, 8), (3, 8), (9, 9)])) == 1
+    assert count_detected_spans(said(spans=[(0, 5), (5, 8)])) == 2
+    assert [count_detected_spans(said(label=label)) for label in ("faithful", "hallucinated", "unparsed")] == [0, 1, 1]
     critic = [said(score=0.8, label="hallucinated"), said(score=0.6, label="hallucinated")]
     assert rerank(critic) == 1 and rerank(critic, "none") is None
 
@@ -200,7 +200,7 @@ def test_a_figure_of_the_paper_that_contradicts_its_own_rates_is_said():
     spelt = {PAIR[0]: "gpt-4-0613", PAIR[1]: "gpt-3.5-turbo-0613", "third": "third"}
     renamed = [answer(e.id, e.group, spelt[e.meta["model"]], e.label == "hallucinated") for e in examples]
     metrics = suppression_metrics(renamed, predictions, models=list(spelt.values())[:2], num_resamples=5).metrics
-    assert "prints a reduction of 41.0 where its rates give 49.0" in as_text(
+    assert "prints a reduction of 41.0 where its rates give 49.0" in render_text(
         suppression_table({"p": metrics}), width=120
     )
 
@@ -208,7 +208,7 @@ def test_a_figure_of_the_paper_that_contradicts_its_own_rates_is_said():
 def test_names_of_models_cannot_steer_the_terminal():
     examples, predictions = corpus()
     odd = [answer(e.id, e.group, "\x1b[31m[bold]" + e.meta["model"], False) for e in examples]
-    text = as_text(suppression_table({"[red]\x1b": suppression_metrics(odd, predictions, num_resamples=5).metrics}))
+    text = render_text(suppression_table({"[red]\x1b": suppression_metrics(odd, predictions, num_resamples=5).metrics}))
     assert "\x1b" not in text and "[red]\\x1b" in text
 
 

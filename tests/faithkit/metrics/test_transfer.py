@@ -3,9 +3,16 @@ import re
 import pytest
 
 from faithkit.metrics.results import Results, full_names
-from faithkit.metrics.transfer import TESTED_ON, TRAINED_ON, Transfer, paper_accuracies, transfer_table, transfers_of
-from faithkit.pages.tables import as_text
-from faithkit.statistics.intervals import Metric
+from faithkit.pages.tables import render_text
+from faithkit.reports.transfer import (
+    TESTED_ON,
+    TRAINED_ON,
+    Transfer,
+    collect_transfers,
+    paper_accuracies,
+    transfer_table,
+)
+from faithkit.statistics.metric import Metric
 
 
 def metric(value):
@@ -22,17 +29,17 @@ def results(*datasets):
 
 def test_the_papers_table_is_whole():
     assert set(paper_accuracies()) == {(trained_on, tested_on) for trained_on in TRAINED_ON for tested_on in TESTED_ON}
-    text = as_text(transfer_table([]))
+    text = render_text(transfer_table([]))
     assert "62.5†" in text
     assert re.search(r"paper +\| +93\.1 \|", text)
     assert re.search(r"74\.7† \| +71\.6† \| +86\.5 \|", text)
 
 
 def test_our_figures_stand_under_the_papers_with_what_they_were_taken_on():
-    cells = transfers_of("faithcritic", results("begin", "faithcritic", "snli"))
+    cells = collect_transfers("faithcritic", results("begin", "faithcritic", "snli"))
     assert [cell.tested_on for cell in cells] == ["begin", "faithcritic"]
     sources = {"begin": "BEGIN 2022 [red]", "faithcritic": "embedded corpus"}
-    text = as_text(transfer_table(cells, sources=sources))
+    text = render_text(transfer_table(cells, sources=sources))
     assert all(len(line) <= 80 for line in text.splitlines())
     assert re.search(r"ours +\| +- \| +70\.3† \[68\.3, 72\.3\] \| +70\.3 \[68\.3, 72\.3\] \|", text)
     assert re.search(r"macro-F1 +\| +- \| +61\.0 \[59\.0, 63\.0\]", text)

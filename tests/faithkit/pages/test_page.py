@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from faithkit.errors import UserError
 from faithkit.pages.page import AnswerSet, write_page
-from faithkit.pages.page_rows import KINDS, OUTCOMES, cut, response_outcome, row, span_kinds
+from faithkit.pages.page_parts import KINDS, OUTCOMES, build_row, response_outcome, span_kinds, split_by_spans
 from faithkit.pages.tables import metrics_table
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span, Turn
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=30)
 NASTY = (
@@ -78,7 +78,7 @@ def marked(draw):
 @given(marked())
 def test_pieces_joined_are_the_text_and_every_character_knows_its_spans(case):
     text, gold, called = case
-    pieces = cut(text, gold, called)
+    pieces = split_by_spans(text, gold, called)
     assert joined(pieces) == text
     over = [
         places
@@ -210,7 +210,7 @@ def test_spans_judge_an_answer_without_a_label_and_an_empty_span_marks_nothing()
     assert response_outcome(unlabelled, prediction(spans=[span(3, 6)])) == "right hallucinated"
     assert response_outcome(example(spans=(), label=None), prediction()) == "right faithful"
     assert span_kinds(example(), prediction(spans=[span(3, 3)])) == ["no span, rightly"]
-    assert len(row(example(), [prediction(spans=[span(3, 3)])], 0)["said"][0]) == 4
+    assert len(build_row(example(), [prediction(spans=[span(3, 3)])], 0)["said"][0]) == 4
 
 
 def test_a_span_beyond_its_answer_is_counted_and_marks_nothing(tmp_path):

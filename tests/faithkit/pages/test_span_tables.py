@@ -14,10 +14,10 @@ from faithkit.pages.span_tables import (
     parts_table,
     types_table,
 )
-from faithkit.pages.tables import as_text
-from faithkit.published.detection import published
+from faithkit.pages.tables import render_text
+from faithkit.published.figures import published_detectors
 from faithkit.records import Example, Prediction, Span, Turn
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 METRIC = Metric(value=0.5544, low=0.5, high=0.6, n=2700)
@@ -37,7 +37,7 @@ def test_our_figures_stand_above_published_ones_within_eighty_columns():
     names = [f"{level}_{name}" for level in ("response", "char") for name in ("f1", "precision", "recall")]
     systems = {"model": dict.fromkeys([*names, "response_auroc"], METRIC), "words not in context": {"char_f1": METRIC}}
     for level in ("response", "char"):
-        text = as_text(level_table(level, systems, published("ragtruth", level), title="test/ragtruth"))
+        text = render_text(level_table(level, systems, published_detectors("ragtruth", level), title="test/ragtruth"))
         assert all(len(line) <= 80 for line in text.splitlines())
         assert re.search(r"model +\| +55\.4 \| +55\.4 \| +55\.4 \[50\.0, 60\.0\]", text)
         assert "n = 2,700" in text and "published" in text
@@ -47,13 +47,13 @@ def test_our_figures_stand_above_published_ones_within_eighty_columns():
 
 def test_parts_show_every_system_with_its_rows():
     metrics = {f"task/{task}/{level}_f1": METRIC for task in ("qa", "summary") for level in ("response", "char")}
-    rows = [row for level in ("response", "char") for row in published("ragtruth", level, "qa")]
-    text = as_text(parts_table("task/", {"model": metrics, "other": {}}, {"qa": rows}, title="by task"))
+    rows = [row for level in ("response", "char") for row in published_detectors("ragtruth", level, "qa")]
+    text = render_text(parts_table("task/", {"model": metrics, "other": {}}, {"qa": rows}, title="by task"))
     assert all(len(line) <= 80 for line in text.splitlines())
     assert re.search(r"Llama-2-13B, fine-tuned \(v1\) +\| +68\.7 \| +56\.6", text)
     assert text.count("2,700") == 2 and text.count("55.4 [50.0, 60.0]") == 4
     types = {"type/evident_conflict/char_recall": METRIC}
-    assert re.search(r"evident_conflict +\| +2,700 \| +55\.4", as_text(types_table({"model": types, "other": {}})))
+    assert re.search(r"evident_conflict +\| +2,700 \| +55\.4", render_text(types_table({"model": types, "other": {}})))
 
 
 def test_spans_stand_in_brackets_with_type_and_score_and_what_is_left_out_is_counted():
@@ -76,7 +76,7 @@ def test_no_marked_text_steers_the_terminal(text, cuts, name):
     spans = [at(start, end, name, 0.5) for start, end in zip(places[::2], places[1::2], strict=False)]
     shown = example(name, text, spans, history=(Turn(speaker="seeker", text=name),), meta={"task": name, "model": name})
     said = Prediction(id=name, label="faithful", spans=tuple(spans))
-    table = as_text(
+    table = render_text(
         marked_table([shown], {name: said}), parts_table("model/", {name: {f"model/{name}/char_f1": METRIC}})
     )
     bad = [c for c in table if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c not in "\n\u200c\u200d"]
@@ -86,7 +86,7 @@ def test_no_marked_text_steers_the_terminal(text, cuts, name):
 def test_a_person_can_judge_gold_beside_what_was_marked():
     shown = example(response="[bold]Kiwis fly[/bold] far.", spans=[at(12, 15, "evident_conflict")], meta={"task": "QA"})
     said = Prediction(id="a", label="hallucinated", score=0.9, spans=(at(12, 19, "evident_conflict", 0.8),))
-    text = as_text(marked_table([shown], {"a": said}, title="judge"), width=120)
+    text = render_text(marked_table([shown], {"a": said}, title="judge"), width=120)
     assert "[bold]Kiwis [[fly|evident_conflict]][/bold] far." in text
     assert "[bold]Kiwis [[fly[/bo|evident_conflict 0.80]]ld] far." in text
     assert "gold hallucinated, called hallucinated, P(hallucinated) 0.90: right" in text

@@ -7,16 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faithkit.pages.tables import (
-    as_text,
     choose_examples,
+    escape_terminal,
     format_metric,
-    harmless,
     metrics_table,
     predictions_table,
-    show,
+    print_tables,
+    render_text,
 )
 from faithkit.records import Example, Prediction, Turn
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
@@ -40,7 +40,7 @@ def test_systems_stand_side_by_side_within_eighty_columns():
     metric = Metric(value=0.71, low=0.69, high=0.73, n=1864)
     names = ("macro_f1", "balanced_accuracy", "majority_macro_f1")
     systems = {name: dict.fromkeys(names, metric) for name in ("critic", "overlap")} | {"majority": {"f1": metric}}
-    text = as_text(metrics_table(systems, title="test/begin"))
+    text = render_text(metrics_table(systems, title="test/begin"))
     assert all(len(line) <= 80 for line in text.splitlines())
     assert text.count("71.0 [69.0, 73.0]") == 7
     assert re.search(r" f1 +\| +- \| +- \| +71\.0", text)
@@ -52,7 +52,7 @@ def test_systems_stand_side_by_side_within_eighty_columns():
 def test_no_text_from_data_steers_the_terminal_or_breaks_the_table(texts):
     knowledge, response, said, id_ = texts
     shown = example(id_, knowledge=knowledge, response=response, history=(Turn(speaker=said, text=knowledge),))
-    text = as_text(
+    text = render_text(
         predictions_table([shown], {id_: prediction(id_, "faithful", 0.2, said)}),
         metrics_table({said: {knowledge: Metric(value=0.5)}}, title=response),
     )
@@ -65,13 +65,13 @@ def test_no_text_from_data_steers_the_terminal_or_breaks_the_table(texts):
 def test_markup_in_data_is_shown_as_it_is(text):
     shown = example("a", knowledge=text, response=text)
     table = predictions_table([shown], {"a": prediction("a", "faithful", 0.2)})
-    assert as_text(table, metrics_table({text: {text: Metric(value=0.5)}}, title=text)).count(text) == 5
+    assert render_text(table, metrics_table({text: {text: Metric(value=0.5)}}, title=text)).count(text) == 5
 
 
 def test_hidden_characters_are_spelt_out_and_long_text_is_cut_and_counted():
-    assert harmless("a\x1b[31m\u202eb\u200b\ud800 \r\n c") == "a\\x1b[31m\\u202eb\\u200b\\ud800 c"
-    assert harmless("été 東京 👩\u200d🔬") == "été 東京 👩\u200d🔬"
-    assert harmless("x" * 1500, 100) == "x" * 100 + "... (+1,400 characters)"
+    assert escape_terminal("a\x1b[31m\u202eb\u200b\ud800 \r\n c") == "a\\x1b[31m\\u202eb\\u200b\\ud800 c"
+    assert escape_terminal("été 東京 👩\u200d🔬") == "été 東京 👩\u200d🔬"
+    assert escape_terminal("x" * 1500, 100) == "x" * 100 + "... (+1,400 characters)"
 
 
 def test_a_person_can_judge_the_examples():
@@ -81,7 +81,7 @@ def test_a_person_can_judge_the_examples():
         "w": prediction("w", "faithful", 0.34),
         "u": prediction("u", "unparsed", None, "I cannot say"),
     }
-    text = as_text(predictions_table([right, wrong, lost], predictions))
+    text = render_text(predictions_table([right, wrong, lost], predictions))
     assert "Kiwis are birds." in text
     assert "A kiwi is a fish." in text
     assert "gold hallucinated, called faithful, P(hallucinated) 0.34: wrong" in text
@@ -122,7 +122,7 @@ def test_what_is_no_terminal_gets_plain_text_that_its_encoding_takes(monkeypatch
     table = metrics_table({"générique 東": {"f1": Metric(value=0.5)}}, title="test/begin")
     for encoding in ("utf-8", "ascii", "latin-1"):
         stream = Encoded(encoding)
-        show(table, file=stream)
+        print_tables(table, file=stream)
         assert stream.getvalue().encode(encoding)
         assert "\x1b" not in stream.getvalue()
         assert "+---" in stream.getvalue()
@@ -131,5 +131,5 @@ def test_what_is_no_terminal_gets_plain_text_that_its_encoding_takes(monkeypatch
 def test_showing_a_table_as_text_leaves_it_fit_for_a_terminal():
     table = metrics_table({"critic": {"f1": Metric(value=0.5)}}, title="test/begin")
     before = table.box
-    as_text(table)
+    render_text(table)
     assert table.box is before

@@ -10,14 +10,14 @@ import pytest
 from tests.running import ROOT
 
 SHOWING = """
-from faithkit.pages.tables import figures_table, predictions_table, show
+from faithkit.pages.tables import new_number_table, predictions_table, print_tables
 from faithkit.records import Example, Prediction
 texts = dict(id="a" * 150, knowledge="k " * 90, response="r" * 200)
 row = Example(source="s", split="test", group="g", label="faithful", **texts)
 said = {row.id: Prediction(id=row.id, label="hallucinated", score=0.9)}
-wide = figures_table("runs/" + "long-" * 40, "system", [f"metric {n}" for n in range(6)], no_wrap=["metric 5"])
+wide = new_number_table("runs/" + "long-" * 40, "system", [f"metric {n}" for n in range(6)], no_wrap=["metric 5"])
 wide.add_row("my-system-of-a-long-name-" * 4, *["71.2 [69.0, 73.1]"] * 6)
-show(predictions_table([row], said, title="predictions"), wide)
+print_tables(predictions_table([row], said, title="predictions"), wide)
 """
 
 

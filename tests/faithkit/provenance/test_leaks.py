@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from faithkit.files.run_folder import RunFolder
-from faithkit.provenance.leaks import find_leaks
 from faithkit.provenance.row_keys import row_keys
-from faithkit.provenance.seen_rows import CALIBRATED, CHOSEN, TRAINED, SeenRows
+from faithkit.provenance.seen_rows import CALIBRATED, CHOSEN, TRAINED, SeenRows, find_leaks
 from faithkit.records import Example, Prediction
 from faithkit.reports.perplexity import perplexity_report
 from faithkit.reports.provenance import Provenance

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.files.jsonl import read_predictions, write_jsonl
-from faithkit.provenance.predicted_rows import line_of, read_predicted_rows
+from faithkit.provenance.predicted_rows import read_predicted_rows, to_line
 from faithkit.records import Example, Prediction, Span, Turn
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
@@ -25,7 +25,7 @@ def test_what_is_written_comes_back(tmp_path_factory, knowledge, response, turns
     spans = (Span(start=0, end=len(response), label="x"),)
     shown = example(knowledge=knowledge, response=response, history=history, label=label, spans=spans, tags=("t",))
     path = tmp_path_factory.mktemp("rows") / "p.jsonl"
-    write_jsonl(path, [line_of(SAID, shown)])
+    write_jsonl(path, [to_line(SAID, shown)])
     found = read_predicted_rows(path)
     assert found.rows["a"].example == shown and found.rows["a"].prediction == SAID and not found.problems
     assert read_predictions(path) == {"a": SAID}
@@ -33,14 +33,14 @@ def test_what_is_written_comes_back(tmp_path_factory, knowledge, response, turns
 
 def test_facts_are_kept_and_long_or_nested_ones_are_not():
     meta = {"task": "qa", "turn": 3, "model": "m" * 200, "domain": ["a"], "whole_knowledge": "text"}
-    assert line_of(SAID, example(meta=meta))["facts"] == {"task": "qa", "turn": 3}
+    assert to_line(SAID, example(meta=meta))["facts"] == {"task": "qa", "turn": 3}
 
 
 def test_without_texts_the_labels_stay(tmp_path):
     shown = example(
         spans=(Span(start=0, end=2, label="x"),), meta={"task": "qa"}, history=(Turn(speaker="u", text="Q"),)
     )
-    line = line_of(SAID, shown, texts=False)
+    line = to_line(SAID, shown, texts=False)
     assert not {"knowledge", "history", "response"} & line.keys()
     write_jsonl(tmp_path / "p.jsonl", [line])
     row = read_predicted_rows(tmp_path / "p.jsonl").rows["a"]
@@ -53,7 +53,7 @@ def test_without_texts_the_labels_stay(tmp_path):
 
 
 def test_an_answer_stands_beside_its_reference(tmp_path):
-    write_jsonl(tmp_path / "p.jsonl", [line_of(Prediction(id="a", text="An answer."), example(), generated=True)])
+    write_jsonl(tmp_path / "p.jsonl", [to_line(Prediction(id="a", text="An answer."), example(), generated=True)])
     row = read_predicted_rows(tmp_path / "p.jsonl").rows["a"]
     assert (row.prediction.text, row.example.response, row.example.label) == ("An answer.", "It is.", None)
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faithkit.provenance.row_keys import NO_KEY, RowKeys, row_keys
-from faithkit.provenance.text_key import text_key
+from faithkit.provenance.row_keys import NO_KEY, RowKeys, row_keys, text_key
 from faithkit.records import Example
 
 ROW = Example(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from faithkit.errors import UserError
 from faithkit.provenance.row_keys import RowKeys
-from faithkit.provenance.seen_rows import BITS, CHOSEN, FILE, KINDS, TRAINED, SeenRows, read_seen
+from faithkit.provenance.seen_rows import BITS, CHOSEN, KINDS, SEEN_ROWS_FILE, TRAINED, SeenRows, read_seen
 
 KEYS = st.lists(st.integers(1, 2**64 - 1), max_size=30)
 
@@ -45,14 +45,16 @@ def test_an_empty_text_is_never_seen() -> None:
 
 def test_a_file_takes_few_bytes_a_row(tmp_path: Path) -> None:
     SeenRows.of({TRAINED: [random_keys(200_000)]}).write(tmp_path)
-    assert (tmp_path / FILE).stat().st_size < 13 * 200_000  # three keys of 46 bits, of which 17.6 are not written
+    assert (
+        tmp_path / SEEN_ROWS_FILE
+    ).stat().st_size < 13 * 200_000  # three keys of 46 bits, of which 17.6 are not written
 
 
 @pytest.mark.slow
 def test_ten_million_rows_take_less_than_100_megabytes(tmp_path: Path) -> None:
     parts = (random_keys(500_000, seed) for seed in range(20))
     SeenRows.of({TRAINED: parts}).write(tmp_path)
-    assert (tmp_path / FILE).stat().st_size < 100_000_000
+    assert (tmp_path / SEEN_ROWS_FILE).stat().st_size < 100_000_000
     seen = read_seen(tmp_path)
     assert seen is not None and seen.contains(TRAINED, "row", random_keys(500_000, 7).row).all()
     assert seen.contains(TRAINED, "row", random_keys(1_000_000, 99).row).sum() <= 3  # 0.14 are expected
@@ -61,7 +63,7 @@ def test_ten_million_rows_take_less_than_100_megabytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", [lambda b: b"", lambda b: b[:-30], lambda b: b"{}", lambda b: bytes(len(b))])
 def test_a_damaged_file_is_refused(tmp_path: Path, damage) -> None:
     SeenRows.of({TRAINED: [random_keys(100)]}).write(tmp_path)
-    (tmp_path / FILE).write_bytes(damage((tmp_path / FILE).read_bytes()))
+    (tmp_path / SEEN_ROWS_FILE).write_bytes(damage((tmp_path / SEEN_ROWS_FILE).read_bytes()))
     with pytest.raises(UserError, match="damaged"):
         read_seen(tmp_path)
 

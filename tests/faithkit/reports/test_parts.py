@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from faithkit.baselines.fitted import Fitting
+from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.metrics.classification import classification_metrics
-from faithkit.pages.tables import as_text
-from faithkit.published.judges import judge_figures
+from faithkit.pages.tables import render_text
+from faithkit.published.figures import judge_figures
 from faithkit.published.tables import published_table
 from faithkit.records import Example, Prediction
 from faithkit.reports.labels import label_report
@@ -62,7 +62,7 @@ def test_each_part_has_its_own_figures_and_its_own_baselines() -> None:
 
 def test_a_fitted_length_is_fitted_on_the_named_rows_in_every_part() -> None:
     examples = rows()
-    fitting = Fitting(rows=rows(), name="80 rows", learn=True, own=said(examples))
+    fitting = BaselineData(rows=rows(), name="80 rows", learn=True, own=said(examples))
     report = label_report(examples, said(examples), title="test/halueval", fitting=fitting, num_resamples=50)
     assert report.metrics["task/qa/length_f1"].value == 1.0
     assert not [name for name in report.metrics if name.startswith("task/") and "counted" in name]
@@ -82,7 +82,7 @@ def test_types_have_recall_alone() -> None:
 def test_the_papers_systems_stand_under_ours_where_the_files_are_the_papers() -> None:
     examples = rows()
     options = {"title": "test/halueval", "num_resamples": 20, "num_examples": 0}
-    shown = as_text(*label_report(examples, said(examples), dataset="halueval", **options).tables)
+    shown = render_text(*label_report(examples, said(examples), dataset="halueval", **options).tables)
     assert "GPT-3.5-turbo *" in shown and "Luo et al. 2024" in shown and "response length" in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
     assert "means over both classes" in shown and "81.5" in shown, (
@@ -91,13 +91,13 @@ def test_the_papers_systems_stand_under_ours_where_the_files_are_the_papers() ->
     assert "unparsed" not in shown
     parts = shown.partition("by task")[2].splitlines()
     assert next(line for line in parts if "model" in line).count("[") == 1, "the headline alone has its interval"
-    assert "GPT-3.5-turbo" not in as_text(*label_report(examples, said(examples), **options).tables)
+    assert "GPT-3.5-turbo" not in render_text(*label_report(examples, said(examples), **options).tables)
 
 
 def test_replies_that_cannot_be_read_are_counted_by_part() -> None:
     examples = rows()
     found = said(examples) | {"0": Prediction(id="0", label="unparsed")}
-    shown = as_text(*label_report(examples, found, title="test/halueval", num_resamples=20, num_examples=0).tables)
+    shown = render_text(*label_report(examples, found, title="test/halueval", num_resamples=20, num_examples=0).tables)
     assert "unparsed: all 1.2%, qa 2.5%, summarization 0.0%" in shown and all(
         len(line) <= 80 for line in shown.splitlines()
     )

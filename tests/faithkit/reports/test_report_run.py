@@ -13,14 +13,13 @@ from faithkit.baselines.word_overlap import (
 )
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.span_metrics import span_metrics
-from faithkit.pages.tables import as_text
-from faithkit.published.detection import models
+from faithkit.pages.tables import render_text
+from faithkit.published.figures import ragtruth_models
 from faithkit.records import Example, Prediction, Span, Turn
 from faithkit.reports.perplexity import perplexity_report
 from faithkit.reports.provenance import Provenance
-from faithkit.reports.report import sample_row
-from faithkit.reports.run_reports import detection_reports, write_reports
-from faithkit.reports.write_reports import Telling, tell_end
+from faithkit.reports.report import build_sample
+from faithkit.reports.write_reports import ReportOptions, detection_reports, print_summary, write_run_results
 from faithkit.weights.used_model import UsedModel
 
 CONTEXT = "The kiwi is a small bird of New Zealand."
@@ -60,7 +59,7 @@ def run_of(tmp_path):
 def report_detection(run, sets, *, meta, num_resamples, verbose=True, **options):
     found = detection_reports(sets, meta=meta, num_resamples=num_resamples, **options)
     config = meta.get("config", {}) | {"verbose": verbose}
-    return write_reports(run, found, meta={**meta, "config": config})
+    return write_run_results(run, found, meta={**meta, "config": config})
 
 
 def numbers(tmp_path):
@@ -102,7 +101,11 @@ def test_published_figures_stand_beside_their_own_data_alone(tmp_path, capsys, n
     said = [Prediction(id=e.id, label="hallucinated", spans=e.spans) for e in examples]
     report_detection(run_of(tmp_path), {name: (examples, said)}, meta=meta, num_resamples=5)
     shown = capsys.readouterr().out
-    assert "by character" in shown and "LettuceDetect" not in shown and model.lower() not in models() - {"gpt-4-0613"}
+    assert (
+        "by character" in shown
+        and "LettuceDetect" not in shown
+        and model.lower() not in ragtruth_models() - {"gpt-4-0613"}
+    )
 
 
 def test_a_critic_keeps_its_report_on_data_with_spans(tmp_path, capsys):
@@ -127,14 +130,14 @@ def test_answers_that_a_generator_wrote_are_shown_wherever_they_stand():
     rows = np.ones((len(EXAMPLES), 3))
     report = perplexity_report(EXAMPLES, rows, {"1": "It can not.", "3": "It is."}, title="t", num_resamples=5)
     assert [row["id"] for row in report.samples] == ["1", "3"]
-    shown = as_text(*report.tables)
+    shown = render_text(*report.tables)
     assert "It can not." in shown and "It is." in shown and "A small bird" not in shown
 
 
 @pytest.mark.parametrize("size", [0, 1, 3])
 def test_a_sample_has_the_last_turn(size):
     history = tuple(Turn(speaker="seeker", text=f"turn {n}") for n in range(size))
-    assert sample_row(replace(EXAMPLES[0], history=history))["last_turn"] == (f"turn {size - 1}" if size else "")
+    assert build_sample(replace(EXAMPLES[0], history=history))["last_turn"] == (f"turn {size - 1}" if size else "")
 
 
 def test_trivial_taggers_mark_all_nothing_or_the_words_that_are_not_there():
@@ -156,7 +159,7 @@ def test_the_terminal_has_one_headline_and_the_files_have_everything(tmp_path, c
     examples = [*EXAMPLES, example("4\x1b]0;x\x07", steering, "can fly", task="QA", model="<b>")]
     said = [*FOUND, Prediction(id=examples[-1].id, label="hallucinated", score=0.9, spans=examples[-1].spans)]
     report_detection(run_of(tmp_path), {"ragtruth": (examples, said)}, meta={}, num_resamples=20, verbose=False)
-    tell_end(run_of(tmp_path), Telling(), [("score rows", "faithkit score FILE")])
+    print_summary(run_of(tmp_path), ReportOptions(), [("score rows", "faithkit score FILE")])
     shown = capsys.readouterr().out
     report, page = (tmp_path / "report.md").read_text(), (tmp_path / "answers.html").read_text()
     assert shown.count("percent") == 1 and "character F1" in shown and "by task" not in shown

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from faithkit.files.saved_config import write_config
-from faithkit.pages.tables import as_text
+from faithkit.pages.tables import render_text
 from faithkit.runs import read_run
 from faithkit.runs.listing import described, list_runs, main_metric, resume_command
 from tests.faithkit.runs.folders import EVALUATED, F1, TRAINED, make_run
@@ -20,7 +20,7 @@ def test_the_list_says_what_ran_on_what_with_its_metric_and_how_to_go_on(
     cut = make_run(Path("runs/2026-01-02_00-00-00-b"), EVALUATED)
     (cut / "metrics.json").write_text("{")
     table, lines = list_runs()
-    rows = [[cell.strip() for cell in line.split("|")] for line in as_text(table, width=200).splitlines()[3:]]
+    rows = [[cell.strip() for cell in line.split("|")] for line in render_text(table, width=200).splitlines()[3:]]
     assert rows == [
         [
             *("runs/2026-01-01_10-30-00-a", "2026-01-01 10:30", "train critic on embedded-faithcritic"),
@@ -77,5 +77,5 @@ def test_the_command_that_goes_on_can_be_typed(tmp_path: Path) -> None:
 def test_names_with_markup_or_control_characters_stay_text(tmp_path: Path) -> None:
     make_run(tmp_path / "[red]\x1b[31mx", {**TRAINED, "model": {"name": "[bold]\x07critic"}})
     table, _ = list_runs(tmp_path)
-    text = as_text(table, width=200)
+    text = render_text(table, width=200)
     assert "[red]" in text and "[bold]" in text and "\x1b" not in text and "\x07" not in text

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from faithkit.errors import UserError
 from faithkit.files.run_lock import run_lock
 from faithkit.files.saved_config import write_config
-from faithkit.metrics.metric import Metric
 from faithkit.runs import State, find_runs, read_curves, read_run
+from faithkit.statistics.metric import Metric
 from tests.faithkit.runs.folders import EVALUATED, TRAINED, make_run
 from tests.running import ROOT
 

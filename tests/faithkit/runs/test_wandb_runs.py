@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from faithkit.files.run_lock import run_lock
 from faithkit.files.saved_config import write_config
-from faithkit.metrics.metric import Metric
 from faithkit.runs import State, find_runs, read_curves, read_run
 from faithkit.runs.listing import list_runs
 from faithkit.runs.wandb_records import BLOCK, read_wandb_file
+from faithkit.statistics.metric import Metric
 from tests.faithkit.runs.folders import TRAINED
 from tests.faithkit.runs.wandb_writing import BEGAN, run_records, write_wandb
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from faithkit.metrics.responses.judge_error import JudgeError, corrected_rate
-from faithkit.statistics.label_sampling import RANDOM, UNCERTAINTY, draw, probabilities
+from faithkit.metrics.judge_error import JudgeError, corrected_rate
+from faithkit.statistics.label_sampling import RANDOM, UNCERTAINTY, inclusion_probabilities, sample_rows
 from faithkit.statistics.prediction_powered import Verdicts, estimate_rate
 
 DETECTORS = ("good", "middling", "over-eager", "useless")
@@ -37,10 +37,12 @@ def one_round(
     error = scores.std() / np.sqrt(len(scores))
     yield "detector alone", scores.mean() - 1.96 * error, scores.mean() + 1.96 * error
     for rule in (RANDOM, UNCERTAINTY):
-        chosen, wave = draw(scores, np.zeros(len(truth), bool), num_labels, rule, seed=int(random.integers(2**31)))
+        chosen, wave = sample_rows(
+            scores, np.zeros(len(truth), bool), num_labels, rule, seed=int(random.integers(2**31))
+        )
         labels = np.full(len(truth), np.nan)
         labels[chosen] = truth[chosen]
-        rows = Verdicts.of(scores, labels, groups, probabilities([wave], scores))
+        rows = Verdicts.of(scores, labels, groups, inclusion_probabilities([wave], scores))
         found = estimate_rate(rows).metric
         yield ("prediction-powered" if rule == RANDOM else "labels by uncertainty"), found.low, found.high
         if rule == UNCERTAINTY:

@@ -8,9 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from faithkit.metrics.classification import score, statistic
+from faithkit.metrics.classification import classification_statistic, score_outcomes
 from faithkit.metrics.outcomes import Outcomes
-from faithkit.statistics.intervals import Groups
+from faithkit.statistics.bootstrap import Groups
 
 METRICS = (
     *("macro_f1", "f1", "precision", "recall", "accuracy", "balanced_accuracy"),
@@ -39,12 +39,12 @@ def draw(num_groups: int, generator: np.random.Generator, base_rate: float) -> O
 def coverage(num_groups: int, base_rate: float, *, num_draws: int, num_resamples: int) -> dict[str, float]:
     """The share of draws whose interval holds the value of a very large population."""
     population = draw(200_000, np.random.default_rng(0), base_rate)
-    truth = {name: value for name, [value] in statistic(population)(np.ones((1, 200_000))).items()}
+    truth = {name: value for name, [value] in classification_statistic(population)(np.ones((1, 200_000))).items()}
     truth["ece_debiased"] = truth["ece"]
     generator = np.random.default_rng(num_groups)
     held: dict[str, list[bool]] = {name: [] for name in METRICS}
     for _ in range(num_draws):
-        found = score(draw(num_groups, generator, base_rate), num_resamples=num_resamples).metrics
+        found = score_outcomes(draw(num_groups, generator, base_rate), num_resamples=num_resamples).metrics
         for name in METRICS:
             if name in found:
                 held[name].append(found[name].low <= truth[name] <= found[name].high)

@@ -5,15 +5,16 @@ import pytest
 from scipy import stats
 
 from faithkit.errors import UserError
-from faithkit.metrics.classification import score
+from faithkit.metrics.classification import score_outcomes
 from faithkit.metrics.outcomes import Outcomes
-from faithkit.statistics.intervals import MAX_GROUPS, Groups, Metric, bootstrap, means, paired_difference
-from faithkit.statistics.jackknife import corrected_interval, measure_spreads
+from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic, paired_difference
+from faithkit.statistics.metric import Metric
+from faithkit.statistics.spread import MAX_GROUPS, corrected_interval, measure_spreads
 
 
 def mean_of(values, names):
     groups = Groups.of(names)
-    return groups, means(groups, {"mean": values})
+    return groups, mean_statistic(groups, {"mean": values})
 
 
 def test_group_sums_are_those_of_a_loop():
@@ -131,11 +132,11 @@ def test_a_difference_over_many_groups_has_about_students_p_value():
     for shift in (0.0, 0.08, -0.08):
         values = rng.normal(size=600)
         values += shift - values.mean()
-        both = [means(groups, {"mean": column}) for column in (values, np.zeros(600))]
+        both = [mean_statistic(groups, {"mean": column}) for column in (values, np.zeros(600))]
         found = paired_difference(groups, *both, num_resamples=2000)["mean"]
         assert found.value == pytest.approx(shift) and found.low < found.value < found.high
         assert found.p_value == pytest.approx(stats.ttest_1samp(values, 0).pvalue, abs=0.03)
-    never = paired_difference(groups, means(groups, {"mean": np.ones(600)}), both[1], num_resamples=99)["mean"]
+    never = paired_difference(groups, mean_statistic(groups, {"mean": np.ones(600)}), both[1], num_resamples=99)["mean"]
     assert never.p_value == pytest.approx(0.02), "twice 1 of 100: never 0"
 
 
@@ -151,7 +152,7 @@ def test_of_many_groups_a_share_near_1_is_held_too():
     for _ in range(60):
         gold = (rng.random(600) < 0.3).astype(np.int8)
         scores = 1 / (1 + np.exp(2.5 - 5 * gold - rng.normal(size=600)))
-        found = score(Outcomes(gold=gold, called=gold, scores=scores, groups=groups), num_resamples=200)
+        found = score_outcomes(Outcomes(gold=gold, called=gold, scores=scores, groups=groups), num_resamples=200)
         held += found.metrics["auroc"].low <= truth <= found.metrics["auroc"].high
     assert held >= 55, "percentiles hold it in 81% of all cases"
 

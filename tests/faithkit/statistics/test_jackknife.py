@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from faithkit.metrics.classification import score, statistic
+from faithkit.metrics.classification import classification_statistic, score_outcomes
 from faithkit.metrics.outcomes import Outcomes
-from faithkit.statistics.intervals import Groups, Statistic, bootstrap, draw, means
-from faithkit.statistics.jackknife import (
+from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic, resample
+from faithkit.statistics.spread import (
     Spread,
+    Statistic,
     count_defining,
     measure_spreads,
     reduction_interval,
@@ -27,13 +28,13 @@ def judged(gold: np.ndarray, called: np.ndarray) -> Outcomes:
 
 
 def of(outcomes: Outcomes) -> tuple[Groups, Statistic]:
-    return outcomes.groups, statistic(outcomes)
+    return outcomes.groups, classification_statistic(outcomes)
 
 
 @pytest.mark.parametrize("count", [2, 3, 40])
 def test_a_means_interval_and_p_value_are_students(count: int) -> None:
     values = np.random.default_rng(count).normal(0.5, size=count)
-    spread = measure_spreads(means(Groups.of(map(str, range(count))), {"mean": values}), count)["mean"]
+    spread = measure_spreads(mean_statistic(Groups.of(map(str, range(count))), {"mean": values}), count)["mean"]
     student = stats.ttest_1samp(values, 0)
     wanted = student.confidence_interval()
     assert t_interval(values.mean(), spread) == pytest.approx((wanted.low, wanted.high))
@@ -95,7 +96,7 @@ def test_groups_without_what_is_measured_do_not_count_as_observations() -> None:
 @pytest.mark.parametrize("count", [40, 600])
 def test_a_perfect_detector_is_as_sure_as_its_rarer_class(count: int) -> None:
     gold = np.arange(count) % 8 == 0
-    found = score(judged(gold, gold), num_resamples=50).metrics
+    found = score_outcomes(judged(gold, gold), num_resamples=50).metrics
     assert found["accuracy"].low == pytest.approx(0.025 ** (1 / count))
     for name in ("macro_f1", "balanced_accuracy", "recall"):
         assert found[name].low == pytest.approx(0.025 ** (8 / count)), name
@@ -104,7 +105,7 @@ def test_a_perfect_detector_is_as_sure_as_its_rarer_class(count: int) -> None:
 @pytest.mark.parametrize("count", [40, 600])
 def test_two_rows_decide_nothing_however_many_others_there_are(count: int) -> None:
     gold = np.arange(count) < 2
-    every, none = (draw(*of(judged(gold, called)), num_resamples=200) for called in (gold, gold & False))
+    every, none = (resample(*of(judged(gold, called)), num_resamples=200) for called in (gold, gold & False))
     for name in ("recall", "macro_f1"):
         difference = every.minus(none)[name]
         assert difference.p_value >= 0.25, name
@@ -116,7 +117,7 @@ def test_two_rows_decide_nothing_however_many_others_there_are(count: int) -> No
 def test_a_difference_in_few_rows_is_hardly_surer_than_the_sign_test(agreeing: int, count: int) -> None:
     gold = np.arange(count) < 150
     worse = np.where(np.arange(count) < agreeing, ~gold, gold)
-    first, second = (draw(*of(judged(gold, called)), num_resamples=2000) for called in (gold, worse))
+    first, second = (resample(*of(judged(gold, called)), num_resamples=2000) for called in (gold, worse))
     difference = first.minus(second)["accuracy"]
     assert difference.p_value > 0.05 or agreeing == 8
     if count == 300:
@@ -128,7 +129,7 @@ def test_a_difference_in_few_rows_is_hardly_surer_than_the_sign_test(agreeing: i
 def test_what_nearly_all_groups_say_is_sure(agreeing: int) -> None:
     gold = np.ones(20, bool)
     none = judged(gold, ~gold)
-    first, second = (draw(*of(one), num_resamples=50) for one in (judged(gold, np.arange(20) < agreeing), none))
+    first, second = (resample(*of(one), num_resamples=50) for one in (judged(gold, np.arange(20) < agreeing), none))
     difference = first.minus(second)["accuracy"]
     assert difference.p_value < 1e-4 and difference.low > 0
 
@@ -136,7 +137,9 @@ def test_what_nearly_all_groups_say_is_sure(agreeing: int) -> None:
 def test_an_outlier_does_not_stand_for_all_groups() -> None:
     values = np.append(np.random.default_rng(0).normal(5, 1, 299), 500.0)
     groups = Groups.of(f"{row:03}" for row in range(300))
-    first, second = (draw(groups, means(groups, {"length": each}), num_resamples=50) for each in (values, values * 0))
+    first, second = (
+        resample(groups, mean_statistic(groups, {"length": each}), num_resamples=50) for each in (values, values * 0)
+    )
     student = stats.ttest_1samp(values, 0)
     assert first.minus(second)["length"].p_value == pytest.approx(student.pvalue)
 
@@ -144,7 +147,7 @@ def test_an_outlier_does_not_stand_for_all_groups() -> None:
 @pytest.mark.parametrize("count", [20, 500, 600])
 def test_one_positive_row_tells_of_no_difference(count: int) -> None:
     gold = np.arange(count) < 1
-    first, second = (draw(*of(judged(gold, called)), num_resamples=400) for called in (gold, gold & False))
+    first, second = (resample(*of(judged(gold, called)), num_resamples=400) for called in (gold, gold & False))
     for name in ("recall", "balanced_accuracy"):
         difference = first.minus(second)[name]
         assert difference.p_value == 1 and difference.low < 0 < difference.value, name
@@ -155,7 +158,7 @@ def test_groups_of_both_classes_count_alike_wherever_they_stand(name: str) -> No
     gold = np.append(np.arange(98) % 2, [0, 1])
     groups = Groups.of([*(f"m{row:02}" for row in range(98)), name, name])
     outcomes = Outcomes(gold=gold.astype(np.int8), called=gold.astype(np.int8), scores=gold * 0.8 + 0.1, groups=groups)
-    found = score(outcomes, num_resamples=50).metrics
+    found = score_outcomes(outcomes, num_resamples=50).metrics
     for metric in ("auroc", "macro_f1"):
         assert found[metric].low == pytest.approx(0.025 ** (1 / 50)), metric
 
@@ -209,13 +212,15 @@ def test_a_share_corrected_for_its_bias_stays_a_share(count: int) -> None:
 
 def test_shares_of_many_groups_stay_within_0_and_1() -> None:
     groups = Groups.of(map(str, range(600)))
-    rare = means(groups, {"share": np.arange(600) == 0})
+    rare = mean_statistic(groups, {"share": np.arange(600) == 0})
     metric = bootstrap(groups, rare, shares=True, num_resamples=300).metrics["share"]
     assert 0 < metric.low < metric.value < metric.high < 0.02
-    usual = means(groups, {"share": np.arange(600) != 0})
+    usual = mean_statistic(groups, {"share": np.arange(600) != 0})
     metric = bootstrap(groups, usual, shares=True, debiased=("share",), num_resamples=300).metrics["share"]
     assert 0.98 < metric.low < metric.value < metric.high == 1
-    alike = bootstrap(groups, means(groups, {"share": np.ones(600)}), shares=True, num_resamples=50).metrics["share"]
+    alike = bootstrap(groups, mean_statistic(groups, {"share": np.ones(600)}), shares=True, num_resamples=50).metrics[
+        "share"
+    ]
     assert alike.low == pytest.approx(0.025 ** (1 / 600)) and alike.value == alike.high == 1
 
 

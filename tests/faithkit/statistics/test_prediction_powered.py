@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.statistics.label_plan import plan_labels
-from faithkit.statistics.label_sampling import UNCERTAINTY, draw, probabilities
-from faithkit.statistics.prediction_powered import Verdicts, estimate_rate
+from faithkit.statistics.label_sampling import UNCERTAINTY, inclusion_probabilities, sample_rows
+from faithkit.statistics.prediction_powered import Verdicts, estimate_rate, plan_labels
 from tests.faithkit.statistics.estimate_coverage import coverage, responses
 
 # Of ppi_mean_pointestimate and ppi_mean_ci of ppi-python 0.2.3 on the rows of `sample`, by the weight of the detector.
@@ -116,9 +115,9 @@ def test_labels_chosen_by_uncertainty_give_no_bias_where_their_chance_is_told():
     chance = None
     told, untold = [], []
     for seed in range(100):
-        chosen, wave = draw(scores, np.zeros(len(truth), bool), 200, UNCERTAINTY, seed=seed)
+        chosen, wave = sample_rows(scores, np.zeros(len(truth), bool), 200, UNCERTAINTY, seed=seed)
         labelled = np.isin(np.arange(len(truth)), chosen)
-        chance = probabilities([wave], scores)
+        chance = inclusion_probabilities([wave], scores)
         told.append(estimate_rate(verdicts(truth, scores, labelled, probability=chance), power=0.0).metric.value)
         untold.append(estimate_rate(verdicts(truth, scores, labelled), power=0.0).metric.value)
     assert abs(np.mean(told) - truth.mean()) < 0.006

@@ -14,7 +14,7 @@ from critic.tagger.module import PLACE_BITS
 from critic.tagger.module import _figures as tagger_figures
 from critic.tagger.module import validation_metrics as tagger_metrics
 from faithkit.metrics.perplexity import language_model_statistic
-from faithkit.statistics.intervals import Groups
+from faithkit.statistics.bootstrap import Groups
 from faithkit.training.language_model import language_model_figures as generator_figures
 from faithkit.training.row_metric import RowMetric
 from tests.running import ROOT

@@ -10,9 +10,9 @@ from data_modules.build import read_benchmark
 from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
 from faithkit.files.annotations import ACCURATE, read_annotations
-from faithkit.pages.tables import as_text
+from faithkit.pages.tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
-from faithkit.reports.meta_judging import meta_report
+from faithkit.reports.judging import meta_report
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.running import evaluate_here
 
@@ -112,7 +112,7 @@ def test_the_papers_agreement_stands_beside_its_own_dataset_alone(
     said = {name: {one.id: ACCURATE for one in examples} for name in ("ann", "bob")}
     judgements = {one.id: str(one.target) for one in examples}
     report = meta_report(examples, judgements, said, title="test", dataset=dataset, num_resamples=10)
-    assert ("kappa 0.902 in the mean (0.80 to 1.00)" in as_text(*report.tables, width=200)) is is_shown
+    assert ("kappa 0.902 in the mean (0.80 to 1.00)" in render_text(*report.tables, width=200)) is is_shown
 
 
 def test_judgements_without_words_are_refused(halludial: str, examples: list[Example], tmp_path: Path) -> None:

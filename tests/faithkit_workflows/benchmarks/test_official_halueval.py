@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from data_modules.embedded.layouts import written_layout
-from faithkit.pages.tables import as_text
+from faithkit.pages.tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
-from faithkit.reports.official_halueval import official_report
+from faithkit.reports.judging import official_report
 from tests.faithkit.inference.server import MODEL, ChatServer, Fault, refusal
 from tests.running import evaluate_here
 
@@ -30,7 +30,7 @@ def test_letters_anywhere_count_and_failures_are_wrong() -> None:
     assert values["official/accuracy"] == 0.5 and values["official/failed_rate"] == 0.5
     assert values["official/strict_accuracy"] == 0.25 and values["official/unparsed_rate"] == 0.75
     assert not any("task" in name for name in values), "there is but one"
-    shown = as_text(*report.tables)
+    shown = render_text(*report.tables)
     assert "qa" in shown and "50.0 [" in shown
     assert official_report(examples, {id_: Prediction(id=id_, label=FAITHFUL) for id_ in replies}) is None
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from faithkit.metrics.classification import classification_metrics
-from faithkit.provenance.predicted_rows import line_of
+from faithkit.provenance.predicted_rows import to_line
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span, Turn
 from tests.faithkit.runs.folders import EVALUATED, make_run
 
@@ -58,5 +58,5 @@ def write_run(
     """An evaluation's folder, with the metrics of what it says; further settings stand above the usual ones."""
     scored = classification_metrics(rows, {one.id: one for one in said}, num_resamples=20).metrics
     metrics = {f"test/{name}/{short}": metric.to_dict() for short, metric in scored.items()}
-    lines = [line_of(one, example) for one, example in zip(said, rows, strict=True)]
+    lines = [to_line(one, example) for one, example in zip(said, rows, strict=True)]
     return make_run(folder, {**EVALUATED, **config}, metrics, {name: lines})

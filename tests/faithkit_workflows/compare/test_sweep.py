@@ -9,7 +9,7 @@ import pytest
 from faithkit.runs.chosen import chosen_of
 from faithkit.runs.reading import find_runs, read_run
 from faithkit.runs.sweeps import SweepJob, SweepRecord, write_sweep
-from faithkit.statistics.means import mean_of
+from faithkit.statistics.metric import average_runs
 from faithkit_workflows.compare import sweep_settings
 from faithkit_workflows.compare.page import write_report_page
 from faithkit_workflows.compare.report import compare_runs
@@ -62,7 +62,7 @@ def test_runs_that_differ_in_the_seed_are_one_row_with_an_interval(tmp_path):
     ]
     (ranking,) = ranked(write_sweep_runs(tmp_path / "s", table)).rankings
     assert [dict(row.settings) for row in ranking.rows] == [{"lr": "2"}, {"lr": "1"}], "means rank, not lucky seeds"
-    assert ranking.rows[0].validation == mean_of([0.77, 0.75])
+    assert ranking.rows[0].validation == average_runs([0.77, 0.75])
     reach = 12.7062 * 0.01 * 2**0.5 / 2**0.5  # Student's t of one degree of freedom
     assert ranking.rows[0].validation.high == pytest.approx(0.76 + reach, abs=1e-5)
 

@@ -4,7 +4,7 @@ from itertools import combinations, permutations
 
 import pytest
 
-from faithkit.provenance.predicted_rows import line_of
+from faithkit.provenance.predicted_rows import to_line
 from faithkit.records import Prediction
 from faithkit.runs.reading import find_runs
 from faithkit_workflows.compare.test_sets import TestSet, read_test_sets
@@ -29,7 +29,7 @@ KEPT = {
 def runs(tmp_path):
     rows = examples(12)
     for seed, (name, kept) in enumerate(KEPT.items()):
-        lines = [line_of(one, example) for one, example in zip(judged(rows, 0.8, seed), rows, strict=True)]
+        lines = [to_line(one, example) for one, example in zip(judged(rows, 0.8, seed), rows, strict=True)]
         lines = [{key: value for key, value in line.items() if key in (*PREDICTED, *kept)} for line in lines]
         # Two files of another name, whose rows have no source of their own.
         write(tmp_path / name, lines, stem="old" if name in ("bare", "no_gold") else "begin")
@@ -69,7 +69,7 @@ def test_a_row_has_what_any_of_the_files_tells(runs, order):
 
 def test_values_that_differ_in_two_files_are_told_and_the_first_kept(tmp_path):
     rows = examples(12)
-    lines = [line_of(one, example) for one, example in zip(judged(rows, 0.8, 1), rows, strict=True)]
+    lines = [to_line(one, example) for one, example in zip(judged(rows, 0.8, 1), rows, strict=True)]
     write(tmp_path / "first", lines)
     changed = [line | {"group": "another", "facts": {"task": "qa", "topic": "rivers"}} for line in lines[:3]]
     write(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.pages.tables import as_text
+from faithkit.pages.tables import render_text
 from faithkit_workflows.corpus import plots as corpus_plots
 from faithkit_workflows.corpus.report import report_corpus
 from faithkit_workflows.corpus.stats import corpus_stats
@@ -19,14 +19,14 @@ REAL = os.environ.get("FAITHKIT_TEST_DATA")
 
 
 def test_tables_fit_eighty_columns_and_tell_the_numbers():
-    text = as_text(*corpus_tables(corpus_stats(CORPUS), title="RAGTruth"))
+    text = render_text(*corpus_tables(corpus_stats(CORPUS), title="RAGTruth"))
     assert all(len(line) <= 80 for line in text.splitlines())
     assert "RAGTruth: responses and hallucination" in text
     assert "2 (66.7%)" in text
     assert "20.00" in text  # density of n in QA
-    beside = as_text(*corpus_tables(corpus_stats(CORPUS), dataset="ragtruth"))
+    beside = render_text(*corpus_tables(corpus_stats(CORPUS), dataset="ragtruth"))
     assert "these are 5 responses" in beside and "these are" not in text
-    assert "these are 3 responses" in as_text(*corpus_tables(corpus_stats(CORPUS[:3]), dataset="ragtruth")), (
+    assert "these are 3 responses" in render_text(*corpus_tables(corpus_stats(CORPUS[:3]), dataset="ragtruth")), (
         "of one task"
     )
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from faithkit.pages.tables import as_text
+from faithkit.pages.tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit_workflows.domains.abstaining import abstaining
 from faithkit_workflows.domains.tested import DomainTest
@@ -44,7 +44,7 @@ def test_accuracy_is_that_of_the_surest_rows_and_of_those_that_are_sure_enough()
         "judged_at_90": 0.5,
         "accuracy_judged_at_90": 1.0,
     }
-    assert "judged at 0.9" in as_text(*tables, width=200) and "100.0" in as_text(*tables, width=200)
+    assert "judged at 0.9" in render_text(*tables, width=200) and "100.0" in render_text(*tables, width=200)
     assert notes == ["conformal sets: no domain has enough rows of others to calibrate on"]
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from faithkit.baselines.word_evidence import WORD_EVIDENCE
+from faithkit.baselines.counted_features import WORD_EVIDENCE
 from faithkit.records import HALLUCINATED, Example
 from faithkit_workflows.domains.nested import MIN_SLOPE, FitRows, Nested, Platt, area, weights_of
 from faithkit_workflows.domains.recipes import REGRESSION, SETTINGS, TREES, Recipe, Values, recipes_of

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from faithkit.baselines.fitted import Baseline
-from faithkit.metrics.classification import statistic
+from faithkit.baselines.simple_detectors import Baseline
+from faithkit.metrics.classification import classification_statistic
 from faithkit.metrics.outcomes import Outcomes
-from faithkit.pages.tables import as_text
+from faithkit.pages.tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit.statistics.intervals import Draws, Groups, draw, means
+from faithkit.statistics.bootstrap import Groups, Resamples, mean_statistic, resample
 from faithkit_workflows.domains.mean import draw_domains, mean_difference, mean_metric
 from faithkit_workflows.domains.report import domains_report
 from faithkit_workflows.domains.tested import DomainTest
@@ -48,7 +48,7 @@ def test_means_are_over_the_domains_that_count_and_differences_are_paired() -> N
     low, high = metrics["mean/difference/overlap_auroc"].low, metrics["mean/difference/overlap_auroc"].high
     assert low is not None and high is not None and 0 < low <= metrics["mean/difference/overlap_auroc"].value <= high
     assert "whole/auroc" in metrics and any("clearly above on 2 of 2" in note for note in report.notes)
-    text = as_text(*report.tables, width=120)
+    text = render_text(*report.tables, width=120)
     assert "whole *" in text and "fitted on 10 rows of others" in text
 
 
@@ -61,7 +61,7 @@ def test_predictions_without_scores_have_no_ranking_and_no_differences_in_it() -
     assert not [name for name in metrics if "difference" in name or name == "mean/auroc"]
 
 
-def calibrated(number: int, *, shift: float = 0.0, num: int = 300) -> Draws:
+def calibrated(number: int, *, shift: float = 0.0, num: int = 300) -> Resamples:
     """The draws of scores that are the chance to be hallucinated, their log-odds shifted where that is said."""
     generator = np.random.default_rng(number)
     chances = generator.random(num)
@@ -69,7 +69,7 @@ def calibrated(number: int, *, shift: float = 0.0, num: int = 300) -> Draws:
     scores = 1 / (1 + np.exp(-np.log(chances / (1 - chances)) - shift))
     groups = Groups.of(map(str, range(num)))
     outcomes = Outcomes(gold=gold, called=(scores > 0.5).astype(np.int8), scores=scores, groups=groups)
-    return draw(groups, statistic(outcomes), num_resamples=400, seed=number)
+    return resample(groups, classification_statistic(outcomes), num_resamples=400, seed=number)
 
 
 def test_the_interval_of_the_mean_of_calibration_errors_does_not_lie_above_it() -> None:
@@ -80,7 +80,7 @@ def test_the_interval_of_the_mean_of_calibration_errors_does_not_lie_above_it() 
     low, high = np.quantile(drawn - 2 * (drawn.mean() - mean.value), (0.025, 0.975))  # as `bootstrap` has it
     assert mean.low == pytest.approx(low) and low < high < mean.value
     assert mean.high == mean.value, "an interval holds its value"
-    few = Draws(values={"ece": 0.02}, drawn={"ece": np.linspace(0.0, 0.1, 101)}, without_each={}, num_rows=9)
+    few = Resamples(values={"ece": 0.02}, drawn={"ece": np.linspace(0.0, 0.1, 101)}, without_each={}, num_rows=9)
     sparse = mean_metric([few], "ece")
     assert sparse is not None and sparse.low == 0, "no bound is below 0"
 
@@ -109,7 +109,7 @@ def test_a_difference_of_calibration_errors_is_corrected_once() -> None:
 def test_a_system_less_itself_is_nothing_and_domains_are_drawn_apart() -> None:
     groups = Groups.of(map(str, range(40)))
     values = np.random.default_rng(0).random(40)
-    own = means(groups, {"m": values})
+    own = mean_statistic(groups, {"m": values})
     draws = draw_domains([(groups, own), (groups, own)], num_resamples=400)
     assert not np.array_equal(draws[0].drawn["m"], draws[1].drawn["m"])
     mean, none = mean_metric(draws, "m"), mean_difference(draws, draws, "m")

@@ -19,9 +19,9 @@ from construction.estimate.estimate_rows import read_verdicts
 from data_modules.reading.shards import name_of
 from faithkit.errors import UserError
 from faithkit.settings.check import check_settings
-from faithkit.statistics.group_kinds import kinds_of, share_of_kinds
-from faithkit.statistics.label_plan import plan_labels, plan_sums
-from faithkit.statistics.label_sampling import probabilities, read_waves
+from faithkit.statistics.group_counts import count_group_kinds, proportion_from_counts
+from faithkit.statistics.label_sampling import inclusion_probabilities, read_waves
+from faithkit.statistics.prediction_powered import plan_labels, plan_sums
 from faithkit_workflows import construct
 from faithkit_workflows.ray.rates import ShardEstimate, estimate_shards, in_this_process
 from faithkit_workflows.settings.construction import ConstructSettings
@@ -108,8 +108,8 @@ def check_equal(found: ShardEstimate, wanted: Any) -> None:
                 (other.value, other.low, other.high, other.n), rel=1e-9
             )
         here = np.isfinite(table.called) & np.array([not table.by or mine.name in ("all", by) for by in table.by])
-        kinds = kinds_of(np.array(table.groups)[here], table.called[here])
-        assert mine.metrics["rate_detector"] == share_of_kinds(kinds, num_resamples=50)
+        kinds = count_group_kinds(np.array(table.groups)[here], table.called[here])
+        assert mine.metrics["rate_detector"] == proportion_from_counts(kinds, num_resamples=50)
         assert mine.metrics["rate_detector"].value == pytest.approx(theirs.metrics["rate_detector"].value, abs=1e-12)
         if theirs.estimate is not None and mine.estimate is not None:
             assert mine.estimate.power == pytest.approx(theirs.estimate.power, rel=1e-9)
@@ -152,7 +152,7 @@ def drawn(path: Path, rows: list[dict[str, Any]], **others: Any) -> Path:
     """Writes the labels of every tenth row, with the chances that its waves give it."""
     if "waves" not in others:
         return labelled(path, rows, **others)
-    chances = probabilities(read_waves(others["waves"]), np.array([row["probability"] for row in rows]))
+    chances = inclusion_probabilities(read_waves(others["waves"]), np.array([row["probability"] for row in rows]))
     made = [{"id": row["id"], "label": int(truth(row)), **others} for row in rows[::10]]
     pairs = zip(made, chances[::10], strict=True)
     return write_csv(path, [{**row, "inclusion_probability": float(chance)} for row, chance in pairs])

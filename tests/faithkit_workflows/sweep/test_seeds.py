@@ -7,19 +7,18 @@ from statistics import mean, stdev
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.metrics.metric import Metric
-from faithkit.pages.tables import as_text
-from faithkit.statistics.means import mean_of
+from faithkit.pages.tables import render_text
+from faithkit.statistics.metric import Metric, average_runs
 from faithkit_workflows.sweep.seeds import seeded_report
 from tests.running import SMALL, commanded, train_here
 
 
 def test_the_mean_and_its_interval_by_hand() -> None:
-    found = mean_of([0.70, 0.72, 0.74], n=50)
+    found = average_runs([0.70, 0.72, 0.74], n=50)
     reach = 4.30265 * 0.02 / 3**0.5  # Student's t of two degrees of freedom
     assert found.value == pytest.approx(0.72) and found.n == 50
     assert (found.low, found.high) == pytest.approx((0.72 - reach, 0.72 + reach), abs=1e-5)
-    assert mean_of([0.99, 0.9, 1.0]).high == 1.0 and (mean_of([3.0, 9.0]).low or 0) < 0
+    assert average_runs([0.99, 0.9, 1.0]).high == 1.0 and (average_runs([3.0, 9.0]).low or 0) < 0
 
 
 def test_every_seed_is_trained_once_and_the_mean_is_reported(
@@ -60,6 +59,6 @@ def test_the_table_of_many_seeds_fits_a_terminal() -> None:
         f"seed {seed}": {name: Metric(value=0.7 + seed / 100)} for seed in seeds
     }
     report = seeded_report("test/begin", ["macro_f1"], columns)
-    shown = as_text(*report.headline)
+    shown = render_text(*report.headline)
     assert all(words in shown for words in ("mean of 10 seeds", "lowest", "highest", "74.5", "70.0", "79.0"))
-    assert "seed 3" not in shown and "seed 3" in as_text(*report.tables, width=200)
+    assert "seed 3" not in shown and "seed 3" in render_text(*report.tables, width=200)

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faithkit.metrics.responses.distinct import distinct
-from faithkit.metrics.responses.extractive import extractive
-from faithkit.statistics.intervals import Groups, bootstrap
+from faithkit.metrics.responses.ngrams import distinct_n, extractive_fragments
+from faithkit.statistics.bootstrap import Groups, bootstrap
 from faithkit.token_overlap import greedy_runs, lcs_length
 
 TOKENS = st.lists(st.sampled_from("abcd"), max_size=24)
@@ -49,19 +48,19 @@ def test_the_common_subsequence_is_the_longest(first, second):
 
 def test_density_and_coverage_by_hand():
     knowledge = "The Danube flows through ten countries."
-    found = extractive(["the danube flows far", knowledge, "nothing else", ""], [knowledge] * 4)
+    found = extractive_fragments(["the danube flows far", knowledge, "nothing else", ""], [knowledge] * 4)
     assert found["density"].tolist() == pytest.approx([9 / 4, 7.0, 0.0, 0.0])
     assert found["coverage"].tolist() == pytest.approx([3 / 4, 1.0, 0.0, 0.0])
 
 
 def test_long_knowledge_is_no_trouble():
     knowledge = " ".join(f"w{i % 997}" for i in range(20_000))
-    assert extractive([knowledge], [knowledge])["density"][0] == 20_000
+    assert extractive_fragments([knowledge], [knowledge])["density"][0] == 20_000
 
 
 def test_distinct_counts_each_ngram_once_over_all_responses():
     groups = Groups.of(["a", "b", "b"])
-    statistic = distinct(groups, ["a b a", "a b", "c"])
+    statistic = distinct_n(groups, ["a b a", "a b", "c"])
     values = statistic(np.ones((1, 2)))
     assert values["distinct_1"][0] == pytest.approx(3 / 6) and values["distinct_2"][0] == pytest.approx(2 / 3)
     without_first = statistic(np.array([[0.0, 1.0]]))  # "a b", "c": no n-gram of the rest is lost but "b a"
@@ -72,10 +71,10 @@ def test_distinct_counts_each_ngram_once_over_all_responses():
 def test_the_interval_of_distinct_lies_around_its_value():
     rng = np.random.default_rng(0)
     responses = [" ".join(f"w{i}" for i in rng.zipf(1.5, 12) % 500) for _ in range(300)]
-    metric = bootstrap(groups := Groups.of(map(str, range(300))), distinct(groups, responses)).metrics["distinct_2"]
+    metric = bootstrap(groups := Groups.of(map(str, range(300))), distinct_n(groups, responses)).metrics["distinct_2"]
     assert metric.low < metric.value - 0.002 and metric.high > metric.value + 0.002
 
 
 def test_responses_without_words_have_no_distinct_share():
     groups = Groups.of(["a", "b"])
-    assert np.isnan(distinct(groups, ["", "!"])(np.ones((1, 2)))["distinct_1"]).all()
+    assert np.isnan(distinct_n(groups, ["", "!"])(np.ones((1, 2)))["distinct_1"]).all()

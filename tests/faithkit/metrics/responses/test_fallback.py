@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from faithkit.metrics.responses.fallback import fallback, is_fallback
+from faithkit.metrics.responses.fallback import fallback_rates, is_fallback
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_texts_that_do_not(text):
 def test_unanswerable_turns_are_those_whose_gold_response_falls_back():
     said = ["I don't know.", "It is red.", "I am not sure.", "Blue.", "No idea."]
     gold = ["I'm not sure.", "I have no idea.", "It is green.", "Blue.", None]
-    found = fallback(said, gold)
+    found = fallback_rates(said, gold)
     assert found["fallback"].tolist() == [1, 0, 1, 0, 1]
     np.testing.assert_equal(found["fallback_unanswerable"], [1, 0, np.nan, np.nan, np.nan])
     np.testing.assert_equal(found["fallback_answerable"], [np.nan, np.nan, 1, 0, np.nan])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from faithkit.errors import UserError
-from faithkit.metrics.responses.judge_error import JudgeError, corrected_rate
+from faithkit.metrics.judge_error import JudgeError, corrected_rate
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 
 

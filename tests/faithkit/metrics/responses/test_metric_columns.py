@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from faithkit.metrics.responses.metric_columns import MetricColumns
-from faithkit.statistics.intervals import Groups
+from faithkit.metrics.responses.response_columns import MetricColumns
+from faithkit.statistics.bootstrap import Groups
 
 
 @pytest.mark.parametrize("name", ["critic_rate", "fallback", "fallback_unanswerable"])

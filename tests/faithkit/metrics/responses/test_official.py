@@ -14,13 +14,15 @@ import pytest
 
 from faithkit.metrics.responses.bert_score import BASELINES, BertScore, RescaledBertScore, published_baseline
 from faithkit.metrics.responses.official import (
-    Official,
+    OfficialCandidates,
+    OfficialMetrics,
+    clean_official_answer,
     content_tokens,
+    official_rules,
     sentence_bleu,
     token_f1,
 )
-from faithkit.metrics.responses.q2.official import OfficialCandidates, clean, official_rules
-from faithkit.metrics.responses.q2.score import Q2
+from faithkit.metrics.responses.q2 import Q2
 
 FIGURES = json.loads((Path(__file__).parent / "official_figures.json").read_text(encoding="utf-8"))
 PAIRS = FIGURES["pairs"]
@@ -40,7 +42,7 @@ def test_there_are_fifty_pairs_and_the_protocols_branches_are_among_them():
 
 
 def test_f1_and_bleu_are_the_scripts():
-    found, asked = Official().score(RESPONSES, KNOWLEDGE)
+    found, asked = OfficialMetrics().score(RESPONSES, KNOWLEDGE)
     assert asked is None and set(found) == {"official_f1", "official_bleu"}
     assert found["official_f1"].tolist() == scripts("official_f1")
     assert found["official_bleu"].tolist() == scripts("official_bleu")
@@ -81,7 +83,7 @@ class Document(list):
 def test_q2_asks_answers_and_scores_as_the_scripts():
     models = Recorded()
     q2 = Q2(OfficialCandidates(models), models, models, models, official_rules(models, "[CLS]"))
-    columns, found = Official(q2=q2).score(RESPONSES, KNOWLEDGE)
+    columns, found = OfficialMetrics(q2=q2).score(RESPONSES, KNOWLEDGE)
     assert found is not None and len(found.asked) == 50
     assert columns["official_q2_f1"].tolist() == scripts("official_q2_f1")
     assert columns["official_q2_nli"].tolist() == scripts("official_q2_nli")
@@ -100,7 +102,7 @@ def test_q2_asks_answers_and_scores_as_the_scripts():
     ],
 )
 def test_answers_are_compared_without_marks_articles_in_and_our(text, left):
-    assert clean(text) == left
+    assert clean_official_answer(text) == left
 
 
 def rules_over(dependencies):

@@ -8,17 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faithkit.metrics.responses.critic_rate import critic_rate
-from faithkit.metrics.responses.judge_error import JudgeError
-from faithkit.metrics.responses.judges import Judge, judge_report
-from faithkit.metrics.responses.measure import Models, measure
-from faithkit.metrics.responses.metric_columns import MetricColumns
-from faithkit.metrics.responses.paired_responses import PairedResponses
-from faithkit.metrics.responses.report import response_report
-from faithkit.metrics.responses.tables import choose, examples_table, systems_table
-from faithkit.pages.tables import as_text
+from faithkit.metrics.judge_error import JudgeError
+from faithkit.metrics.responses.judges import ResponseJudge, critic_rate
+from faithkit.metrics.responses.measure import MetricModels, measure_responses
+from faithkit.metrics.responses.response_columns import MetricColumns, PairedResponses
+from faithkit.pages.tables import render_text
 from faithkit.records import Example, Prediction, Span, Turn
-from faithkit.statistics.intervals import Groups, Metric
+from faithkit.reports.response_tables import choose_responses, examples_table, judge_report, systems_table
+from faithkit.reports.responses import response_report
+from faithkit.statistics.bootstrap import Groups
+from faithkit.statistics.metric import Metric
 from tests.data_modules.examples import example
 
 
@@ -60,19 +59,21 @@ def test_a_bar_is_shown_where_it_is_asked_for_only() -> None:
     detector = Copying()
     critic_rate(detector, EXAMPLES, ANSWERS)
     assert not detector.shown
-    measure(EXAMPLES, ANSWERS, Models(detector=detector))
+    measure_responses(EXAMPLES, ANSWERS, MetricModels(detector=detector))
     assert not detector.shown
-    measure(EXAMPLES, ANSWERS, Models(detector=detector), progress=True)
+    measure_responses(EXAMPLES, ANSWERS, MetricModels(detector=detector), progress=True)
     assert detector.shown
 
 
 def test_judges_stand_beside_the_critic_and_what_they_cannot_read_is_said() -> None:
-    models = Models(detector=Copying(), others=(Judge(key="second", name="a second", detector=Copying()),))
-    columns = measure(EXAMPLES, ANSWERS, models)
+    models = MetricModels(
+        detector=Copying(), others=(ResponseJudge(key="second", name="a second", detector=Copying()),)
+    )
+    columns = measure_responses(EXAMPLES, ANSWERS, models)
     np.testing.assert_array_equal(columns.columns["second_rate"], columns.columns["critic_rate"])
     assert columns.notes[0] == "critic_rate: 1 of 4 verdicts could not be parsed, and do not count"
     assert "1 of 4 responses are empty" in columns.notes
-    assert not measure(EXAMPLES[:2], ANSWERS[:2], models).notes
+    assert not measure_responses(EXAMPLES[:2], ANSWERS[:2], models).notes
     assert columns.columns["num_words"].tolist() == [5, 3, 0, 5]
 
 
@@ -80,12 +81,12 @@ def test_a_judges_own_error_stands_beside_the_rate_that_it_corrects() -> None:
     labelled = [*([(1, 1)] * 45), *([(1, 0)] * 5), *([(0, 1)] * 8), *([(0, 0)] * 32)]
     gold, called = zip(*labelled, strict=True)
     error = JudgeError.of_rows(gold, called, [str(row) for row in range(90)], "90 rows")
-    judge = Judge(key="critic", name="a critic", detector=Copying(), error=error)
-    columns = measure(EXAMPLES[:2], ANSWERS[:2], Models(detector=Copying()))
+    judge = ResponseJudge(key="critic", name="a critic", detector=Copying(), error=error)
+    columns = measure_responses(EXAMPLES[:2], ANSWERS[:2], MetricModels(detector=Copying()))
     systems = {"ours": (columns.columns, columns.scored(num_resamples=20).metrics)}
     report = judge_report([judge], EXAMPLES[:2], systems, title="here", num_resamples=20)
     assert report.metrics["critic_rate_corrected"].value == pytest.approx((0.5 - 0.2) / (0.9 - 0.2))
-    shown = as_text(*report.tables)
+    shown = render_text(*report.tables)
     assert "55.6 |  58.9" in " ".join(shown.split("people |")[1].split(" ")), "people call 50 of 90 so, the judge 53"
 
 
@@ -93,7 +94,7 @@ def test_baselines_and_another_system_stand_under_their_names(tmp_path: Path) ->
     predictions = {one.id: Prediction(id=one.id, text=text) for one, text in zip(EXAMPLES, ANSWERS, strict=True)}
     copies = {one.id: Prediction(id=one.id, text=one.knowledge) for one in EXAMPLES}
     paired = PairedResponses.of(EXAMPLES, predictions, copies)
-    models = Models(detector=Copying())
+    models = MetricModels(detector=Copying())
     scores_path = tmp_path / "run" / "scores" / "a.jsonl"
     report = response_report(paired, models, title="here", scores_path=scores_path, num_resamples=20)
     value = {name: metric.value for name, metric in report.metrics.items()}
@@ -104,17 +105,17 @@ def test_baselines_and_another_system_stand_under_their_names(tmp_path: Path) ->
     assert 0 < value["p_value/knowledge_f1"] <= 1
     rows = [json.loads(line) for line in scores_path.read_text().splitlines()]
     assert [row["id"] for row in rows] == [one.id for one in EXAMPLES] and [row["response"] for row in rows] == ANSWERS
-    shown = as_text(*report.tables)
+    shown = render_text(*report.tables)
     assert "responses to judge" in shown and "wizard: Of the blue one?" in shown and "seeker" not in shown
     beside = {"scores_path": scores_path.with_name("b.jsonl"), "num_resamples": 20}
     without = response_report(paired, models, title="here", num_examples=0, baselines=[], **beside)
-    assert "responses to judge" not in as_text(*without.tables)
+    assert "responses to judge" not in render_text(*without.tables)
     assert not any(name.startswith(("gold/", "copy/")) for name in without.metrics)
 
 
 def test_the_reference_is_the_gold_response_where_there_is_one() -> None:
     examples = [replace(one, reference="I love music") for one in EXAMPLES]
-    found = measure(examples, ["I love music"] * 4, Models()).columns
+    found = measure_responses(examples, ["I love music"] * 4, MetricModels()).columns
     assert found["rouge_1"].tolist() == [1.0] * 4 and found["knowledge_f1"].tolist() == [0.0] * 4
 
 
@@ -126,17 +127,17 @@ def columns_of(**values: list[float]) -> MetricColumns:
 
 def test_half_of_the_examples_to_read_are_the_least_supported_the_rest_spread() -> None:
     support = [0.9, 0.1, 0.8, 0.7, 0.2, 0.6, 0.5, 0.4]
-    assert choose(columns_of(knowledge_f1=support), 4) == [1, 4, 0, 5]
-    assert choose(columns_of(knowledge_f1=support, critic_score=support), 4) == [0, 2, 1, 5]
-    assert choose(columns_of(knowledge_f1=[0.5] * 3, critic_score=[np.nan, 0.3, np.nan]), 2) == [1, 0]
+    assert choose_responses(columns_of(knowledge_f1=support), 4) == [1, 4, 0, 5]
+    assert choose_responses(columns_of(knowledge_f1=support, critic_score=support), 4) == [0, 2, 1, 5]
+    assert choose_responses(columns_of(knowledge_f1=[0.5] * 3, critic_score=[np.nan, 0.3, np.nan]), 2) == [1, 0]
     for limit in (0, 1, 3, 8, 20):
-        found = choose(columns_of(knowledge_f1=support), limit)
+        found = choose_responses(columns_of(knowledge_f1=support), limit)
         assert len(found) == len(set(found)) == min(limit, 8)
 
 
 def test_long_texts_are_cut_for_reading() -> None:
     table = examples_table(EXAMPLES[:1], ["x" * 1000], columns_of(knowledge_f1=[0.5]), 1)
-    assert "x" * 30 in as_text(table) and "(+600 characters)" in " ".join(as_text(table).split())
+    assert "x" * 30 in render_text(table) and "(+600 characters)" in " ".join(render_text(table).split())
 
 
 def test_a_metric_that_never_varies_is_shown_without_its_interval() -> None:
@@ -144,5 +145,5 @@ def test_a_metric_that_never_varies_is_shown_without_its_interval() -> None:
         "knowledge_f1": Metric(value=1.0, low=1.0, high=1.0, n=3),
         "coverage": Metric(value=0.5, low=0.25, high=0.75, n=3),
     }
-    shown = as_text(systems_table({"gold": metrics, "copy": {}}, title="here"))
+    shown = render_text(systems_table({"gold": metrics, "copy": {}}, title="here"))
     assert "100.0 [" not in shown and "50.0 [25.0, 75.0]" in shown and "n = 3" in shown

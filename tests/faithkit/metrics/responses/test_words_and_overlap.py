@@ -9,10 +9,9 @@ from rouge_score.rouge_scorer import RougeScorer
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from faithkit.metrics.responses.bleu import bleu, bleu_counts, corpus_bleu, tokenize
-from faithkit.metrics.responses.knowledge_f1 import answer_f1, knowledge_f1
-from faithkit.metrics.responses.q2.rules import clean_answer
-from faithkit.metrics.responses.rouge import rouge
-from faithkit.statistics.intervals import Groups, bootstrap
+from faithkit.metrics.responses.ngrams import answer_f1, knowledge_f1, rouge
+from faithkit.metrics.responses.q2 import clean_answer
+from faithkit.statistics.bootstrap import Groups, bootstrap
 
 SENTENCES = st.lists(st.sampled_from("the The cat sat 3.5 on. mat, a-b 1,000 1990- &amp; -\n é ! don't".split(" ")))
 TEXTS = SENTENCES.map(" ".join) | st.text(max_size=30)

@@ -10,7 +10,7 @@ import pytest
 from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 from faithkit.training.loggers.build import check_loggers
 from faithkit.training.loggers.results import Finished
 from faithkit.training.loggers.tensorboard_events import TensorBoardEvents

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from faithkit.files.run_folder import RunFolder
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 from faithkit.training.loggers.csv_files import CsvFiles, CsvLogger
 from faithkit.training.loggers.results import Finished
 

@@ -14,7 +14,7 @@ from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.runs import read_curves, read_run
 from faithkit.runs.wandb_records import WandbFile
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 from faithkit.training.loggers import weights_and_biases
 from faithkit.training.loggers.build import check_loggers, open_loggers
 from faithkit.training.loggers.results import Finished

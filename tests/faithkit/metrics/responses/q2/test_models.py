@@ -15,10 +15,8 @@ from transformers import (
 
 from faithkit.errors import UserError
 from faithkit.inference.foreign_model_beams import beam_writer
-from faithkit.metrics.responses.q2.answers import ExtractiveAnswers, best_span
-from faithkit.metrics.responses.q2.candidates import SpacyCandidates
-from faithkit.metrics.responses.q2.official import SEARCH, OfficialAnswers, OfficialQuestions
-from faithkit.metrics.responses.q2.questions import Seq2SeqQuestions
+from faithkit.metrics.responses.official import SEARCH, OfficialAnswers, OfficialQuestions
+from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates, best_span
 from tests.tiny import T5_SIZE, bert_config, write_tokenizer
 
 TEMPLATE = "answer: {answer} context: {context}"

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from faithkit.entailment import CONTRADICTION, ENTAILMENT, NEUTRAL
-from faithkit.metrics.responses.q2.once import Once
-from faithkit.metrics.responses.q2.questions import is_personal
-from faithkit.metrics.responses.q2.score import Q2
+from faithkit.metrics.responses.q2 import Q2, CachedCalls
+from faithkit.metrics.responses.q2_models import is_personal
 
 RESPONSE, KNOWLEDGE = "The red river is in France.", "The blue river is in Spain."
 
@@ -131,5 +130,5 @@ def test_personal_questions(question, personal):
 
 def test_once_keeps_order_and_repetitions():
     calls = []
-    once = Once(lambda keys: [calls.append(key) or key.upper() for key in keys])
+    once = CachedCalls(lambda keys: [calls.append(key) or key.upper() for key in keys])
     assert once(["b", "a", "b"]) == ["B", "A", "B"] and once(["a", "c"]) == ["A", "C"] and calls == ["b", "a", "c"]

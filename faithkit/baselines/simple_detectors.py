@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from faithkit.baselines.counted_features import CountedFeatures, fit_counted
+from faithkit.baselines.counted_features import CountedFeatures, fit_counted_features
 from faithkit.baselines.word_overlap import (
     fit_length,
     fit_overlap,
@@ -38,7 +38,7 @@ MEDIAN = "nothing: the median of the tested rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitting:
+class BaselineData:
     """Labelled rows for baselines to fit on.
 
     Args:
@@ -79,24 +79,26 @@ class Baseline:
     threshold: float | None = None
 
 
-def fitted_origin(rows: Sequence[Example]) -> dict[str, Any]:
+def baseline_thresholds(rows: Sequence[Example]) -> dict[str, Any]:
     """Makes what a model's folder keeps below `origin`: thresholds of word overlap on the rows of the model's own."""
     known = [row for row in rows if row.label]
     return {BASELINES: {OVERLAP: {aim: fit_overlap(known, aim) for aim in AIMS} | {"num_rows": len(known)}}}
 
 
-def stored_fitting(origin: Mapping[str, Any]) -> Fitting:
+def read_baseline_thresholds(origin: Mapping[str, Any]) -> BaselineData:
     """Reads what `fitted_origin` gave; a folder of before, or another's, has no thresholds."""
     kept: Any = origin.get(BASELINES)
     found: Any = kept.get(OVERLAP) if isinstance(kept, Mapping) else None
     if not isinstance(found, Mapping):
-        return Fitting()
+        return BaselineData()
     values = {aim: found.get(aim) for aim in AIMS}
     thresholds = {aim: float(value) for aim, value in values.items() if isinstance(value, int | float)}
-    return Fitting(thresholds=thresholds, name=f"{found.get('num_rows')} validation rows of the training")
+    return BaselineData(thresholds=thresholds, name=f"{found.get('num_rows')} validation rows of the training")
 
 
-def beside(examples: Sequence[Example], predictions: Mapping[str, Prediction], fitting: Fitting) -> list[Baseline]:
+def predict_baselines(
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], fitting: BaselineData
+) -> list[Baseline]:
     """Gives the baselines of a test set, the plainest first; with `fitting.own` the model at another threshold, too."""
     positives = sum(example.label == HALLUCINATED for example in examples)
     commoner = HALLUCINATED if 2 * positives > len(examples) else FAITHFUL
@@ -112,14 +114,14 @@ def beside(examples: Sequence[Example], predictions: Mapping[str, Prediction], f
     found.append(Baseline(key="length", name="response length", predictions=lengths, fitted_on=where))
     coin = random_predictions(examples)
     found.append(Baseline(key="random", name="random", predictions=coin, fitted_on="nothing: a coin for each row"))
-    if fitting.learn and (counted := fit_counted_by_folds(fitting.rows)) is not None:
+    if fitting.learn and (counted := fit_counted_features_by_folds(fitting.rows)) is not None:
         said = counted.predictions(examples)
         found.append(Baseline(key="counted", name="counted features", predictions=said, fitted_on=fitting.name))
     if fitting.counted is not None:
         where = f"the training rows, its threshold on {fitting.name}"
         said = fitting.counted.predictions(examples)
         found.append(Baseline(key="counted", name="counted features", predictions=said, fitted_on=where))
-    if fitting.own and (moved := refit(predictions, fitting)) is not None:
+    if fitting.own and (moved := refit_threshold(predictions, fitting)) is not None:
         found.append(moved)
     return found
 
@@ -131,13 +133,13 @@ def folds_by_group(rows: Sequence[Example]) -> Iterator[tuple[list[Example], lis
         yield [row for row in rows if place[row.group] != fold], [row for row in rows if place[row.group] == fold]
 
 
-def fit_counted_by_folds(rows: Sequence[Example]) -> CountedFeatures | None:
+def fit_counted_features_by_folds(rows: Sequence[Example]) -> CountedFeatures | None:
     """Fits boosted trees and their threshold on the same rows; None where they hold too little of a class.
 
     The trees learn from all rows. Their threshold is chosen on scores of rows that they had not seen: folds by group.
     """
     known = [row for row in rows if row.label]
-    model = fit_counted(known)
+    model = fit_counted_features(known)
     if model is None:
         return None
     scores: list[float] = []
@@ -152,7 +154,7 @@ def fit_counted_by_folds(rows: Sequence[Example]) -> CountedFeatures | None:
     return replace(model, threshold=choose_threshold(scores, gold, HEADLINE).value) if scores else model
 
 
-def refit(predictions: Mapping[str, Prediction], fitting: Fitting) -> Baseline | None:
+def refit_threshold(predictions: Mapping[str, Prediction], fitting: BaselineData) -> Baseline | None:
     """Labels the model's predictions anew, at the threshold that is best on the rows; None where scores are missing."""
     known = [row for row in fitting.rows if row.label]
     scores = [fitting.own[row.id].score for row in known]
@@ -160,12 +162,12 @@ def refit(predictions: Mapping[str, Prediction], fitting: Fitting) -> Baseline |
         return None
     gold = [row.label == HALLUCINATED for row in known]
     threshold = choose_threshold(np.array(scores, np.float64), gold, HEADLINE).value
-    moved = {id_: _called(prediction, threshold) for id_, prediction in predictions.items()}
+    moved = {id_: _relabel(prediction, threshold) for id_, prediction in predictions.items()}
     name, where = "model, threshold fitted", f"{fitting.name}: {threshold:.4f}"
     return Baseline(key="refitted", name=name, predictions=moved, fitted_on=where, threshold=threshold)
 
 
-def _called(prediction: Prediction, threshold: float) -> Prediction:
+def _relabel(prediction: Prediction, threshold: float) -> Prediction:
     if prediction.label == UNPARSED:
         return prediction
     score = prediction.score

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from faithkit.errors import UserError
-from faithkit.metrics.metric import Metric
-from faithkit.statistics.jackknife import (
+from faithkit.statistics.metric import Metric
+from faithkit.statistics.spread import (
     CHUNK,
     MAX_GROUPS,
     Spread,
@@ -56,7 +56,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class ScoredMetrics:
     """Named metrics, and notes on those that were left out."""
 
     metrics: dict[str, Metric]
@@ -85,7 +85,7 @@ class Groups:
         return stacked[:, 0] if table.ndim == 1 else stacked
 
 
-def means(groups: Groups, columns: Mapping[str, ArrayLike]) -> Statistic:
+def mean_statistic(groups: Groups, columns: Mapping[str, ArrayLike]) -> Statistic:
     """Gives plain means over rows as a statistic, one for each named column [N]."""
     sizes = groups.sums(np.ones(len(groups.index)))
     sums = {name: groups.sums(column) for name, column in columns.items()}
@@ -107,11 +107,11 @@ def bootstrap(
     reductions: Collection[str] = (),
     num_resamples: int = 1000,
     seed: int = 0,
-) -> Scored:
+) -> ScoredMetrics:
     """Computes values with 95% intervals over resampled groups (Efron & Tibshirani 1993, ch. 13).
 
     Up to `MAX_GROUPS` groups the interval is Student's t with the jackknife's standard error
-    (faithkit/statistics/jackknife.py); above, the percentiles of the resamples, of a share their standard error on the
+    (faithkit/statistics/spread.py); above, the percentiles of the resamples, of a share their standard error on the
     scale of log-odds (an AUROC of 99.98 of 600 groups lay within the percentiles in 81% of all cases, here in 97%), and
     of a share that is 0 or 1 the exact interval of the groups that define it. It is widened where it would miss the
     value itself.
@@ -157,13 +157,13 @@ def bootstrap(
             notes.append(f"{name}: {num_resamples - len(samples)} of {num_resamples} resamples do not define it")
         value, bias = float(raw), 0.0
         if name in debiased and len(samples):
-            bias = bias_of(samples, value)
+            bias = estimate_bias(samples, value)
         corrected = max(value - bias, 0.0) if bias else value
         corrected = min(corrected, 1.0) if is_share(name) else corrected
         if (bounds := worked_out(name, corrected)) is not None:
             low, high = bounds
         else:
-            low, high = np.quantile(without_bias(samples, bias), (LOWER, UPPER)) if len(samples) else (value, value)
+            low, high = np.quantile(remove_bias(samples, bias), (LOWER, UPPER)) if len(samples) else (value, value)
         if is_share(name):
             low, high = max(low, 0.0), min(high, 1.0)
         given = {name: value, f"{name}_debiased": corrected} if name in debiased else {name: value}
@@ -174,7 +174,7 @@ def bootstrap(
     if groups.count < FEW_GROUPS:
         what = "group: its intervals have no width" if groups.count == 1 else "groups: its intervals say little"
         notes.append(f"the data has only {groups.count} {what}")
-    return Scored(metrics=metrics, notes=tuple(notes))
+    return ScoredMetrics(metrics=metrics, notes=tuple(notes))
 
 
 def _share_spreads(
@@ -191,12 +191,12 @@ def _share_spreads(
     }
 
 
-def bias_of(samples: Values, value: float) -> float:
+def estimate_bias(samples: Values, value: float) -> float:
     """Estimates how far a value lies above the truth: as far as its resamples lie above it."""
     return float(samples.mean() - value)
 
 
-def without_bias(samples: Values, bias: float) -> Values:
+def remove_bias(samples: Values, bias: float) -> Values:
     """Takes off what resamples lie above the truth: the value's own bias, and as much again that resampling adds."""
     return samples - 2 * bias
 
@@ -212,11 +212,11 @@ def paired_difference(
     """
 
     options = {"num_resamples": num_resamples, "seed": seed}
-    return draw(groups, first, **options).minus(draw(groups, second, **options))
+    return resample(groups, first, **options).minus(resample(groups, second, **options))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Draws:
+class Resamples:
     """A statistic of one system on the data, on each resample, and without each group.
 
     Draws of several systems on the same groups, with the same number of resamples and the same seed, are paired: their
@@ -236,13 +236,13 @@ class Draws:
     num_rows: int
     num_defining: Mapping[str, int] = field(default_factory=dict)
 
-    def minus(self, other: "Draws") -> dict[str, Difference]:
+    def minus(self, other: "Resamples") -> dict[str, Difference]:
         """Subtracts another system's draws, as `paired_difference` does."""
         names = [name for name in self.values if name in other.values]
         found = {name: self._minus(other, name) for name in names}
         return {name: difference for name, difference in found.items() if difference is not None}
 
-    def _minus(self, other: "Draws", name: str) -> Difference | None:
+    def _minus(self, other: "Resamples", name: str) -> Difference | None:
         value, samples = self.values[name] - other.values[name], self.drawn[name] - other.drawn[name]
         samples = samples[np.isfinite(samples)]
         if not np.isfinite(value) or not len(samples):
@@ -265,7 +265,7 @@ class Draws:
         low, high = float(min(low, value)), float(max(high, value))
         return Difference(value=value, low=low, high=high, p_value=p_value, n=self.num_rows)
 
-    def _number_telling(self, other: "Draws", name: str) -> int:
+    def _number_telling(self, other: "Resamples", name: str) -> int:
         """Estimates how few groups tell of a difference from the resamples that have none; all where each has one.
 
         A resample misses k of many groups with a chance of exp(-k).
@@ -275,12 +275,12 @@ class Draws:
         return max(1, round(-np.log(missing))) if missing else self.num_rows
 
 
-def draw(groups: Groups, statistic: Statistic, *, num_resamples: int = 1000, seed: int = 0) -> Draws:
+def resample(groups: Groups, statistic: Statistic, *, num_resamples: int = 1000, seed: int = 0) -> Resamples:
     """Computes a statistic on all that its differences from another system need."""
     few = 1 < groups.count <= MAX_GROUPS
     drawn = _collect(groups, statistic, num_resamples, seed)
     values = {name: float(value) for name, [value] in statistic(np.ones((1, groups.count))).items()}
-    return Draws(
+    return Resamples(
         values=values,
         drawn=drawn,
         without_each=statistic(1.0 - np.eye(groups.count)) if few else {},

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from faithkit.calibration.aims import ARGMAX
 from faithkit.metrics.results import Results
-from faithkit.pages.tables import figure, figures_table, harmless, percent
+from faithkit.pages.tables import escape_terminal, format_percent, format_published, new_number_table
 from faithkit.published.tables import published_table
-from faithkit.statistics.intervals import Metric
+from faithkit.statistics.metric import Metric
 
 TRAINED_ON = ("decode", "dnli", "mnli", "faithcritic")
 TESTED_ON = ("mnli", "begin", "faithcritic")
@@ -36,7 +36,7 @@ class Transfer:
             raise ValueError(f"the transfer table has no place for {self.trained_on} on {self.tested_on}; {known}")
 
 
-def transfers_of(trained_on: str, results: Results, *, split: str = "test") -> list[Transfer]:
+def collect_transfers(trained_on: str, results: Results, *, split: str = "test") -> list[Transfer]:
     """Finds the cells that one critic's results fill; benchmarks that are not in the table are skipped."""
     cells = []
     for tested_on in TESTED_ON:
@@ -66,10 +66,10 @@ def transfer_table(
     assert len(place) == len(cells), "two cells for one place of the table"
     accuracies = paper_accuracies()
     title, heads = "Critics across datasets, accuracy in percent (FaithDial, Table 4)", [TITLES[t] for t in TESTED_ON]
-    table = figures_table(title, "trained on", heads, show_edge=True)
+    table = new_number_table(title, "trained on", heads, show_edge=True)
     for trained_on in TRAINED_ON:
         ours = [place.get((trained_on, tested_on)) for tested_on in TESTED_ON]
-        paper = [figure(accuracies[trained_on, t]) + _mark(trained_on, t) for t in TESTED_ON]
+        paper = [format_published(accuracies[trained_on, t]) + _mark(trained_on, t) for t in TESTED_ON]
         table.add_row(Text(TITLES[trained_on], style="bold"))
         table.add_row("  paper", *paper)
         table.add_row("  ours", *(_percent(cell.accuracy, cell) if cell else "-" for cell in ours))
@@ -79,12 +79,12 @@ def transfer_table(
         )
     table.add_row("test rows", *(_sizes(cells, tested_on) for tested_on in TESTED_ON))
     named = sources or {}
-    table.add_row("tested on", *(Text(harmless(named.get(tested_on, "not said"))) for tested_on in TESTED_ON))
+    table.add_row("tested on", *(Text(escape_terminal(named.get(tested_on, "not said"))) for tested_on in TESTED_ON))
     lines = ["† zero-shot; [low, high] 95% bootstrap interval over groups; majority: accuracy of the commoner class"]
     used = [name for name in TRAINED_ON if any(cell.trained_on == name for cell in cells)]
     for name in used:
         chosen = (chosen_on or {}).get(name, "rows that are not said")
-        lines.append(f"trained on {TITLES[name]}: {harmless(named.get(name, 'not said'))}; chosen on {chosen}")
+        lines.append(f"trained on {TITLES[name]}: {escape_terminal(named.get(name, 'not said'))}; chosen on {chosen}")
     lines.append(_threshold_line(threshold_aim))
     table.caption = Text("\n".join(lines))
     return table
@@ -107,7 +107,7 @@ def _mark(trained_on: str, tested_on: str) -> str:
 
 
 def _percent(metric: Metric, cell: Transfer | None = None) -> Text:
-    text = percent(metric)
+    text = format_percent(metric)
     if cell is not None:
         value, *bounds = text.split(" ", 1)
         text = " ".join([value + _mark(cell.trained_on, cell.tested_on), *bounds])

@@ -1,7 +1,9 @@
-"""A metric with its interval; apart from what computes it, so that reading results loads no library of numbers."""
+"""A metric: a number with its interval, and what is declared about it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
+from statistics import mean, stdev
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,3 +30,20 @@ class Metric:
         if self.low is None or self.high is None:
             return self
         return replace(self, low=max(self.low, lowest), high=min(self.high, highest))
+
+
+BOTH_SIDES = 0.975  # of Student's t, for a 95% interval
+
+
+def average_runs(values: Sequence[float], n: int | None = None) -> Metric:
+    """Computes the mean with its interval, Student's t over the values; that of shares stays within 0 and 1.
+
+    One value alone has no interval.
+    """
+    if len(values) == 1:
+        return Metric(value=values[0], n=n)
+    from scipy.special import stdtrit
+
+    middle, reach = mean(values), float(stdtrit(len(values) - 1, BOTH_SIDES)) * stdev(values) / len(values) ** 0.5
+    found = Metric(value=middle, low=middle - reach, high=middle + reach, n=n)
+    return found.within(0.0, 1.0) if all(0 <= value <= 1 for value in values) else found

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from faithkit.statistics.intervals import CHUNK, Metric
-from faithkit.statistics.jackknife import MAX_GROUPS, Spread, measure_spreads, share_interval
+from faithkit.statistics.metric import Metric
+from faithkit.statistics.spread import CHUNK, MAX_GROUPS, Spread, measure_spreads, share_interval
 
 
-def share_of_kinds(found: Sequence[Sequence[int]], *, num_resamples: int, seed: int = 0) -> Metric | None:
+def proportion_from_counts(found: Sequence[Sequence[int]], *, num_resamples: int, seed: int = 0) -> Metric | None:
     """Computes the share with its interval from how many groups there are of each kind, as `bootstrap` does from rows.
 
     Of up to `MAX_GROUPS` groups each is left out once; of more, drawing kinds is drawing groups.
@@ -52,7 +52,7 @@ def share_of_kinds(found: Sequence[Sequence[int]], *, num_resamples: int, seed: 
     return Metric(value=value, low=float(min(low, value)), high=float(max(high, value)), n=int(num_rows))
 
 
-def kinds_of(groups: ArrayLike, called: ArrayLike) -> list[list[int]]:
+def count_group_kinds(groups: ArrayLike, called: ArrayLike) -> list[list[int]]:
     """Counts the groups of each kind: rows, hallucinated rows, and the number of such groups.
 
     Args:

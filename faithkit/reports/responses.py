@@ -8,35 +8,36 @@ from typing import Any
 from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.responses.judges import judge_report
-from faithkit.metrics.responses.measure import Models, gold_response, measure, part_of
-from faithkit.metrics.responses.metric_columns import MetricColumns
-from faithkit.metrics.responses.paired_responses import PairedResponses
-from faithkit.metrics.responses.tables import (
+from faithkit.metrics.responses.measure import MetricModels, gold_response, measure_part, measure_responses
+from faithkit.metrics.responses.response_columns import MetricColumns, PairedResponses
+from faithkit.records import Example, Prediction
+from faithkit.reports.provenance import Provenance, Rows, add_provenance
+from faithkit.reports.report import Report, Row
+from faithkit.reports.response_tables import (
+    datasets_table,
     differences_table,
     examples_table,
+    judge_report,
     sample_rows,
     systems_table,
-    transfer_table,
 )
-from faithkit.records import Example, Prediction
-from faithkit.reports.provenance import Provenance, Rows, with_provenance
-from faithkit.reports.report import Report, Row
-from faithkit.reports.run_reports import Scored, samples_of, write_reports
-from faithkit.statistics.intervals import Difference, Metric, Values, paired_difference
+from faithkit.reports.write_reports import EvaluationResult, collect_samples, write_run_results
+from faithkit.statistics.bootstrap import Difference, paired_difference
+from faithkit.statistics.metric import Metric
+from faithkit.statistics.spread import Values
 
 GOLD, COPY = "gold", "copy"
 ACROSS = "across datasets"  # names no test set
-BASELINES = (GOLD, COPY)
+RESPONSE_BASELINES = (GOLD, COPY)
 
 
 def response_report(
     paired: PairedResponses,
-    models: Models,
+    models: MetricModels,
     *,
     title: str,
     scores_path: Path | None = None,
-    baselines: Sequence[str] = BASELINES,
+    baselines: Sequence[str] = RESPONSE_BASELINES,
     num_resamples: int = 1000,
     num_examples: int = 5,
     progress: bool = False,
@@ -51,13 +52,13 @@ def response_report(
         baselines: Any of `gold`, the dataset's own response, and `copy`, the knowledge as the response.
         origin: Where the responses are from, and what their judges have seen; None leaves it out.
     """
-    if unknown := [name for name in baselines if name not in BASELINES]:
-        raise UserError(f"unknown baseline {unknown[0]!r}", hint=f"use {', '.join(BASELINES)}, or []")
-    columns = measure(paired.examples, paired.texts, models, progress=progress)
+    if unknown := [name for name in baselines if name not in RESPONSE_BASELINES]:
+        raise UserError(f"unknown baseline {unknown[0]!r}", hint=f"use {', '.join(RESPONSE_BASELINES)}, or []")
+    columns = measure_responses(paired.examples, paired.texts, models, progress=progress)
     scored = columns.scored(num_resamples=num_resamples)
     if scores_path is not None:
         write_scores(scores_path, paired, columns)
-    beside = _baselines(paired.examples, models.without_q2(), baselines, num_resamples)
+    beside = _measure_baselines(paired.examples, models.without_q2(), baselines, num_resamples)
     metrics = dict(scored.metrics)
     for name, (_, found) in beside.items():
         metrics |= {f"{name}/{metric}": value for metric, value in found.items()}
@@ -65,8 +66,8 @@ def response_report(
     tables = [systems_table(shown, title=title)]
     judged = {"predictions": (columns.columns, scored.metrics)} | beside
     if paired.against is not None:
-        theirs = measure(paired.examples, paired.against, models, progress=progress)
-        compared = compare(columns, theirs, num_resamples=num_resamples)
+        theirs = measure_responses(paired.examples, paired.against, models, progress=progress)
+        compared = compare_systems(columns, theirs, num_resamples=num_resamples)
         metrics |= compared.metrics
         judged["against"] = (theirs.columns, compared.theirs)
         sides = scored.metrics, compared.theirs, compared.differences
@@ -95,19 +96,19 @@ def response_report(
         return report
 
     def score(rows: Rows) -> dict[str, Metric]:
-        return part_of(columns, paired, rows).scored(num_resamples=num_resamples).metrics
+        return measure_part(columns, paired, rows).scored(num_resamples=num_resamples).metrics
 
-    return with_provenance(report, origin, score, title=title, table=systems_table)
+    return add_provenance(report, origin, score, title=title, table=systems_table)
 
 
-def _baselines(
-    examples: Sequence[Example], models: Models, names: Sequence[str], num_resamples: int
+def _measure_baselines(
+    examples: Sequence[Example], models: MetricModels, names: Sequence[str], num_resamples: int
 ) -> dict[str, tuple[Mapping[str, Values], Mapping[str, Metric]]]:
     responses = {
         GOLD: [gold_response(example) for example in examples],
         COPY: [example.knowledge for example in examples],
     }
-    measured = {name: measure(examples, responses[name], models) for name in names}
+    measured = {name: measure_responses(examples, responses[name], models) for name in names}
     return {name: (m.columns, m.scored(num_resamples=num_resamples).metrics) for name, m in measured.items()}
 
 
@@ -120,7 +121,7 @@ class Compared:
     metrics: dict[str, Metric]
 
 
-def compare(first: MetricColumns, second: MetricColumns, *, num_resamples: int = 1000) -> Compared:
+def compare_systems(first: MetricColumns, second: MetricColumns, *, num_resamples: int = 1000) -> Compared:
     """Subtracts the second system's metrics from the first's, both on the same resampled groups (Koehn 2004)."""
     theirs = second.scored(num_resamples=num_resamples).metrics
     found = paired_difference(first.groups, first.statistic, second.statistic, num_resamples=num_resamples)
@@ -141,14 +142,14 @@ def write_scores(path: Path, paired: PairedResponses, columns: MetricColumns) ->
 def report_responses(
     run: RunFolder,
     datasets: Mapping[str, PairedResponses],
-    models: Models,
+    models: MetricModels,
     *,
     meta: Mapping[str, Any],
     baselines: Sequence[str],
     num_resamples: int = 1000,
     num_examples: int = 5,
     origins: Mapping[str, Provenance] | None = None,
-) -> Scored:
+) -> EvaluationResult:
     """Scores the responses to each dataset, writes metrics.json and `scores/<dataset>.jsonl`, and prints it all."""
     reports = {
         name: [
@@ -166,8 +167,8 @@ def report_responses(
         ]
         for name, paired in datasets.items()
     }
-    samples = samples_of(reports)
+    samples = collect_samples(reports)
     if len(reports) > 1:
-        across = transfer_table({name: report.metrics for name, [report] in reports.items()})
+        across = datasets_table({name: report.metrics for name, [report] in reports.items()})
         reports = {ACROSS: [Report(metrics={}, headline=(across,))], **reports}
-    return Scored(write_reports(run, reports, meta=meta), samples)
+    return EvaluationResult(write_run_results(run, reports, meta=meta), samples)

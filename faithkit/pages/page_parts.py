@@ -1,15 +1,24 @@
 """The rows of a page: each answer with its marks, and what one or several systems say of it, as data for the script.
 
 Marks are cut here and not sent as offsets: Python counts characters, JavaScript counts UTF-16 units.
+
+HTML pages in one file, from a template: style and script stand in it, and a policy forbids all else.
 """
 
-from collections.abc import Mapping, Sequence
+import base64
+import hashlib
+import html
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from faithkit.errors import UserError
-from faithkit.metrics.span_outcomes import check_spans, merge, shared
+from faithkit.files.atomic import dumps
+from faithkit.metrics.span_outcomes import check_spans, count_shared, merge_spans
+from faithkit.pages.tables import escape_terminal
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, UNPARSED, Example, Prediction, Span
 
 # A piece of a text: plain, or with the places of the gold spans and of each system's spans that cover it.
@@ -34,7 +43,7 @@ class Fact:
         return self.values.index(self.of[id_]) if id_ in self.of else None
 
 
-def cut(text: str, *layers: Sequence[Span]) -> list[Piece]:
+def split_by_spans(text: str, *layers: Sequence[Span]) -> list[Piece]:
     """Cuts the text into pieces, each covered by the same spans of each layer; joined, they are the text again."""
     inner = (end for spans in layers for span in spans if span.start < span.end for end in (span.start, span.end))
     bounds = sorted({0, len(text), *inner})
@@ -49,7 +58,7 @@ def _covering(spans: Sequence[Span], start: int, end: int) -> list[int]:
     return [place for place, span in enumerate(spans) if span.start <= start and end <= span.end]
 
 
-def row(
+def build_row(
     example: Example, predictions: Sequence[Prediction | None], context: int | None, facts: Sequence[Fact] = ()
 ) -> dict[str, Any]:
     """Builds the page's data of one answer.
@@ -58,8 +67,8 @@ def row(
         predictions: What each system says; None where it has no prediction of this row.
         context: The place of its knowledge among the contexts; None where the texts are not there.
     """
-    gold = _marked(example.spans)
-    called = [_called_spans(one, example, has_text=context is not None) for one in predictions]
+    gold = _nonempty_spans(example.spans)
+    called = [_predicted_spans(one, example, has_text=context is not None) for one in predictions]
     label = gold_label(example)
     return {
         "id": example.id,
@@ -67,44 +76,51 @@ def row(
         "gold": None if label is None else CALLED.index(label),
         "context": context,
         "turns": [[turn.speaker, turn.text] for turn in example.history],
-        "pieces": cut(example.response, gold, *called),
+        "pieces": split_by_spans(example.response, gold, *called),
         "gold_spans": None
         if example.spans is None
         else [
             [
                 span.label,
-                [None if p is None else rounded(_share(span, s)) for p, s in zip(predictions, called, strict=True)],
+                [
+                    None if p is None else round_score(_covered_share(span, s))
+                    for p, s in zip(predictions, called, strict=True)
+                ],
             ]
             for span in gold
         ],
         "said": [
-            None if one is None else _said(example, one, spans, gold)
+            None if one is None else _verdict_data(example, one, spans, gold)
             for one, spans in zip(predictions, called, strict=True)
         ],
     }
 
 
-def _called_spans(prediction: Prediction | None, example: Example, *, has_text: bool) -> list[Span]:
+def _predicted_spans(prediction: Prediction | None, example: Example, *, has_text: bool) -> list[Span]:
     """The marks of a system; none where the answer is not there, or where they do not fit it."""
     if prediction is None or not has_text:
         return []
     try:
-        return _marked(check_spans(prediction, len(example.response)))
+        return _nonempty_spans(check_spans(prediction, len(example.response)))
     except UserError:
         return []
 
 
-def _said(example: Example, prediction: Prediction, spans: Sequence[Span], gold: Sequence[Span]) -> list[Any]:
+def _verdict_data(example: Example, prediction: Prediction, spans: Sequence[Span], gold: Sequence[Span]) -> list[Any]:
     """The verdict of one system: label, score, outcome, kinds of its spans, and where there are any, spans and text."""
     kinds = span_kinds(example, prediction)
     said: list[Any] = [
         None if prediction.label is None else CALLED.index(prediction.label),
-        rounded(prediction.score),
+        round_score(prediction.score),
         OUTCOMES.index(response_outcome(example, prediction)),
         sum(1 << KINDS.index(kind) for kind in kinds),
     ]
     marks = [
-        [span.label, rounded(span.score), None if example.spans is None else rounded(_share(span, gold))]
+        [
+            span.label,
+            round_score(span.score),
+            None if example.spans is None else round_score(_covered_share(span, gold)),
+        ]
         for span in spans
     ]
     text = prediction.text if prediction.text != example.response else ""
@@ -127,9 +143,9 @@ def span_kinds(example: Example, prediction: Prediction) -> list[str]:
     """Names the outcomes of an answer's spans; a span counts as found where one character of it is."""
     if example.spans is None:
         return ["not marked"]
-    gold, called = _marked(example.spans), _marked(prediction.spans)
-    found = [_share(span, called) > 0 for span in gold]
-    right = [_share(span, gold) > 0 for span in called]
+    gold, called = _nonempty_spans(example.spans), _nonempty_spans(prediction.spans)
+    found = [_covered_share(span, called) > 0 for span in gold]
+    right = [_covered_share(span, gold) > 0 for span in called]
     kinds = {
         "missed span": not all(found),
         "false alarm span": not all(right),
@@ -146,16 +162,68 @@ def gold_label(example: Example) -> str | None:
     return example.label
 
 
-def rounded(number: float | None) -> float | None:
+def round_score(number: float | None) -> float | None:
     """Rounds a number for the page to four digits."""
     return None if number is None else round(number, 4)
 
 
-def _share(span: Span, others: Sequence[Span]) -> float:
+def _covered_share(span: Span, others: Sequence[Span]) -> float:
     """Computes the share of the span's characters that the others cover together."""
-    return shared(merge([span]), merge(others)) / (span.end - span.start)
+    return count_shared(merge_spans([span]), merge_spans(others)) / (span.end - span.start)
 
 
-def _marked(spans: Sequence[Span] | None) -> list[Span]:
+def _nonempty_spans(spans: Sequence[Span] | None) -> list[Span]:
     """Drops empty spans, as the metrics do."""
     return [span for span in spans or () if span.start < span.end]
+
+
+FILES = Path(__file__).with_name("page_files")
+# In a script element only these can end or open anything; JSON writes them as well without.
+_ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
+
+
+def fill_page(
+    template: str, *, title: str, styles: Sequence[str], scripts: Sequence[str] = (), **values: str
+) -> tuple[str, str]:
+    """Fills a template; gives what stands before its `{{data}}` and what behind.
+
+    Args:
+        title: A text; escaped here.
+        styles, scripts: Files of `page_files/`, which the page's policy names by their hash.
+        values: Further values, which are markup already.
+    """
+    style, script = _joined(styles), _joined(scripts)
+    policy = f"style-src '{_hash(style)}'" + (f"; script-src '{_hash(script)}'" if scripts else "")
+    given = {"policy": policy, "title": html.escape(escape_terminal(title)), "style": style, "script": script, **values}
+    start, end = _joined(["head.html", template]).split("{{data}}")
+    return _fill(start, given), _fill(end, given)
+
+
+def fill_part(name: str, **values: str) -> str:
+    """Fills a part that several templates share; values are markup already."""
+    return _fill(_read(name), values)
+
+
+def render_data_blocks(blocks: Mapping[str, Iterable[Any]]) -> Iterator[str]:
+    """Writes each block as a list in a script element that the browser keeps as text, one item a line."""
+    for name, items in blocks.items():
+        yield f'<script type="application/json" id="{name}">[\n'
+        for place, item in enumerate(items):
+            yield (",\n" if place else "") + dumps(item).translate(_ESCAPES)
+        yield "\n]</script>\n"
+
+
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], text)
+
+
+def _joined(names: Sequence[str]) -> str:
+    return "".join(map(_read, names))
+
+
+def _read(name: str) -> str:
+    return (FILES / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -11,25 +11,79 @@ Use it where no trained critic fits the domain. Its value depends on the three m
 ones; opinions and small talk give no question. Every model is asked in batches over all responses.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from faithkit.entailment import CONTRADICTION, ENTAILMENT, Entailment
-from faithkit.metrics.responses.knowledge_f1 import answer_f1
-from faithkit.metrics.responses.q2.answers import Answers
-from faithkit.metrics.responses.q2.candidates import Candidates
-from faithkit.metrics.responses.q2.once import Once
-from faithkit.metrics.responses.q2.questions import Questions
-from faithkit.metrics.responses.q2.rules import Pair, Rules
-from faithkit.statistics.intervals import Values
+from faithkit.metrics.responses.ngrams import answer_f1
+from faithkit.metrics.responses.q2_models import Answers, Candidates, Questions, is_personal
+from faithkit.statistics.spread import Values
+from faithkit.words import answer_words
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class CachedCalls(Generic[Key, Value]):
+    """Answers from memory, and from the model, in one batch, what it has not been asked before.
+
+    Args:
+        ask: From distinct keys to their values, in the same order.
+    """
+
+    def __init__(self, ask: Callable[[Sequence[Key]], Sequence[Value]]):
+        self._ask = ask
+        self._known: dict[Key, Value] = {}
+
+    def __call__(self, keys: Sequence[Key]) -> list[Value]:
+        new = [key for key in dict.fromkeys(keys) if key not in self._known]
+        if new:
+            self._known.update(zip(new, self._ask(new), strict=True))
+        return [self._known[key] for key in keys]
+
+
+TextPair = tuple[str, str]  # premise, hypothesis
+
+
+def make_statements(question: str, answer: str, candidate: str) -> TextPair:
+    """Makes of two answers to a question the two statements that the NLI model compares."""
+    return f"{question} {answer}.", f"{question} {candidate}."
+
+
+def _find_usable(questions: Sequence[str]) -> list[bool]:
+    return [bool(question) and not is_personal(question) for question in questions]
+
+
+def clean_answer(text: str) -> str:
+    """Leaves of an answer its words in lower case, without articles and punctuation."""
+    return " ".join(answer_words(text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Q2Rules:
+    """The rules of a protocol; the defaults are ours.
+
+    Args:
+        usable: Which questions are asked at all.
+        clean: What is left of an answer when two are compared.
+        comparison: The premise and hypothesis of (question, answer, candidate); None keeps their F1.
+        fallback: How response and knowledge are written where the NLI model compares them themselves.
+    """
+
+    usable: Callable[[Sequence[str]], list[bool]] = _find_usable
+    clean: Callable[[str], str] = clean_answer
+    comparison: Callable[[str, str, str], TextPair | None] = make_statements
+    fallback: Callable[[str], str] = str
+
 
 NLI_SCORES = {ENTAILMENT: 1.0, CONTRADICTION: 0.0}
 
 
 @dataclass(slots=True)
-class Asked:
+class AskedQuestion:
     """One valid question about a response, and what became of it."""
 
     question: str
@@ -45,18 +99,18 @@ class Q2Scores:
 
     f1: Values
     nli: Values
-    asked: list[list[Asked]]
+    asked: list[list[AskedQuestion]]
     num_candidates: list[int]
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenCandidate:
     """A candidate with its questions, of which none is known to be valid yet."""
 
     response: int
     candidate: str
     questions: Sequence[str]
-    found: Asked | None = field(default=None)
+    found: AskedQuestion | None = field(default=None)
 
 
 class Q2:
@@ -72,14 +126,18 @@ class Q2:
         questions: Questions,
         answers: Answers,
         entailment: Entailment,
-        rules: Rules | None = None,
+        rules: Q2Rules | None = None,
     ):
-        self.rules = rules or Rules()
-        self.usable: Once[str, bool] = Once(self.rules.usable)
-        self.candidates: Once[str, tuple[str, ...]] = Once(candidates.candidates)
-        self.questions: Once[Pair, tuple[str, ...]] = Once(lambda keys: questions.questions(*_columns(keys)))
-        self.answers: Once[Pair, str | None] = Once(lambda keys: answers.answers(*_columns(keys)))
-        self.nli_labels: Once[Pair, int] = Once(lambda keys: entailment.entailment(*_columns(keys)).argmax(1).tolist())
+        self.rules = rules or Q2Rules()
+        self.usable: CachedCalls[str, bool] = CachedCalls(self.rules.usable)
+        self.candidates: CachedCalls[str, tuple[str, ...]] = CachedCalls(candidates.candidates)
+        self.questions: CachedCalls[TextPair, tuple[str, ...]] = CachedCalls(
+            lambda keys: questions.questions(*_columns(keys))
+        )
+        self.answers: CachedCalls[TextPair, str | None] = CachedCalls(lambda keys: answers.answers(*_columns(keys)))
+        self.nli_labels: CachedCalls[TextPair, int] = CachedCalls(
+            lambda keys: entailment.entailment(*_columns(keys)).argmax(1).tolist()
+        )
 
     def score(self, responses: Sequence[str], knowledge: Sequence[str]) -> Q2Scores:
         """Scores each response against its knowledge."""
@@ -94,14 +152,14 @@ class Q2:
         f1[silent] = nli[silent] = [NLI_SCORES.get(label, 0.5) for label in labels]
         return Q2Scores(f1, nli, asked, [len(found) for found in candidates])
 
-    def _ask(self, responses: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[list[Asked]]:
+    def _ask(self, responses: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[list[AskedQuestion]]:
         """Finds for each response the first valid question of each candidate that has one."""
         keys = [(candidate, responses[row]) for row, found in enumerate(candidates) for candidate in found]
         rows = [row for row, found in enumerate(candidates) for _ in found]
         generated = self.questions(keys)
         usable = iter(self.usable([question for questions in generated for question in questions]))
         opened = [
-            _Open(row, candidate, [question for question in questions if next(usable)])
+            _OpenCandidate(row, candidate, [question for question in questions if next(usable)])
             for row, (candidate, _), questions in zip(rows, keys, generated, strict=True)
         ]
         clean = self.rules.clean
@@ -110,15 +168,15 @@ class Q2:
             answers = self.answers([(one.questions[rank], responses[one.response]) for one in waiting])
             for one, answer in zip(waiting, answers, strict=True):
                 if answer is not None and clean(answer) == clean(one.candidate):
-                    one.found = Asked(one.questions[rank], one.candidate)
+                    one.found = AskedQuestion(one.questions[rank], one.candidate)
             rank += 1
-        asked: list[list[Asked]] = [[] for _ in responses]
+        asked: list[list[AskedQuestion]] = [[] for _ in responses]
         for one in opened:
             if one.found is not None:
                 asked[one.response].append(one.found)
         return asked
 
-    def _answer(self, asked: Sequence[Sequence[Asked]], knowledge: Sequence[str]) -> None:
+    def _answer(self, asked: Sequence[Sequence[AskedQuestion]], knowledge: Sequence[str]) -> None:
         """Answers the questions on the knowledge and scores the answers."""
         every = [(one, known) for questions, known in zip(asked, knowledge, strict=True) for one in questions]
         answers = self.answers([(one.question, known) for one, known in every])
@@ -140,7 +198,7 @@ class Q2:
             one.nli = NLI_SCORES.get(label, one.f1)
 
 
-def _columns(keys: Iterable[Pair]) -> tuple[list[str], list[str]]:
+def _columns(keys: Iterable[TextPair]) -> tuple[list[str], list[str]]:
     first, second = zip(*keys, strict=True)
     return list(first), list(second)
 

@@ -26,9 +26,11 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, stdtrit
 
 from faithkit.errors import UserError
-from faithkit.metrics.outcomes import align
+from faithkit.metrics.outcomes import align_predictions
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
-from faithkit.statistics.intervals import Groups, Metric, Values, bootstrap
+from faithkit.statistics.bootstrap import Groups, bootstrap
+from faithkit.statistics.metric import Metric
+from faithkit.statistics.spread import Values
 
 LOWER = 0.025
 MOST_UNDEFINED = 0.01  # of the resamples: above, nothing is known about the rate
@@ -68,7 +70,11 @@ class JudgeError:
         Raises:
             UserError: No verdict could be parsed, or there are no hallucinated or no faithful rows.
         """
-        pairs = [(e, p) for e, p in zip(examples, align(examples, predictions), strict=True) if p.label != UNPARSED]
+        pairs = [
+            (e, p)
+            for e, p in zip(examples, align_predictions(examples, predictions), strict=True)
+            if p.label != UNPARSED
+        ]
         if not pairs:
             problem = f"none of the judge's {len(examples):,} verdicts on labelled rows could be parsed"
             raise UserError(problem, hint="look at what it wrote, and ask it in another way: judge.ask=...")

@@ -5,6 +5,17 @@ are the shares that name it in either order and `accuracy` is the mean of both; 
 wrong and is `invalid_rate`. `both_orders` is the share of pairs that are right in both. `position_bias` is the share of
 replies that name the first less the share that name the second: 0 for a judge that reads, 1 for one that always says 1.
 `combined_accuracy` adds the log-odds of both orders, which cancels such a bias.
+
+Agreement of two annotators on the same rows: the share that they agree on, and Cohen's kappa with its interval.
+
+kappa = (p_o - p_e) / (1 - p_e), with the observed agreement p_o and the one p_e of two annotators who keep their own
+shares and label at random (Cohen 1960). 0 is chance; where both give every row the same label it is not defined. What
+could not be read is a label of its own: it agrees with nobody's accurate or inaccurate. More annotators, ratings and
+spans: construction/agreement/.
+
+>>> both = agreement(["yes", "yes", "no", "no"], ["yes", "no", "no", "no"], ["1", "2", "3", "4"], num_resamples=10)
+>>> round(both.metrics["agreement"].value, 2), round(both.metrics["kappa"].value, 2)
+(0.75, 0.5)
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,17 +25,18 @@ import numpy as np
 
 from faithkit.baselines.word_overlap import length_score, unsupported_share
 from faithkit.calibration.thresholds import logit
-from faithkit.metrics.classification import share
-from faithkit.metrics.outcomes import align
+from faithkit.metrics.classification import safe_ratio
+from faithkit.metrics.outcomes import align_predictions
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
-from faithkit.statistics.intervals import Groups, Scored, Values, bootstrap
+from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
+from faithkit.statistics.spread import Values
 
 FIRST, LAST = "first", "last"  # in an example's `meta["order"]`: where the hallucinated reply stands
 ORDER, OTHER, PAIR = "order", "other", "pair"  # in `meta`: beside it the other reply, and the name of the pair
 BIAS = "position_bias"
 
 
-def order_pair(right: Example, hallucinated: Example) -> tuple[Example, Example]:
+def make_both_orders(right: Example, hallucinated: Example) -> tuple[Example, Example]:
     """Makes the two rows of a pair: the response is the reply that stands first, `meta` has the other one.
 
     Its label is that of the first reply, so a judge that names the second calls the first faithful.
@@ -46,13 +58,13 @@ def order_pair(right: Example, hallucinated: Example) -> tuple[Example, Example]
 
 def comparison_metrics(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, num_resamples: int = 1000
-) -> Scored:
+) -> ScoredMetrics:
     """Computes all metrics with their intervals.
 
     Args:
         examples: Both rows of each pair, as `order_pair` makes them, one behind the other.
     """
-    said = align(examples, predictions)
+    said = align_predictions(examples, predictions)
     firsts, lasts = range(0, len(said), 2), range(1, len(said), 2)
     assert all(examples[i].meta[PAIR] == examples[i + 1].meta[PAIR] for i in firsts), "the rows come in pairs"
     right = np.array([one.label == example.label for one, example in zip(said, examples, strict=True)], float)
@@ -83,7 +95,7 @@ def comparison_metrics(
             "invalid_rate": named_none / (2 * pairs),
         }
         if known.any():
-            found["combined_accuracy"] = share(right_by_odds, with_odds)
+            found["combined_accuracy"] = safe_ratio(right_by_odds, with_odds)
         return found
 
     shares = ("accuracy", "accuracy_first", "accuracy_last", "both_orders", "invalid_rate", "combined_accuracy")
@@ -93,7 +105,7 @@ def comparison_metrics(
     return scored
 
 
-def baseline_predictions(examples: Sequence[Example]) -> dict[str, dict[str, Prediction]]:
+def predict_pair_baselines(examples: Sequence[Example]) -> dict[str, dict[str, Prediction]]:
     """Judges without reading, by name: the longer reply, and the one with more words that the knowledge lacks.
 
     Of equals they name the first, in both orders.
@@ -112,3 +124,33 @@ def baseline_predictions(examples: Sequence[Example]) -> dict[str, dict[str, Pre
             label = HALLUCINATED if first >= second else FAITHFUL
             said[example.id] = Prediction(id=example.id, label=label, score=0.5 + (first - second) / 2)
     return found
+
+
+def measure_agreement(
+    first: Sequence[str], second: Sequence[str], groups: Sequence[str], *, num_resamples: int = 1000
+) -> ScoredMetrics:
+    """Computes `agreement` and `kappa` of two annotators' labels, over the labels that either gives."""
+    names = sorted({*first, *second})
+    index = {name: place for place, name in enumerate(names)}
+    cells = [index[one] * len(names) + index[other] for one, other in zip(first, second, strict=True)]
+    of = Groups.of(groups)
+    sums = of.sums(np.eye(len(names) ** 2)[cells])  # [G, labels x labels]
+
+    def statistic(weights: Values) -> dict[str, Values]:
+        observed, kappa = cohen_kappa((weights @ sums).reshape(-1, len(names), len(names)))
+        return {"agreement": observed, "kappa": kappa}
+
+    scored = bootstrap(of, statistic, shares=("agreement",), num_resamples=num_resamples)
+    if "kappa" in scored.metrics:
+        scored.metrics["kappa"] = scored.metrics["kappa"].within(-1.0, 1.0)
+    return scored
+
+
+def cohen_kappa(tables: Values) -> tuple[Values, Values]:
+    """Computes the observed agreement and Cohen's kappa of tables [..., labels, labels]; NaN where undefined."""
+    totals = tables.sum(axis=(-2, -1), keepdims=True)
+    shares = np.where(totals > 0, tables / np.where(totals > 0, totals, 1), np.nan)
+    observed = np.trace(shares, axis1=-2, axis2=-1)
+    room = 1 - (shares.sum(axis=-1) * shares.sum(axis=-2)).sum(axis=-1)
+    defined = room > 1e-12
+    return observed, np.where(defined, (observed - 1 + room) / np.where(defined, room, 1), np.nan)

@@ -1,0 +1,294 @@
+"""Extractive answers to questions on texts of any length, many at once, with "no answer" as an outcome.
+
+A long text is read through overlapping windows. The best span of all windows is the answer, unless the place that
+stands for "no answer" has a higher score even in the window that gives it the lowest (Rajpurkar et al. 2018).
+
+Candidate answers in a response, by spaCy: its entities and noun chunks.
+Questions to which a given stretch of a text is the answer, by a seq2seq model, many at once.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from faithkit.errors import UserError
+from faithkit.metrics.responses.pretrained import load_pretrained, longest_input
+from faithkit.training.batching import plan_batches
+from faithkit.weights.resolve import resolve
+from faithkit.words import apostrophe_words
+
+ANSWER_TOKENS_CPU, ANSWER_TOKENS_GPU = 1024, 32_768
+
+
+class Answers(Protocol):
+    """Answers questions."""
+
+    def answers(self, questions: Sequence[str], contexts: Sequence[str]) -> list[str | None]:
+        """Gives a stretch of each context, or None where the question has no answer there."""
+        ...
+
+
+class ExtractiveAnswers:
+    """Answers with an extractive question answering model.
+
+    Args:
+        stride: Tokens that neighbouring windows share.
+        max_answer: Tokens of the longest answer.
+        batch_tokens: Tokens of a batch; None takes what suits the device.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        stride: int = 128,
+        max_answer: int = 30,
+        batch_tokens: int | None = None,
+    ):
+        self.model, self.tokenizer, self.max_answer = model, tokenizer, max_answer
+        self.device = next(model.parameters()).device
+        self.batch_tokens = batch_tokens or (ANSWER_TOKENS_CPU if self.device.type == "cpu" else ANSWER_TOKENS_GPU)
+        self.max_length = min(512, longest_input(model, tokenizer))
+        self.stride = min(stride, self.max_length // 4)
+
+    @classmethod
+    def load(cls, weights: str, *, device: str | None = None, precision: str = "32-true") -> "ExtractiveAnswers":
+        """Loads a model by folder, local name or hub name; `precision` as of `load_pretrained`."""
+        model, tokenizer, _ = load_pretrained(
+            "AutoModelForQuestionAnswering", weights, device=device, precision=precision
+        )
+        return cls(model, tokenizer)
+
+    def answers(self, questions: Sequence[str], contexts: Sequence[str]) -> list[str | None]:
+        if not questions:
+            return []
+        windows = self._windows(questions, contexts)
+        best: list[tuple[float, str]] = [(-np.inf, "")] * len(questions)
+        nothing = np.full(len(questions), np.inf)
+        owners = windows["overflow_to_sample_mapping"]
+        lengths = np.array([len(row) for row in windows["input_ids"]], np.int32)
+        for batch in plan_batches(lengths, None, self.batch_tokens, None):
+            for i, start, end in zip(batch, *self.logits(windows, batch), strict=True):
+                owner, text = owners[i], contexts[owners[i]]
+                nothing[owner] = min(nothing[owner], start[0] + end[0])
+                inside = [part == 1 for part in windows.sequence_ids(int(i))]
+                score, first, last = best_span(start, end, np.array(inside), self.max_answer)
+                offsets = windows["offset_mapping"][i]
+                found = text[offsets[first][0] : offsets[last][1]].strip() if np.isfinite(score) else ""
+                if found:
+                    best[owner] = max(best[owner], (score, found))
+        return [text if score > none else None for (score, text), none in zip(best, nothing, strict=True)]
+
+    def _windows(self, questions: Sequence[str], contexts: Sequence[str]) -> Any:
+        # A question that leaves the text no room is cut to half of the length.
+        room = self.max_length // 2
+        short = self.tokenizer(list(questions), add_special_tokens=False, return_offsets_mapping=True)
+        cut = [
+            question if len(offsets) <= room else question[: offsets[room - 1][1]]
+            for question, offsets in zip(questions, short["offset_mapping"], strict=True)
+        ]
+        return self.tokenizer(
+            cut,
+            list(contexts),
+            truncation="only_second",
+            max_length=self.max_length,
+            stride=self.stride,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+        )
+
+    @torch.inference_mode()
+    def logits(self, windows: Any, batch: NDArray[np.int64]) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+        """Gives the start and the end logits of each encoded row of a batch, without the padding's."""
+        names = [name for name in self.tokenizer.model_input_names if name in windows]
+        rows = {name: [windows[name][i] for i in batch] for name in names}
+        inputs = self.tokenizer.pad(rows, padding_side="right", return_tensors="pt").to(self.device)
+        output = self.model(**inputs)
+        starts, ends = output.start_logits.double().cpu().numpy(), output.end_logits.double().cpu().numpy()
+        lengths = [len(windows["input_ids"][i]) for i in batch]
+        rows_of = [[row[:n] for row, n in zip(side, lengths, strict=True)] for side in (starts, ends)]
+        return rows_of[0], rows_of[1]
+
+
+def best_span(
+    start: NDArray[Any], end: NDArray[Any], inside: NDArray[np.bool_], max_length: int
+) -> tuple[float, int, int]:
+    """Finds the span within the text with the highest start + end score: score, first and last token; -inf without any.
+
+    Args:
+        inside: Which tokens are the text's.
+    """
+    places = np.flatnonzero(inside)
+    if not len(places):
+        return -np.inf, 0, 0
+    scores = start[places, None] + end[None, places]
+    step = places[None, :] - places[:, None]
+    scores = np.where((step >= 0) & (step < max_length), scores, -np.inf)
+    first, last = np.unravel_index(int(scores.argmax()), scores.shape)
+    return float(scores[first, last]), int(places[first]), int(places[last])
+
+
+PERSONS = frozenset({"i", "me", "you"})  # of these alone no question can be asked of the knowledge
+
+
+class Candidates(Protocol):
+    """Finds answers to ask about."""
+
+    def candidates(self, texts: Sequence[str]) -> list[tuple[str, ...]]: ...
+
+
+class SpacyCandidates:
+    """Finds entities, then those noun chunks that are no entity; each once, case aside.
+
+    Args:
+        pipeline: A spaCy pipeline with a parser and entities.
+    """
+
+    def __init__(self, pipeline: Any, *, batch_size: int = 256):
+        self.pipeline, self.batch_size = pipeline, batch_size
+
+    @classmethod
+    def load(cls, name: str) -> "SpacyCandidates":
+        """Loads a pipeline by local name, folder, or name of an installed package."""
+        import spacy
+
+        try:
+            source = name if spacy.util.is_package(name) else resolve(name)
+            pipeline = spacy.load(Path(source) if Path(source).is_dir() else source, exclude=["lemmatizer"])
+        except OSError as error:
+            hint = "use spacy-sm (local weights), a folder, or an installed pipeline such as en_core_web_sm"
+            raise UserError(f"no spaCy pipeline {name!r}: {error}", hint=hint) from error
+        return cls(pipeline)
+
+    def candidates(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        """Finds the candidate answers of each text, in the order in which they are asked about."""
+        found = []
+        for document in self.pipeline.pipe(texts, batch_size=self.batch_size):
+            distinct: dict[str, str] = {}
+            for span in (*document.ents, *document.noun_chunks):
+                if not PERSONS.issuperset(apostrophe_words(span.text)):
+                    distinct.setdefault(span.text.lower(), span.text)
+            found.append(tuple(distinct.values()))
+        return found
+
+
+# A question with one of these asks the reader or the speaker about themselves: no text answers it.
+PERSONAL = frozenset("i me my mine myself you your yours yourself yourselves".split())
+QUESTION_TOKENS_CPU, QUESTION_TOKENS_GPU = 512, 32_768
+# Writes (rows of token ids, number of beams, most tokens) the token ids of each row's beams, the likeliest first.
+Write = Callable[[Sequence[Sequence[int]], int, int], list[list[list[int]]]]
+
+
+class Questions(Protocol):
+    """Asks questions."""
+
+    def questions(self, answers: Sequence[str], contexts: Sequence[str]) -> list[tuple[str, ...]]:
+        """Gives several questions for each answer in its context, the likeliest first."""
+        ...
+
+
+def is_personal(question: str) -> bool:
+    """Tells whether a question is about the person who asks or the one who is asked."""
+    return not PERSONAL.isdisjoint(apostrophe_words(question))
+
+
+class Seq2SeqQuestions:
+    """Generates questions by beam search, as many as there are beams.
+
+    Args:
+        template: How an answer and its context are given to the model, as it was trained.
+        prefix: What the model writes before the question.
+        batch_tokens: Input tokens of a batch, times beams; None takes what suits the device.
+        write: Searches in place of transformers' `generate`, for which a batch lasts as long as its longest search.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        template: str,
+        prefix: str = "question:",
+        num_beams: int = 5,
+        max_new_tokens: int = 64,
+        batch_tokens: int | None = None,
+        write: Write | None = None,
+    ):
+        if not {"{answer}", "{context}"} <= set(_fields(template)):
+            hint = "write it like 'answer: {answer}  context: {context}'"
+            raise UserError(f"question_template is {template!r}", hint=hint)
+        self.model, self.tokenizer, self.template, self.prefix = model, tokenizer, template, prefix
+        self.num_beams, self.max_new_tokens = num_beams, max_new_tokens
+        self.device = next(model.parameters()).device
+        self.batch_tokens = batch_tokens or (QUESTION_TOKENS_CPU if self.device.type == "cpu" else QUESTION_TOKENS_GPU)
+        self.max_length = longest_input(model, tokenizer)
+        self.write = write or self._generate
+
+    @classmethod
+    def load(
+        cls,
+        weights: str,
+        *,
+        template: str,
+        device: str | None = None,
+        precision: str = "32-true",
+        writer: Callable[[Any], Write | None] = lambda model: None,
+    ) -> "Seq2SeqQuestions":
+        """Loads a model by folder, local name or hub name.
+
+        Args:
+            precision: As of `load_pretrained`.
+            writer: Makes `write` of the model, where it can.
+        """
+        model, tokenizer, _ = load_pretrained("AutoModelForSeq2SeqLM", weights, device=device, precision=precision)
+        return cls(model, tokenizer, template=template, write=writer(model))
+
+    def questions(self, answers: Sequence[str], contexts: Sequence[str]) -> list[tuple[str, ...]]:
+        prompts = self.prompts(answers, contexts)
+        if not prompts:
+            return []
+        return [self._texts(beams) for beams in self.write(self.encode(prompts), self.num_beams, self.max_new_tokens)]
+
+    def encode(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Gives the model's input ids of each prompt, cut to what it reads."""
+        return list(self.tokenizer(prompts, truncation=True, max_length=self.max_length)["input_ids"])
+
+    def prompts(self, answers: Sequence[str], contexts: Sequence[str]) -> list[str]:
+        """Fills the template with each answer and its context."""
+        return [self.template.format(answer=a, context=c) for a, c in zip(answers, contexts, strict=True)]
+
+    def _texts(self, beams: list[list[int]]) -> tuple[str, ...]:
+        texts = self.tokenizer.batch_decode(beams, skip_special_tokens=True)
+        return tuple(text.strip().removeprefix(self.prefix).strip() for text in texts)
+
+    def _generate(self, rows: Sequence[Sequence[int]], num_beams: int, max_new_tokens: int) -> list[list[list[int]]]:
+        return self.generate(rows, num_beams, max_new_tokens=max_new_tokens)
+
+    @torch.inference_mode()
+    def generate(self, rows: Sequence[Sequence[int]], num_beams: int, **options: Any) -> list[list[list[int]]]:
+        """Searches with transformers' `generate` under its own options, in batches: all beams of each row."""
+        lengths = np.array([len(row) for row in rows], np.int32)
+        found: list[list[list[int]]] = [[] for _ in rows]
+        for batch in plan_batches(lengths * num_beams, None, self.batch_tokens * num_beams, None):
+            unpadded = {"input_ids": [rows[i] for i in batch]}
+            inputs = self.tokenizer.pad(unpadded, padding_side="right", return_tensors="pt").to(self.device)
+            ids = self.model.generate(
+                input_ids=inputs["input_ids"],
+                attention_mask=inputs["attention_mask"],
+                num_beams=num_beams,
+                num_return_sequences=num_beams,
+                do_sample=False,
+                **options,
+            )
+            for place, i in enumerate(batch):
+                found[i] = ids[place * num_beams : (place + 1) * num_beams].tolist()
+        return found
+
+
+def _fields(template: str) -> list[str]:
+    return [name for name in ("{answer}", "{context}") if name in template]
